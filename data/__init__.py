@@ -1,0 +1,48 @@
+"""Data sets and pipelines: NumPy, grain and jaxnlp.text; no jax."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import grain
+import numpy as np
+
+from jaxnlp.text.characters import CharacterVocabulary
+
+NumpyBatch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """What a training run needs of a data set.
+
+    Attributes:
+      train: batches without end, of static shapes, in an order that the seed alone decides.
+      evaluation: a data set of batches for each split that can be scored; a last batch that is not full is padded,
+        and its `loss_mask` is False there.
+      vocabulary: what the token ids mean.
+      description: one line for the person who starts the run.
+    """
+
+    train: grain.IterDataset
+    evaluation: dict[str, grain.MapDataset]
+    vocabulary: CharacterVocabulary
+    description: str
+
+    def batches(self, split: str) -> Iterator[NumpyBatch]:
+        """One pass over a split that can be scored. Raises: KeyError naming the splits there are."""
+        if split not in self.evaluation:
+            raise KeyError(f"no split {split!r}; this data set has: {', '.join(self.evaluation)}")
+        return iter(self.evaluation[split])
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """What every data set's config is."""
+
+    batch_size: int = 32
+    """Examples in a training step, over all devices."""
+
+    def load(self, seed: int) -> Any:
+        """The Corpus, its training order decided by the seed."""
+        raise TypeError(f"{type(self).__name__} describes no data set: it does not define load()")

@@ -1,0 +1,96 @@
+"""Multi-head self-attention, with a cache for decoding."""
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import normal
+
+from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.ops import masks
+from jaxnlp.ops.attention import attend
+
+LayerCache = tuple[jax.Array, jax.Array]
+"""Keys and values of one layer's earlier positions, each [B, S, H, K]; S is the capacity."""
+
+
+class CausalSelfAttention(nn.Module):
+    """Each position attends to itself and the positions before it.
+
+    Attributes:
+      num_heads: H; must divide the width.
+      attention_dropout_rate: share of attention weights dropped in training.
+      dropout_rate: share of outputs dropped in training.
+      use_bias: whether the projections have biases.
+      output_stddev: standard deviation of the output projection's initial weights.
+      dtype: of the computation; parameters stay float32.
+
+    Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection.
+    """
+
+    num_heads: int
+    attention_dropout_rate: float = 0.0
+    dropout_rate: float = 0.0
+    use_bias: bool = True
+    output_stddev: float = 0.02
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        *,
+        deterministic: bool,
+        cache: LayerCache | None = None,
+        cached_positions: jax.Array | None = None,
+    ) -> tuple[jax.Array, LayerCache | None]:
+        """Mixes values over positions.
+
+        Args:
+          x: [B, T, D].
+          deterministic: no dropout.
+          cache: keys and values of the positions before x; None: x is the whole sequence.
+          cached_positions: [] int, how many positions of the cache are filled; x's positions follow them.
+
+        Returns:
+          [B, T, D] in `dtype`, and the cache with the T positions of x added (None without a cache).
+
+        Raises:
+          ValueError: when H does not divide D; the message gives both.
+        """
+        chex.assert_rank(x, 3)
+        batch, positions, width = x.shape
+        if width % self.num_heads:
+            raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
+        qkv = nn.Dense(3 * width, self.use_bias, self.dtype, kernel_init=normal(0.02), name="qkv")(
+            x.reshape(batch * positions, width)
+        )
+        q, k, v = (
+            part.reshape(batch, positions, self.num_heads, width // self.num_heads)
+            for part in jnp.split(qkv, 3, axis=-1)
+        )
+        if cache is None:
+            drop = self.attention_dropout_rate > 0.0 and not deterministic
+            y = attend(
+                q,
+                k,
+                v,
+                causal=True,
+                dropout_rate=self.attention_dropout_rate,
+                dropout_key=self.make_rng("dropout") if drop else None,
+                first_row=first_row_of_shard(batch),
+            )
+        else:
+            k, v = (
+                jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), cached_positions, axis=1)
+                for old, new in zip(cache, (k, v), strict=True)
+            )
+            cache = (k, v)
+            # Slots past the newest position hold nothing yet, and the causal mask hides them.
+            mask = masks.causal(positions, k.shape[1], first_query=cached_positions)
+            y = attend(q, k, v, attention_mask=mask)
+        y = nn.Dense(width, self.use_bias, self.dtype, kernel_init=normal(self.output_stddev), name="out")(
+            y.reshape(batch * positions, width)
+        )
+        y = Dropout(self.dropout_rate)(y.reshape(batch, positions, width), deterministic=deterministic)
+        return y, cache

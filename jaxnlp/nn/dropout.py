@@ -1,0 +1,38 @@
+"""Dropout as a Linen module."""
+
+import flax.linen as nn
+import jax
+
+from jaxnlp.ops.dropout import dropout
+from jaxnlp.typing import BATCH_AXIS
+
+
+def first_row_of_shard(rows: int) -> jax.Array | int:
+    """Where in the whole batch the first row of this device's shard stands.
+
+    Inside pmap, shard_map or vmap over `BATCH_AXIS` each shard holds `rows` rows of the batch, in order. Anywhere else,
+    also under jit with a sharded batch, the program sees the whole batch, and the answer is 0.
+    """
+    try:
+        return jax.lax.axis_index(BATCH_AXIS) * rows
+    except NameError:  # JAX's word for an axis that is not mapped here
+        return 0
+
+
+class Dropout(nn.Module):
+    """Drops elements in training; one device or eight draw the same mask for the same batch.
+
+    Attributes:
+      rate: share dropped, in [0, 1).
+
+    Source: Srivastava et al. 2014, section 4. Differs: counter-based masks (see `jaxnlp.ops.dropout`).
+    """
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
+        """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training."""
+        if deterministic or self.rate == 0.0:
+            return x
+        return dropout(x, self.rate, self.make_rng("dropout"), first_row=first_row_of_shard(x.shape[0]))

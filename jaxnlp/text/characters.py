@@ -1,0 +1,77 @@
+"""A vocabulary of single characters."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+
+class UnknownCharacterError(ValueError):
+    """A text holds characters that the vocabulary lacks."""
+
+
+class CharacterVocabulary:
+    """Characters and their ids, in code point order.
+
+    Attributes:
+      characters: the character with id i at place i.
+    """
+
+    def __init__(self, characters: Sequence[str]):
+        """Raises: ValueError unless `characters` are single, distinct and in code point order."""
+        self.characters = tuple(characters)
+        if not self.characters:
+            raise ValueError("a vocabulary needs at least one character, got none")
+        if any(len(c) != 1 for c in self.characters) or list(self.characters) != sorted(set(self.characters)):
+            raise ValueError("a character vocabulary holds distinct single characters in code point order")
+        self._code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
+
+    @classmethod
+    def of(cls, text: str) -> "CharacterVocabulary":
+        """The characters that occur in a text."""
+        return cls(sorted(set(text)))
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return len(self.characters)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CharacterVocabulary) and self.characters == other.characters
+
+    def __hash__(self) -> int:
+        return hash(self.characters)
+
+    def encode(self, text: str) -> np.ndarray:
+        """Ids of a text's characters, [len(text)] int32.
+
+        Raises:
+          UnknownCharacterError: names the unknown characters, the place of the first, and what is known.
+        """
+        code_points = np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
+        ids = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
+        unknown = self._code_points[ids] != code_points
+        if unknown.any():
+            names = ", ".join(repr(c) for c in sorted({text[i] for i in np.flatnonzero(unknown)}))
+            raise UnknownCharacterError(
+                f"not in the vocabulary of {self.size} characters: {names} (first at character "
+                f"{int(unknown.argmax()) + 1}); it knows {''.join(self.characters)!r}"
+            )
+        return ids.astype(np.int32)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of a sequence of ids."""
+        return "".join(self.characters[int(i)] for i in ids)
+
+    def save(self, path: Path) -> None:
+        """Writes the vocabulary as JSON."""
+        path.write_text(json.dumps({"characters": list(self.characters)}, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "CharacterVocabulary":
+        """Reads what `save` wrote. Raises: ValueError naming the file when it holds something else."""
+        try:
+            return cls(json.loads(path.read_text(encoding="utf-8"))["characters"])
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} holds no character vocabulary: {error}") from error
