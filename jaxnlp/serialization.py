@@ -1,0 +1,122 @@
+"""Frozen dataclasses to JSON and back: what is read equals what was written.
+
+A nested dataclass is written as an object with its fields and a key `type` that names it, `module:Class`, so that a
+field annotated with a base class reads back as what it was.
+"""
+
+import dataclasses
+import importlib
+import types
+import typing
+from typing import Any
+
+TRUSTED_PACKAGES = ("jaxnlp", "data", "train")
+"""A file names the classes to build: it may name these packages' dataclasses, and no others."""
+
+
+class ConfigError(ValueError):
+    """A config that cannot be read, or that does not fit; the message says where and why."""
+
+
+def to_json(value: Any) -> Any:
+    """The value as dicts, lists, strings, numbers, booleans and None.
+
+    Raises:
+      TypeError: for a value of any other kind.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"type": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
+    if isinstance(value, tuple):
+        return [to_json(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a config holds dataclasses, tuples, numbers, strings, booleans and None, got {value!r}")
+
+
+def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
+    """Builds a value of the expected type from what `to_json` wrote.
+
+    Args:
+      value: parsed JSON.
+      expected: a type: a dataclass or a base of it, tuple[X, ...], a union, a Literal, or a plain type.
+      where: name of the value, for messages.
+
+    Raises:
+      ConfigError: when it does not fit; the message names the field, what was found and what was expected.
+    """
+    origin = typing.get_origin(expected)
+    if origin is typing.Annotated:
+        return from_json(value, typing.get_args(expected)[0], where=where)
+    if origin is typing.Literal:
+        if value not in typing.get_args(expected):
+            raise ConfigError(f"{where}: expected one of {typing.get_args(expected)}, got {value!r}")
+        return value
+    if origin in (typing.Union, types.UnionType):
+        for option in typing.get_args(expected):
+            try:
+                return from_json(value, option, where=where)
+            except ConfigError:
+                continue
+        raise ConfigError(f"{where}: expected {expected}, got {value!r}")
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ConfigError(f"{where}: expected a list, got {value!r}")
+        item = typing.get_args(expected)[0]
+        return tuple(from_json(element, item, where=f"{where}[{i}]") for i, element in enumerate(value))
+    if dataclasses.is_dataclass(expected):
+        return _dataclass_from_json(value, expected, where)
+    if expected in (None, type(None)):
+        fits = value is None
+    elif expected is float:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+    else:
+        fits = type(value) is expected
+    if not fits:
+        raise ConfigError(f"{where}: expected {getattr(expected, '__name__', expected)}, got {value!r}")
+    return float(value) if expected is float else value
+
+
+def _dataclass_from_json(value: Any, base: Any, where: str) -> Any:
+    if not isinstance(value, dict) or "type" not in value:
+        raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}")
+    found = _class_named(value["type"], where)
+    if not issubclass(found, base):
+        raise ConfigError(f"{where}: expected a {base.__name__}, got a {found.__name__}")
+    hints = typing.get_type_hints(found, include_extras=True)
+    names = {field.name for field in dataclasses.fields(found)}
+    given = {name: field for name, field in value.items() if name != "type"}
+    unknown = given.keys() - names
+    if unknown:
+        raise ConfigError(f"{where}: {found.__name__} has no field {', '.join(sorted(unknown))}")
+    fields = {name: from_json(field, hints[name], where=f"{where}.{name}") for name, field in given.items()}
+    try:
+        return found(**fields)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _class_named(name: Any, where: str) -> type:
+    module_name, _, class_name = str(name).partition(":")
+    if module_name.partition(".")[0] not in TRUSTED_PACKAGES:
+        raise ConfigError(f"{where}: type {name!r} is not of {', '.join(TRUSTED_PACKAGES)}")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{where}: there is no type {name!r} in this version") from error
+    if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+        raise ConfigError(f"{where}: {name!r} is not a dataclass")
+    return found
+
+
+def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
+    """One line for each field that differs between two `to_json` values: `name: old -> new`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = [*old, *(name for name in new if name not in old)]
+        absent = "(absent)"
+        return [
+            line
+            for name in names
+            for line in differences(old.get(name, absent), new.get(name, absent), prefix=f"{prefix}.{name}".lstrip("."))
+        ]
+    return [] if old == new and type(old) is type(new) else [f"{prefix}: {old!r} -> {new!r}"]

@@ -1,0 +1,85 @@
+"""The config of a training run."""
+
+import dataclasses
+from typing import Any, Literal
+
+import tyro
+
+from data import DataConfig
+from jaxnlp.models import ModelConfig
+from train.optimizer import OptimizerConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides the numbers of a run: two runs of equal configs on equal machines give equal bits."""
+
+    recipe: tyro.conf.Fixed[str]
+    """The recipe it came from."""
+
+    data: DataConfig
+    model: ModelConfig
+    objective: Literal["next_token"] = "next_token"
+    """What is minimised, by its name in train/objectives.py."""
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    ema_decay: float | None = None
+    """Keep a moving average of the parameters with this decay, and evaluate and sample with it; None = don't."""
+    accumulation_steps: int = 1
+    """Parts that a batch is cut into, one gradient at a time: less memory, the same update."""
+    nonfinite: Literal["stop", "skip"] = "stop"
+    """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
+
+    total_steps: int = 1000
+    """Updates in the run."""
+    seed: int = 0
+    """Decides initial parameters, dropout and data order."""
+
+    evaluate_every_steps: int = 250
+    """Steps between two evaluations on the validation split; the last step is always evaluated."""
+    sample_prompt: str | None = None
+    """Continue this prompt at each evaluation, for the report; None = no samples."""
+    sample_length_tokens: int = 200
+    """Tokens that each such sample adds."""
+    log_every_steps: int = 10
+    """Steps between two lines of metrics."""
+    checkpoint_every_steps: int = 250
+    """Steps between two checkpoints: what a killed run loses at most. Each evaluation saves one too."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints kept, beside the one with the best validation loss."""
+
+    def __post_init__(self):
+        for name in (
+            "accumulation_steps",
+            "total_steps",
+            "evaluate_every_steps",
+            "sample_length_tokens",
+            "log_every_steps",
+            "checkpoint_every_steps",
+            "keep_checkpoints",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.ema_decay is not None and not 0.0 < self.ema_decay < 1.0:
+            raise ValueError(f"ema_decay must lie in (0, 1) or be None, got {self.ema_decay}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+        warmup, final = self.optimizer.warmup_and_final(self.total_steps)
+        if final is not None and final <= warmup:
+            raise ValueError(
+                f"optimizer.warmup_steps is {warmup}, but the decay ends at {final}: give more --total-steps or a "
+                f"shorter warmup"
+            )
+        length, context = (getattr(self.data, "sequence_length", None), getattr(self.model, "context_length", None))
+        if length is not None and context is not None and length > context:
+            raise ValueError(
+                f"data.sequence_length {length} exceeds model.context_length {context}; set both, for example "
+                f"--data.sequence-length {length} --model.context-length {length}"
+            )
+
+
+def update(config: Any, **changes: Any) -> Any:
+    """A copy of a config with fields replaced, dotted names reaching inside: `update(c, **{"model.width": 64})`."""
+    for name, value in changes.items():
+        head, _, rest = name.partition(".")
+        config = dataclasses.replace(config, **{head: update(getattr(config, head), **{rest: value}) if rest else value})
+    return config

@@ -1,0 +1,167 @@
+"""Optimizers and learning-rate schedules, assembled from optax."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxnlp.typing import Array, Params, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam or AdamW with clipping, and a schedule of the learning rate by steps or by tokens."""
+
+    name: Literal["adamw", "adam"] = "adamw"
+    """AdamW decays weights apart from the gradient; Adam does not decay them."""
+    learning_rate: float = 1e-3
+    """Peak of the schedule."""
+    beta1: float = 0.9
+    """Decay of the gradient's running mean."""
+    beta2: float = 0.999
+    """Decay of its running mean square."""
+    epsilon: float = 1e-8
+    """Added to the root of the mean square."""
+    weight_decay: float = 0.0
+    """Times the learning rate, taken off dense kernels in each step; not off biases, norms and embeddings."""
+    clip_norm: float | None = 1.0
+    """Longest gradient, as the norm over all parameters; None = no clipping."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """What follows the warmup: a cosine down to the floor, or the peak."""
+    warmup_steps: int = 0
+    """Steps in which the rate grows linearly from 0 to its peak."""
+    decay_steps: int | None = None
+    """Step at which the cosine reaches the floor; None = the run's last."""
+    final_fraction: float = 0.1
+    """The floor, as a share of the peak."""
+    warmup_tokens: int | None = None
+    """Like warmup_steps, counted in trained tokens; needs final_tokens."""
+    final_tokens: int | None = None
+    """Like decay_steps, counted in trained tokens, as in minGPT; replaces the count by steps."""
+
+    def __post_init__(self):
+        if self.learning_rate <= 0:
+            raise ValueError(f"optimizer.learning_rate must be positive, got {self.learning_rate}")
+        for name in ("beta1", "beta2"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"optimizer.{name} must lie in [0, 1), got {getattr(self, name)}")
+        if self.epsilon <= 0:
+            raise ValueError(f"optimizer.epsilon must be positive, got {self.epsilon}")
+        if self.weight_decay < 0:
+            raise ValueError(f"optimizer.weight_decay must not be negative, got {self.weight_decay}")
+        if self.name == "adam" and self.weight_decay:
+            raise ValueError(f"adam takes no weight_decay, got {self.weight_decay}; use --optimizer.name adamw")
+        if self.clip_norm is not None and self.clip_norm <= 0:
+            raise ValueError(f"optimizer.clip_norm must be positive or None, got {self.clip_norm}")
+        if not 0.0 <= self.final_fraction <= 1.0:
+            raise ValueError(f"optimizer.final_fraction must lie in [0, 1], got {self.final_fraction}")
+        if self.warmup_tokens is not None and self.final_tokens is None:
+            raise ValueError("optimizer.warmup_tokens needs optimizer.final_tokens")
+        if self.final_tokens is not None and (self.warmup_steps or self.decay_steps is not None):
+            raise ValueError("a schedule counts steps or tokens: with final_tokens, leave warmup_steps and decay_steps")
+        warmup, final = self.warmup_and_final(total_steps=None)
+        if warmup < 0 or (final is not None and final <= warmup):
+            raise ValueError(f"the schedule's warmup must end before its decay, got warmup {warmup} and end {final}")
+
+    def warmup_and_final(self, total_steps: int | None) -> tuple[int, int | None]:
+        """Where warmup and decay end, in the schedule's unit."""
+        if self.final_tokens is not None:
+            return self.warmup_tokens or 0, self.final_tokens
+        return self.warmup_steps, total_steps if self.decay_steps is None else self.decay_steps
+
+
+def warmup_cosine(
+    progress: Array, *, peak: float, warmup: int, final: int, final_fraction: float, decay: bool = True
+) -> Array:
+    """The learning rate of an update.
+
+    peak * progress / warmup                                      up to `warmup`,
+    floor + (peak - floor) (1 + cos(pi (progress - warmup) / (final - warmup))) / 2   up to `final`,
+    floor = peak * final_fraction                                 after it.
+
+    Args:
+      progress: [] float, steps or tokens done when this update is done: 1 or more steps.
+      peak: the highest rate.
+      warmup: end of the linear growth, in the same unit.
+      final: end of the cosine.
+      final_fraction: the floor as a share of the peak.
+      decay: False keeps the peak after the warmup.
+
+    Source: Loshchilov and Hutter 2017, eq. 5, without restarts; the count of karpathy/minGPT, whose floor is 0.1.
+    """
+    share = jnp.clip((progress - warmup) / max(1, final - warmup), 0.0, 1.0)
+    cosine = 0.5 * (1.0 + jnp.cos(jnp.pi * share)) if decay else jnp.ones_like(share)
+    decayed = final_fraction + (1.0 - final_fraction) * cosine
+    return peak * jnp.where(progress < warmup, progress / max(1, warmup), decayed)
+
+
+_CARRY = 2**20
+"""Tokens are counted as (high, low) with low < 2^20: a float32 or an int32 could not count a long run's."""
+
+
+class ScheduleState(NamedTuple):
+    """Progress so far as high * 2^20 + low, and the rate of the newest update."""
+
+    high: Array
+    low: Array
+    learning_rate: Array
+
+
+def scale_by_progress(schedule: Callable[[Array], Array], *, by_tokens: bool) -> optax.GradientTransformationExtraArgs:
+    """Multiplies updates by minus the schedule's rate at the steps, or the tokens, done.
+
+    Its `update` takes the number of tokens in this step as the keyword `tokens`, [] int32 or float.
+    """
+
+    def init(params: Params) -> ScheduleState:
+        del params
+        return ScheduleState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
+
+    def update(updates: PyTree, state: ScheduleState, params: Params | None = None, *, tokens: Array):
+        del params
+        low = state.low + (tokens.astype(jnp.int32) if by_tokens else 1)
+        high, low = state.high + low // _CARRY, low % _CARRY
+        rate = schedule(high.astype(jnp.float32) * _CARRY + low.astype(jnp.float32))
+        return jax.tree.map(lambda u: -rate.astype(u.dtype) * u, updates), ScheduleState(high, low, rate)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def decayed(params: Params) -> PyTree:
+    """True where weight decay applies: dense kernels. Biases, normalisation scales and embeddings stay."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key == "kernel", params)
+
+
+def make_optimizer(config: OptimizerConfig, *, total_steps: int) -> optax.GradientTransformationExtraArgs:
+    """The optimizer of a run. Its `update` takes `tokens`, see `scale_by_progress`.
+
+    Raises:
+      ValueError: when the warmup is longer than the run.
+    """
+    warmup, final = config.warmup_and_final(total_steps)
+    assert final is not None
+    if final <= warmup:
+        raise ValueError(f"the warmup of {warmup} steps must end before the decay does, at step {final}")
+    schedule = functools.partial(
+        warmup_cosine,
+        peak=config.learning_rate,
+        warmup=warmup,
+        final=final,
+        final_fraction=config.final_fraction,
+        decay=config.schedule == "cosine",
+    )
+    steps = [] if config.clip_norm is None else [optax.clip_by_global_norm(config.clip_norm)]
+    steps.append(optax.scale_by_adam(config.beta1, config.beta2, config.epsilon))
+    if config.weight_decay:
+        steps.append(optax.add_decayed_weights(config.weight_decay, mask=decayed))
+    steps.append(scale_by_progress(schedule, by_tokens=config.final_tokens is not None))
+    return optax.chain(*steps)
+
+
+def current_learning_rate(opt_state: PyTree) -> Array:
+    """The rate of the newest update, [] float32, on the device."""
+    return optax.tree.get(opt_state, "learning_rate")

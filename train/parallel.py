@@ -1,0 +1,146 @@
+"""Data parallelism, two ways, around the same pure step.
+
+`JitParallel` jits the step once over a batch that is sharded over all devices, and XLA inserts the communication.
+`PmapParallel` maps it over a leading device axis, and the step communicates itself; kept for code bases that use pmap.
+A checkpoint holds neither's layout: `fetch` gives the state as one device would hold it.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params
+from train.step import TrainState
+
+ParallelMode = Literal["jit", "pmap"]
+
+
+def pad_rows(batch: Mapping[str, np.ndarray], multiple: int, *, axis: int = 0) -> dict[str, np.ndarray]:
+    """Appends zero rows until the number of rows is a multiple; `loss_mask` is False there, so no loss counts them."""
+    if "loss_mask" not in batch:
+        raise ValueError(f"a batch needs a loss_mask, or padding would be trained on; it has {', '.join(batch)}")
+    missing = -batch["loss_mask"].shape[axis] % multiple
+    if not missing:
+        return dict(batch)
+    widths = [(0, 0)] * axis + [(0, missing)]
+    return {name: np.pad(x, widths + [(0, 0)] * (x.ndim - axis - 1)) for name, x in batch.items()}
+
+
+def split_rows(batch: Mapping[str, np.ndarray], parts: int) -> dict[str, np.ndarray]:
+    """[A * B, ...] as [A, B, ...]: part a holds the rows from a * B on."""
+    return {name: x.reshape(parts, len(x) // parts, *x.shape[1:]) for name, x in batch.items()}
+
+
+def accumulation_parts(batch: Mapping[str, np.ndarray], parts: int, devices: int) -> dict[str, np.ndarray]:
+    """The batch as [A, B, ...], B a multiple of the devices; each part holds the same examples on any number of them."""
+    return pad_rows(split_rows(pad_rows(batch, parts), parts), devices, axis=1)
+
+
+class Parallel(Protocol):
+    """What the loop needs of a mode."""
+
+    def put_state(self, state: TrainState) -> TrainState:
+        """A copy of the state, laid out over the devices."""
+
+    def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
+        """The batch padded, cut into accumulation parts, and laid out over the devices."""
+
+    def compile_train(
+        self, step: Callable[..., tuple[TrainState, Metrics]]
+    ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+        """The jitted step; it consumes its state's buffers."""
+
+    def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+        """The jitted evaluation step."""
+
+    def fetch(self, tree: Any) -> Any:
+        """A state, or part of one, without the device layout; a view where there is nothing to change."""
+
+
+class JitParallel:
+    """One program over a mesh of all devices: batch sharded, state replicated."""
+
+    def __init__(self, devices: list[jax.Device]):
+        self.mesh = jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,))
+        self.replicated = NamedSharding(self.mesh, PartitionSpec())
+
+    def put_state(self, state: TrainState) -> TrainState:
+        # Without the copy the caller's arrays would be donated with ours.
+        return jax.device_put(jax.tree.map(jnp.copy, state), self.replicated)
+
+    def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
+        if accumulation_steps == 1:
+            batch, spec = pad_rows(batch, self.mesh.size), PartitionSpec(BATCH_AXIS)
+        else:
+            batch = accumulation_parts(batch, accumulation_steps, self.mesh.size)
+            spec = PartitionSpec(None, BATCH_AXIS)
+        sharding = NamedSharding(self.mesh, spec)
+        # With several processes each gives its own rows, and this call still does the right thing.
+        return {name: jax.make_array_from_process_local_data(sharding, x) for name, x in batch.items()}
+
+    def compile_train(
+        self, step: Callable[..., tuple[TrainState, Metrics]]
+    ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+        return jax.jit(step, donate_argnums=0, out_shardings=self.replicated)
+
+    def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+        return jax.jit(step, out_shardings=self.replicated)
+
+    def fetch(self, tree: Any) -> Any:
+        return tree
+
+
+class PmapParallel:
+    """One program a device, each with a copy of the state and its share of the batch."""
+
+    def __init__(self, devices: list[jax.Device]):
+        self.devices = devices
+
+    def put_state(self, state: TrainState) -> TrainState:
+        return jax.pmap(lambda _, tree: tree, in_axes=(0, None), devices=self.devices)(
+            np.zeros(len(self.devices)), state
+        )
+
+    def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
+        count = len(self.devices)
+        if accumulation_steps == 1:
+            return split_rows(pad_rows(batch, count), count)
+        # Device d takes its share of every part, so that the parts, and their dropout, are those of one device.
+        return {
+            name: np.swapaxes(x.reshape(accumulation_steps, count, x.shape[1] // count, *x.shape[2:]), 0, 1)
+            for name, x in accumulation_parts(batch, accumulation_steps, count).items()
+        }
+
+    def compile_train(
+        self, step: Callable[..., tuple[TrainState, Metrics]]
+    ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+        return jax.pmap(
+            functools.partial(step, axis_name=BATCH_AXIS),
+            axis_name=BATCH_AXIS,
+            devices=self.devices,
+            donate_argnums=0,
+            out_axes=(0, None),
+        )
+
+    def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+        return jax.pmap(
+            functools.partial(step, axis_name=BATCH_AXIS), axis_name=BATCH_AXIS, devices=self.devices, out_axes=None
+        )
+
+    def fetch(self, tree: Any) -> Any:
+        return jax.tree.map(_first_copy, tree)
+
+
+def _first_copy(x: Array) -> Array:
+    return x.addressable_shards[0].data.reshape(x.shape[1:])
+
+
+def make_parallel(mode: ParallelMode, devices: list[jax.Device] | None = None) -> Parallel:
+    """The mode over these devices; None = all of this process."""
+    devices = jax.local_devices() if devices is None else devices
+    return JitParallel(devices) if mode == "jit" else PmapParallel(devices)

@@ -1,0 +1,150 @@
+"""The training step and the evaluation step: pure functions of arrays."""
+
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+from train.objectives import LossFunction
+
+
+@flax.struct.dataclass
+class TrainState:
+    """Everything that changes from step to step; arrays alone.
+
+    Attributes:
+      step: [] int32, steps done.
+      key: [] typed random key; step n draws from fold_in(key, n).
+      params: parameters.
+      opt_state: the optimizer's state.
+      ema: moving average of the parameters; None when the run keeps none.
+      skipped_updates: [] int32, steps whose loss or gradient was not finite; they changed nothing.
+      first_skipped_step: [] int32, the first of them, counted from 1; 0 = none.
+    """
+
+    step: Array
+    key: PRNGKey
+    params: Params
+    opt_state: PyTree
+    ema: Params | None
+    skipped_updates: Array
+    first_skipped_step: Array
+
+    @property
+    def evaluation_params(self) -> Params:
+        """What evaluation and sampling use: the moving average where the run keeps one."""
+        return self.params if self.ema is None else self.ema
+
+
+def init_state(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey, *, ema: bool) -> TrainState:
+    """The state before the first step."""
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(
+        step=zero,
+        key=key,
+        params=params,
+        opt_state=optimizer.init(params),
+        ema=jax.tree.map(jnp.copy, params) if ema else None,
+        skipped_updates=jnp.copy(zero),
+        first_skipped_step=jnp.copy(zero),
+    )
+
+
+def train_step(
+    state: TrainState,
+    batch: Batch,
+    *,
+    loss_fn: LossFunction,
+    optimizer: optax.GradientTransformationExtraArgs,
+    ema_decay: float | None = None,
+    accumulation_steps: int = 1,
+    axis_name: str | None = None,
+) -> tuple[TrainState, Metrics]:
+    """One update.
+
+    An update whose loss or gradient is not finite is not made: the state keeps parameters and moments, and counts it.
+
+    Args:
+      state: before the step.
+      batch: arrays [B, ...], or [A, B, ...] for A > 1 accumulation steps.
+      loss_fn: see `train.objectives`.
+      optimizer: see `train.optimizer`.
+      ema_decay: decay of the moving average, when the state has one.
+      accumulation_steps: A.
+      axis_name: mapped axis over which devices share the batch (pmap); None: the program sees the whole batch.
+
+    Returns:
+      The state after the step, and metrics over the whole batch.
+    """
+    key = jax.random.fold_in(state.key, state.step)
+    if accumulation_steps == 1:
+        grads, metrics = _gradients(state.params, batch, key, loss_fn)
+    else:
+        grads, metrics = _accumulated_gradients(state.params, batch, key, loss_fn, accumulation_steps)
+    if axis_name is not None:
+        # Shards may hold different numbers of tokens: weigh each mean gradient by its share.
+        count = metrics["loss"][1]
+        weight = count / jnp.maximum(jax.lax.pmean(count, axis_name), 1e-9)
+        grads = jax.lax.pmean(jax.tree.map(lambda g: g * weight.astype(g.dtype), grads), axis_name)
+        metrics = jax.lax.psum(metrics, axis_name)
+
+    loss, tokens = metrics["loss"]
+    norm = optax.global_norm(grads)
+    finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
+    params = optax.apply_updates(state.params, updates)
+    ema = None if state.ema is None else _averaged(state.ema, params, state.step, ema_decay)
+
+    def if_finite(new: Any, old: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+
+    step = state.step + 1
+    new_state = state.replace(
+        step=step,
+        params=if_finite(params, state.params),
+        opt_state=if_finite(opt_state, state.opt_state),
+        ema=if_finite(ema, state.ema),
+        skipped_updates=state.skipped_updates + jnp.where(finite, 0, 1),
+        first_skipped_step=jnp.where(finite | (state.first_skipped_step > 0), state.first_skipped_step, step),
+    )
+    return new_state, metrics | {"grad_norm": (norm, jnp.ones_like(norm))}
+
+
+def eval_step(params: Params, batch: Batch, *, loss_fn: LossFunction, axis_name: str | None = None) -> Metrics:
+    """The objective's metrics of a batch, without dropout, over all shards when `axis_name` is given."""
+    _, metrics = loss_fn(params, batch, None)
+    return metrics if axis_name is None else jax.lax.psum(metrics, axis_name)
+
+
+def _gradients(params: Params, batch: Batch, key: PRNGKey, loss_fn: LossFunction) -> tuple[PyTree, Metrics]:
+    (_, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params, batch, key)
+    return grads, metrics
+
+
+def _accumulated_gradients(
+    params: Params, batches: Batch, key: PRNGKey, loss_fn: LossFunction, accumulation_steps: int
+) -> tuple[PyTree, Metrics]:
+    """The gradient of the mean over all A parts, each part weighed by its number of tokens."""
+
+    def add_part(total: PyTree, part: tuple[Array, Batch]) -> tuple[PyTree, Metrics]:
+        number, batch = part
+        grads, metrics = _gradients(params, batch, jax.random.fold_in(key, number), loss_fn)
+        count = metrics["loss"][1]
+        return jax.tree.map(lambda t, g: t + g * count.astype(g.dtype), total, grads), metrics
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    total, parts = jax.lax.scan(add_part, zeros, (jnp.arange(accumulation_steps), batches))
+    metrics: Metrics = jax.tree.map(lambda m: m.sum(axis=0), parts)
+    count = jnp.maximum(metrics["loss"][1], 1.0)
+    return jax.tree.map(lambda t: t / count.astype(t.dtype), total), metrics
+
+
+def _averaged(ema: Params, params: Params, step: Array, decay: float | None) -> Params:
+    """The next moving average; young averages forget faster, or the initial values would stay for 1 / (1 - decay)."""
+    if decay is None:
+        raise ValueError("the state keeps a moving average, so train_step needs ema_decay")
+    rate = jnp.minimum(decay, (1.0 + step) / (10.0 + step))
+    return jax.tree.map(lambda e, p: e + (1.0 - rate).astype(e.dtype) * (p - e), ema, params)
