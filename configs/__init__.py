@@ -1,0 +1,1 @@
+"""Recipes: one experiment a file. `get_config()` gives its TrainConfig; the docstring its source, cost and result."""

@@ -9,6 +9,11 @@ import numpy as np
 
 from jaxnlp.text.characters import CharacterVocabulary
 
+
+class DataError(ValueError):
+    """Data that cannot be read or does not suffice; the message says what, where and what to do."""
+
+
 NumpyBatch = dict[str, np.ndarray]
 
 
@@ -22,12 +27,14 @@ class Corpus:
         and its `loss_mask` is False there.
       vocabulary: what the token ids mean.
       description: one line for the person who starts the run.
+      fingerprint: changes when the data changes; a run continues on the same data alone.
     """
 
     train: grain.IterDataset
     evaluation: dict[str, grain.MapDataset]
     vocabulary: CharacterVocabulary
     description: str
+    fingerprint: str
 
     def batches(self, split: str) -> Iterator[NumpyBatch]:
         """One pass over a split that can be scored. Raises: KeyError naming the splits there are."""

@@ -1,11 +1,12 @@
 """Character language modelling: windows of a text, each character the target of the ones before it."""
 
 import dataclasses
+import hashlib
 
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, NumpyBatch
+from data import Corpus, DataConfig, DataError, NumpyBatch
 from data.texts import TextSource, read_text
 from jaxnlp.text.characters import CharacterVocabulary
 
@@ -43,7 +44,7 @@ class CharacterText(DataConfig):
         alphabet of both, as in karpathy/nanoGPT.
 
         Raises:
-          ValueError: when a part is too short for one window; the message gives the lengths.
+          DataError: when a part is too short for one window; the message gives the lengths.
         """
         text = read_text(self.source, self.path)
         vocabulary = CharacterVocabulary.of(text)
@@ -52,7 +53,7 @@ class CharacterText(DataConfig):
         parts = {"train": tokens[:boundary], "validation": tokens[boundary:]}
         for name, part in parts.items():
             if len(part) <= self.sequence_length:
-                raise ValueError(
+                raise DataError(
                     f"the {name} text has {len(part)} characters, but one window needs {self.sequence_length + 1}; "
                     f"give a longer text, or a smaller --data.sequence-length"
                 )
@@ -69,6 +70,7 @@ class CharacterText(DataConfig):
                 f"{self.source}: {len(text):,} characters, {vocabulary.size} distinct; "
                 f"{boundary:,} for training, {len(tokens) - boundary:,} for validation"
             ),
+            fingerprint=hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(),
         )
 
 

@@ -4,6 +4,7 @@ import pydoc_data.topics
 from pathlib import Path
 from typing import Literal, get_args
 
+from data import DataError
 from data.download import TINY_SHAKESPEARE, locate
 
 TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
@@ -23,7 +24,7 @@ def read_utf8(path: Path) -> str:
 
     Raises:
       FileNotFoundError: when there is no such file.
-      ValueError: when it is not UTF-8 (names the line of the first bad byte) or empty.
+      DataError: when it is not UTF-8 (names the line of the first bad byte) or empty.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no text file at {path}; give the path of a UTF-8 file with --data.path")
@@ -32,12 +33,12 @@ def read_utf8(path: Path) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise ValueError(
+        raise DataError(
             f"{path}, line {line}: byte {raw[error.start]:#04x} is not UTF-8; convert the file, "
             f"for example with: iconv -f latin1 -t utf-8"
         ) from error
     if not text:
-        raise ValueError(f"{path} is empty; a language model needs text")
+        raise DataError(f"{path} is empty; a language model needs text")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -50,19 +51,19 @@ def read_text(source: TextSource, path: str | None = None) -> str:
       path: a file of the user's.
 
     Raises:
-      ValueError: for an unknown source, or a path too many or too few.
+      DataError: for an unknown source, or a path too many or too few.
       FileNotFoundError: when the file is nowhere to be found; the message says what to do.
     """
     match source:
         case "python_docs":
             if path is not None:
-                raise ValueError(f"data.source python_docs is embedded and takes no path, got {path}")
+                raise DataError(f"data.source python_docs is embedded and takes no path, got {path}")
             return python_docs()
         case "tiny_shakespeare":
             return read_utf8(locate(TINY_SHAKESPEARE, path))
         case "text_file":
             if path is None:
-                raise ValueError("data.source text_file needs the file: give it with --data.path FILE")
+                raise DataError("data.source text_file needs the file: give it with --data.path FILE")
             return read_utf8(Path(path))
         case _:
-            raise ValueError(f"data.source must be one of {', '.join(get_args(TextSource))}, got {source!r}")
+            raise DataError(f"data.source must be one of {', '.join(get_args(TextSource))}, got {source!r}")

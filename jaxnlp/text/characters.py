@@ -64,13 +64,13 @@ class CharacterVocabulary:
         """The text of a sequence of ids."""
         return "".join(self.characters[int(i)] for i in ids)
 
-    def save(self, path: Path) -> None:
-        """Writes the vocabulary as JSON."""
-        path.write_text(json.dumps({"characters": list(self.characters)}, ensure_ascii=False) + "\n", encoding="utf-8")
+    def to_json(self) -> str:
+        """The vocabulary as a JSON document, which `load` reads."""
+        return json.dumps({"characters": list(self.characters)}, ensure_ascii=False) + "\n"
 
     @classmethod
     def load(cls, path: Path) -> "CharacterVocabulary":
-        """Reads what `save` wrote. Raises: ValueError naming the file when it holds something else."""
+        """Reads what `to_json` gave. Raises: ValueError naming the file when it holds something else."""
         try:
             return cls(json.loads(path.read_text(encoding="utf-8"))["characters"])
         except (json.JSONDecodeError, KeyError, TypeError) as error:

@@ -1,0 +1,30 @@
+"""Character GPT on Tiny Shakespeare, small enough for a laptop's CPU.
+
+Source: karpathy/nanoGPT, README, "I only have a macbook": 4 layers, 4 heads, width 128, context 64, batch 12,
+2,000 steps, no dropout; validation loss 1.88 in about 3 minutes. Embeddings are tied and there are no biases, as there.
+Differs: the loss is over the whole validation split, not over random windows of it.
+Cost: about half a minute on two CPU cores.
+Expect: see docs/results/gpt_shakespeare_cpu.json.
+Command: python -m train gpt_shakespeare_cpu --workdir runs/gpt_shakespeare_cpu
+"""
+
+from data.character_text import CharacterText
+from jaxnlp.models.gpt import GPTConfig
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="gpt_shakespeare_cpu",
+        data=CharacterText(source="tiny_shakespeare", batch_size=12, sequence_length=64, evaluation_batch_size=96),
+        model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=64, use_bias=False, tie_embeddings=True),
+        objective="next_token",
+        optimizer=OptimizerConfig(
+            learning_rate=1e-3, beta2=0.99, weight_decay=0.1, clip_norm=1.0, warmup_steps=100, final_fraction=0.1
+        ),
+        total_steps=2000,
+        evaluate_every_steps=250,
+        checkpoint_every_steps=250,
+        sample_prompt="\n",
+    )

@@ -1,0 +1,100 @@
+"""`python -m jaxnlp`: what works from an installed wheel, without recipes or data sets."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import jax
+import numpy as np
+import tyro
+
+from jaxnlp.decoding.generate import generate as generate_tokens
+from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.runs import DamagedCheckpointError, RunError, load_run, make_decoder
+from jaxnlp.text.characters import UnknownCharacterError
+
+
+@dataclasses.dataclass(frozen=True)
+class Generate:
+    """Continues a prompt with a trained language model, streaming to the terminal."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    prompt: str = "\n"
+    """Text to continue."""
+    max_new_tokens: int = 500
+    """Tokens to add."""
+    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
+    seed: int = 0
+    """The same seed gives the same text."""
+    num_samples: int = 1
+    """How many continuations."""
+    checkpoint: int | Literal["best", "latest"] = "best"
+    """The one with the lowest validation loss, the newest, or a step."""
+
+    def __post_init__(self):
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
+        if self.num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {self.num_samples}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+
+
+def generate(command: Generate) -> None:
+    """Prints the samples: the first as it grows, the others whole.
+
+    Raises:
+      RunError, DamagedCheckpointError: when there is no such run or checkpoint.
+      UnknownCharacterError: for a prompt that the model's vocabulary cannot spell.
+      ValueError: for an empty prompt, or one longer than the context.
+    """
+    run = load_run(command.run, checkpoint=command.checkpoint)
+    prompt = np.tile(run.vocabulary.encode(command.prompt), (command.num_samples, 1))
+    steps = generate_tokens(
+        make_decoder(run.model),
+        run.params,
+        prompt,
+        max_new_tokens=command.max_new_tokens,
+        key=jax.random.key(command.seed),
+        sampling=command.sampling,
+    )
+    several = command.num_samples > 1
+    new_tokens: list[np.ndarray] = []
+    for tokens in steps:
+        if not new_tokens:
+            # Not before the first token has come: an error leaves nothing printed.
+            print(_title(1) if several else "", command.prompt, sep="", end="", flush=True)
+        new_tokens.append(tokens)
+        print(run.vocabulary.decode(tokens[:1]), end="", flush=True)
+    print()
+    for row in range(1, command.num_samples):
+        print(_title(row + 1), command.prompt, run.vocabulary.decode(t[row] for t in new_tokens), sep="")
+
+
+def _title(number: int) -> str:
+    return f"--- sample {number} ---\n"
+
+
+COMMANDS = {"generate": (Generate, generate)}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 a broken run, 2 a wrong command."""
+    types = {name: kind for name, (kind, _) in COMMANDS.items()}
+    command = tyro.extras.subcommand_cli_from_dict(types, prog="python -m jaxnlp", args=arguments)
+    act = next(action for kind, action in COMMANDS.values() if isinstance(command, kind))
+    try:
+        act(command)
+    except DamagedCheckpointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (RunError, UnknownCharacterError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

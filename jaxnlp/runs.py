@@ -1,0 +1,141 @@
+"""A training run's folder, as inference needs it: config, vocabulary, parameters. The folder can be moved."""
+
+import dataclasses
+import json
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from jaxnlp.decoding.generate import Decoder
+from jaxnlp.models import ModelConfig
+from jaxnlp.serialization import ConfigError, from_json
+from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.typing import Params, PyTree
+
+CONFIG_FILE = "config.json"
+VOCABULARY_FILE = "vocabulary.json"
+CHECKPOINTS = "checkpoints"
+
+
+class RunError(ValueError):
+    """A folder that is no run, or a run that lacks what was asked of it."""
+
+
+class DamagedCheckpointError(ValueError):
+    """A checkpoint whose contents are not what was saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A trained model, ready to use.
+
+    Attributes:
+      folder: where it was read from.
+      step: of the checkpoint.
+      config: the whole config, as JSON.
+      model: the Linen module.
+      params: its parameters: the moving average where the run kept one.
+      vocabulary: what the token ids mean.
+    """
+
+    folder: Path
+    step: int
+    config: dict[str, Any]
+    model: nn.Module
+    params: Params
+    vocabulary: CharacterVocabulary
+
+
+def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] = "best") -> Run:
+    """Reads a run's folder.
+
+    Args:
+      folder: what `python -m train ... --workdir` wrote.
+      checkpoint: a step, the newest, or the one with the lowest validation loss (the newest, before any evaluation).
+
+    Raises:
+      RunError: when the folder is no run or has no such checkpoint; the message says what there is.
+      DamagedCheckpointError: when the checkpoint is not what was saved.
+    """
+    folder = Path(folder)
+    config_file = folder / CONFIG_FILE
+    if not config_file.is_file():
+        raise RunError(f"{folder} is not a run's folder: it has no {CONFIG_FILE}")
+    try:
+        config = json.loads(config_file.read_text(encoding="utf-8"))
+        model_config = from_json(config["model"], ModelConfig, where="config.model")
+    except (json.JSONDecodeError, KeyError, ConfigError) as error:
+        raise RunError(f"{config_file} holds no config of a run: {error}") from error
+    vocabulary = CharacterVocabulary.load(folder / VOCABULARY_FILE)
+    step = find_checkpoint(folder, checkpoint)
+    return Run(
+        folder=folder,
+        step=step,
+        config=config,
+        model=model_config.build(vocabulary.size),
+        params=load_params(folder / CHECKPOINTS / str(step)),
+        vocabulary=vocabulary,
+    )
+
+
+def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
+    """The step of a run's checkpoint. Raises: RunError when there is none such, naming those there are."""
+    path = (folder / CHECKPOINTS).absolute()
+    if not path.is_dir():
+        raise RunError(f"{folder} has no checkpoint yet")
+    with ocp.CheckpointManager(path, options=ocp.CheckpointManagerOptions(read_only=True)) as manager:
+        steps = sorted(manager.all_steps())
+        losses = {step: manager.metrics(step) for step in steps} if checkpoint == "best" else {}
+    if not steps:
+        raise RunError(f"{folder} has no checkpoint yet")
+    if checkpoint == "latest":
+        return steps[-1]
+    if checkpoint == "best":
+        scored = {step: metrics["loss"] for step, metrics in losses.items() if metrics}
+        return min(scored, key=scored.__getitem__) if scored else steps[-1]
+    if checkpoint not in steps:
+        raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has {', '.join(map(str, steps))}")
+    return checkpoint
+
+
+def load_params(checkpoint: Path) -> Params:
+    """A checkpoint's parameters for evaluation, checked against the digests saved with them."""
+    item = "ema" if (checkpoint / "ema").is_dir() else "params"
+    try:
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+            restored = checkpointer.restore(
+                checkpoint.absolute(),
+                args=ocp.args.Composite(**{item: ocp.args.StandardRestore(), "digests": ocp.args.JsonRestore()}),
+            )
+    # Orbax and TensorStore raise errors of many types for damaged files.
+    except Exception as error:
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read: {error}") from error
+    check_digests(restored[item], restored["digests"][item], f"{item} of checkpoint {checkpoint}")
+    return restored[item]
+
+
+def digests(tree: PyTree) -> dict[str, int]:
+    """CRC-32 of each array, by its path in the tree."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): zlib.crc32(np.ascontiguousarray(leaf).data) for path, leaf in leaves}
+
+
+def check_digests(tree: PyTree, expected: dict[str, int], name: str) -> None:
+    """Raises DamagedCheckpointError, naming the arrays, when a tree is not the one that the digests were taken of."""
+    found = digests(tree)
+    changed = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
+    if changed:
+        raise DamagedCheckpointError(f"{name}: {len(changed)} arrays are not what was saved, such as {changed[0]}")
+
+
+def make_decoder(model: Any) -> Decoder:
+    """The model's step function for `jaxnlp.decoding.generate`; make it once, since each one compiles anew."""
+    return Decoder(
+        read=lambda params, tokens, cache: model.apply({"params": params}, tokens, cache=cache),
+        empty_cache=model.empty_cache,
+    )

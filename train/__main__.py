@@ -1,0 +1,45 @@
+"""`python -m train RECIPE [--FIELD VALUE ...] [--workdir DIR]`: trains a recipe, or continues its run."""
+
+import time
+
+STARTED = time.time()
+
+import logging  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from rich.console import Console  # noqa: E402
+
+from data import DataError  # noqa: E402
+from jaxnlp.runs import DamagedCheckpointError  # noqa: E402
+from train.command_line import UsageError, parse, print_config, use_compilation_cache  # noqa: E402
+from train.folder import RunMismatchError  # noqa: E402
+from train.loop import NonFiniteError, fit  # noqa: E402
+
+
+def main() -> int:
+    """Exit status: 0 done, or stopped by a signal and saved; 1 a run that went wrong; 2 a wrong command."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    console = Console(soft_wrap=True)
+    try:
+        command = parse(sys.argv[1:])
+        config, options = command.config, command.options
+        workdir = options.workdir or Path("runs") / config.recipe
+        use_compilation_cache(options.compilation_cache)
+        print_config(console, config)
+        outcome = fit(config, workdir, parallel=options.parallel, console=console, started=STARTED)
+    except (UsageError, RunMismatchError, DataError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (NonFiniteError, DamagedCheckpointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if outcome.stopped_by is not None:
+        step = int(outcome.state.step)
+        console.print(f"stopped by {outcome.stopped_by} at step {step}; saved, and the same command continues")
+    console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

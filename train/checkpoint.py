@@ -1,0 +1,170 @@
+"""Checkpoints: state, data iterator and config in one atomic item; damaged ones are named and set aside."""
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers
+
+from jaxnlp.runs import CHECKPOINTS, DamagedCheckpointError, check_digests, digests
+from train.step import TrainState
+
+log = logging.getLogger(__name__)
+
+DAMAGED = "damaged_checkpoints"
+
+
+class Restored(NamedTuple):
+    """What a checkpoint gives back."""
+
+    state: TrainState
+    data_state: dict[str, Any]
+    train_seconds: float
+
+
+class Checkpoints:
+    """The checkpoints of one run's folder.
+
+    Saving is asynchronous: training goes on while the files are written, and a checkpoint that was not finished when
+    the process died does not count. Each array's CRC-32 is saved with it and checked on restoring, since a flipped bit
+    in an array's file would otherwise go unnoticed. A context manager: leaving it waits for the writing.
+    """
+
+    def __init__(self, workdir: Path, *, keep: int):
+        self._folder = (workdir / CHECKPOINTS).absolute()
+        self._damaged = workdir / DAMAGED
+        self._options = ocp.CheckpointManagerOptions(
+            preservation_policy=checkpoint_managers.AnyPreservationPolicy(
+                [
+                    checkpoint_managers.LatestN(keep),
+                    checkpoint_managers.BestN(get_metric_fn=lambda metrics: metrics["loss"], reverse=True, n=1),
+                ]
+            ),
+            cleanup_tmp_directories=True,
+        )
+        self._manager = ocp.CheckpointManager(self._folder, options=self._options)
+
+    def latest_step(self) -> int | None:
+        """The newest step saved, or None."""
+        return self._manager.latest_step()
+
+    def save(
+        self,
+        state: TrainState,
+        *,
+        data_state: dict[str, Any],
+        config: dict[str, Any],
+        train_seconds: float,
+        validation_loss: float | None = None,
+    ) -> None:
+        """Begins to save; the arrays may be donated as soon as this returns.
+
+        Args:
+          state: as one device holds it.
+          data_state: of the data iterator, after the state's last batch.
+          config: the run's config as JSON.
+          train_seconds: spent on training so far.
+          validation_loss: of this state, when it was evaluated; the lowest is kept.
+        """
+        step = int(state.step)
+        if step in self._manager.all_steps():
+            return
+        # On a CPU the arrays handed over are views of buffers that the next step would overwrite.
+        items = jax.tree.map(jnp.copy, _items(state))
+        self._manager.save(
+            step,
+            args=ocp.args.Composite(
+                **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
+                digests=ocp.args.JsonSave({name: digests(tree) for name, tree in items.items()}),
+                run=ocp.args.JsonSave({"data": data_state, "config": config, "train_seconds": train_seconds}),
+            ),
+            metrics=None if validation_loss is None else {"loss": validation_loss},
+        )
+
+    def restore_latest(self, like: TrainState) -> Restored | None:
+        """The newest checkpoint that can be read; None when nothing was ever saved.
+
+        Those that are newer and damaged are named in the log and moved to `damaged_checkpoints`, not deleted.
+
+        Args:
+          like: a state of the same shapes.
+
+        Raises:
+          DamagedCheckpointError: when there are checkpoints and none can be read; nothing is moved then.
+        """
+        failures: dict[int, str] = {}
+        for step in sorted(self._manager.all_steps(), reverse=True):
+            try:
+                restored = self._restore(step, like)
+            # Orbax and TensorStore raise errors of many types for damaged files.
+            except Exception as error:
+                failures[step] = f"{type(error).__name__}: {error}"
+                continue
+            self._set_aside(failures, restored_step=step)
+            return restored
+        if failures:
+            reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
+            raise DamagedCheckpointError(f"no checkpoint can be read, move them away to start anew: {reasons}")
+        return None
+
+    def _restore(self, step: int, like: TrainState) -> Restored:
+        expected = _items(like)
+        restored = self._manager.restore(
+            step,
+            args=ocp.args.Composite(
+                **{
+                    name: ocp.args.StandardRestore(jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
+                    for name, tree in expected.items()
+                },
+                digests=ocp.args.JsonRestore(),
+                run=ocp.args.JsonRestore(),
+            ),
+        )
+        for name in expected:
+            check_digests(restored[name], restored["digests"][name], f"{name} of checkpoint {step}")
+        rest = dict(restored["training"])
+        key = jax.random.wrap_key_data(rest.pop("key"), impl=jax.random.key_impl(like.key))
+        state = TrainState(params=restored["params"], ema=restored.get("ema"), key=key, **rest)
+        return Restored(state, restored["run"]["data"], restored["run"]["train_seconds"])
+
+    def _set_aside(self, failures: dict[int, str], *, restored_step: int) -> None:
+        for step, reason in failures.items():
+            self._damaged.mkdir(exist_ok=True)
+            target = self._damaged / str(step)
+            number = 1
+            while target.exists():
+                number += 1
+                target = self._damaged / f"{step}.{number}"
+            shutil.move(self._folder / str(step), target)
+            log.warning(
+                "checkpoint of step %d is damaged (%s); moved to %s, continuing from step %d",
+                step,
+                reason.splitlines()[0][:300],
+                target,
+                restored_step,
+            )
+        if failures:
+            self._manager.reload()
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Waits until what was saved is on disk. Raises: what the writing raised."""
+        self._manager.close()
+
+
+def _items(state: TrainState) -> dict[str, Any]:
+    """The state in parts: inference reads `ema` or `params` alone."""
+    training = {
+        "step": state.step,
+        "key": jax.random.key_data(state.key),
+        "opt_state": state.opt_state,
+        "skipped_updates": state.skipped_updates,
+        "first_skipped_step": state.first_skipped_step,
+    }
+    return {"params": state.params, "training": training} | ({} if state.ema is None else {"ema": state.ema})

@@ -1,0 +1,125 @@
+"""The command line of training: recipes by name, fields by tyro, the nearest name for a wrong one."""
+
+import ast
+import dataclasses
+import difflib
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import tyro
+from rich.console import Console
+
+import configs
+from jaxnlp.serialization import differences, to_json
+from train.config import TrainConfig
+from train.parallel import ParallelMode
+
+
+class UsageError(ValueError):
+    """What was typed cannot be done; the message says what can."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """Where and how this start runs; none of it changes the run's numbers."""
+
+    workdir: Path | None = None
+    """The run's folder; None = runs/RECIPE. The same command on the same folder continues."""
+    parallel: ParallelMode = "jit"
+    """How all local devices share a batch: one jitted step over sharded batches, or pmap."""
+    compilation_cache: Path | None = None
+    """Folder of compiled programs; None = $JAX_COMPILATION_CACHE_DIR, or jaxnlp's cache folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A recipe with its fields, and options of this start."""
+
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    options: Annotated[RunOptions, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunOptions)
+
+
+def recipe_names() -> list[str]:
+    """All recipes, in alphabetical order."""
+    return sorted(path.stem for path in Path(configs.__file__).parent.glob("[!_]*.py"))
+
+
+def recipe_summary(name: str) -> str:
+    """The first line of a recipe's docstring, read without running it."""
+    source = (Path(configs.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+def load_recipe(name: str) -> TrainConfig:
+    """A recipe's config. Raises: UsageError naming the nearest recipes when there is none of that name."""
+    names = recipe_names()
+    if name not in names:
+        nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"there are: {', '.join(names)}"
+        raise UsageError(f"there is no recipe {name!r}; {hint}")
+    return importlib.import_module(f"configs.{name}").get_config()
+
+
+def overview(program: str) -> str:
+    """The help text that lists every recipe."""
+    width = max(map(len, recipe_names()))
+    lines = [f"  {name:<{width}}  {recipe_summary(name)}" for name in recipe_names()]
+    return "\n".join(
+        [
+            f"usage: {program} RECIPE [--FIELD VALUE ...] [--workdir DIR]",
+            "",
+            "Recipes:",
+            *lines,
+            "",
+            f"{program} RECIPE --help shows every field of a recipe with its type, default and meaning.",
+        ]
+    )
+
+
+def parse(arguments: list[str], *, program: str = "python -m train") -> Command:
+    """The command that was typed.
+
+    Exits with status 0 after showing help, with 2 for fields that do not exist or do not fit.
+
+    Raises:
+      UsageError: when the recipe is missing or unknown.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(overview(program))
+        sys.exit(0 if arguments else 2)
+    name, *fields = arguments
+    if name.startswith("-"):
+        raise UsageError(f"the recipe comes first, got {name!r}; {program} --help lists them")
+    recipe = load_recipe(name)
+    try:
+        return tyro.cli(Command, default=Command(recipe), args=fields, prog=f"{program} {name}", description=_doc(name))
+    except ValueError as error:  # what a config's own check said
+        raise UsageError(str(error)) from error
+
+
+def _doc(name: str) -> str:
+    return importlib.import_module(f"configs.{name}").__doc__ or ""
+
+
+def print_config(console: Console, config: TrainConfig) -> None:
+    """Shows how the effective config differs from its recipe."""
+    changed = differences(to_json(load_recipe(config.recipe)), to_json(config))
+    if not changed:
+        console.print(f"recipe {config.recipe}, unchanged", highlight=False)
+        return
+    console.print(f"recipe {config.recipe}, with", highlight=False)
+    for line in changed:
+        console.print(f"  {line}", highlight=False, markup=False)
+
+
+def use_compilation_cache(folder: Path | None) -> None:
+    """Keeps compiled programs on disk, so that the next start need not compile them again."""
+    from data.download import cache_folder
+
+    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache_folder() / "compiled"
+    jax.config.update("jax_compilation_cache_dir", str(chosen))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

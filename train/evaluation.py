@@ -1,0 +1,46 @@
+"""Scoring parameters on a split, and sampling from them."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from data import Corpus
+from jaxnlp.decoding.generate import Decoder, generate
+from jaxnlp.metrics import means, total
+from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.typing import Batch, Metrics, Params
+from train.objectives import LossFunction
+from train.parallel import Parallel
+from train.step import eval_step
+
+
+def compile_evaluation(loss_fn: LossFunction, layout: Parallel) -> Callable[[Params, Batch], Metrics]:
+    """The jitted evaluation step of an objective."""
+    return layout.compile_eval(functools.partial(eval_step, loss_fn=loss_fn))
+
+
+def evaluate(
+    step: Callable[[Params, Batch], Metrics], params: Params, corpus: Corpus, split: str, layout: Parallel
+) -> tuple[dict[str, float], int]:
+    """The objective's metrics over a whole split, exact whatever the batch size, and the number of scored tokens.
+
+    Args:
+      step: of `compile_evaluation`.
+      params: laid out over the devices.
+      corpus: the data.
+      split: one of its evaluation splits.
+      layout: of the devices.
+    """
+    summed = total(jax.device_get([step(params, layout.put_batch(batch)) for batch in corpus.batches(split)]))
+    return means(summed), int(summed["loss"][1])
+
+
+def sample_text(
+    decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, prompt: str, *, length: int, seed: int
+) -> str:
+    """The prompt and what the model adds to it at temperature 1; the same seed gives the same text."""
+    tokens: Any = vocabulary.encode(prompt)[None]
+    added = generate(decoder, params, tokens, max_new_tokens=length, key=jax.random.key(seed))
+    return prompt + vocabulary.decode(int(token[0]) for token in added)

@@ -1,0 +1,139 @@
+"""A run's folder: what is written when it starts, and what may continue in it."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from data import Corpus
+from jaxnlp.runs import CONFIG_FILE, VOCABULARY_FILE
+from jaxnlp.serialization import differences, from_json, to_json
+from jaxnlp.text.characters import CharacterVocabulary
+from train.config import TrainConfig
+
+ENVIRONMENT_FILE = "environment.json"
+DATA_FILE = "data.json"
+METRICS_FILE = "metrics.jsonl"
+SAMPLES_FILE = "samples.jsonl"
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+
+
+class RunMismatchError(ValueError):
+    """A folder that holds another run."""
+
+
+def claim(workdir: Path, config: TrainConfig) -> None:
+    """Makes the folder this run's, or checks that it is already.
+
+    Raises:
+      RunMismatchError: when it holds a run of another config; the message shows each difference.
+    """
+    if workdir.exists() and not workdir.is_dir():
+        raise RunMismatchError(f"{workdir} is a file; give a folder with --workdir")
+    path, wanted = workdir / CONFIG_FILE, to_json(config)
+    if path.exists():
+        held = _read_object(path)
+        changed = differences(held, wanted)
+        if changed:
+            lines = "\n".join(f"  {line}" for line in changed)
+            raise RunMismatchError(
+                f"{workdir} holds a run of another config; give another --workdir, or the same fields:\n{lines}"
+            )
+        return
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_json(path, wanted)
+
+
+def claim_data(workdir: Path, corpus: Corpus) -> None:
+    """Writes what inference needs of the data, or checks that a continued run sees the same data.
+
+    Raises:
+      RunMismatchError: when the data set has changed since the run began.
+    """
+    path = workdir / DATA_FILE
+    found = {"description": corpus.description, "fingerprint": corpus.fingerprint}
+    if path.exists():
+        changed = differences(_read_object(path), found)
+        if changed:
+            raise RunMismatchError(f"the data has changed since the run in {workdir} began: {'; '.join(changed)}")
+        if CharacterVocabulary.load(workdir / VOCABULARY_FILE) == corpus.vocabulary:
+            return
+    _replace(workdir / VOCABULARY_FILE, corpus.vocabulary.to_json())
+    write_json(path, found)
+
+
+def read_config(workdir: Path) -> TrainConfig:
+    """The config of a run's folder. Raises: FileNotFoundError, or ConfigError naming the field that does not fit."""
+    return from_json(_read_object(workdir / CONFIG_FILE), TrainConfig)
+
+
+def write_environment(workdir: Path, *, parameters: int, parallel: str) -> dict[str, Any]:
+    """Records versions, device and command of this start; a continued run records its newest start."""
+    environment = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device_name(),
+        "devices": jax.local_device_count(),
+        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "parallel": parallel,
+        "parameters": parameters,
+        "versions": versions(),
+        "command": " ".join(["python", "-m", "train", *sys.argv[1:]]),
+    }
+    write_json(workdir / ENVIRONMENT_FILE, environment)
+    return environment
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that decide a run's numbers."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def device_name() -> str:
+    """The accelerator's name, or the processor's."""
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        return device.device_kind
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file, whole or not at all."""
+    _replace(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def keep_lines_until(path: Path, step: int) -> None:
+    """Drops the lines of a JSON-lines file that a run wrote after the checkpoint it continues from."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            break  # half-written when the process died, so the last
+        if row["step"] <= step:
+            kept.append(line + "\n")
+    _replace(path, "".join(kept))
+
+
+def _read_object(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise RunMismatchError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
