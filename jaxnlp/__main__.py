@@ -83,9 +83,9 @@ COMMANDS = {"generate": (Generate, generate)}
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a broken run, 2 a wrong command."""
     types = {name: kind for name, (kind, _) in COMMANDS.items()}
-    command = tyro.extras.subcommand_cli_from_dict(types, prog="python -m jaxnlp", args=arguments)
-    act = next(action for kind, action in COMMANDS.values() if isinstance(command, kind))
     try:
+        command = tyro.extras.subcommand_cli_from_dict(types, prog="python -m jaxnlp", args=arguments)
+        act = next(action for kind, action in COMMANDS.values() if isinstance(command, kind))
         act(command)
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -86,17 +86,14 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
 def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
     """The step of a run's checkpoint. Raises: RunError when there is none such, naming those there are."""
     path = (folder / CHECKPOINTS).absolute()
-    if not path.is_dir():
-        raise RunError(f"{folder} has no checkpoint yet")
-    with ocp.CheckpointManager(path, options=ocp.CheckpointManagerOptions(read_only=True)) as manager:
-        steps = sorted(manager.all_steps())
-        losses = {step: manager.metrics(step) for step in steps} if checkpoint == "best" else {}
+    steps = sorted(ocp.utils.checkpoint_steps(path)) if path.is_dir() else []
     if not steps:
         raise RunError(f"{folder} has no checkpoint yet")
     if checkpoint == "latest":
         return steps[-1]
     if checkpoint == "best":
-        scored = {step: metrics["loss"] for step, metrics in losses.items() if metrics}
+        losses = {step: _validation_loss(path / str(step)) for step in steps}
+        scored = {step: loss for step, loss in losses.items() if loss is not None}
         return min(scored, key=scored.__getitem__) if scored else steps[-1]
     if checkpoint not in steps:
         raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has {', '.join(map(str, steps))}")
@@ -117,6 +114,17 @@ def load_params(checkpoint: Path) -> Params:
         raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read: {error}") from error
     check_digests(restored[item], restored["digests"][item], f"{item} of checkpoint {checkpoint}")
     return restored[item]
+
+
+def _validation_loss(checkpoint: Path) -> float | None:
+    try:
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+            return checkpointer.restore(checkpoint, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run[
+                "validation_loss"
+            ]
+    # Orbax raises errors of many types for damaged files.
+    except Exception as error:
+        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read: {error}") from error
 
 
 def digests(tree: PyTree) -> dict[str, int]:

@@ -80,7 +80,14 @@ class Checkpoints:
             args=ocp.args.Composite(
                 **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
                 digests=ocp.args.JsonSave({name: digests(tree) for name, tree in items.items()}),
-                run=ocp.args.JsonSave({"data": data_state, "config": config, "train_seconds": train_seconds}),
+                run=ocp.args.JsonSave(
+                    {
+                        "data": data_state,
+                        "config": config,
+                        "train_seconds": train_seconds,
+                        "validation_loss": validation_loss,
+                    }
+                ),
             ),
             metrics=None if validation_loss is None else {"loss": validation_loss},
         )

@@ -146,5 +146,6 @@ def _averaged(ema: Params, params: Params, step: Array, decay: float | None) -> 
     """The next moving average; young averages forget faster, or the initial values would stay for 1 / (1 - decay)."""
     if decay is None:
         raise ValueError("the state keeps a moving average, so train_step needs ema_decay")
-    rate = jnp.minimum(decay, (1.0 + step) / (10.0 + step))
+    steps = step.astype(jnp.float32)
+    rate = jnp.minimum(decay, (1.0 + steps) / (10.0 + steps))
     return jax.tree.map(lambda e, p: e + (1.0 - rate).astype(e.dtype) * (p - e), ema, params)

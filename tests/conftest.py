@@ -1,0 +1,42 @@
+"""Settings of all tests: eight virtual CPU devices, strict dtypes and ranks, real data where it is to be had."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Before jax is imported: it reads them once.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ.setdefault("JAXNLP_DATA", str(ROOT.parent / "shared" / "data"))
+if not Path(os.environ["JAXNLP_DATA"]).is_dir():
+    del os.environ["JAXNLP_DATA"]
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "JAXNLP_DATA" in os.environ:
+        return
+    skip = pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them")
+    for item in items:
+        if "realdata" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def devices() -> list[jax.Device]:
+    """Eight virtual devices."""
+    found = jax.devices()
+    assert len(found) == 8
+    return found
+
+
+@pytest.fixture
+def root() -> Path:
+    """The checkout."""
+    return ROOT
