@@ -63,12 +63,6 @@ class TrainConfig:
             raise ValueError(f"ema_decay must lie in (0, 1) or be None, got {self.ema_decay}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
-        warmup, final = self.optimizer.warmup_and_final(self.total_steps)
-        if final is not None and final <= warmup:
-            raise ValueError(
-                f"optimizer.warmup_steps is {warmup}, but the decay ends at {final}: give more --total-steps or a "
-                f"shorter warmup"
-            )
         length, context = (getattr(self.data, "sequence_length", None), getattr(self.model, "context_length", None))
         if length is not None and context is not None and length > context:
             raise ValueError(

@@ -63,15 +63,13 @@ class OptimizerConfig:
             raise ValueError("optimizer.warmup_tokens needs optimizer.final_tokens")
         if self.final_tokens is not None and (self.warmup_steps or self.decay_steps is not None):
             raise ValueError("a schedule counts steps or tokens: with final_tokens, leave warmup_steps and decay_steps")
-        warmup, final = self.warmup_and_final(total_steps=None)
+        warmup, final = (
+            (self.warmup_steps, self.decay_steps)
+            if self.final_tokens is None
+            else (self.warmup_tokens or 0, self.final_tokens)
+        )
         if warmup < 0 or (final is not None and final <= warmup):
             raise ValueError(f"the schedule's warmup must end before its decay, got warmup {warmup} and end {final}")
-
-    def warmup_and_final(self, total_steps: int | None) -> tuple[int, int | None]:
-        """Where warmup and decay end, in the schedule's unit."""
-        if self.final_tokens is not None:
-            return self.warmup_tokens or 0, self.final_tokens
-        return self.warmup_steps, total_steps if self.decay_steps is None else self.decay_steps
 
 
 def warmup_cosine(
@@ -139,13 +137,14 @@ def decayed(params: Params) -> PyTree:
 def make_optimizer(config: OptimizerConfig, *, total_steps: int) -> optax.GradientTransformationExtraArgs:
     """The optimizer of a run. Its `update` takes `tokens`, see `scale_by_progress`.
 
-    Raises:
-      ValueError: when the warmup is longer than the run.
+    Args:
+      config: its fields.
+      total_steps: where the cosine ends, unless the config says so. A shorter run than the warmup ends within it.
     """
-    warmup, final = config.warmup_and_final(total_steps)
-    assert final is not None
-    if final <= warmup:
-        raise ValueError(f"the warmup of {warmup} steps must end before the decay does, at step {final}")
+    if config.final_tokens is not None:
+        warmup, final = config.warmup_tokens or 0, config.final_tokens
+    else:
+        warmup, final = config.warmup_steps, config.decay_steps or total_steps
     schedule = functools.partial(
         warmup_cosine,
         peak=config.learning_rate,

@@ -1,0 +1,589 @@
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+import requests
+import urllib3
+
+from data.download import TINY_SHAKESPEARE, DataNotFoundError, RemoteFile, cache_folder, locate, unpack
+
+REAL_DATA = Path(os.environ.get("JAXNLP_DATA") or Path(__file__).parents[3] / "shared" / "data")
+CONTENT = b"First Citizen:\nBefore we proceed any further, hear me speak.\n" * 3000
+PLAYS = RemoteFile("plays", "plays/input.txt", "https://example.org/plays.txt", hashlib.sha256(CONTENT).hexdigest())
+
+
+class Network:
+    """Stands where requests hands a prepared request to the network: pages by address, and what was asked for."""
+
+    def __init__(self):
+        self.pages = {}
+        self.asked = []
+        self.timeouts = []
+
+    def send(self, adapter, request, timeout=None, **_):
+        self.asked.append(request.url)
+        self.timeouts.append(timeout)
+        if request.url not in self.pages:
+            reason = urllib3.exceptions.NewConnectionError(None, "Name or service not known")
+            raise requests.ConnectionError(urllib3.exceptions.MaxRetryError(None, request.url, reason))
+        status, headers, body = self.pages[request.url]
+        body = io.BytesIO(body) if isinstance(body, bytes) else body
+        raw = urllib3.HTTPResponse(body, headers, status, preload_content=False)
+        return adapter.build_response(request, raw)
+
+
+class Body:
+    """A page that arrives in pieces; something happens before the last one."""
+
+    closed = False
+
+    def __init__(self, pieces, happens):
+        self.pieces = list(pieces)
+        self.happens = happens
+
+    def read(self, size=None):
+        if len(self.pieces) == 1:
+            self.happens()
+        return self.pieces.pop(0) if self.pieces else b""
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def network(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAXNLP_DATA", raising=False)
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "cache"))
+    network = Network()
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", lambda *args, **options: network.send(*args, **options))
+    return network
+
+
+@pytest.fixture
+def online(network):
+    network.pages[PLAYS.url] = (200, {}, CONTENT)
+    return network
+
+
+@pytest.fixture
+def own_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    return tmp_path / "own"
+
+
+def put(folder, content):
+    path = folder / PLAYS.relative_path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    return path
+
+
+def cached_path():
+    return cache_folder() / "data" / PLAYS.relative_path
+
+
+def files_below(folder):
+    return sorted(path for path in folder.rglob("*") if not path.is_dir())
+
+
+def refusal(path=None):
+    with pytest.raises(DataNotFoundError) as caught:
+        locate(PLAYS, path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("plays: ")
+    return message, caught.value
+
+
+def test_explicit_path_wins_over_environment_and_cache(own_folder, online, tmp_path):
+    put(own_folder, b"environment")
+    put(cache_folder() / "data", CONTENT)
+    given = tmp_path / "given.txt"
+    given.write_bytes(b"given")
+    assert locate(PLAYS, given) == given
+    assert locate(PLAYS, str(given)) == given
+    assert online.asked == []
+
+
+def test_environment_wins_over_cache(own_folder, online):
+    own = put(own_folder, CONTENT)
+    put(cache_folder() / "data", CONTENT)
+    assert locate(PLAYS) == own
+    assert online.asked == []
+
+
+def test_a_file_of_the_user_is_returned_whatever_it_holds(own_folder):
+    own = put(own_folder, b"the user's own edition")
+    assert locate(PLAYS) == own
+    assert own.read_bytes() == b"the user's own edition"
+
+
+@pytest.mark.parametrize("environment", ["folder without the file", "empty", "unset"])
+def test_cache_wins_over_download(environment, online, monkeypatch, tmp_path):
+    if environment != "unset":
+        monkeypatch.setenv("JAXNLP_DATA", str(tmp_path) if environment == "folder without the file" else "")
+    cached = put(cache_folder() / "data", CONTENT)
+    assert locate(PLAYS) == cached
+    assert online.asked == []
+
+
+def test_a_download_goes_into_the_cache_and_happens_once(online, own_folder):
+    assert locate(PLAYS) == cached_path()
+    assert locate(PLAYS) == cached_path()
+    assert cached_path().read_bytes() == CONTENT
+    assert files_below(cache_folder()) == [cached_path()]
+    assert files_below(own_folder) == []
+    assert online.asked == [PLAYS.url]
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"JAXNLP_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}, "/own"),
+        ({"JAXNLP_CACHE": "~/own", "XDG_CACHE_HOME": "/xdg"}, "/home/ada/own"),
+        ({"JAXNLP_CACHE": "", "XDG_CACHE_HOME": "/xdg"}, "/xdg/jaxnlp"),
+        ({"XDG_CACHE_HOME": "not/absolute"}, "/home/ada/.cache/jaxnlp"),
+        ({}, "/home/ada/.cache/jaxnlp"),
+    ],
+)
+def test_cache_folder_follows_the_environment(environment, expected, monkeypatch):
+    for name in ("JAXNLP_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"HOME": "/home/ada"} | environment).items():
+        monkeypatch.setenv(name, value)
+    assert cache_folder() == Path(expected)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder"])
+def test_a_given_path_that_is_no_file_is_named_and_nothing_else_is_tried(kind, own_folder, online, tmp_path):
+    put(own_folder, CONTENT)
+    given = tmp_path if kind == "folder" else tmp_path / "missing.txt"
+    message, _ = refusal(given)
+    assert repr(str(given)) in message
+    assert "--data.path" in message
+    assert online.asked == []
+
+
+def test_a_folder_in_the_environment_that_does_not_exist_does_not_fall_through(monkeypatch, online, tmp_path):
+    put(cache_folder() / "data", CONTENT)
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "typo"))
+    message, _ = refusal()
+    assert f"JAXNLP_DATA is {str(tmp_path / 'typo')!r}, which is no folder" in message
+    assert online.asked == []
+
+
+def test_without_network_the_error_names_places_reason_and_remedy(own_folder):
+    message, error = refusal()
+    assert f"not in JAXNLP_DATA at {own_folder / PLAYS.relative_path}" in message
+    assert f"not in the cache at {cached_path()}" in message
+    assert f"the download from {PLAYS.url} failed (" in message
+    assert "Name or service not known" in message
+    assert "Max retries exceeded" not in message
+    assert f"set JAXNLP_DATA to a folder that holds {PLAYS.relative_path}" in message
+    assert "--data.path" in message
+    assert isinstance(error.__cause__, requests.ConnectionError)
+    assert isinstance(error, FileNotFoundError)
+
+
+def test_without_network_the_error_says_that_the_environment_is_not_set():
+    assert "JAXNLP_DATA is not set" in refusal()[0]
+
+
+def test_a_reason_of_many_lines_is_told_in_one_short_line(network, monkeypatch):
+    def fail(*_, **__):
+        raise requests.ConnectionError("several\nlines " * 500)
+
+    monkeypatch.setattr(network, "send", fail)
+    message, _ = refusal()
+    assert "(several lines several lines" in message
+    assert len(message) < 1000
+
+
+def test_an_unusable_cache_folder_is_told_like_a_failed_download(online):
+    cache_folder().write_bytes(b"a file where the folder should be")
+    message, _ = refusal()
+    assert str(cache_folder()) in message
+    assert "failed (" in message
+
+
+def test_a_damaged_cached_file_is_downloaded_again_and_said_so(online, caplog):
+    put(cache_folder() / "data", CONTENT[:-1])
+    with caplog.at_level(logging.WARNING):
+        assert locate(PLAYS) == cached_path()
+    assert cached_path().read_bytes() == CONTENT
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"{cached_path()} is damaged" in caplog.text
+
+
+def test_a_damaged_cached_file_is_never_returned_and_named_when_the_download_fails():
+    put(cache_folder() / "data", CONTENT[:-1])
+    assert f"{cached_path()} (damaged" in refusal()[0]
+
+
+def test_a_download_has_time_limits_to_connect_and_to_read(online):
+    locate(PLAYS)
+    [(connect, read)] = online.timeouts
+    assert 0 < connect <= 60
+    assert 0 < read <= 300
+
+
+@pytest.mark.parametrize("target", ["https://mirror.example.org/plays.txt", "//mirror.example.org/plays.txt"])
+def test_a_redirect_within_https_is_followed(target, network):
+    network.pages[PLAYS.url] = (302, {"Location": target}, b"")
+    network.pages["https://mirror.example.org/plays.txt"] = (200, {}, CONTENT)
+    assert locate(PLAYS).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("detour", [False, True])
+def test_a_redirect_to_http_is_refused_before_it_is_followed(detour, network):
+    insecure, mirror = "http://mirror.example.org/plays.txt", "https://mirror.example.org/plays.txt"
+    network.pages[PLAYS.url] = (302, {"Location": mirror if detour else insecure}, b"")
+    network.pages[mirror] = (302, {"Location": insecure}, b"")
+    network.pages[insecure] = (200, {}, CONTENT)
+    message, _ = refusal()
+    assert f"redirected to {insecure}, which is not https" in message
+    assert network.asked == ([PLAYS.url, mirror] if detour else [PLAYS.url])
+    assert files_below(cache_folder()) == []
+
+
+def test_a_page_that_is_gone_is_told_with_its_status(network):
+    network.pages[PLAYS.url] = (404, {}, CONTENT)
+    assert "404" in refusal()[0]
+    assert files_below(cache_folder()) == []
+
+
+@pytest.mark.parametrize("content", [b"", CONTENT[:-1], CONTENT + b"\n"])
+def test_a_download_with_another_checksum_leaves_nothing(content, network):
+    network.pages[PLAYS.url] = (200, {}, content)
+    message, _ = refusal()
+    assert f"SHA-256 is {hashlib.sha256(content).hexdigest()}, expected {PLAYS.sha256}" in message
+    assert files_below(cache_folder()) == []
+
+
+@pytest.mark.parametrize("fault", [ConnectionResetError("reset by peer"), KeyboardInterrupt()])
+def test_a_download_interrupted_halfway_leaves_nothing(fault, network):
+    def happens():
+        assert any(path.stat().st_size for path in files_below(cache_folder())), "nothing had been written yet"
+        raise fault
+
+    network.pages[PLAYS.url] = (200, {}, Body([CONTENT[: 2**16], CONTENT[2**16 :]], happens))
+    with pytest.raises((DataNotFoundError, KeyboardInterrupt)):
+        locate(PLAYS)
+    assert list(cached_path().parent.iterdir()) == []
+
+
+def run_and_die(script, *arguments):
+    root = Path(__file__).parents[2]
+    finished = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], cwd=root, capture_output=True)
+    assert finished.returncode == 9, finished.stderr.decode()
+
+
+def test_a_process_killed_in_the_download_leaves_nothing_at_the_place_of_the_file(online):
+    script = """
+import os, sys
+import pooch
+from data.download import RemoteFile, locate
+
+def die_halfway(self, url, output_file, pooch):
+    with open(output_file, "wb") as file:
+        file.write(b"half")
+        file.flush()
+        os._exit(9)
+
+pooch.HTTPDownloader.__call__ = die_halfway
+locate(RemoteFile(*sys.argv[1:]))
+"""
+    run_and_die(script, PLAYS.name, PLAYS.relative_path, PLAYS.url, PLAYS.sha256)
+    assert [path.read_bytes() for path in files_below(cache_folder())] == [b"half"]
+    assert not cached_path().exists()
+    assert locate(PLAYS).read_bytes() == CONTENT
+
+
+def test_two_downloads_at_once_both_end_with_the_whole_file(network):
+    def the_other_process():
+        network.pages[PLAYS.url] = (200, {}, CONTENT)
+        assert locate(PLAYS).read_bytes() == CONTENT
+
+    network.pages[PLAYS.url] = (200, {}, Body([CONTENT[: 2**16], CONTENT[2**16 :]], the_other_process))
+    assert locate(PLAYS).read_bytes() == CONTENT
+    assert network.asked == [PLAYS.url] * 2
+    assert files_below(cache_folder()) == [cached_path()]
+
+
+@contextlib.contextmanager
+def umask(mask):
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+def test_others_may_read_a_download_where_the_umask_lets_them(online):
+    with umask(0o022):
+        assert stat.S_IMODE(locate(PLAYS).stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("url", "http://example.org/plays.txt", "https://"),
+        ("url", "file:///etc/passwd", "https://"),
+        ("url", "https:///plays.txt", "https://"),
+        ("sha256", "", "64 lower-case hex digits"),
+        ("sha256", "0" * 63, "64 lower-case hex digits"),
+        ("sha256", "0" * 64 + "\n", "64 lower-case hex digits"),
+        ("sha256", "g" * 64, "64 lower-case hex digits"),
+        ("relative_path", "", "without '..'"),
+        ("relative_path", ".", "without '..'"),
+        ("relative_path", "/plays/input.txt", "without '..'"),
+        ("relative_path", "plays/../../input.txt", "without '..'"),
+        ("relative_path", "C:\\plays\\input.txt", "without '..'"),
+    ],
+)
+def test_a_wrong_description_is_refused_with_what_was_given_and_what_is_expected(field, value, expected):
+    fields = {"name": "plays", "relative_path": "plays/input.txt", "url": PLAYS.url, "sha256": PLAYS.sha256}
+    assert RemoteFile(**fields) == PLAYS
+    with pytest.raises(ValueError, match=field) as caught:
+        RemoteFile(**fields | {field: value})
+    assert repr(value) in str(caught.value)
+    assert expected in str(caught.value)
+
+
+@pytest.mark.realdata
+def test_the_checksum_of_tiny_shakespeare_is_that_of_the_published_text():
+    published = REAL_DATA / TINY_SHAKESPEARE.relative_path
+    if not published.is_file():
+        pytest.skip(f"no file at {published}")
+    assert hashlib.sha256(published.read_bytes()).hexdigest() == TINY_SHAKESPEARE.sha256
+
+
+TAR_MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz", ".tar.xz": "w:xz"}
+SUFFIXES = [".zip", *TAR_MODES]
+
+
+def make_archive(path, members):
+    """members: (name, content) in turn; a name that ends in / is a folder; content may be a kind of special file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile warns of a name that occurs twice
+        (make_zip if path.suffix == ".zip" else make_tar)(path, members)
+    return path
+
+
+SPECIAL = {
+    "symbolic link": (stat.S_IFLNK, tarfile.SYMTYPE),
+    "hard link": (None, tarfile.LNKTYPE),
+    "character device": (stat.S_IFCHR, tarfile.CHRTYPE),
+    "block device": (stat.S_IFBLK, tarfile.BLKTYPE),
+    "pipe": (stat.S_IFIFO, tarfile.FIFOTYPE),
+}
+
+
+def make_zip(path, members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            if content in SPECIAL:
+                info.external_attr = (SPECIAL[content][0] | 0o777) << 16
+                content = b"../outside.txt"
+            archive.writestr(info, content or b"")
+
+
+def make_tar(path, members):
+    with tarfile.open(path, TAR_MODES["".join(path.suffixes)]) as archive:
+        for name, content in members:
+            info = tarfile.TarInfo(name.rstrip("/") if name != "/" else name)
+            if name.endswith("/"):
+                info.type = tarfile.DIRTYPE
+            elif content in SPECIAL:
+                info.type = SPECIAL[content][1]
+                info.linkname = "../outside.txt"
+            else:
+                info.size = len(content)
+                info.mode = 0o4777
+            archive.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
+
+
+@pytest.fixture
+def out(tmp_path):
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def refused(archive, out, **limits):
+    with pytest.raises(ValueError, match="not unpacked") as caught:
+        unpack(archive, out / "set", **limits)
+    message = str(caught.value)
+    assert message.startswith(f"{archive} not unpacked")
+    assert "\n" not in message
+    assert list(out.iterdir()) == []
+    return message
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_archive_is_unpacked_file_for_file(suffix, tmp_path, out):
+    members = [("./", None), ("set/", None), ("set/a.txt", CONTENT), ("set/deep/b.bin", bytes(range(256))), ("c", b"")]
+    archive = make_archive(tmp_path / f"plays{suffix}", members)
+    destination = out / "new" / "set"
+    assert unpack(archive, destination) == destination
+    contents = {path.relative_to(destination).as_posix(): path.read_bytes() for path in files_below(destination)}
+    assert contents == {name: content for name, content in members if content is not None}
+    assert list(destination.parent.iterdir()) == [destination]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+def test_modes_come_from_the_umask_and_not_from_the_archive(tmp_path, out):
+    archive = make_archive(tmp_path / "plays.tar", [("a/b", b"with the set-user-id bit")])
+    with umask(0o022):
+        folder = unpack(archive, out / "set")
+    modes = [stat.S_IMODE((folder / name).stat().st_mode) for name in (".", "a", "a/b")]
+    assert modes == [0o755, 0o755, 0o644]
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "a/../../x", "/x", "..", "a/..", "..\\x", "C:\\x", "C:x", "\\\\host\\share\\x", "../folder/"],
+)
+def test_a_member_that_leads_out_of_the_folder_refuses_the_archive(name, suffix, tmp_path, out):
+    archive = make_archive(tmp_path / f"evil{suffix}", [("good.txt", b"good"), (name, b"bad")])
+    message = refused(archive, out)
+    assert repr(name.rstrip("/")).strip("'") in message
+    assert "leads out" in message
+    assert files_below(tmp_path) == [archive]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kind"),
+    [(suffix, kind) for suffix in (".zip", ".tar") for kind in SPECIAL if (suffix, kind) != (".zip", "hard link")],
+)
+def test_links_and_devices_refuse_the_archive(suffix, kind, tmp_path, out):
+    archive = make_archive(tmp_path / f"evil{suffix}", [("good.txt", b"good"), ("special", kind)])
+    message = refused(archive, out)
+    assert "'special'" in message
+    assert "neither a plain file nor a folder" in message
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar"])
+@pytest.mark.parametrize("names", [["a", "a"], ["a", "./a"], ["a", "b//a", "b/a"], ["a", "a/b"], ["a/b", "a"], ["."]])
+def test_a_name_that_occurs_twice_refuses_the_archive(names, suffix, tmp_path, out):
+    archive = make_archive(tmp_path / f"evil{suffix}", [(name, b"content") for name in names])
+    assert f"last member read {names[-1]!r}" in refused(archive, out)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_more_bytes_than_the_limit_refuse_the_archive(suffix, tmp_path, out):
+    archive = make_archive(tmp_path / f"bomb{suffix}", [("a", b"small"), ("bomb", bytes(10**6)), ("c", bytes(10**6))])
+    message = refused(archive, out, max_bytes=10**6)
+    assert "'bomb'" in message
+    assert "more than 1000000 bytes" in message
+    unpack(archive, out / "set", max_bytes=2 * 10**6 + 20_000)
+
+
+def test_many_files_within_the_limit_are_counted_together(tmp_path, out):
+    archive = make_archive(tmp_path / "bomb.zip", [(str(number), bytes(1000)) for number in range(11)])
+    assert "more than 10999 bytes" in refused(archive, out, max_bytes=10_999)
+    unpack(archive, out / "set", max_bytes=11_000)
+
+
+def test_a_zip_header_that_understates_the_size_does_not_lift_the_limit(tmp_path, out):
+    archive = make_archive(tmp_path / "bomb.zip", [("bomb", bytes(10**6))])
+    size = (10**6).to_bytes(4, "little")
+    assert archive.read_bytes().count(size) == 2
+    archive.write_bytes(archive.read_bytes().replace(size, (10).to_bytes(4, "little")))
+    refused(archive, out, max_bytes=1000)
+
+
+def test_a_tar_header_of_great_size_counts_too(tmp_path, out):
+    archive = tmp_path / "bomb.tar.gz"
+    with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x" * 10**6}) as tar:
+        tar.addfile(tarfile.TarInfo("empty"))
+    assert "more than 100000 bytes" in refused(archive, out, max_bytes=100_000)
+
+
+def test_a_sparse_file_refuses_the_archive(tmp_path, out):
+    archive = tmp_path / "bomb.tar"
+    info = tarfile.TarInfo("holes")
+    info.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(10**12)}
+    info.size = 1
+    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO(b"x"))
+    assert "neither a plain file nor a folder" in refused(archive, out, max_bytes=10**5)
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar"])
+def test_more_members_than_the_limit_refuse_the_archive(suffix, tmp_path, out):
+    archive = make_archive(tmp_path / f"many{suffix}", [("folder/", None), ("a", b""), ("b", b"")])
+    assert "more than 2 members" in refused(archive, out, max_members=2)
+    unpack(archive, out / "set", max_members=3)
+
+
+def damaged_at(position):
+    def damage(content):
+        content = bytearray(content)
+        content[position] ^= 1
+        return bytes(content)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        (".zip", lambda content: content[:-30]),
+        (".zip", damaged_at(40)),
+        (".tar", lambda content: content[: len(content) // 2]),
+        (".tar.gz", lambda content: content[: len(content) // 2]),
+        (".tar.gz", damaged_at(-8)),  # the checksum, which comes after everything else
+        (".tar.xz", lambda content: content[: len(content) // 2]),
+        (".tar.xz", damaged_at(60)),
+        *((suffix, lambda content: b"") for suffix in SUFFIXES),
+        *((suffix, lambda content: b"<html>not found</html>") for suffix in SUFFIXES),
+    ],
+)
+def test_a_damaged_archive_is_refused(suffix, damage, tmp_path, out):
+    archive = make_archive(tmp_path / f"plays{suffix}", [("a.txt", CONTENT)])
+    archive.write_bytes(damage(archive.read_bytes()))
+    refused(archive, out)
+
+
+def test_an_archive_of_unknown_kind_is_refused_with_those_that_are_known(tmp_path, out):
+    archive = tmp_path / "plays.rar"
+    archive.write_bytes(CONTENT)
+    assert "expected .zip, .tar, .tar.gz, .tgz or .tar.xz" in refused(archive, out)
+
+
+def test_an_existing_destination_is_left_as_it_is(tmp_path, out):
+    archive = make_archive(tmp_path / "plays.zip", [("a.txt", CONTENT)])
+    with pytest.raises(FileExistsError, match="exists"):
+        unpack(archive, out)
+    assert list(out.iterdir()) == []
+
+
+def test_a_process_killed_while_unpacking_leaves_nothing_at_the_destination(tmp_path, out):
+    archive = make_archive(tmp_path / "plays.tar", [("first.txt", CONTENT), ("second.txt", CONTENT)])
+    script = """
+import os, sys
+from pathlib import Path
+from data.download import unpack
+
+sys.addaudithook(lambda event, args: event == "open" and str(args[0]).endswith("second.txt") and os._exit(9))
+unpack(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+    run_and_die(script, archive, out / "set")
+    assert [path.name for path in files_below(out)] == ["first.txt"]
+    assert not (out / "set").exists()
+    assert len(files_below(unpack(archive, out / "set"))) == 2
