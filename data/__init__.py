@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import grain
 import numpy as np
@@ -37,9 +37,9 @@ class Corpus:
     fingerprint: str
 
     def batches(self, split: str) -> Iterator[NumpyBatch]:
-        """One pass over a split that can be scored. Raises: KeyError naming the splits there are."""
+        """One pass over a split that can be scored. Raises: DataError naming the splits there are."""
         if split not in self.evaluation:
-            raise KeyError(f"no split {split!r}; this data set has: {', '.join(self.evaluation)}")
+            raise DataError(f"no split {split!r}; this data set has: {', '.join(self.evaluation)}")
         return iter(self.evaluation[split])
 
 
@@ -50,6 +50,10 @@ class DataConfig:
     batch_size: int = 32
     """Examples in a training step, over all devices."""
 
-    def load(self, seed: int) -> Any:
-        """The Corpus, its training order decided by the seed."""
+    def load(self, seed: int) -> Corpus:
+        """The data set, its training order decided by the seed."""
         raise TypeError(f"{type(self).__name__} describes no data set: it does not define load()")
+
+    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Iterator[NumpyBatch]:
+        """One pass over a file in the data set's format, to be scored."""
+        raise TypeError(f"{type(self).__name__} cannot score a file: it does not define read_file()")

@@ -2,13 +2,15 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Iterator
+from pathlib import Path
 
 import grain
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch
-from data.texts import TextSource, read_text
-from jaxnlp.text.characters import CharacterVocabulary
+from data.texts import TextSource, read_text, read_utf8
+from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +74,21 @@ class CharacterText(DataConfig):
             ),
             fingerprint=hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(),
         )
+
+    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Iterator[NumpyBatch]:
+        """A UTF-8 file's text in batches, each character but the first scored once.
+
+        Raises:
+          FileNotFoundError, DataError: when it cannot be read, or holds characters outside the vocabulary.
+        """
+        text = read_utf8(path)
+        try:
+            tokens = vocabulary.encode(text)
+        except UnknownCharacterError as error:
+            raise DataError(f"{path}: {error}") from error
+        if len(tokens) < 2:
+            raise DataError(f"{path} has one character; a language model scores each character but the first")
+        return iter(consecutive_windows(tokens, self.sequence_length, self.evaluation_batch_size))
 
 
 def shuffled_windows(

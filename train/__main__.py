@@ -12,7 +12,7 @@ from rich.console import Console  # noqa: E402
 
 from data import DataError  # noqa: E402
 from jaxnlp.runs import DamagedCheckpointError  # noqa: E402
-from train.command_line import UsageError, parse, print_config, use_compilation_cache  # noqa: E402
+from train.command_line import RunOptions, UsageError, parse, print_config, use_compilation_cache  # noqa: E402
 from train.folder import RunMismatchError  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 
@@ -22,8 +22,7 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     console = Console(soft_wrap=True)
     try:
-        command = parse(sys.argv[1:])
-        config, options = command.config, command.options
+        config, options = parse(sys.argv[1:], RunOptions(), program="python -m train")
         workdir = options.workdir or Path("runs") / config.recipe
         use_compilation_cache(options.compilation_cache)
         print_config(console, config)

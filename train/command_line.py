@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import jax
 import tyro
@@ -17,6 +17,9 @@ import configs
 from jaxnlp.serialization import differences, to_json
 from train.config import TrainConfig
 from train.parallel import ParallelMode
+
+
+Options = TypeVar("Options")
 
 
 class UsageError(ValueError):
@@ -33,14 +36,6 @@ class RunOptions:
     """How all local devices share a batch: one jitted step over sharded batches, or pmap."""
     compilation_cache: Path | None = None
     """Folder of compiled programs; None = $JAX_COMPILATION_CACHE_DIR, or jaxnlp's cache folder."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Command:
-    """A recipe with its fields, and options of this start."""
-
-    config: Annotated[TrainConfig, tyro.conf.arg(name="")]
-    options: Annotated[RunOptions, tyro.conf.arg(name="")] = dataclasses.field(default_factory=RunOptions)
 
 
 def recipe_names() -> list[str]:
@@ -80,13 +75,18 @@ def overview(program: str) -> str:
     )
 
 
-def parse(arguments: list[str], *, program: str = "python -m train") -> Command:
-    """The command that was typed.
+def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
+    """The config and the options that were typed: a recipe's name, then fields of both.
 
     Exits with status 0 after showing help, with 2 for fields that do not exist or do not fit.
 
+    Args:
+      arguments: without the program's name.
+      options: a dataclass instance with the program's own options at their defaults.
+      program: how it was called.
+
     Raises:
-      UsageError: when the recipe is missing or unknown.
+      UsageError: when the recipe is missing or unknown, or a field's value is refused.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(overview(program))
@@ -95,14 +95,12 @@ def parse(arguments: list[str], *, program: str = "python -m train") -> Command:
     if name.startswith("-"):
         raise UsageError(f"the recipe comes first, got {name!r}; {program} --help lists them")
     recipe = load_recipe(name)
+    both = tuple[Annotated[TrainConfig, tyro.conf.arg(name="")], Annotated[type(options), tyro.conf.arg(name="")]]
+    description = importlib.import_module(f"configs.{name}").__doc__
     try:
-        return tyro.cli(Command, default=Command(recipe), args=fields, prog=f"{program} {name}", description=_doc(name))
-    except ValueError as error:  # what a config's own check said
+        return tyro.cli(both, default=(recipe, options), args=fields, prog=f"{program} {name}", description=description)
+    except ValueError as error:  # a config's own check
         raise UsageError(str(error)) from error
-
-
-def _doc(name: str) -> str:
-    return importlib.import_module(f"configs.{name}").__doc__ or ""
 
 
 def print_config(console: Console, config: TrainConfig) -> None:

@@ -75,5 +75,7 @@ def update(config: Any, **changes: Any) -> Any:
     """A copy of a config with fields replaced, dotted names reaching inside: `update(c, **{"model.width": 64})`."""
     for name, value in changes.items():
         head, _, rest = name.partition(".")
-        config = dataclasses.replace(config, **{head: update(getattr(config, head), **{rest: value}) if rest else value})
+        config = dataclasses.replace(
+            config, **{head: update(getattr(config, head), **{rest: value}) if rest else value}
+        )
     return config

@@ -1,12 +1,12 @@
 """Scoring parameters on a split, and sampling from them."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 
-from data import Corpus
+from data import NumpyBatch
 from jaxnlp.decoding.generate import Decoder, generate
 from jaxnlp.metrics import means, total
 from jaxnlp.text.characters import CharacterVocabulary
@@ -22,18 +22,17 @@ def compile_evaluation(loss_fn: LossFunction, layout: Parallel) -> Callable[[Par
 
 
 def evaluate(
-    step: Callable[[Params, Batch], Metrics], params: Params, corpus: Corpus, split: str, layout: Parallel
+    step: Callable[[Params, Batch], Metrics], params: Params, batches: Iterable[NumpyBatch], layout: Parallel
 ) -> tuple[dict[str, float], int]:
-    """The objective's metrics over a whole split, exact whatever the batch size, and the number of scored tokens.
+    """The objective's metrics over all batches, exact whatever their size, and the number of scored tokens.
 
     Args:
       step: of `compile_evaluation`.
       params: laid out over the devices.
-      corpus: the data.
-      split: one of its evaluation splits.
+      batches: one pass over what is scored.
       layout: of the devices.
     """
-    summed = total(jax.device_get([step(params, layout.put_batch(batch)) for batch in corpus.batches(split)]))
+    summed = total(jax.device_get([step(params, layout.put_batch(batch)) for batch in batches]))
     return means(summed), int(summed["loss"][1])
 
 

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ def write_environment(workdir: Path, *, parameters: int, parallel: str) -> dict[
         "parallel": parallel,
         "parameters": parameters,
         "versions": versions(),
+        "commit": commit(),
         "command": " ".join(["python", "-m", "train", *sys.argv[1:]]),
     }
     write_json(workdir / ENVIRONMENT_FILE, environment)
@@ -92,6 +94,15 @@ def write_environment(workdir: Path, *, parameters: int, parallel: str) -> dict[
 def versions() -> dict[str, str]:
     """Of the packages that decide a run's numbers."""
     return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def commit() -> str | None:
+    """The checkout's commit, with `-dirty` where its files differ; None outside a git checkout."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def device_name() -> str:

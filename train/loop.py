@@ -18,7 +18,7 @@ from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate, sample_text
 from train.log import RunLog
 from train.objectives import OBJECTIVES, LossFunction
-from train.optimizer import current_learning_rate, make_optimizer
+from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
 from train.parallel import ParallelMode, make_parallel
 from train.report import write_report
 from train.signals import StopSignal
@@ -130,7 +130,7 @@ def fit(
                     with log.paused():
                         scores = None
                         if due_evaluation:
-                            scores, _ = evaluate(eval_fn, state.evaluation_params, corpus, "validation", layout)
+                            scores, _ = evaluate(eval_fn, state.evaluation_params, corpus.batches("validation"), layout)
                             log.log_evaluation(step, "validation", scores)
                         if due_evaluation and config.sample_prompt is not None:
                             text = sample_text(
@@ -155,11 +155,13 @@ def fit(
     return Outcome(layout.fetch(state), stop.received)
 
 
-def set_up(config: TrainConfig) -> Setup:
-    """Data, model, objective, optimizer and initial state."""
+def set_up(config: TrainConfig, *, schedule: Schedule | None = None) -> Setup:
+    """Data, model, objective, optimizer and initial state; `schedule` replaces the config's."""
     corpus = config.data.load(config.seed)
     model = config.model.build(corpus.vocabulary.size)
-    optimizer = make_optimizer(config.optimizer, total_steps=config.total_steps)
+    optimizer = make_optimizer(
+        config.optimizer, schedule or make_schedule(config.optimizer, total_steps=config.total_steps)
+    )
     init_key, state_key = jax.random.split(jax.random.key(config.seed))
 
     @jax.jit

@@ -72,6 +72,10 @@ class OptimizerConfig:
             raise ValueError(f"the schedule's warmup must end before its decay, got warmup {warmup} and end {final}")
 
 
+Schedule = Callable[[Array], Array]
+"""From progress, [] float32 in steps or tokens, to a learning rate."""
+
+
 def warmup_cosine(
     progress: Array, *, peak: float, warmup: int, final: int, final_fraction: float, decay: bool = True
 ) -> Array:
@@ -109,7 +113,7 @@ class ScheduleState(NamedTuple):
     learning_rate: Array
 
 
-def scale_by_progress(schedule: Callable[[Array], Array], *, by_tokens: bool) -> optax.GradientTransformationExtraArgs:
+def scale_by_progress(schedule: Schedule, *, by_tokens: bool) -> optax.GradientTransformationExtraArgs:
     """Multiplies updates by minus the schedule's rate at the steps, or the tokens, done.
 
     Its `update` takes the number of tokens in this step as the keyword `tokens`, [] int32 or float.
@@ -134,18 +138,16 @@ def decayed(params: Params) -> PyTree:
     return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key == "kernel", params)
 
 
-def make_optimizer(config: OptimizerConfig, *, total_steps: int) -> optax.GradientTransformationExtraArgs:
-    """The optimizer of a run. Its `update` takes `tokens`, see `scale_by_progress`.
+def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
+    """The config's schedule; its cosine ends with the run, unless the config says so.
 
-    Args:
-      config: its fields.
-      total_steps: where the cosine ends, unless the config says so. A shorter run than the warmup ends within it.
+    A run that is shorter than the warmup ends within it.
     """
     if config.final_tokens is not None:
         warmup, final = config.warmup_tokens or 0, config.final_tokens
     else:
         warmup, final = config.warmup_steps, config.decay_steps or total_steps
-    schedule = functools.partial(
+    return functools.partial(
         warmup_cosine,
         peak=config.learning_rate,
         warmup=warmup,
@@ -153,6 +155,10 @@ def make_optimizer(config: OptimizerConfig, *, total_steps: int) -> optax.Gradie
         final_fraction=config.final_fraction,
         decay=config.schedule == "cosine",
     )
+
+
+def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
+    """Clipping, Adam's direction, decay, and the schedule's rate. Its `update` takes `tokens`: see scale_by_progress."""
     steps = [] if config.clip_norm is None else [optax.clip_by_global_norm(config.clip_norm)]
     steps.append(optax.scale_by_adam(config.beta1, config.beta2, config.epsilon))
     if config.weight_decay:

@@ -69,14 +69,19 @@ def thin(steps: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> Curv
     return steps[index], values[index]
 
 
-def smooth(values: np.ndarray, window: int) -> np.ndarray:
-    """Mean of the finite values of a window around each, else NaN; narrower at the start, where a loss falls fast."""
-    here, finite = np.arange(len(values)), np.isfinite(values)
-    half = np.minimum(window // 2, here)
-    first, last = here - half, np.minimum(here + half + 1, len(values))
-    total, count = (np.concatenate([[0.0], np.cumsum(x)]) for x in (np.where(finite, values, 0.0), finite))
-    counted = count[last] - count[first]
-    return np.divide(total[last] - total[first], counted, out=np.full(len(values), np.nan), where=counted > 0)
+def smooth(steps: np.ndarray, values: np.ndarray, window: int, most: int = 400) -> Curve:
+    """Mean of the finite values of a window around each of at most `most` points; NaN where there are none.
+
+    The window is narrower at the start, where a loss falls fast.
+    """
+    index = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
+    means = []
+    for i in index:
+        half = min(window // 2, i)
+        near = values[i - half : i + half + 1]
+        near = near[np.isfinite(near)]
+        means.append(near.mean() if len(near) else np.nan)
+    return steps[index], np.array(means)
 
 
 def loss_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
@@ -105,8 +110,8 @@ def _loss(axes: "Axes", rows: Rows, legend_columns: int) -> None:
     limits = loss_limits(list(curves.values()))
     if limits is None:
         _say_nothing_measured(axes)
-    others = [split for split in splits if split != "train"]
-    for number, split in enumerate(["train", *others] if "train" in splits else others, "train" not in splits):
+    first = 0 if "train" in splits else 1  # the first colour is the training curve's in every run
+    for number, split in enumerate(sorted(splits, key="train".__ne__), first):
         steps, values = curves[split]
         colour = SERIES[number % len(SERIES)]
         if split != "train":
@@ -117,8 +122,7 @@ def _loss(axes: "Axes", rows: Rows, legend_columns: int) -> None:
             axes.plot(steps, values, color=colour, lw=1.6, marker="o" if len(values) < 3 else "", ms=4.5, label=split)
         else:
             axes.plot(*thin(steps, values), color=colour, lw=1.0, alpha=0.45, label=split)
-            smoothed = thin(steps, smooth(values, len(values) // 40 | 1), 400)
-            axes.plot(*smoothed, color=colour, lw=1.8, label=f"{split}, smoothed")
+            axes.plot(*smooth(steps, values, len(values) // 40), color=colour, lw=1.8, label=f"{split}, smoothed")
     if limits:
         axes.set_ylim(*limits)
         top = max(np.nanmax(np.where(np.isfinite(values), values, -np.inf)) for _, values in curves.values())

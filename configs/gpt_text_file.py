@@ -1,0 +1,37 @@
+"""Character GPT on a text of your own: any UTF-8 file.
+
+Source: the model of karpathy/minGPT at a size for a laptop.
+Cost: minutes on two CPU cores; --total-steps sets it.
+Expect: depends on the text; it wants some 100,000 characters.
+Command: python -m train gpt_text_file --data.path my.txt --workdir runs/my_text
+"""
+
+from data.character_text import CharacterText
+from jaxnlp.models.gpt import GPTConfig
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="gpt_text_file",
+        data=CharacterText(source="text_file", batch_size=16, sequence_length=128),
+        model=GPTConfig(
+            num_layers=4,
+            num_heads=4,
+            width=192,
+            context_length=128,
+            embedding_dropout_rate=0.1,
+            attention_dropout_rate=0.1,
+            residual_dropout_rate=0.1,
+        ),
+        objective="next_token",
+        optimizer=OptimizerConfig(
+            learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, final_fraction=0.05
+        ),
+        total_steps=2000,
+        evaluate_every_steps=250,
+        checkpoint_every_steps=250,
+        sample_prompt="\n",
+        sample_length_tokens=300,
+    )

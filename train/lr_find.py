@@ -1,0 +1,161 @@
+"""`python -m train.lr_find RECIPE`: a range test that suggests a learning rate and draws why.
+
+The rate grows exponentially from step to step, and the loss tells where learning begins and where it breaks down.
+
+Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smoothed curve, as in fastai.
+"""
+
+import dataclasses
+import functools
+import math
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+from data import DataError
+from jaxnlp.typing import Array
+from train.command_line import UsageError, parse, use_compilation_cache
+from train.config import TrainConfig
+from train.loop import set_up
+from train.parallel import make_parallel
+from train.step import train_step
+
+SMOOTHING = 0.9
+"""Weight of the past in the smoothed loss, corrected for its start."""
+DIVERGED = 4.0
+"""The test ends when the smoothed loss exceeds this many times its lowest value."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FindOptions:
+    """The range to test."""
+
+    smallest: float = 1e-6
+    """Learning rate of the first step."""
+    largest: float = 1.0
+    """Learning rate of the last step."""
+    steps: int = 200
+    """Steps in the test."""
+    plot: Path | None = None
+    """Where the plot goes, an SVG file; None = runs/RECIPE.lr_find.svg."""
+
+    def __post_init__(self):
+        if not 0 < self.smallest < self.largest:
+            raise ValueError(f"need 0 < smallest < largest, got {self.smallest} and {self.largest}")
+        if self.steps < 20:
+            raise ValueError(f"steps must be at least 20 for a curve to be seen, got {self.steps}")
+
+
+def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Trains with a growing rate until the loss diverges.
+
+    Returns:
+      Learning rates [N] and losses [N] before each update, N <= steps; all finite.
+    """
+
+    def exponential(step: Array) -> Array:
+        return smallest * jnp.exp((step - 1.0) / (steps - 1) * math.log(largest / smallest))
+
+    # The range is in steps, whatever the recipe's own schedule counts.
+    in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, final_tokens=None)
+    setup = set_up(dataclasses.replace(config, optimizer=in_steps), schedule=exponential)
+    layout = make_parallel("jit")
+    state = layout.put_state(setup.state)
+    step_fn = layout.compile_train(
+        functools.partial(
+            train_step,
+            loss_fn=setup.loss_fn,
+            optimizer=setup.optimizer,
+            ema_decay=config.ema_decay,
+            accumulation_steps=config.accumulation_steps,
+        )
+    )
+    batches = iter(setup.corpus.train)
+    rates: list[float] = []
+    losses: list[float] = []
+    for step in range(1, steps + 1):
+        state, metrics = step_fn(state, layout.put_batch(next(batches), config.accumulation_steps))
+        loss, count = jax.device_get(metrics["loss"])
+        if not np.isfinite(loss):
+            break
+        rates.append(float(exponential(jnp.float32(step))))
+        losses.append(float(loss / count))
+        curve = smoothed(losses)
+        if curve[-1] > DIVERGED * curve.min():
+            break
+    return np.array(rates), np.array(losses)
+
+
+def smoothed(losses: list[float] | np.ndarray) -> np.ndarray:
+    """Exponential moving average with weight `SMOOTHING`, corrected for its start: [N] -> [N]."""
+    average, curve = 0.0, []
+    for number, loss in enumerate(losses, 1):
+        average = SMOOTHING * average + (1 - SMOOTHING) * loss
+        curve.append(average / (1 - SMOOTHING**number))
+    return np.array(curve)
+
+
+def suggest(rates: np.ndarray, losses: np.ndarray) -> float:
+    """The rate at which the smoothed loss falls fastest per decade, before its minimum.
+
+    Raises:
+      ValueError: when the loss never falls over the range.
+    """
+    curve = smoothed(losses)
+    lowest = int(curve.argmin())
+    if lowest < 2:
+        raise ValueError(f"the loss does not fall between rates {rates[0]:.1e} and {rates[-1]:.1e}; widen the range")
+    slopes = np.gradient(curve[: lowest + 1], np.log10(rates[: lowest + 1]))
+    return float(rates[slopes.argmin()])
+
+
+def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -> None:
+    """Draws loss over learning rate; the file's ending decides its format."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(rates, losses, color="#1f7fc0", alpha=0.35, lw=1, label="loss")
+    axes.plot(rates, smoothed(losses), color="#1f7fc0", lw=2, label="smoothed")
+    axes.axvline(suggestion, color="#d9651b", ls="--", label=f"steepest: {suggestion:.2g}")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="loss (nats per token)")
+    axes.set_ylim(top=min(losses.max(), 1.2 * losses[0]) + 0.1)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 no suggestion, 2 a wrong command."""
+    console = Console(soft_wrap=True)
+    try:
+        config, options = parse(
+            sys.argv[1:] if arguments is None else arguments, FindOptions(), program="python -m train.lr_find"
+        )
+        use_compilation_cache(None)
+        rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
+    except (UsageError, DataError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    try:
+        suggestion = suggest(rates, losses)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    plot = options.plot or Path("runs") / f"{config.recipe}.lr_find.svg"
+    draw(plot, rates, losses, suggestion)
+    console.print(f"{len(rates)} steps, loss {losses[0]:.4f}, lowest (smoothed) {smoothed(losses).min():.4f}")
+    console.print(
+        f"suggested  --optimizer.learning-rate {suggestion:.2g}   (the recipe has {config.optimizer.learning_rate:g})"
+    )
+    console.print(f"plot       {plot}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
