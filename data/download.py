@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-import pooch  # type: ignore[import-untyped]
+import pooch
 
 _logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -82,7 +82,7 @@ COMMANDS = {"generate": (Generate, generate)}
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a broken run, 2 a wrong command."""
-    types = {name: kind for name, (kind, _) in COMMANDS.items()}
+    types: Any = {name: kind for name, (kind, _) in COMMANDS.items()}
     try:
         command = tyro.extras.subcommand_cli_from_dict(types, prog="python -m jaxnlp", args=arguments)
         act = next(action for kind, action in COMMANDS.values() if isinstance(command, kind))

@@ -5,9 +5,10 @@ import dataclasses
 import difflib
 import importlib
 import os
+import re
 import sys
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import jax
 import tyro
@@ -17,7 +18,6 @@ import configs
 from jaxnlp.serialization import differences, to_json
 from train.config import TrainConfig
 from train.parallel import ParallelMode
-
 
 Options = TypeVar("Options")
 
@@ -95,10 +95,20 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
     if name.startswith("-"):
         raise UsageError(f"the recipe comes first, got {name!r}; {program} --help lists them")
     recipe = load_recipe(name)
-    both = tuple[Annotated[TrainConfig, tyro.conf.arg(name="")], Annotated[type(options), tyro.conf.arg(name="")]]
-    description = importlib.import_module(f"configs.{name}").__doc__
+    flat = tyro.conf.arg(name="")  # no prefix: --workdir, not --options.workdir
+    fields_of_both: Any = [("config", Annotated[TrainConfig, flat]), ("options", Annotated[type(options), flat])]
+    both = dataclasses.make_dataclass("Command", fields_of_both)
+    docstring = importlib.import_module(f"configs.{name}").__doc__ or ""
     try:
-        return tyro.cli(both, default=(recipe, options), args=fields, prog=f"{program} {name}", description=description)
+        typed: Any = tyro.cli(
+            both,
+            default=both(recipe, options),
+            args=fields,
+            prog=f"{program} {name}",
+            description=re.sub(r"\n(?=[A-Z]\w+: )", "\n\n", docstring),  # tyro joins the lines of a paragraph
+            config=(tyro.conf.SuppressFixed,),
+        )
+        return typed.config, typed.options
     except ValueError as error:  # a config's own check
         raise UsageError(str(error)) from error
 

@@ -53,7 +53,7 @@ def score(command: Evaluate) -> list[dict[str, Any]]:
     config = folder.read_config(run.folder)
     if command.file is None:
         corpus = config.data.load(config.seed)
-        folder.claim_data(run.folder, corpus)
+        folder.claim(run.folder, config, corpus)
         split, batches = command.split, corpus.batches(command.split)
     else:
         split, batches = str(command.file), config.data.read_file(command.file, run.vocabulary)

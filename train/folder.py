@@ -14,7 +14,6 @@ import jax
 from data import Corpus
 from jaxnlp.runs import CONFIG_FILE, VOCABULARY_FILE
 from jaxnlp.serialization import differences, from_json, to_json
-from jaxnlp.text.characters import CharacterVocabulary
 from train.config import TrainConfig
 
 ENVIRONMENT_FILE = "environment.json"
@@ -28,44 +27,40 @@ class RunMismatchError(ValueError):
     """A folder that holds another run."""
 
 
-def claim(workdir: Path, config: TrainConfig) -> None:
-    """Makes the folder this run's, or checks that it is already.
+def check(workdir: Path, config: TrainConfig) -> None:
+    """Passes for a new folder and for one that holds a run of this config.
 
     Raises:
       RunMismatchError: when it holds a run of another config; the message shows each difference.
     """
     if workdir.exists() and not workdir.is_dir():
         raise RunMismatchError(f"{workdir} is a file; give a folder with --workdir")
-    path, wanted = workdir / CONFIG_FILE, to_json(config)
-    if path.exists():
-        held = _read_object(path)
-        changed = differences(held, wanted)
-        if changed:
-            lines = "\n".join(f"  {line}" for line in changed)
-            raise RunMismatchError(
-                f"{workdir} holds a run of another config; give another --workdir, or the same fields:\n{lines}"
-            )
-        return
-    workdir.mkdir(parents=True, exist_ok=True)
-    write_json(path, wanted)
+    _refuse_change(
+        workdir / CONFIG_FILE,
+        to_json(config),
+        f"{workdir} holds a run of another config; give another --workdir, or the same fields",
+    )
 
 
-def claim_data(workdir: Path, corpus: Corpus) -> None:
-    """Writes what inference needs of the data, or checks that a continued run sees the same data.
+def claim(workdir: Path, config: TrainConfig, corpus: Corpus) -> None:
+    """Makes the folder this run's: config, vocabulary, and what tells the data from other data.
 
     Raises:
-      RunMismatchError: when the data set has changed since the run began.
+      RunMismatchError: when it holds a run of another config, or of the same on data that has changed since.
     """
-    path = workdir / DATA_FILE
-    found = {"description": corpus.description, "fingerprint": corpus.fingerprint}
-    if path.exists():
-        changed = differences(_read_object(path), found)
-        if changed:
-            raise RunMismatchError(f"the data has changed since the run in {workdir} began: {'; '.join(changed)}")
-        if CharacterVocabulary.load(workdir / VOCABULARY_FILE) == corpus.vocabulary:
-            return
+    check(workdir, config)
+    data = {"description": corpus.description, "fingerprint": corpus.fingerprint}
+    _refuse_change(workdir / DATA_FILE, data, f"the data has changed since the run in {workdir} began")
+    workdir.mkdir(parents=True, exist_ok=True)
     _replace(workdir / VOCABULARY_FILE, corpus.vocabulary.to_json())
-    write_json(path, found)
+    write_json(workdir / DATA_FILE, data)
+    write_json(workdir / CONFIG_FILE, to_json(config))
+
+
+def _refuse_change(path: Path, value: Any, message: str) -> None:
+    changed = differences(_read_object(path), value) if path.exists() else []
+    if changed:
+        raise RunMismatchError("\n".join([f"{message}:", *(f"  {line}" for line in changed)]))
 
 
 def read_config(workdir: Path) -> TrainConfig:

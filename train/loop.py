@@ -69,9 +69,9 @@ def fit(
       DamagedCheckpointError: when there are checkpoints and none can be read.
     """
     workdir, console = Path(workdir), console or Console()
-    folder.claim(workdir, config)
+    folder.check(workdir, config)
     corpus, model, loss_fn, optimizer, state = set_up(config)
-    folder.claim_data(workdir, corpus)
+    folder.claim(workdir, config, corpus)
     layout = make_parallel(parallel)
     environment = folder.write_environment(workdir, parameters=count_parameters(state), parallel=parallel)
     console.print(corpus.description, highlight=False)

@@ -5,6 +5,7 @@ differentiate, and named (sum, count) pairs among which `loss` is the same loss.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ def next_token(model: nn.Module) -> LossFunction:
     """
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
-        logits = model.apply(
+        logits: Any = model.apply(
             {"params": params},
             batch["tokens"],
             deterministic=key is None,

@@ -158,7 +158,7 @@ def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
 
 
 def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Clipping, Adam's direction, decay, and the schedule's rate. Its `update` takes `tokens`: see scale_by_progress."""
+    """Clipping, Adam's direction, decay, the schedule's rate. Its `update` takes `tokens`: see scale_by_progress."""
     steps = [] if config.clip_norm is None else [optax.clip_by_global_norm(config.clip_norm)]
     steps.append(optax.scale_by_adam(config.beta1, config.beta2, config.epsilon))
     if config.weight_decay:

@@ -189,7 +189,7 @@ def _measured(rows: Rows) -> str:
     last = {row["split"]: row for row in rows}
     if not last:
         return ""
-    keys = dict.fromkeys(key for row in last.values() for key in row if key not in ("step", "split"))
+    keys = dict.fromkeys(["loss", *(key for row in last.values() for key in row if key not in ("step", "split"))])
     head = "".join(
         f'<th scope="col">{_text(split)}<small>step {row["step"]:,}</small></th>' for split, row in last.items()
     )
@@ -198,6 +198,7 @@ def _measured(rows: Rows) -> str:
         + "".join(f"<td>{_text(_number(row[key])) if key in row else ''}</td>" for row in last.values())
         + "</tr>"
         for key in keys
+        if any(key in row for row in last.values())
     )
     table = f'<table class="measured"><thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>'
     return f'<section><h2>Last measured</h2><div class="card scroll">{table}</div></section>'

@@ -7,7 +7,7 @@ A checkpoint holds neither's layout: `fetch` gives the state as one device would
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ def split_rows(batch: Mapping[str, np.ndarray], parts: int) -> dict[str, np.ndar
 
 
 def accumulation_parts(batch: Mapping[str, np.ndarray], parts: int, devices: int) -> dict[str, np.ndarray]:
-    """The batch as [A, B, ...], B a multiple of the devices; each part holds the same examples on any number of them."""
+    """The batch as [A, B, ...], B a multiple of the devices; a part's examples do not depend on their number."""
     return pad_rows(split_rows(pad_rows(batch, parts), parts), devices, axis=1)
 
 
@@ -109,12 +109,16 @@ class PmapParallel:
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
         count = len(self.devices)
         if accumulation_steps == 1:
-            return split_rows(pad_rows(batch, count), count)
+            return cast(Batch, split_rows(pad_rows(batch, count), count))
         # Device d takes its share of every part, so that the parts, and their dropout, are those of one device.
-        return {
-            name: np.swapaxes(x.reshape(accumulation_steps, count, x.shape[1] // count, *x.shape[2:]), 0, 1)
-            for name, x in accumulation_parts(batch, accumulation_steps, count).items()
-        }
+        parts = accumulation_parts(batch, accumulation_steps, count)
+        return cast(
+            Batch,
+            {
+                name: np.swapaxes(x.reshape(accumulation_steps, count, x.shape[1] // count, *x.shape[2:]), 0, 1)
+                for name, x in parts.items()
+            },
+        )
 
     def compile_train(
         self, step: Callable[..., tuple[TrainState, Metrics]]

@@ -1,5 +1,6 @@
 """The training step and the evaluation step: pure functions of arrays."""
 
+import dataclasses
 from typing import Any
 
 import flax.struct
@@ -102,7 +103,8 @@ def train_step(
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
 
     step = state.step + 1
-    new_state = state.replace(
+    new_state = dataclasses.replace(
+        state,
         step=step,
         params=if_finite(params, state.params),
         opt_state=if_finite(opt_state, state.opt_state),

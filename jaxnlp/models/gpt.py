@@ -130,7 +130,7 @@ class GPT(nn.Module):
         logits = logits.astype(jnp.float32).reshape(*tokens.shape, self.vocabulary_size)
         if cache is None:
             return logits
-        return logits, KVCache(*layers, length=cache.length + positions)
+        return logits, KVCache(keys=layers[0], values=layers[1], length=cache.length + positions)
 
     def _blocks(self, deterministic: bool) -> nn.Module:
         config = self.config

@@ -42,7 +42,7 @@ class CausalSelfAttention(nn.Module):
         *,
         deterministic: bool,
         cache: LayerCache | None = None,
-        cached_positions: jax.Array | None = None,
+        cached_positions: jax.Array | int = 0,
     ) -> tuple[jax.Array, LayerCache | None]:
         """Mixes values over positions.
 

@@ -3,9 +3,9 @@
 import chex
 import flax.linen as nn
 import jax
+from jax.nn.initializers import normal
 
 from jaxnlp.nn.dropout import Dropout
-from jax.nn.initializers import normal
 
 
 class FeedForward(nn.Module):

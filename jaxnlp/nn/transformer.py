@@ -36,7 +36,7 @@ class DecoderBlock(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, cache: LayerCache | None, cached_positions: jax.Array | None
+        self, x: jax.Array, cache: LayerCache | None, cached_positions: jax.Array | int
     ) -> tuple[jax.Array, LayerCache | None]:
         """Args: x [B, T, D], and the layer's cache. Returns: [B, T, D], and the cache with x's positions added."""
         branch = nn.LayerNorm(1e-5, self.dtype, use_bias=self.use_bias, name="attention_norm")(x)
