@@ -1,0 +1,58 @@
+# Two commands for everyone: make demo, make test. Both can be interrupted and repeated, and keep to .venv.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint types clean
+
+VENV := .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := $(VENV)/bin
+SOURCES := jaxnlp data train configs benchmarks tests
+
+help:
+	@echo "make demo    install, train a character GPT for about two minutes, print a sample"
+	@echo "make test    install what the tests need, and run them all"
+	@echo "make lint    ruff: style and formatting"
+	@echo "make types   mypy"
+	@echo "make clean   remove .venv and caches (runs/ stays)"
+
+demo: $(VENV)/.installed
+	$(BIN)/python -m train gpt_python_docs --workdir runs/demo
+	@echo
+	@echo "A sample (python -m jaxnlp generate runs/demo --prompt 'The ' draws another with --seed N):"
+	@echo
+	@$(BIN)/python -m jaxnlp generate runs/demo --prompt "The " --max-new-tokens 400 --temperature 0.7
+	@echo
+	@echo "The run's folder  $(CURDIR)/runs/demo"
+	@echo "Its report        $(CURDIR)/runs/demo/report.html"
+	@echo "Its plots         $(CURDIR)/runs/demo/plots"
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --quiet
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+# A stamp appears only when everything is installed: an interrupted installation is begun again.
+$(VENV)/.installed: requirements.txt pyproject.toml | $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: requirements.txt pyproject.toml | $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.ready:
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or give make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is $$($(PYTHON) --version), but Python 3.11 or newer is needed" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || \
+		{ echo "error: $(PYTHON) -m venv failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
