@@ -121,14 +121,18 @@ def keep_lines_until(path: Path, step: int) -> None:
     """Drops the lines of a JSON-lines file that a run wrote after the checkpoint it continues from."""
     if not path.exists():
         return
+    # Bytes split at line feeds alone; a sample may hold other characters that str.splitlines() splits at.
+    lines = path.read_bytes().splitlines(keepends=True)
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-        except json.JSONDecodeError:
-            break  # half-written when the process died, so the last
+        except ValueError as error:
+            if number == len(lines):
+                break  # half-written when the process died
+            raise RunMismatchError(f"{path}, line {number}: not JSON ({error}); remove the line to continue") from error
         if row["step"] <= step:
-            kept.append(line + "\n")
+            kept.append(line.decode())
     _replace(path, "".join(kept))
 
 
