@@ -1,0 +1,89 @@
+"""A GPT in PyTorch, in the style of karpathy/nanoGPT: what the benchmarks compare with."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from jaxnlp.models.gpt import GPTConfig
+
+
+class Attention(nn.Module):
+    """Causal self-attention with a fused projection and PyTorch's fused kernel."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.num_heads = config.num_heads
+        self.dropout_rate = config.attention_dropout_rate
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.use_bias)
+        self.out = nn.Linear(config.width, config.width, bias=config.use_bias)
+        self.dropout = nn.Dropout(config.residual_dropout_rate)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, positions, width = x.shape
+        q, k, v = (
+            part.view(batch, positions, self.num_heads, width // self.num_heads).transpose(1, 2)
+            for part in self.qkv(x).split(width, dim=2)
+        )
+        rate = self.dropout_rate if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
+        return self.dropout(self.out(y.transpose(1, 2).reshape(batch, positions, width)))
+
+
+class Block(nn.Module):
+    """Pre-norm attention and feed-forward layer."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        hidden = config.hidden_width or 4 * config.width
+        self.attention_norm = nn.LayerNorm(config.width, bias=config.use_bias)
+        self.attention = Attention(config)
+        self.feed_forward_norm = nn.LayerNorm(config.width, bias=config.use_bias)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(config.width, hidden, bias=config.use_bias),
+            nn.GELU(),
+            nn.Linear(hidden, config.width, bias=config.use_bias),
+            nn.Dropout(config.residual_dropout_rate),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class TorchGPT(nn.Module):
+    """The model of `jaxnlp.models.gpt`, layer for layer."""
+
+    def __init__(self, config: GPTConfig, vocabulary_size: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary_size, config.width)
+        self.positions = nn.Embedding(config.context_length, config.width)
+        self.dropout = nn.Dropout(config.embedding_dropout_rate)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(config.width, bias=config.use_bias)
+        self.head = nn.Linear(config.width, vocabulary_size, bias=False)
+        if config.tie_embeddings:
+            self.head.weight = self.tokens.weight
+        for name, parameter in self.named_parameters():
+            if parameter.dim() < 2:
+                continue
+            residual = name.endswith(("attention.out.weight", "feed_forward.2.weight"))
+            nn.init.normal_(parameter, std=0.02 / (2 * config.num_layers) ** 0.5 if residual else 0.02)
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Args: tokens and targets [B, T] int64. Returns: mean cross-entropy in nats per token."""
+        x = self.dropout(self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1])))
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+
+
+def torch_adamw(
+    model: nn.Module, *, learning_rate: float, betas: tuple[float, float], weight_decay: float
+) -> torch.optim.AdamW:
+    """AdamW that decays the matrices of dense layers alone, as `train.optimizer` does."""
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    decayed = [p for p in model.parameters() if p.dim() >= 2 and id(p) not in embeddings]
+    others = [p for p in model.parameters() if p.dim() < 2 or id(p) in embeddings]
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas)

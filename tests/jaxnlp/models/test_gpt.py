@@ -1,0 +1,334 @@
+import dataclasses
+import functools
+import re
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+import transformers
+
+from jaxnlp.models.gpt import GPTConfig
+
+LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY, BATCH = 2, 2, 8, 10, 13, 3
+TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, size=(BATCH, CONTEXT)).astype(np.int32)
+TARGETS = np.random.default_rng(1).integers(0, VOCABULARY, size=(BATCH, CONTEXT)).astype(np.int32)
+DROPOUT = {"embedding_dropout_rate": 0.2, "attention_dropout_rate": 0.3, "residual_dropout_rate": 0.1}
+
+
+def make_model(**changes):
+    settings = {"num_layers": LAYERS, "num_heads": HEADS, "width": WIDTH, "context_length": CONTEXT}
+    return GPTConfig(**(settings | changes)).build(VOCABULARY)
+
+
+def shapes_of(model):
+    return jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def initial_params(model, key):
+    return model.init(key, np.zeros((1, 1), np.int32))["params"]
+
+
+def random_params(model):
+    """Weights of ordinary size, so that every part matters; none is zero or one."""
+    generator = np.random.default_rng(2)
+    draw = {
+        "kernel": lambda shape: 0.4 * generator.normal(size=shape),
+        "bias": lambda shape: 0.4 * generator.normal(size=shape),
+        "scale": lambda shape: 1.0 + 0.4 * generator.normal(size=shape),
+    }
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: np.float32(draw.get(path[-1].key, draw["kernel"])(leaf.shape)), shapes_of(model)
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="deterministic")
+def apply(model, params, tokens, *, deterministic=True, dropout_key=None, cache=None):
+    rngs = None if dropout_key is None else {"dropout": dropout_key}
+    return model.apply({"params": params}, tokens, deterministic=deterministic, rngs=rngs, cache=cache)
+
+
+def mean_loss(model, params, **settings):
+    logits = apply(model, params, TOKENS, **settings)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, TARGETS).mean()
+
+
+def from_hugging_face(named):
+    """The parameter tree that holds the tensors of a GPT2LMHeadModel, or their gradients."""
+
+    def value(name):
+        return named[name].detach().numpy()
+
+    def dense(name):
+        return {leaf: stacked(f"{name}.{source}") for leaf, source in (("kernel", "weight"), ("bias", "bias"))}
+
+    def stacked(name):
+        return np.stack([value(f"transformer.h.{layer}.{name}") for layer in range(LAYERS)])
+
+    def stacked_norm(name):
+        return {"scale": stacked(f"{name}.weight"), "bias": stacked(f"{name}.bias")}
+
+    params = {
+        "tokens": {"embedding": value("transformer.wte.weight")},
+        "positions": value("transformer.wpe.weight"),
+        "blocks": {
+            "attention_norm": stacked_norm("ln_1"),
+            "attention": {"qkv": dense("attn.c_attn"), "out": dense("attn.c_proj")},
+            "feed_forward_norm": stacked_norm("ln_2"),
+            "feed_forward": {"up": dense("mlp.c_fc"), "down": dense("mlp.c_proj")},
+        },
+        "final_norm": {"scale": value("transformer.ln_f.weight"), "bias": value("transformer.ln_f.bias")},
+    }
+    return params | ({"head": {"kernel": value("lm_head.weight").T}} if "lm_head.weight" in named else {})
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["own_head", "tied"])
+def test_logits_and_gradients_equal_those_of_hugging_face_gpt2(tied):
+    theirs = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
+            vocab_size=VOCABULARY,
+            n_positions=CONTEXT,
+            n_embd=WIDTH,
+            n_layer=LAYERS,
+            n_head=HEADS,
+            activation_function="gelu",
+            tie_word_embeddings=tied,
+        )
+    ).eval()
+    named = dict(theirs.named_parameters())
+    torch.manual_seed(0)
+    for parameter in named.values():
+        torch.nn.init.normal_(parameter, std=0.4)
+    expected = theirs(torch.tensor(TOKENS, dtype=torch.int64)).logits
+    labels = torch.tensor(TARGETS, dtype=torch.int64)
+    torch.nn.functional.cross_entropy(expected.reshape(-1, VOCABULARY), labels.reshape(-1)).backward()
+
+    model, params = make_model(tie_embeddings=tied), from_hugging_face(named)
+    np.testing.assert_allclose(apply(model, params, TOKENS), expected.detach(), atol=2e-5)
+    gradients = jax.jit(jax.grad(functools.partial(mean_loss, model)))(params)
+    expected_gradients = from_hugging_face({name: parameter.grad for name, parameter in named.items()})
+    assert jax.tree.structure(gradients) == jax.tree.structure(expected_gradients)
+    for (path, found), wanted in zip(
+        jax.tree_util.tree_leaves_with_path(gradients), jax.tree.leaves(expected_gradients), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, atol=1e-5, err_msg=jax.tree_util.keystr(path))
+
+
+def test_future_tokens_do_not_change_past_logits():
+    model = make_model()
+    params = random_params(model)
+    for position in (1, 6, CONTEXT - 1):
+        changed = TOKENS.copy()
+        changed[:, position] = (changed[:, position] + 1) % VOCABULARY
+        before, after = (np.asarray(apply(model, params, tokens)) for tokens in (TOKENS, changed))
+        np.testing.assert_array_equal(before[:, :position], after[:, :position])
+        assert np.abs(before[:, position:] - after[:, position:]).max(axis=-1).min() > 1e-4
+
+
+def test_examples_of_a_batch_do_not_see_each_other():
+    model = make_model()
+    params = random_params(model)
+    changed = TOKENS.copy()
+    changed[1] = (changed[1] + 1) % VOCABULARY
+    before, after = (np.asarray(apply(model, params, tokens)) for tokens in (TOKENS, changed))
+    np.testing.assert_array_equal(before[[0, 2]], after[[0, 2]])
+    assert np.abs(before[1] - after[1]).max(axis=-1).min() > 1e-4
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def everything_of(model, params):
+    """Logits, logits in training, and gradients in training."""
+    key = jax.random.key(3)
+    logits = apply(model, params, TOKENS)
+    dropped = apply(model, params, TOKENS, deterministic=False, dropout_key=key)
+    gradients = jax.grad(lambda params: mean_loss(model, params, deterministic=False, dropout_key=key))(params)
+    return logits, dropped, gradients
+
+
+@pytest.mark.parametrize(
+    "changes", [{"scan_layers": True}, {"remat": True}, {"scan_layers": True, "remat": True}], ids="+".join
+)
+def test_looping_over_layers_and_recomputing_change_no_numbers(changes):
+    plain, other = make_model(**DROPOUT), make_model(**DROPOUT, **changes)
+    key = jax.random.key(0)
+    jax.tree.map(np.testing.assert_array_equal, initial_params(other, key), initial_params(plain, key))
+    params = random_params(plain)
+    logits, dropped, gradients = everything_of(plain, params)
+    other_logits, other_dropped, other_gradients = everything_of(other, params)
+    assert not np.allclose(logits, dropped)
+    np.testing.assert_array_equal(other_logits, logits)
+    np.testing.assert_array_equal(other_dropped, dropped)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-6), other_gradients, gradients)
+
+
+@pytest.mark.parametrize("name", DROPOUT)
+def test_each_dropout_acts_in_training_alone_and_needs_a_key(name):
+    model, plain = make_model(**{name: 0.5}), make_model()
+    params = random_params(plain)
+    expected = apply(plain, params, TOKENS)
+    np.testing.assert_array_equal(apply(model, params, TOKENS), expected)
+    with pytest.raises(flax.errors.InvalidRngError, match="dropout"):
+        apply(model, params, TOKENS, deterministic=False)
+    first, second = (
+        apply(model, params, TOKENS, deterministic=False, dropout_key=jax.random.key(seed)) for seed in (0, 1)
+    )
+    assert not np.allclose(first, expected)
+    assert not np.allclose(first, second)
+
+
+def test_layers_drop_different_elements():
+    # Each feed-forward branch adds a dropped-out 1 to a residual stream of zeros: 0, 2 or 4 after two layers, but
+    # never 2 if both drew the same mask. Their normalised values are read off by a head that is the identity.
+    model = GPTConfig(num_layers=2, num_heads=1, width=64, context_length=4, residual_dropout_rate=0.5).build(64)
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), shapes_of(model))
+    params["blocks"]["feed_forward"]["down"]["bias"] += 1.0
+    params["final_norm"]["scale"] += 1.0
+    params["head"]["kernel"] += np.eye(64, dtype=np.float32)
+    tokens = np.zeros((1, 4), np.int32)
+    logits = np.asarray(apply(model, params, tokens, deterministic=False, dropout_key=jax.random.key(0)))
+    assert [len(np.unique(row.round(3))) for row in logits[0]] == [3, 3, 3, 3]
+
+
+def test_initial_loss_is_that_of_guessing():
+    model = make_model(width=32)
+    loss = mean_loss(model, initial_params(model, jax.random.key(0)))
+    assert abs(float(loss) - np.log(VOCABULARY)) < 0.02
+
+
+@pytest.mark.parametrize("num_layers", [1, 8])
+def test_initial_weights_have_the_spread_of_gpt2(num_layers):
+    config = GPTConfig(num_layers=num_layers, num_heads=2, width=32, context_length=64)
+    params = initial_params(config.build(64), jax.random.key(0))
+    blocks = params["blocks"]
+    residual = 0.02 / np.sqrt(2 * num_layers)
+    for kernel, stddev in (
+        (params["tokens"]["embedding"], 0.02),
+        (params["positions"], 0.02),
+        (params["head"]["kernel"], 0.02),
+        (blocks["attention"]["qkv"]["kernel"], 0.02),
+        (blocks["attention"]["out"]["kernel"], residual),
+        (blocks["feed_forward"]["up"]["kernel"], 0.02),
+        (blocks["feed_forward"]["down"]["kernel"], residual),
+    ):
+        kernel = np.asarray(kernel)
+        assert abs(kernel.std() / stddev - 1.0) < 5.0 / np.sqrt(2 * kernel.size)
+        assert abs(kernel.mean()) < 5.0 * stddev / np.sqrt(kernel.size)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if path[-1].key in ("bias", "scale"):
+            np.testing.assert_array_equal(leaf, float(path[-1].key == "scale"))
+
+
+def test_layers_begin_with_different_weights():
+    kernel = np.asarray(initial_params(make_model(), jax.random.key(0))["blocks"]["attention"]["qkv"]["kernel"])
+    assert abs(np.corrcoef(kernel[0].ravel(), kernel[1].ravel())[0, 1]) < 5.0 / np.sqrt(kernel[0].size)
+
+
+@pytest.mark.parametrize("scan_layers", [False, True], ids=["unrolled", "scanned"])
+@pytest.mark.parametrize("sizes", [(5, 1, 1, 1, 1, 1), (1,) * CONTEXT, (CONTEXT,), (5, 5)], ids=str)
+def test_reading_with_a_cache_equals_reading_at_once(sizes, scan_layers):
+    model = make_model(scan_layers=scan_layers)
+    params = random_params(model)
+    cache, parts, filled = model.empty_cache(BATCH), [], 0
+    for size in sizes:
+        logits, cache = apply(model, params, TOKENS[:, filled : filled + size], cache=cache)
+        parts.append(logits)
+        filled += size
+        assert int(cache.length) == filled
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), apply(model, params, TOKENS), atol=1e-5)
+
+
+def test_what_lies_behind_the_length_of_a_cache_is_not_seen():
+    model = make_model()
+    params = random_params(model)
+    _, cache = apply(model, params, TOKENS[:, :5], cache=model.empty_cache(BATCH))
+    noisy = cache.replace(
+        keys=cache.keys.at[:, :, 5:].set(100.0), values=cache.values.at[:, :, 5:].set(100.0), length=cache.length
+    )
+    next_token = TOKENS[:, 5:6]
+    np.testing.assert_array_equal(
+        apply(model, params, next_token, cache=noisy)[0], apply(model, params, next_token, cache=cache)[0]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_empty_cache_has_room_for_the_context(dtype):
+    cache = make_model(dtype=dtype).empty_cache(5)
+    assert cache.keys.shape == cache.values.shape == (LAYERS, 5, CONTEXT, HEADS, WIDTH // HEADS)
+    assert cache.keys.dtype == cache.values.dtype == jnp.dtype(dtype)
+    assert (cache.capacity, int(cache.length)) == (CONTEXT, 0)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("use_bias", [False, True])
+@pytest.mark.parametrize("hidden_width", [None, 5])
+def test_number_of_parameters_follows_the_formula(tied, use_bias, hidden_width):
+    model = make_model(tie_embeddings=tied, use_bias=use_bias, hidden_width=hidden_width)
+    d, f = WIDTH, hidden_width or 4 * WIDTH
+    block = 4 * d * d + 2 * d * f + 2 * d + (4 * d + f + d + 2 * d if use_bias else 0)
+    expected = VOCABULARY * d * (1 if tied else 2) + CONTEXT * d + LAYERS * block + (2 * d if use_bias else d)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes_of(model))) == expected
+
+
+def test_without_biases_there_is_no_bias_leaf():
+    def biases(model):
+        return [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes_of(model)) if path[-1].key == "bias"]
+
+    assert biases(make_model(use_bias=False)) == []
+    assert len(biases(make_model())) == 7
+
+
+def test_bfloat16_keeps_float32_parameters_and_logits():
+    model, plain = make_model(dtype="bfloat16"), make_model()
+    assert {leaf.dtype for leaf in jax.tree.leaves(shapes_of(model))} == {jnp.dtype("float32")}
+    params = random_params(plain)
+    logits, exact = apply(model, params, TOKENS), apply(plain, params, TOKENS)
+    assert logits.dtype == jnp.float32
+    np.testing.assert_allclose(logits, exact, atol=0.15)
+    assert np.abs(logits - exact).max() > 1e-4  # it did compute in bfloat16
+
+
+def test_bfloat16_with_a_cache_and_tied_embeddings_equals_reading_at_once():
+    model = make_model(dtype="bfloat16", tie_embeddings=True)
+    params = random_params(model)
+    first, cache = apply(model, params, TOKENS[:, :9], cache=model.empty_cache(BATCH))
+    second, cache = apply(model, params, TOKENS[:, 9:], cache=cache)
+    assert cache.keys.dtype == jnp.bfloat16
+    whole = apply(model, params, TOKENS)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=0.15)
+
+
+def test_a_sequence_longer_than_the_context_is_refused():
+    with pytest.raises(ValueError, match=re.escape("a sequence of 11 tokens exceeds the context of 10")):
+        apply(make_model(), {}, np.zeros((1, CONTEXT + 1), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_layers": 0}, "model.num_layers must be at least 1, got 0"),
+        ({"num_heads": 0}, "model.num_heads must be at least 1, got 0"),
+        ({"width": -8}, "model.width must be at least 1, got -8"),
+        ({"context_length": 0}, "model.context_length must be at least 1, got 0"),
+        ({"hidden_width": 0}, "model.hidden_width must be at least 1, got 0"),
+        ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 128"),
+        ({"embedding_dropout_rate": 1.0}, "model.embedding_dropout_rate must lie in [0, 1), got 1.0"),
+        ({"attention_dropout_rate": -0.1}, "model.attention_dropout_rate must lie in [0, 1), got -0.1"),
+        ({"residual_dropout_rate": float("nan")}, "model.residual_dropout_rate must lie in [0, 1), got nan"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_config_that_cannot_be_is_refused_with_its_value(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GPTConfig(**changes)
+
+
+def test_configs_are_values():
+    config = GPTConfig(width=64)
+    assert config == GPTConfig(width=64)
+    assert hash(config) == hash(GPTConfig(width=64))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.width = 32

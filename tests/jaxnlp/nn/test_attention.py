@@ -1,0 +1,157 @@
+import functools
+import re
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from jaxnlp.nn.attention import CausalSelfAttention
+from jaxnlp.typing import BATCH_AXIS
+
+BATCH, POSITIONS, WIDTH, HEADS = 2, 6, 8, 2
+X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.float32)
+
+
+def random_params(*, use_bias=True):
+    """Weights and biases of ordinary size, none of them zero."""
+    generator = np.random.default_rng(1)
+    params = {}
+    for name, columns in (("qkv", 3 * WIDTH), ("out", WIDTH)):
+        params[name] = {"kernel": 0.5 * generator.normal(size=(WIDTH, columns))}
+        if use_bias:
+            params[name]["bias"] = generator.normal(size=columns)
+    return jax.tree.map(np.float32, params)
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="deterministic")
+def apply(module, params, x, *, deterministic=True, dropout_key=None, **cache):
+    rngs = None if dropout_key is None else {"dropout": dropout_key}
+    return module.apply({"params": params}, x, deterministic=deterministic, rngs=rngs, **cache)
+
+
+def padded_cache(*, capacity=POSITIONS, filler=0.0):
+    return (np.full((BATCH, capacity, HEADS, WIDTH // HEADS), filler, np.float32),) * 2
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_values_and_gradients_equal_those_of_pytorch(use_bias):
+    params = random_params(use_bias=use_bias)
+    theirs = torch.nn.MultiheadAttention(WIDTH, HEADS, bias=use_bias, batch_first=True)
+    weights = {"in_proj_weight": params["qkv"]["kernel"].T, "out_proj.weight": params["out"]["kernel"].T}
+    if use_bias:
+        weights |= {"in_proj_bias": params["qkv"]["bias"], "out_proj.bias": params["out"]["bias"]}
+    theirs.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    leaf = torch.tensor(X, requires_grad=True)
+    future = torch.tensor(~np.tri(POSITIONS, dtype=bool))
+    expected = theirs(leaf, leaf, leaf, attn_mask=future, need_weights=False)[0]
+    upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
+    expected.backward(torch.tensor(upstream))
+
+    module = CausalSelfAttention(HEADS, use_bias=use_bias)
+
+    @jax.jit
+    def ours(params, x):
+        y, vjp = jax.vjp(lambda params, x: apply(module, params, x)[0], params, x)
+        return y, *vjp(upstream)
+
+    y, params_gradient, x_gradient = ours(params, X)
+    np.testing.assert_allclose(y, expected.detach(), atol=1e-5)
+    np.testing.assert_allclose(x_gradient, leaf.grad, atol=1e-5)
+    np.testing.assert_allclose(params_gradient["qkv"]["kernel"].T, theirs.in_proj_weight.grad, atol=2e-5)
+    np.testing.assert_allclose(params_gradient["out"]["kernel"].T, theirs.out_proj.weight.grad, atol=2e-5)
+
+
+def test_later_positions_do_not_change_earlier_ones():
+    module, params = CausalSelfAttention(HEADS), random_params()
+    changed = X.copy()
+    changed[:, 3:] += 1.0
+    before, after = (np.asarray(apply(module, params, x)[0]) for x in (X, changed))
+    np.testing.assert_array_equal(before[:, :3], after[:, :3])
+    assert np.abs(before[:, 3:] - after[:, 3:]).min() > 1e-4
+
+
+@pytest.mark.parametrize("sizes", [(1,) * POSITIONS, (3, 1, 2), (POSITIONS,)], ids=str)
+def test_reading_in_parts_with_a_cache_equals_reading_at_once(sizes):
+    module, params = CausalSelfAttention(HEADS), random_params()
+    whole, _ = apply(module, params, X)
+    cache, parts, filled = padded_cache(), [], 0
+    for size in sizes:
+        part = X[:, filled : filled + size]
+        part, cache = apply(module, params, part, cache=cache, cached_positions=np.int32(filled))
+        parts.append(part)
+        filled += size
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-6)
+
+
+def test_what_lies_behind_the_filled_part_of_a_cache_is_not_seen():
+    module, params = CausalSelfAttention(HEADS), random_params()
+    y, (keys, values) = apply(module, params, X[:, :4], cache=padded_cache(), cached_positions=0)
+    noisy = padded_cache(filler=1e6)
+    noisy_y, (noisy_keys, noisy_values) = apply(module, params, X[:, :4], cache=noisy, cached_positions=0)
+    np.testing.assert_array_equal(y, noisy_y)
+    np.testing.assert_array_equal(keys[:, :4], noisy_keys[:, :4])
+    np.testing.assert_array_equal(noisy_values[:, 4:], 1e6)
+    assert keys.shape == values.shape == (BATCH, POSITIONS, HEADS, WIDTH // HEADS)
+
+
+def test_without_a_cache_none_comes_back():
+    assert apply(CausalSelfAttention(HEADS), random_params(), X)[1] is None
+
+
+def test_parameters_have_the_stated_shapes_and_spread():
+    module = CausalSelfAttention(4, output_stddev=0.005)
+    params = jax.jit(lambda key: module.init(key, np.zeros((1, 1, 64), np.float32), deterministic=True))(
+        jax.random.key(0)
+    )["params"]
+    shapes = jax.tree.map(np.shape, params)
+    assert shapes == {
+        "qkv": {"kernel": (64, 192), "bias": (192,)},
+        "out": {"kernel": (64, 64), "bias": (64,)},
+    }
+    for name, stddev in (("qkv", 0.02), ("out", 0.005)):
+        kernel = np.asarray(params[name]["kernel"])
+        assert abs(kernel.std() / stddev - 1.0) < 5.0 / np.sqrt(2 * kernel.size)
+        np.testing.assert_array_equal(params[name]["bias"], 0.0)
+
+
+@pytest.mark.parametrize("rates", [{"attention_dropout_rate": 0.5}, {"dropout_rate": 0.5}], ids=str)
+def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
+    params = random_params()
+    module, plain = CausalSelfAttention(HEADS, **rates), CausalSelfAttention(HEADS)
+    np.testing.assert_array_equal(apply(module, params, X)[0], apply(plain, params, X)[0])
+    with pytest.raises(flax.errors.InvalidRngError, match="dropout"):
+        apply(module, params, X, deterministic=False)
+    first, second = (
+        apply(module, params, X, deterministic=False, dropout_key=jax.random.key(seed))[0] for seed in (0, 1)
+    )
+    assert not np.allclose(first, second)
+
+
+def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
+    module, params = CausalSelfAttention(HEADS, 0.3, 0.3), random_params()
+    x = np.random.default_rng(3).normal(size=(8, POSITIONS, WIDTH)).astype(np.float32)
+
+    def run(x):
+        return apply(module, params, x, deterministic=False, dropout_key=jax.random.key(4))[0]
+
+    shards = jax.jit(jax.vmap(run, axis_name=BATCH_AXIS))(x.reshape(4, 2, POSITIONS, WIDTH))
+    np.testing.assert_allclose(shards.reshape(x.shape), run(x), atol=1e-6)
+
+
+def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
+    module = CausalSelfAttention(HEADS, dtype="bfloat16")
+    x = jnp.asarray(X, jnp.bfloat16)
+    params = jax.eval_shape(lambda key: module.init(key, x, deterministic=True)["params"], jax.random.key(0))
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    y, _ = apply(module, random_params(), x)
+    assert y.dtype == jnp.bfloat16
+    exact, _ = apply(CausalSelfAttention(HEADS), random_params(), np.asarray(x, np.float32))
+    np.testing.assert_allclose(y.astype(np.float32), exact, atol=0.1)
+
+
+def test_heads_that_do_not_divide_the_width_are_named():
+    with pytest.raises(ValueError, match=re.escape("num_heads must divide the width, got 3 heads for width 8")):
+        apply(CausalSelfAttention(3), random_params(), X)

@@ -1,0 +1,23 @@
+import jax
+import numpy as np
+
+from jaxnlp.nn.cache import KVCache
+
+CACHE = KVCache(keys=np.zeros((2, 3, 7, 4, 5)), values=np.zeros((2, 3, 7, 4, 5)), length=np.int32(6))
+
+
+def test_capacity_is_the_number_of_positions_not_those_filled():
+    assert CACHE.capacity == 7
+
+
+def test_passes_through_jit_with_a_capacity_known_at_compile_time():
+    @jax.jit
+    def read(cache):
+        positions = np.arange(cache.capacity)  # NumPy takes no traced length
+        return cache.replace(length=cache.length + positions.size)
+
+    assert read(CACHE).length == 13
+
+
+def test_holds_arrays_alone():
+    assert [np.shape(leaf) for leaf in jax.tree.leaves(CACHE)] == [(2, 3, 7, 4, 5), (2, 3, 7, 4, 5), ()]

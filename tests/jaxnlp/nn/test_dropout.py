@@ -1,0 +1,110 @@
+import functools
+
+import flax
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.typing import BATCH_AXIS
+
+X = np.random.default_rng(0).normal(size=(16, 3, 5)).astype(np.float32)
+KEY = jax.random.key(1)
+
+
+class TwoInARow(nn.Module):
+    rate: float = 0.5
+
+    @nn.compact
+    def __call__(self, x):
+        return [Dropout(self.rate)(x, deterministic=False) for _ in range(2)]
+
+
+@functools.partial(jax.jit, static_argnames=("rate", "deterministic"))
+def drop(x, *, rate=0.5, deterministic=False, key=KEY):
+    return Dropout(rate).apply({}, x, deterministic=deterministic, rngs=None if key is None else {"dropout": key})
+
+
+def test_the_whole_batch_begins_at_row_0_also_under_jit():
+    assert first_row_of_shard(4) == 0
+    assert jax.jit(lambda x: first_row_of_shard(4) + 0 * x)(1) == 0
+
+
+def test_mapped_shards_begin_where_the_earlier_ones_end(devices):
+    def first_row(_):
+        return first_row_of_shard(3)
+
+    expected = [0, 3, 6, 9, 12, 15, 18, 21]
+    inputs = np.zeros(8)
+    np.testing.assert_array_equal(jax.vmap(first_row, axis_name=BATCH_AXIS)(inputs), expected)
+    np.testing.assert_array_equal(jax.pmap(first_row, axis_name=BATCH_AXIS, devices=devices)(inputs), expected)
+    mesh = jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,))
+    mapped = jax.shard_map(
+        lambda x: first_row(x)[None], mesh=mesh, in_specs=PartitionSpec(BATCH_AXIS), out_specs=PartitionSpec(BATCH_AXIS)
+    )
+    np.testing.assert_array_equal(jax.jit(mapped)(inputs), expected)
+
+
+def test_axes_of_other_names_are_no_shards():
+    np.testing.assert_array_equal(jax.vmap(lambda _: first_row_of_shard(3), axis_name="other")(np.zeros(4)), 0)
+
+
+def test_mapped_shards_drop_what_the_whole_batch_drops(devices):
+    whole, shards = drop(X), X.reshape(8, 2, 3, 5)
+    mapped = jax.jit(jax.vmap(drop, axis_name=BATCH_AXIS))(shards)
+    np.testing.assert_array_equal(mapped.reshape(X.shape), whole)
+    mapped = jax.pmap(drop, axis_name=BATCH_AXIS, devices=devices)(shards)
+    np.testing.assert_array_equal(mapped.reshape(X.shape), whole)
+
+
+def test_a_sharded_batch_under_jit_drops_what_one_device_drops(devices):
+    mesh = jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,))
+    sharded = jax.device_put(X, NamedSharding(mesh, PartitionSpec(BATCH_AXIS)))
+    y = drop(sharded)
+    assert len(y.sharding.device_set) == 8
+    np.testing.assert_array_equal(y, drop(X))
+
+
+def test_drops_and_scales_at_its_rate():
+    y = np.asarray(drop(np.ones((200, 500), np.float32), rate=0.2))
+    assert sorted(set(y.ravel())) == [0.0, np.float32(1.25)]
+    assert abs((y == 0.0).mean() - 0.2) < 5.0 * np.sqrt(0.2 * 0.8 / y.size)
+
+
+def test_two_layers_drop_different_elements():
+    first, second = (np.equal(y, 0.0) for y in TwoInARow().apply({}, np.ones((100, 50)), rngs={"dropout": KEY}))
+    assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 5.0 / np.sqrt(first.size)
+
+
+def test_another_key_drops_other_elements_and_the_same_key_the_same():
+    np.testing.assert_array_equal(drop(X), drop(X))
+    assert (np.equal(drop(X), 0.0) != np.equal(drop(X, key=jax.random.key(2)), 0.0)).any()
+
+
+@pytest.mark.parametrize("settings", [{"deterministic": True}, {"rate": 0.0}], ids=str)
+def test_changes_nothing_and_needs_no_key_outside_training(settings):
+    np.testing.assert_array_equal(drop(X, key=None, **settings), X)
+
+
+def test_training_needs_the_stream_dropout():
+    with pytest.raises(flax.errors.InvalidRngError, match="dropout"):
+        drop(X, key=None)
+
+
+def test_gradient_is_zero_where_elements_were_dropped():
+    y, vjp = jax.vjp(drop, X)
+    np.testing.assert_array_equal(vjp(np.ones_like(X))[0], np.where(np.equal(y, 0.0), 0.0, 2.0))
+
+
+def test_mask_is_that_of_the_op_for_the_streams_key():
+    class Spy(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return jax.random.key_data(self.make_rng("dropout"))
+
+    words = Spy().apply({}, X, rngs={"dropout": KEY})
+    kept = keep_mask(jax.random.wrap_key_data(words), X.shape, 0.5)
+    np.testing.assert_array_equal(drop(X), np.where(kept, 2.0 * X, 0.0))

@@ -1,0 +1,140 @@
+import functools
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from jaxnlp.nn.transformer import DecoderBlock
+
+BATCH, POSITIONS, WIDTH, HEADS, HIDDEN = 2, 5, 8, 2, 12
+X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.float32)
+
+
+def make_block(**changes):
+    settings = {
+        "num_heads": HEADS,
+        "hidden_width": HIDDEN,
+        "attention_dropout_rate": 0.0,
+        "residual_dropout_rate": 0.0,
+        "use_bias": True,
+        "residual_stddev": 0.02,
+        "dtype": "float32",
+        "deterministic": True,
+    }
+    return DecoderBlock(**(settings | changes))
+
+
+def random_params():
+    generator = np.random.default_rng(1)
+
+    def dense(rows, columns):
+        return {"kernel": 0.5 * generator.normal(size=(rows, columns)), "bias": generator.normal(size=columns)}
+
+    def norm():
+        return {"scale": 1.0 + 0.2 * generator.normal(size=WIDTH), "bias": generator.normal(size=WIDTH)}
+
+    params = {
+        "attention_norm": norm(),
+        "attention": {"qkv": dense(WIDTH, 3 * WIDTH), "out": dense(WIDTH, WIDTH)},
+        "feed_forward_norm": norm(),
+        "feed_forward": {"up": dense(WIDTH, HIDDEN), "down": dense(HIDDEN, WIDTH)},
+    }
+    return jax.tree.map(np.float32, params)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def apply(block, params, x, cache=None, cached_positions=0, dropout_key=None):
+    rngs = None if dropout_key is None else {"dropout": dropout_key}
+    return block.apply({"params": params}, x, cache, cached_positions, rngs=rngs)
+
+
+def test_equals_a_pre_norm_block_of_pytorch():
+    params = random_params()
+    theirs = torch.nn.TransformerEncoderLayer(
+        WIDTH, HEADS, HIDDEN, dropout=0.0, activation="gelu", norm_first=True, batch_first=True
+    )
+    attention, feed_forward = params["attention"], params["feed_forward"]
+    weights = {
+        "self_attn.in_proj_weight": attention["qkv"]["kernel"].T,
+        "self_attn.in_proj_bias": attention["qkv"]["bias"],
+        "self_attn.out_proj.weight": attention["out"]["kernel"].T,
+        "self_attn.out_proj.bias": attention["out"]["bias"],
+        "linear1.weight": feed_forward["up"]["kernel"].T,
+        "linear1.bias": feed_forward["up"]["bias"],
+        "linear2.weight": feed_forward["down"]["kernel"].T,
+        "linear2.bias": feed_forward["down"]["bias"],
+        "norm1.weight": params["attention_norm"]["scale"],
+        "norm1.bias": params["attention_norm"]["bias"],
+        "norm2.weight": params["feed_forward_norm"]["scale"],
+        "norm2.bias": params["feed_forward_norm"]["bias"],
+    }
+    theirs.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    leaf = torch.tensor(X, requires_grad=True)
+    expected = theirs(leaf, src_mask=torch.tensor(~np.tri(POSITIONS, dtype=bool)))
+    upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
+    expected.backward(torch.tensor(upstream))
+
+    @jax.jit
+    def ours(params, x):
+        y, vjp = jax.vjp(lambda params, x: apply(make_block(), params, x)[0], params, x)
+        return y, *vjp(upstream)
+
+    y, params_gradient, x_gradient = ours(params, X)
+    np.testing.assert_allclose(y, expected.detach(), atol=2e-5)
+    np.testing.assert_allclose(x_gradient, leaf.grad, atol=2e-5)
+    np.testing.assert_allclose(params_gradient["attention_norm"]["scale"], theirs.norm1.weight.grad, atol=5e-5)
+    np.testing.assert_allclose(
+        params_gradient["feed_forward"]["down"]["kernel"].T, theirs.linear2.weight.grad, atol=5e-5
+    )
+
+
+def test_branches_that_write_nothing_leave_the_input_as_it_is():
+    params = random_params()
+    for branch, layer in (("attention", "out"), ("feed_forward", "down")):
+        params[branch][layer] = jax.tree.map(np.zeros_like, params[branch][layer])
+    np.testing.assert_array_equal(apply(make_block(), params, X)[0], X)
+
+
+@pytest.mark.parametrize(("kept", "silenced"), [("attention", "feed_forward"), ("feed_forward", "attention")])
+def test_dropout_acts_on_each_branch_and_not_on_the_residual_stream(kept, silenced):
+    params = random_params()
+    last = {"attention": "out", "feed_forward": "down"}[silenced]
+    params[silenced][last] = jax.tree.map(np.zeros_like, params[silenced][last])
+    branch = np.asarray(apply(make_block(), params, X)[0]) - X
+    block = make_block(residual_dropout_rate=0.5, deterministic=False)
+    dropped = np.asarray(apply(block, params, X, dropout_key=jax.random.key(0))[0])
+    untouched = dropped == X
+    assert 0.2 < untouched.mean() < 0.8, kept
+    np.testing.assert_allclose(dropped, np.where(untouched, X, X + 2.0 * branch), atol=1e-5)
+
+
+def test_weights_that_write_to_the_residual_stream_have_their_own_spread():
+    block = make_block(residual_stddev=0.004, hidden_width=128)
+    x = np.zeros((1, 1, 64), np.float32)
+    params = jax.jit(lambda key: block.init(key, x, None, 0))(jax.random.key(0))["params"]
+    attention, feed_forward = params["attention"], params["feed_forward"]
+    for layer, stddev in (
+        (attention["qkv"], 0.02),
+        (attention["out"], 0.004),
+        (feed_forward["up"], 0.02),
+        (feed_forward["down"], 0.004),
+    ):
+        kernel = np.asarray(layer["kernel"])
+        assert abs(kernel.std() / stddev - 1.0) < 5.0 / np.sqrt(2 * kernel.size)
+
+
+def test_without_biases_there_is_no_bias_leaf():
+    block = make_block(use_bias=False)
+    params = jax.eval_shape(lambda key: block.init(key, X, None, 0)["params"], jax.random.key(0))
+    assert not [path for path, _ in jax.tree_util.tree_leaves_with_path(params) if path[-1].key == "bias"]
+
+
+def test_reading_in_parts_with_a_cache_equals_reading_at_once():
+    block, params = make_block(), random_params()
+    cache = (np.zeros((BATCH, POSITIONS + 1, HEADS, WIDTH // HEADS), np.float32),) * 2
+    first, cache = apply(block, params, X[:, :4], cache, np.int32(0))
+    second, cache = apply(block, params, X[:, 4:], cache, np.int32(4))
+    whole, no_cache = apply(block, params, X)
+    assert no_cache is None
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-5)

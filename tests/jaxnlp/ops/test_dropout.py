@@ -1,0 +1,149 @@
+import functools
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxnlp.ops.dropout import dropout, keep_mask
+from jaxnlp.typing import BATCH_AXIS
+
+SIGMAS = 5.0
+
+compiled_dropout = jax.jit(dropout, static_argnums=1)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def compiled_mask(key, shape, rate, first_row=0):
+    return keep_mask(key, shape, rate, first_row=first_row)
+
+
+def random_input(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+def correlation(a, b):
+    """Of two Boolean samples, in units of its standard deviation when they are independent."""
+    a, b = (np.asarray(x, np.float64).ravel() for x in (a, b))
+    return np.corrcoef(a, b)[0, 1] * np.sqrt(a.size)
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.999])
+@pytest.mark.parametrize("shape", [(300, 700), (4, 3, 100, 175), (200_000,)])
+def test_share_dropped_is_the_rate(rate, shape):
+    for seed in (0, 1, 2):
+        dropped = 1.0 - np.mean(compiled_mask(jax.random.key(seed), shape, rate))
+        assert abs(dropped - rate) < SIGMAS * np.sqrt(rate * (1.0 - rate) / np.prod(shape))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+@pytest.mark.parametrize("axis", [0, 1, 2], ids=["rows", "middle", "last"])
+def test_neighbours_are_independent(rate, axis):
+    kept = np.moveaxis(np.asarray(compiled_mask(jax.random.key(4), (64, 64, 64), rate)), axis, 0)
+    for distance in (1, 2, 3, 8, 16, 32):
+        assert abs(correlation(kept[:-distance], kept[distance:])) < SIGMAS
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_keys_are_independent(impl):
+    base = jax.random.key(0, impl=impl)
+    keys = [jax.random.key(seed, impl=impl) for seed in (0, 1, 2, 2**31)]
+    keys += [jax.random.fold_in(base, number) for number in range(4)]
+    kept = [compiled_mask(key, (100, 1000), 0.3) for key in keys]
+    for a, b in itertools.combinations(kept, 2):
+        assert abs(correlation(a, b)) < SIGMAS
+
+
+def test_each_element_is_dropped_at_the_rate_over_successive_keys():
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(1), np.arange(20_000))
+    kept = np.asarray(jax.jit(jax.vmap(lambda key: keep_mask(key, (2, 3), 0.25)))(keys))
+    assert np.abs(kept.mean(axis=0) - 0.75).max() < SIGMAS * np.sqrt(0.25 * 0.75 / len(keys))
+    assert abs(correlation(kept[:-1], kept[1:])) < SIGMAS
+
+
+def test_no_two_rows_of_a_large_batch_share_their_mask():
+    # With 32 bits of seed a row, 50,000 rows hold two alike with probability 1/4, and those of ten keys with 0.94.
+    for seed in range(10):
+        kept = np.packbits(compiled_mask(jax.random.key(seed), (50_000, 64), 0.5), axis=1)
+        assert len(np.unique(kept.view(np.uint64))) == len(kept)
+
+
+def test_row_depends_on_key_and_row_number_alone():
+    key = jax.random.key(9)
+    whole = compiled_mask(key, (8, 3, 5), 0.5)
+    for first_row, rows in ((0, 2), (6, 2), (3, 5)):
+        part = compiled_mask(key, (rows, 3, 5), 0.5, first_row)
+        np.testing.assert_array_equal(part, whole[first_row : first_row + rows])
+
+
+def test_jit_changes_nothing():
+    key, x = jax.random.key(2), random_input(6, 5, 4)
+    np.testing.assert_array_equal(compiled_dropout(x, 0.3, key), dropout(x, 0.3, key))
+
+
+def test_shards_of_a_batch_draw_what_the_whole_batch_draws():
+    key, x = jax.random.key(2), random_input(8, 5, 4)
+
+    def shard(part):
+        return dropout(part, 0.3, key, first_row=jax.lax.axis_index(BATCH_AXIS) * len(part))
+
+    shards = jax.jit(jax.vmap(shard, axis_name=BATCH_AXIS))(x.reshape(4, 2, 5, 4))
+    np.testing.assert_array_equal(shards.reshape(x.shape), compiled_dropout(x, 0.3, key))
+
+
+def test_elements_are_zeroed_or_scaled_as_the_mask_says():
+    key, x = jax.random.key(3), random_input(20, 30)
+    kept = np.asarray(compiled_mask(key, x.shape, 0.25))
+    assert 0 < kept.sum() < kept.size
+    np.testing.assert_allclose(compiled_dropout(x, 0.25, key), np.where(kept, x / 0.75, 0.0), rtol=1e-6)
+
+
+def test_gradient_uses_the_mask_of_the_forward_pass():
+    key, (x, upstream) = jax.random.key(3), random_input(2, 20, 30)
+    kept = np.asarray(compiled_mask(key, x.shape, 0.25, 4))
+    gradient = jax.jit(lambda x: jax.vjp(lambda x: dropout(x, 0.25, key, first_row=4), x)[1](upstream)[0])(x)
+    np.testing.assert_allclose(gradient, np.where(kept, upstream / 0.75, 0.0), rtol=1e-6)
+
+
+def test_gradients_of_first_and_second_order_equal_finite_differences():
+    with jax.enable_x64(True):
+        x = np.random.default_rng(0).normal(size=(3, 7))
+        function = jax.jit(lambda x: jnp.sin(dropout(x, 0.4, jax.random.key(1))))
+        check_grads(function, (x,), order=2, modes=["rev"], atol=1e-7, rtol=1e-7)
+
+
+def test_mean_over_keys_is_the_input():
+    keys = jax.random.split(jax.random.key(0), 10_000)
+    x, rate = np.array([[-2.0, 0.5], [1.0, 30.0]], np.float32), 0.3
+    mean = np.asarray(jax.jit(jax.vmap(lambda key: dropout(x, rate, key)))(keys), np.float64).mean(axis=0)
+    assert (np.abs(mean - x) < SIGMAS * np.abs(x) * np.sqrt(rate / (1.0 - rate) / len(keys))).all()
+
+
+def test_rate_zero_changes_nothing():
+    x = random_input(3, 4)
+    np.testing.assert_array_equal(dropout(x, 0.0, jax.random.key(0)), x)
+    assert compiled_mask(jax.random.key(0), (10, 1000), 0.0).all()
+
+
+def test_bfloat16_stays_bfloat16_with_the_mask_of_float32():
+    key, ones = jax.random.key(1), np.ones((50, 40), np.float32)
+    y = compiled_dropout(jnp.asarray(ones, jnp.bfloat16), 0.5, key)
+    assert y.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(y.astype(np.float32), compiled_dropout(ones, 0.5, key))
+
+
+def test_dropped_elements_are_zero_even_where_the_input_is_infinite():
+    key, x = jax.random.key(1), np.full((4, 50), np.inf, np.float32)
+    kept = np.asarray(compiled_mask(key, x.shape, 0.5))
+    np.testing.assert_array_equal(compiled_dropout(x, 0.5, key), np.where(kept, np.inf, 0.0))
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, float("nan")])
+def test_rate_outside_its_interval_is_named(rate):
+    key, x = jax.random.key(0), random_input(2, 3)
+    for function in (lambda: keep_mask(key, x.shape, rate), lambda: dropout(x, rate, key)):
+        with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
+            function()

@@ -1,0 +1,111 @@
+import ast
+import dataclasses
+import inspect
+import itertools
+import json
+import re
+from typing import get_type_hints
+
+import pytest
+
+from data.character_text import CharacterText
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.serialization import ConfigError, differences, from_json, to_json
+from train.config import TrainConfig, update
+from train.objectives import OBJECTIVES
+
+
+def config(**changes):
+    return TrainConfig(
+        **{"recipe": "r", "data": CharacterText(sequence_length=16), "model": GPTConfig(context_length=16)} | changes
+    )
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "accumulation_steps",
+        "total_steps",
+        "evaluate_every_steps",
+        "sample_length_tokens",
+        "log_every_steps",
+        "checkpoint_every_steps",
+        "keep_checkpoints",
+    ],
+)
+def test_counts_below_one_are_refused_by_name(field):
+    assert getattr(config(**{field: 1}), field) == 1
+    with pytest.raises(ValueError, match=f"^{field} must be at least 1, got 0$"):
+        config(**{field: 0})
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, float("nan")])
+def test_moving_average_needs_a_decay_between_zero_and_one(decay):
+    with pytest.raises(ValueError, match=re.escape(f"ema_decay must lie in (0, 1) or be None, got {decay}")):
+        config(ema_decay=decay)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seed_fits_an_unsigned_word(seed):
+    assert config(seed=2**32 - 1).seed == 2**32 - 1
+    with pytest.raises(ValueError, match=re.escape(f"seed must lie in [0, 2^32), got {seed}")):
+        config(seed=seed)
+
+
+def test_windows_longer_than_the_context_are_refused_with_both_lengths_and_the_remedy():
+    expected = r"data.sequence_length 17 exceeds model.context_length 16; .*--model.context-length 17"
+    with pytest.raises(ValueError, match=expected):
+        config(data=CharacterText(sequence_length=17))
+
+
+def test_every_objective_can_be_chosen_and_no_other():
+    assert set(get_type_hints(TrainConfig)["objective"].__args__) == set(OBJECTIVES)
+
+
+def test_configs_are_values():
+    assert config() == config()
+    assert hash(config()) == hash(config())
+    assert config(seed=1) != config()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config().seed = 1
+
+
+def test_config_reads_back_equal_from_json():
+    original = config(ema_decay=0.5, sample_prompt="ü\n", nonfinite="skip")
+    assert from_json(json.loads(json.dumps(to_json(original))), TrainConfig) == original
+
+
+def test_config_read_from_json_is_checked_like_any_other():
+    written = to_json(config()) | {"total_steps": 0}
+    with pytest.raises(ConfigError, match="total_steps must be at least 1, got 0"):
+        from_json(written, TrainConfig)
+
+
+def test_every_field_that_is_a_value_is_explained_on_the_command_line():
+    source = ast.parse(inspect.getsource(TrainConfig)).body[0].body
+    explained = {
+        field.target.id
+        for field, below in itertools.pairwise(source)
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
+    groups = {"data", "model", "optimizer"}  # their own fields are explained where they are defined
+    assert {field.name for field in dataclasses.fields(TrainConfig)} - groups == explained
+
+
+def test_update_replaces_fields_at_any_depth_and_keeps_the_rest():
+    changed = update(config(), total_steps=7, **{"model.width": 64, "data.batch_size": 3})
+    assert differences(to_json(config()), to_json(changed)) == [
+        "data.batch_size: 32 -> 3",
+        "model.width: 128 -> 64",
+        "total_steps: 1000 -> 7",
+    ]
+
+
+def test_update_checks_the_new_values():
+    with pytest.raises(ValueError, match="num_heads must divide"):
+        update(config(), **{"model.num_heads": 3})
+
+
+def test_update_names_a_field_that_does_not_exist():
+    with pytest.raises(TypeError, match="widht"):
+        update(config(), **{"model.widht": 3})

@@ -1,0 +1,259 @@
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from jaxnlp.models.gpt import GPTConfig
+from train.optimizer import (
+    OptimizerConfig,
+    current_learning_rate,
+    decayed,
+    make_optimizer,
+    make_schedule,
+    scale_by_progress,
+    warmup_cosine,
+)
+
+SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
+DECAYED = {"kernel"}
+STEPS = 6
+
+
+def tree(seed):
+    generator = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda shape: generator.normal(size=shape).astype(np.float32), SHAPES, is_leaf=lambda x: isinstance(x, tuple)
+    )
+
+
+def gradients():
+    """Long and short ones, so that clipping acts on some steps alone."""
+    return [jax.tree.map(lambda g, s=scale: s * g, tree(10 + n)) for n, scale in enumerate([5, 0.02, 1, 0.01, 3, 0.05])]
+
+
+def leaves(params):
+    """By name: each name occurs once."""
+    return {path[-1].key: np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+
+
+def run(config, *, total_steps=STEPS, tokens=7):
+    """Parameters and learning rate after each of a few updates."""
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=total_steps))
+    params = tree(0)
+    state = optimizer.init(params)
+    update = jax.jit(optimizer.update)
+    history = []
+    for gradient in gradients():
+        updates, state = update(gradient, state, params, tokens=jnp.int32(tokens))
+        params = jax.tree.map(np.add, params, updates)
+        history.append((leaves(params), float(current_learning_rate(state))))
+    return history
+
+
+def rates(config, progress, *, total_steps):
+    """The schedule's values at each progress."""
+    schedule = jax.jit(make_schedule(config, total_steps=total_steps))
+    return [float(schedule(jnp.float32(x))) for x in progress]
+
+
+def cosine_rate(progress, peak, warmup, final, floor):
+    if progress < warmup:
+        return peak * progress / warmup
+    if progress >= final:
+        return peak * floor
+    return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * (progress - warmup) / (final - warmup))) / 2)
+
+
+@pytest.mark.parametrize("clip_norm", [1.0, None])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_updates_equal_a_numpy_loop(clip_norm, weight_decay):
+    config = OptimizerConfig(
+        learning_rate=0.1, beta1=0.8, beta2=0.95, epsilon=1e-6, weight_decay=weight_decay, clip_norm=clip_norm
+    )
+    params = {name: x.astype(np.float64) for name, x in leaves(tree(0)).items()}
+    mean, square = ({name: np.zeros_like(x) for name, x in params.items()} for _ in range(2))
+    for step, (gradient, (found, _)) in enumerate(zip(map(leaves, gradients()), run(config), strict=True), 1):
+        norm = math.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradient.values()))
+        scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
+        rate = cosine_rate(step, 0.1, 0, STEPS, 0.1)
+        for name, g in gradient.items():
+            mean[name] = 0.8 * mean[name] + 0.2 * scale * g
+            square[name] = 0.95 * square[name] + 0.05 * (scale * g) ** 2
+            direction = mean[name] / (1 - 0.8**step) / (np.sqrt(square[name] / (1 - 0.95**step)) + 1e-6)
+            shrink = weight_decay * params[name] if name in DECAYED else 0.0
+            params[name] = params[name] - rate * (direction + shrink)
+            np.testing.assert_allclose(found[name], params[name], rtol=2e-5, atol=2e-6, err_msg=f"{name}, step {step}")
+
+
+@pytest.mark.parametrize(("name", "weight_decay"), [("adamw", 0.3), ("adamw", 0.0), ("adam", 0.0)])
+def test_updates_equal_torch_with_clipping_and_schedule(name, weight_decay):
+    config = OptimizerConfig(
+        name=name, learning_rate=0.1, beta2=0.99, weight_decay=weight_decay, clip_norm=0.5, warmup_steps=2
+    )
+    params = {key: torch.nn.Parameter(torch.tensor(x)) for key, x in leaves(tree(0)).items()}
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [x for key, x in params.items() if key in DECAYED], "weight_decay": weight_decay},
+            {"params": [x for key, x in params.items() if key not in DECAYED], "weight_decay": 0.0},
+        ],
+        betas=(0.9, 0.99),
+    )
+    for step, (gradient, (found, rate)) in enumerate(zip(map(leaves, gradients()), run(config), strict=True), 1):
+        for key, g in gradient.items():
+            params[key].grad = torch.tensor(g)
+        torch.nn.utils.clip_grad_norm_(params.values(), 0.5)
+        for group in optimizer.param_groups:
+            group["lr"] = cosine_rate(step, 0.1, 2, STEPS, 0.1)
+        optimizer.step()
+        np.testing.assert_allclose(rate, optimizer.param_groups[0]["lr"], rtol=1e-6)
+        for key, x in params.items():
+            np.testing.assert_allclose(found[key], x.detach(), rtol=2e-5, atol=2e-6, err_msg=f"{key}, step {step}")
+
+
+def test_short_gradients_are_not_lengthened_by_clipping():
+    short = OptimizerConfig(clip_norm=1e6)
+    for (clipped, _), (free, _) in zip(run(short), run(OptimizerConfig(clip_norm=None)), strict=True):
+        for name, x in clipped.items():
+            np.testing.assert_array_equal(x, free[name])
+
+
+@pytest.mark.parametrize("tie_embeddings", [True, False])
+def test_weight_decay_shrinks_dense_kernels_and_nothing_else_of_a_gpt(tie_embeddings):
+    model = GPTConfig(num_layers=2, num_heads=2, width=4, context_length=4, tie_embeddings=tie_embeddings).build(5)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    params = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), shapes)
+    config = OptimizerConfig(learning_rate=0.5, weight_decay=0.5, schedule="constant")
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=1))
+    zero = jax.tree.map(jnp.zeros_like, params)
+    updates = jax.jit(lambda: optimizer.update(zero, optimizer.init(params), params, tokens=jnp.int32(1))[0])()
+    changes = {jax.tree_util.keystr(path): set(np.ravel(u)) for path, u in jax.tree_util.tree_leaves_with_path(updates)}
+    shrunk = {path for path, change in changes.items() if change != {0.0}}
+    assert all(changes[path] == {-0.25} for path in shrunk)
+    assert shrunk == {
+        *([] if tie_embeddings else ["['head']['kernel']"]),
+        "['blocks']['attention']['qkv']['kernel']",
+        "['blocks']['attention']['out']['kernel']",
+        "['blocks']['feed_forward']['up']['kernel']",
+        "['blocks']['feed_forward']['down']['kernel']",
+    }
+
+
+def test_decay_mask_marks_kernels_by_name():
+    assert leaves(decayed(tree(0))) == {"kernel": True, "bias": False, "scale": False, "embedding": False}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (OptimizerConfig(learning_rate=0.5), lambda n: cosine_rate(n, 0.5, 0, 40, 0.1)),
+        (
+            OptimizerConfig(learning_rate=2.0, warmup_steps=10, final_fraction=0.0),
+            lambda n: cosine_rate(n, 2.0, 10, 40, 0),
+        ),
+        (
+            OptimizerConfig(learning_rate=1.0, warmup_steps=5, decay_steps=20, final_fraction=0.25),
+            lambda n: cosine_rate(n, 1.0, 5, 20, 0.25),
+        ),
+        (
+            OptimizerConfig(learning_rate=1.0, warmup_steps=10, schedule="constant"),
+            lambda n: min(1.0, n / 10),
+        ),
+        (OptimizerConfig(learning_rate=1.0, warmup_steps=100), lambda n: n / 100),
+    ],
+    ids=["cosine", "warmup", "decay ends early", "constant", "warmup outlasts the run"],
+)
+def test_schedule_follows_its_formula(config, expected):
+    steps = range(1, 50 if config.warmup_steps < 40 else 41)
+    found = rates(config, steps, total_steps=40)
+    np.testing.assert_allclose(found, [expected(n) for n in steps], rtol=1e-5, atol=1e-7)
+
+
+def test_schedule_passes_its_landmarks():
+    config = OptimizerConfig(learning_rate=0.8, warmup_steps=10, final_fraction=0.5)
+    first, middle_of_warmup, peak, halfway, end, after = rates(config, [1, 5, 10, 25, 40, 1000], total_steps=40)
+    np.testing.assert_allclose([first, middle_of_warmup, peak], [0.08, 0.4, 0.8], rtol=1e-6)
+    np.testing.assert_allclose([halfway, end, after], [0.6, 0.4, 0.4], rtol=1e-6)
+
+
+def test_token_schedule_with_constant_tokens_a_step_equals_the_step_schedule():
+    by_steps = OptimizerConfig(learning_rate=0.1, warmup_steps=2, decay_steps=5)
+    by_tokens = OptimizerConfig(learning_rate=0.1, warmup_tokens=2 * 37, final_tokens=5 * 37)
+    for (params, rate), (token_params, token_rate) in zip(run(by_steps), run(by_tokens, tokens=37), strict=True):
+        np.testing.assert_allclose(rate, token_rate, rtol=1e-6)
+        for name, x in params.items():
+            np.testing.assert_allclose(x, token_params[name], rtol=1e-5)
+
+
+def test_token_schedule_ignores_the_length_of_the_run():
+    config = OptimizerConfig(learning_rate=0.1, final_tokens=100)
+    assert [rate for _, rate in run(config, total_steps=3)] == [rate for _, rate in run(config, total_steps=1000)]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "updates"), [(2**24 + 1, 5), (2**20 - 1, 40), (1, 3), (2**30 + 12345, 9)], ids=str
+)
+def test_tokens_are_counted_exactly_beyond_what_a_word_holds(tokens, updates):
+    transform = scale_by_progress(lambda progress: progress, by_tokens=True)
+    state, counted = transform.init({}), 0
+    update = jax.jit(lambda state, tokens: transform.update({}, state, tokens=tokens)[1])
+    for _ in range(updates):
+        state, counted = update(state, jnp.float32(tokens)), counted + int(np.float32(tokens))
+        assert int(state.high) * 2**20 + int(state.low) == counted
+        assert 0 <= int(state.low) < 2**20
+        np.testing.assert_allclose(state.learning_rate, counted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("final", [2_000_000_000, 260_000_000_000])
+def test_schedules_of_billions_of_tokens_reach_their_floor(final):
+    config = OptimizerConfig(learning_rate=1.0, warmup_tokens=final // 10, final_tokens=final)
+    progress = [final // 20, final // 10, final // 2, final, 2 * final]
+    expected = [cosine_rate(n, 1.0, final // 10, final, 0.1) for n in progress]
+    np.testing.assert_allclose(rates(config, progress, total_steps=1), expected, rtol=1e-5)
+
+
+def test_steps_are_counted_whatever_the_tokens():
+    optimizer = scale_by_progress(lambda progress: progress, by_tokens=False)
+    state = optimizer.init({})
+    for number in range(1, 4):
+        _, state = optimizer.update({}, state, tokens=jnp.float32(1000))
+        assert float(state.learning_rate) == number
+
+
+def test_zero_progress_has_rate_zero_before_a_warmup():
+    options = {"peak": 1.0, "final": 10, "final_fraction": 0.1}
+    assert warmup_cosine(jnp.float32(0), warmup=2, **options) == 0.0
+    assert warmup_cosine(jnp.float32(0), warmup=0, **options) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"learning_rate": 0.0}, "optimizer.learning_rate must be positive, got 0.0"),
+        ({"beta1": 1.0}, "optimizer.beta1 must lie in [0, 1), got 1.0"),
+        ({"beta2": -0.1}, "optimizer.beta2 must lie in [0, 1), got -0.1"),
+        ({"epsilon": 0.0}, "optimizer.epsilon must be positive, got 0.0"),
+        ({"weight_decay": -1.0}, "optimizer.weight_decay must not be negative, got -1.0"),
+        ({"name": "adam", "weight_decay": 0.1}, "adam takes no weight_decay, got 0.1; use --optimizer.name adamw"),
+        ({"clip_norm": 0.0}, "optimizer.clip_norm must be positive or None, got 0.0"),
+        ({"final_fraction": 1.5}, "optimizer.final_fraction must lie in [0, 1], got 1.5"),
+        ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.final_tokens"),
+        ({"final_tokens": 5, "warmup_steps": 1}, "with final_tokens, leave warmup_steps and decay_steps"),
+        ({"final_tokens": 5, "decay_steps": 1}, "with final_tokens, leave warmup_steps and decay_steps"),
+        ({"warmup_steps": -1}, "got warmup -1 and end None"),
+        ({"warmup_steps": 5, "decay_steps": 5}, "warmup must end before its decay, got warmup 5 and end 5"),
+        ({"warmup_tokens": 9, "final_tokens": 5}, "warmup must end before its decay, got warmup 9 and end 5"),
+    ],
+)
+def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OptimizerConfig(**fields)
+
+
+def test_update_without_a_token_count_is_refused():
+    optimizer = make_optimizer(OptimizerConfig(), make_schedule(OptimizerConfig(), total_steps=1))
+    with pytest.raises(TypeError, match="tokens"):
+        jax.eval_shape(lambda params: optimizer.update(params, optimizer.init(params), params), tree(0))

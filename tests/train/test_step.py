@@ -1,0 +1,274 @@
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxnlp.typing import BATCH_AXIS
+from train.parallel import accumulation_parts, pad_rows
+from train.step import eval_step, init_state, train_step
+
+RATE = 0.1
+WIDTH = 3
+
+
+def regression(params, batch, key):
+    """Mean of (x w + b - y)^2 over the rows that count; with a key, a share of the inputs is dropped."""
+    x = batch["x"]
+    if key is not None:
+        x = x * jax.random.bernoulli(key, 0.5, x.shape)
+    errors = x @ params["kernel"] + params["bias"] - batch["y"]
+    total = jnp.where(batch["loss_mask"], errors**2, 0.0).sum()
+    count = batch["loss_mask"].sum().astype(jnp.float32)
+    return total / jnp.maximum(count, 1.0), {"loss": (total, count)}
+
+
+def without_dropout(params, batch, key):
+    return regression(params, batch, None)
+
+
+def noise(params, batch, key):
+    """A loss whose gradient is a draw from the key: what the step does with keys shows in the parameters."""
+    count = batch["loss_mask"].sum().astype(jnp.float32)
+    loss = params["kernel"] @ jax.random.normal(key, (WIDTH,))
+    return loss, {"loss": (loss * count, count)}
+
+
+def sgd():
+    return optax.with_extra_args_support(optax.sgd(RATE))
+
+
+def adam():
+    return optax.with_extra_args_support(optax.adam(RATE))
+
+
+def initial_state(optimizer=None, *, ema=False, seed=0):
+    params = {"kernel": jnp.array([0.5, -1.0, 2.0]), "bias": jnp.float32(0.25)}
+    return init_state(params, optimizer or sgd(), jax.random.key(seed), ema=ema)
+
+
+def make_batch(rows=6, seed=0, share=0.7):
+    generator = np.random.default_rng(seed)
+    return {
+        "x": generator.normal(size=(rows, WIDTH)).astype(np.float32),
+        "y": generator.normal(size=rows).astype(np.float32),
+        "loss_mask": generator.random(rows) < share,
+    }
+
+
+def gradient(params, batch):
+    """Of the regression without dropout, in NumPy."""
+    x, y, mask = (np.asarray(batch[name], np.float64) for name in ("x", "y", "loss_mask"))
+    errors = 2 * mask * (x @ np.asarray(params["kernel"], np.float64) + float(params["bias"]) - y) / mask.sum()
+    return {"kernel": errors @ x, "bias": errors.sum()}
+
+
+def make_step(loss_fn=without_dropout, optimizer=None, **options):
+    return jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer or sgd(), **options))
+
+
+def test_step_moves_down_the_gradient_of_the_mean_loss():
+    state, batch = initial_state(), make_batch()
+    new, metrics = make_step()(state, batch)
+    expected = gradient(state.params, batch)
+    for name in ("kernel", "bias"):
+        np.testing.assert_allclose(new.params[name], state.params[name] - RATE * expected[name], rtol=1e-5)
+    norm = np.sqrt(np.sum(expected["kernel"] ** 2) + expected["bias"] ** 2)
+    np.testing.assert_allclose(metrics["grad_norm"], [norm, 1.0], rtol=1e-5)
+
+
+def test_step_logs_the_loss_before_its_update():
+    state, batch = initial_state(), make_batch()
+    _, metrics = make_step(loss_fn=regression)(state, batch)
+    _, expected = regression(state.params, batch, jax.random.fold_in(state.key, 0))
+    np.testing.assert_allclose(metrics["loss"], expected["loss"], rtol=1e-6)
+
+
+def test_each_step_draws_from_its_own_key():
+    state, batch = initial_state(), make_batch()
+    step = make_step(loss_fn=noise)
+    for number in range(3):
+        new, _ = step(state, batch)
+        drawn = jax.random.normal(jax.random.fold_in(jax.random.key(0), number), (WIDTH,))
+        np.testing.assert_allclose(new.params["kernel"], state.params["kernel"] - RATE * drawn, rtol=1e-5)
+        state = new
+
+
+def test_each_accumulation_part_draws_from_its_own_key_and_counts_by_its_rows():
+    state = initial_state()
+    mask = np.array([[True, True, True], [True, False, False]])
+    new, _ = make_step(loss_fn=noise, accumulation_steps=2)(state, {"loss_mask": mask})
+    key = jax.random.fold_in(jax.random.key(0), 0)
+    drawn = [np.array(jax.random.normal(jax.random.fold_in(key, part), (WIDTH,))) for part in range(2)]
+    expected = state.params["kernel"] - RATE * (3 * drawn[0] + 1 * drawn[1]) / 4
+    np.testing.assert_allclose(new.params["kernel"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(6, 2), (6, 3), (7, 3), (2, 4)])
+def test_accumulated_parts_equal_the_whole_batch(rows, parts):
+    state, batch = initial_state(adam(), ema=True), make_batch(rows)
+    whole, whole_metrics = make_step(optimizer=adam(), ema_decay=0.5)(state, batch)
+    cut, cut_metrics = make_step(optimizer=adam(), ema_decay=0.5, accumulation_steps=parts)(
+        state, accumulation_parts(batch, parts, 1)
+    )
+    chex.assert_trees_all_close((whole.params, whole.ema), (cut.params, cut.ema), rtol=1e-6)
+    chex.assert_trees_all_close(whole_metrics, cut_metrics, rtol=1e-6)
+
+
+def test_accumulated_part_of_padding_alone_counts_nothing():
+    state, batch = initial_state(), make_batch(4, share=1.0)
+    batch["loss_mask"][2:] = False
+    whole, _ = make_step()(state, batch)
+    cut, metrics = make_step(accumulation_steps=2)(state, accumulation_parts(batch, 2, 1))
+    chex.assert_trees_all_close(whole.params, cut.params, rtol=1e-6)
+    assert metrics["loss"][1] == 2
+
+
+def test_padding_rows_change_neither_update_nor_metrics():
+    state, batch = initial_state(adam()), make_batch(5)
+    step = make_step(optimizer=adam())
+    plain, plain_metrics = step(state, batch)
+    padded, padded_metrics = step(state, pad_rows(batch, 8))
+    chex.assert_trees_all_close(plain.params, padded.params, rtol=1e-6)
+    chex.assert_trees_all_close(plain_metrics, padded_metrics, rtol=1e-6)
+
+
+@pytest.mark.parametrize("masked", [[], [0, 1], [3]])
+def test_shards_under_a_mapped_axis_equal_the_whole_batch(masked):
+    state, batch = initial_state(adam(), ema=True), make_batch(8, share=1.0)
+    batch["loss_mask"][masked] = False
+    whole, whole_metrics = make_step(optimizer=adam(), ema_decay=0.5)(state, batch)
+    shards = {name: x.reshape(4, 2, *x.shape[1:]) for name, x in batch.items()}
+    mapped = jax.vmap(
+        make_step(optimizer=adam(), ema_decay=0.5, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
+    )
+    sharded, metrics = mapped(state, shards)
+    for shard in range(4):
+        here = jax.tree.map(lambda x, shard=shard: x[shard], (sharded.params, sharded.ema, metrics))
+        chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), here, rtol=1e-6)
+
+
+def test_moving_average_follows_its_formula():
+    decay, optimizer = 0.3, sgd()
+    state = initial_state(optimizer, ema=True)
+    expected = {name: np.array(x, np.float64) for name, x in state.params.items()}
+    for number in range(8):
+        state, _ = make_step(optimizer=optimizer, ema_decay=decay)(state, make_batch(seed=number))
+        rate = min(decay, (1 + number) / (10 + number))
+        expected = {name: rate * x + (1 - rate) * np.array(state.params[name]) for name, x in expected.items()}
+        chex.assert_trees_all_close(jax.tree.map(np.float64, state.ema), expected, rtol=1e-5)
+    assert min(decay, 8 / 17) == decay
+    assert state.evaluation_params is state.ema
+
+
+def test_state_without_moving_average_evaluates_its_parameters():
+    state, _ = make_step()(initial_state(), make_batch())
+    assert state.ema is None
+    assert state.evaluation_params is state.params
+
+
+def test_moving_average_without_a_decay_is_refused():
+    with pytest.raises(ValueError, match="keeps a moving average, so train_step needs ema_decay"):
+        make_step()(initial_state(ema=True), make_batch())
+
+
+def poisoned(kind):
+    batch = make_batch(share=1.0)
+    batch["y"][2] = {"nan": np.nan, "infinity": np.inf, "overflow": 1e30}[kind]
+    return batch
+
+
+@pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_nonfinite_loss_changes_the_counters_alone(kind, parts):
+    step = make_step(optimizer=adam(), ema_decay=0.9, accumulation_steps=parts)
+
+    def laid_out(batch):
+        return batch if parts == 1 else accumulation_parts(batch, parts, 1)
+
+    before, _ = step(initial_state(adam(), ema=True), laid_out(make_batch()))
+    after, metrics = step(before, laid_out(poisoned(kind)))
+    assert not np.isfinite(metrics["loss"][0])
+    chex.assert_trees_all_equal(
+        (after.params, after.opt_state, after.ema, jax.random.key_data(after.key)),
+        (before.params, before.opt_state, before.ema, jax.random.key_data(before.key)),
+    )
+    assert (int(after.step), int(after.skipped_updates), int(after.first_skipped_step)) == (2, 1, 2)
+
+
+def test_nonfinite_gradient_of_a_finite_loss_changes_the_counters_alone():
+    def root(params, batch, key):
+        loss = jnp.sqrt(jnp.abs(params["kernel"] - params["kernel"])).sum()
+        return loss, {"loss": (loss, jnp.float32(1))}
+
+    before = initial_state(adam())
+    after, metrics = make_step(loss_fn=root, optimizer=adam())(before, make_batch())
+    assert metrics["loss"][0] == 0.0
+    assert not np.isfinite(metrics["grad_norm"][0])
+    chex.assert_trees_all_equal((after.params, after.opt_state), (before.params, before.opt_state))
+    assert int(after.skipped_updates) == 1
+
+
+def test_training_goes_on_after_a_skipped_update_as_if_it_had_not_been():
+    step = make_step(optimizer=adam())
+    straight = interrupted = initial_state(adam())
+    for seed in range(4):
+        straight, _ = step(straight, make_batch(seed=seed))
+        if seed in (1, 2):
+            interrupted, _ = step(interrupted, poisoned("nan"))
+        interrupted, _ = step(interrupted, make_batch(seed=seed))
+    chex.assert_trees_all_equal((straight.params, straight.opt_state), (interrupted.params, interrupted.opt_state))
+    assert int(straight.skipped_updates) == int(straight.first_skipped_step) == 0
+    assert (int(interrupted.step), int(interrupted.skipped_updates), int(interrupted.first_skipped_step)) == (6, 2, 2)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_step_is_traced_once_over_many_steps(parts):
+    traces = []
+
+    def counted(params, batch, key):
+        traces.append(1)
+        return regression(params, batch, key)
+
+    step = make_step(loss_fn=counted, optimizer=adam(), ema_decay=0.9, accumulation_steps=parts)
+    state = initial_state(adam(), ema=True)
+    for number in range(10):
+        batch = make_batch(seed=number)
+        state, _ = step(state, batch if parts == 1 else accumulation_parts(batch, parts, 1))
+        assert len(traces) == 1
+    assert int(state.step) == 10
+
+
+def test_state_can_be_donated_from_the_first_step_on():
+    state = initial_state(adam(), ema=True)
+    expected, _ = make_step(optimizer=adam(), ema_decay=0.9)(state, make_batch())
+    buffers = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(state.replace(key=None))]
+    assert len(set(buffers)) == len(buffers)
+    step = functools.partial(train_step, loss_fn=without_dropout, optimizer=adam(), ema_decay=0.9)
+    new, _ = jax.jit(step, donate_argnums=0)(state, make_batch())
+    chex.assert_trees_all_close((new.params, new.ema), (expected.params, expected.ema), rtol=1e-6)
+
+
+def test_initial_state_is_at_step_zero_with_the_average_at_the_parameters():
+    state = initial_state(adam(), ema=True)
+    assert int(state.step) == int(state.skipped_updates) == int(state.first_skipped_step) == 0
+    chex.assert_trees_all_equal(state.ema, state.params)
+    chex.assert_trees_all_equal(state.opt_state, optax.adam(RATE).init(state.params))
+
+
+def test_evaluation_is_the_objective_without_a_key():
+    params, batch = initial_state().params, make_batch()
+    chex.assert_trees_all_equal(eval_step(params, batch, loss_fn=regression), regression(params, batch, None)[1])
+
+
+def test_evaluation_under_a_mapped_axis_adds_up_the_shards():
+    params, batch = initial_state().params, make_batch(8)
+    shards = {name: x.reshape(4, 2, *x.shape[1:]) for name, x in batch.items()}
+    mapped = jax.vmap(
+        functools.partial(eval_step, loss_fn=regression, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
+    )
+    for sums in zip(*mapped(params, shards)["loss"], strict=True):
+        np.testing.assert_allclose(sums, regression(params, batch, None)[1]["loss"], rtol=1e-6)
