@@ -40,7 +40,7 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width, bias=config.use_bias)
         self.feed_forward = nn.Sequential(
             nn.Linear(config.width, hidden, bias=config.use_bias),
-            nn.GELU(),
+            nn.GELU(approximate="tanh"),
             nn.Linear(hidden, config.width, bias=config.use_bias),
             nn.Dropout(config.residual_dropout_rate),
         )

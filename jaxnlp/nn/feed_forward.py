@@ -14,6 +14,7 @@ class FeedForward(nn.Module):
     Attributes:
       hidden_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
+      approximate_gelu: the tanh approximation of GELU, twice as fast on CPU; GPT-2 was trained with it, BERT without.
       use_bias: whether the dense layers have biases.
       output_stddev: standard deviation of the output layer's initial weights.
       dtype: of the computation; parameters stay float32.
@@ -23,6 +24,7 @@ class FeedForward(nn.Module):
 
     hidden_width: int
     dropout_rate: float = 0.0
+    approximate_gelu: bool = False
     use_bias: bool = True
     output_stddev: float = 0.02
     dtype: str = "float32"
@@ -34,7 +36,7 @@ class FeedForward(nn.Module):
         batch, positions, width = x.shape
         x = x.reshape(batch * positions, width)  # on CPU the gradient of GELU runs 2-3x faster on two axes
         x = nn.Dense(self.hidden_width, self.use_bias, self.dtype, kernel_init=normal(0.02), name="up")(x)
-        x = nn.gelu(x, approximate=False)
+        x = nn.gelu(x, approximate=self.approximate_gelu)
         x = nn.Dense(width, self.use_bias, self.dtype, kernel_init=normal(self.output_stddev), name="down")(x)
         x = x.reshape(batch, positions, width)
         return Dropout(self.dropout_rate)(x, deterministic=deterministic)

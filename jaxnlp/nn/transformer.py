@@ -22,7 +22,7 @@ class DecoderBlock(nn.Module):
       dtype: of the computation; parameters stay float32.
       deterministic: no dropout. An attribute here, since `nn.scan` passes arrays alone.
 
-    Source: Radford et al. 2019, section 2.3 (pre-norm).
+    Source: Radford et al. 2019, section 2.3 (pre-norm); GELU in the tanh form of its code.
     """
 
     num_heads: int
@@ -54,6 +54,7 @@ class DecoderBlock(nn.Module):
         branch = FeedForward(
             hidden_width=self.hidden_width,
             dropout_rate=self.residual_dropout_rate,
+            approximate_gelu=True,
             use_bias=self.use_bias,
             output_stddev=self.residual_stddev,
             dtype=self.dtype,
