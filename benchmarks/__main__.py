@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -28,11 +27,7 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    rows = [
-        row
-        for case in arguments.cases or CASES
-        for row in importlib.import_module(f"benchmarks.{case}").run()
-    ]
+    rows = [row for case in arguments.cases or CASES for row in importlib.import_module(f"benchmarks.{case}").run()]
     table = Table("case", "opponent", "ours (s)", "theirs (s)", "ratio", title=f"on {device_name()}")
     for row in rows:
         table.add_row(

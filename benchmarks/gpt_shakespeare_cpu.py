@@ -1,6 +1,5 @@
 """The whole run of the recipe gpt_shakespeare_cpu, ours and PyTorch's in alternation: time and validation loss."""
 
-import functools
 import itertools
 import statistics
 import time
@@ -16,10 +15,9 @@ from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
 from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate
-from train.loop import Setup, set_up
+from train.loop import Setup, set_up, step_function
 from train.optimizer import make_schedule
 from train.parallel import make_parallel
-from train.step import train_step
 
 CHUNK = 100
 """Steps that one side takes before the other takes as many."""
@@ -57,7 +55,7 @@ def run() -> list[dict[str, object]]:
 def _ours(config: TrainConfig, setup: Setup) -> tuple[Callable[[int], None], Callable[[], float]]:
     """A function that trains one chunk (the first compiles too), and one that gives the validation loss."""
     layout = make_parallel("jit")
-    step = layout.compile_train(functools.partial(train_step, loss_fn=setup.loss_fn, optimizer=setup.optimizer))
+    step = layout.compile_train(step_function(config, setup))
     state = layout.put_state(setup.state)
     batches = iter(setup.corpus.train)
 

@@ -85,6 +85,7 @@ def _circumstances(run: Run) -> dict[str, Any]:
         "versions": environment["versions"],
         "commit": environment["commit"],
         "command": environment["command"],
+        "seconds_to_first_step": environment.get("seconds_to_first_step"),
     }
 
 

@@ -86,6 +86,12 @@ def write_environment(workdir: Path, *, parameters: int, parallel: str) -> dict[
     return environment
 
 
+def note(workdir: Path, **facts: Any) -> None:
+    """Adds facts to the environment's record."""
+    path = workdir / ENVIRONMENT_FILE
+    write_json(path, _read_object(path) | facts)
+
+
 def versions() -> dict[str, str]:
     """Of the packages that decide a run's numbers."""
     return {name: importlib.metadata.version(name) for name in PACKAGES}

@@ -2,6 +2,7 @@
 
 import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from rich.console import Console
 from data import Corpus
 from jaxnlp.runs import make_decoder
 from jaxnlp.serialization import to_json
+from jaxnlp.typing import Metrics
 from train import folder
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
@@ -19,7 +21,7 @@ from train.evaluation import compile_evaluation, evaluate, sample_text
 from train.log import RunLog
 from train.objectives import OBJECTIVES, LossFunction
 from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
-from train.parallel import ParallelMode, make_parallel
+from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
 from train.signals import StopSignal
 from train.step import TrainState, init_state, train_step
@@ -70,84 +72,54 @@ def fit(
     """
     workdir, console = Path(workdir), console or Console()
     folder.check(workdir, config)
-    corpus, model, loss_fn, optimizer, state = set_up(config)
-    folder.claim(workdir, config, corpus)
+    setup = set_up(config)
+    folder.claim(workdir, config, setup.corpus)
     layout = make_parallel(parallel)
-    environment = folder.write_environment(workdir, parameters=count_parameters(state), parallel=parallel)
-    console.print(corpus.description, highlight=False)
+    environment = folder.write_environment(workdir, parameters=count_parameters(setup.state), parallel=parallel)
+    console.print(setup.corpus.description, highlight=False)
     console.print(
         f"{environment['parameters']:,} parameters, {environment['devices']} x {environment['device']}", highlight=False
     )
-    step_fn = layout.compile_train(
-        functools.partial(
-            train_step,
-            loss_fn=loss_fn,
-            optimizer=optimizer,
-            ema_decay=config.ema_decay,
-            accumulation_steps=config.accumulation_steps,
-        )
-    )
-    eval_fn = compile_evaluation(loss_fn, layout)
-    decoder = make_decoder(model)
-    batches = iter(corpus.train)
+    step_fn = layout.compile_train(step_function(config, setup))
+    evaluator = _Evaluator(config, setup, layout)
+    batches = iter(setup.corpus.train)
 
     with Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints, StopSignal() as stop:
+        state, train_seconds = setup.state, 0.0
         restored = checkpoints.restore_latest(state)
         if restored is not None:
-            state = restored.state
+            state, train_seconds = restored.state, restored.train_seconds
             batches.set_state(restored.data_state)
             console.print(f"continuing from step {int(state.step)} of {config.total_steps}", highlight=False)
-        first = int(state.step)
+        first, total = int(state.step) + 1, config.total_steps
         state = layout.put_state(state)
 
-        with RunLog(
-            workdir,
-            console,
-            total_steps=config.total_steps,
-            first_step=first,
-            train_seconds=restored.train_seconds if restored else 0.0,
-        ) as log:
-            for step in range(first + 1, config.total_steps + 1):
+        with RunLog(workdir, console, total_steps=total, first_step=first - 1, train_seconds=train_seconds) as log:
+            for step in range(first, total + 1):
                 state, metrics = step_fn(state, layout.put_batch(next(batches), config.accumulation_steps))
                 log.collect(metrics)
-                if step == first + 1 and started is not None:
+                if step == first and started is not None:
                     jax.block_until_ready(metrics)
-                    console.print(f"first step done {time.time() - started:.1f} s after the start", highlight=False)
+                    folder.note(workdir, seconds_to_first_step=round(time.time() - started, 2))
 
-                last = step == config.total_steps or stop.received is not None
-                due_evaluation = step == config.total_steps or step % config.evaluate_every_steps == 0
-                due_checkpoint = last or due_evaluation or step % config.checkpoint_every_steps == 0
-                if due_checkpoint or step % config.log_every_steps == 0:
+                last = step == total or stop.received is not None
+                evaluation_due = step == total or step % config.evaluate_every_steps == 0
+                saving_due = last or evaluation_due or step % config.checkpoint_every_steps == 0
+                if saving_due or step % config.log_every_steps == 0:
                     here = layout.fetch(state)
-                    log.log_train(
-                        step,
-                        learning_rate=current_learning_rate(here.opt_state),
-                        skipped_updates=here.skipped_updates,
-                    )
+                    rate = current_learning_rate(here.opt_state)
+                    log.log_train(step, learning_rate=rate, skipped_updates=here.skipped_updates)
                     if config.nonfinite == "stop":
                         _check_finite(here, checkpoints, workdir)
-                if due_checkpoint:
+                if saving_due:
                     with log.paused():
-                        scores = None
-                        if due_evaluation:
-                            scores, _ = evaluate(eval_fn, state.evaluation_params, corpus.batches("validation"), layout)
-                            log.log_evaluation(step, "validation", scores)
-                        if due_evaluation and config.sample_prompt is not None:
-                            text = sample_text(
-                                decoder,
-                                here.evaluation_params,
-                                corpus.vocabulary,
-                                config.sample_prompt,
-                                length=config.sample_length_tokens,
-                                seed=config.seed,
-                            )
-                            log.log_sample(step, config.sample_prompt, text)
+                        loss = evaluator(step, state, log) if evaluation_due else None
                         checkpoints.save(
                             here,
                             data_state=batches.get_state(),
                             config=to_json(config),
                             train_seconds=log.train_seconds,
-                            validation_loss=scores["loss"] if scores else None,
+                            validation_loss=loss,
                         )
                 if last:
                     break
@@ -170,6 +142,46 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None) -> Setup:
         return init_state(params, optimizer, state_key, ema=config.ema_decay is not None)
 
     return Setup(corpus, model, OBJECTIVES[config.objective](model), optimizer, initial_state())
+
+
+def step_function(config: TrainConfig, setup: Setup) -> Callable[..., tuple[TrainState, Metrics]]:
+    """The pure step of (state, batch), everything else closed over."""
+    return functools.partial(
+        train_step,
+        loss_fn=setup.loss_fn,
+        optimizer=setup.optimizer,
+        ema_decay=config.ema_decay,
+        accumulation_steps=config.accumulation_steps,
+    )
+
+
+class _Evaluator:
+    """Scores the validation split and draws the report's sample; compiles each once."""
+
+    def __init__(self, config: TrainConfig, setup: Setup, layout: Parallel):
+        self._config = config
+        self._corpus = setup.corpus
+        self._layout = layout
+        self._step = compile_evaluation(setup.loss_fn, layout)
+        self._decoder = make_decoder(setup.model)
+
+    def __call__(self, step: int, state: TrainState, log: RunLog) -> float:
+        """Logs what it finds. Returns: the validation loss."""
+        params = state.evaluation_params
+        scores, _ = evaluate(self._step, params, self._corpus.batches("validation"), self._layout)
+        log.log_evaluation(step, "validation", scores)
+        prompt = self._config.sample_prompt
+        if prompt is not None:
+            text = sample_text(
+                self._decoder,
+                self._layout.fetch(params),
+                self._corpus.vocabulary,
+                prompt,
+                length=self._config.sample_length_tokens,
+                seed=self._config.seed,
+            )
+            log.log_sample(step, prompt, text)
+        return scores["loss"]
 
 
 def count_parameters(state: TrainState) -> int:

@@ -6,7 +6,6 @@ Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smo
 """
 
 import dataclasses
-import functools
 import math
 import sys
 from pathlib import Path
@@ -20,9 +19,8 @@ from data import DataError
 from jaxnlp.typing import Array
 from train.command_line import UsageError, parse, use_compilation_cache
 from train.config import TrainConfig
-from train.loop import set_up
+from train.loop import set_up, step_function
 from train.parallel import make_parallel
-from train.step import train_step
 
 SMOOTHING = 0.9
 """Weight of the past in the smoothed loss, corrected for its start."""
@@ -65,15 +63,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     setup = set_up(dataclasses.replace(config, optimizer=in_steps), schedule=exponential)
     layout = make_parallel("jit")
     state = layout.put_state(setup.state)
-    step_fn = layout.compile_train(
-        functools.partial(
-            train_step,
-            loss_fn=setup.loss_fn,
-            optimizer=setup.optimizer,
-            ema_decay=config.ema_decay,
-            accumulation_steps=config.accumulation_steps,
-        )
-    )
+    step_fn = layout.compile_train(step_function(config, setup))
     batches = iter(setup.corpus.train)
     rates: list[float] = []
     losses: list[float] = []
