@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 
@@ -29,7 +30,8 @@ def run() -> list[dict[str, object]]:
     setup = set_up(config)
     ours, our_loss = _ours(config, setup)
     theirs, their_loss = _theirs(config, setup)
-    our_chunks, their_chunks = [], []
+    our_chunks: list[float] = []
+    their_chunks: list[float] = []
     for chunk in range(config.total_steps // CHUNK):
         for side, chunks in ((ours, our_chunks), (theirs, their_chunks)):
             start = time.perf_counter()
@@ -86,7 +88,7 @@ def _theirs(config: TrainConfig, setup: Setup) -> tuple[Callable[[int], None], C
         weight_decay=config.optimizer.weight_decay,
     )
     schedule = make_schedule(config.optimizer, total_steps=config.total_steps)
-    rates = np.asarray(schedule(np.arange(1, config.total_steps + 1, dtype=np.float32)))
+    rates = np.asarray(schedule(jnp.arange(1, config.total_steps + 1, dtype=jnp.float32)))
     batches = iter(setup.corpus.train)
     clip_norm = config.optimizer.clip_norm
     assert clip_norm is not None

@@ -95,7 +95,7 @@ def test_logits_and_gradients_equal_those_of_hugging_face_gpt2(tied):
             n_embd=WIDTH,
             n_layer=LAYERS,
             n_head=HEADS,
-            activation_function="gelu",
+            activation_function="gelu_new",
             tie_word_embeddings=tied,
         )
     ).eval()
