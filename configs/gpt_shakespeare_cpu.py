@@ -21,7 +21,7 @@ def get_config() -> TrainConfig:
         model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=64, use_bias=False, tie_embeddings=True),
         objective="next_token",
         optimizer=OptimizerConfig(
-            learning_rate=1e-3, beta2=0.99, weight_decay=0.1, clip_norm=1.0, warmup_steps=100, final_fraction=0.1
+            learning_rate=4e-3, beta2=0.99, weight_decay=0.1, clip_norm=1.0, warmup_steps=100, final_fraction=0.1
         ),
         total_steps=2000,
         evaluate_every_steps=250,

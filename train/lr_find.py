@@ -100,7 +100,7 @@ def suggest(rates: np.ndarray, losses: np.ndarray) -> float:
     if lowest < 2:
         raise ValueError(f"the loss does not fall between rates {rates[0]:.1e} and {rates[-1]:.1e}; widen the range")
     slopes = np.gradient(curve[: lowest + 1], np.log10(rates[: lowest + 1]))
-    return float(rates[slopes.argmin()])
+    return float(rates[1 + slopes[1:-1].argmin()])  # inside: one-sided slopes at the ends are noise
 
 
 def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -> None:

@@ -1,26 +1,36 @@
-"""Strict dtype promotion off (see below), compiled programs shared by all tests, and configs of runs that take a second.
+"""Compiled programs shared by all tests, configs of runs that take a second, and ways to stop a run at a step.
 
-Optax raises a Python float to an integer power in Adam's bias correction, which strict promotion refuses.
+Strict dtype promotion is off here: Optax raises a Python float to an integer power in Adam's bias correction.
 """
 
+import contextlib
 import dataclasses
+import io
+import itertools
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 from data.character_text import CharacterText
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.cache import KVCache
 from jaxnlp.nn.dropout import Dropout
 from train.config import TrainConfig, update
+from train.log import RunLog
+from train.loop import Outcome, fit
 from train.optimizer import OptimizerConfig
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def standard_dtype_promotion() -> Iterator[None]:
     with jax.numpy_dtype_promotion("standard"):
         yield
@@ -51,13 +61,15 @@ class Bigram(nn.Module):
     vocabulary_size: int
 
     @nn.compact
-    def __call__(self, tokens: jax.Array, *, deterministic: bool = True) -> jax.Array:
+    def __call__(self, tokens: jax.Array, *, deterministic: bool = True, cache: KVCache | None = None):
         x = nn.Embed(self.vocabulary_size, self.config.width, name="tokens")(tokens)
         x = Dropout(self.config.dropout_rate)(x, deterministic=deterministic)
-        return nn.Dense(self.vocabulary_size, name="head")(x)
+        logits = nn.Dense(self.vocabulary_size, name="head")(x)
+        return logits if cache is None else (logits, cache.replace(length=cache.length + tokens.shape[1]))
 
-    def empty_cache(self, batch: int) -> None:
-        raise NotImplementedError("it cannot generate")
+    def empty_cache(self, batch: int) -> KVCache:
+        """Room for eight positions, of which nothing is kept."""
+        return KVCache(jnp.zeros((1, batch, 8, 1, 1)), jnp.zeros((1, batch, 8, 1, 1)), jnp.zeros((), jnp.int32))
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +99,7 @@ def tiny_config(small_text: Path) -> Callable[..., TrainConfig]:
                 source="text_file", path=str(small_text), batch_size=6, sequence_length=8, evaluation_batch_size=4
             ),
             model=BigramConfig(),
-            optimizer=OptimizerConfig(learning_rate=1e-2, weight_decay=0.1),
+            optimizer=OptimizerConfig(learning_rate=3e-2, weight_decay=0.1),
             total_steps=12,
             evaluate_every_steps=6,
             checkpoint_every_steps=3,
@@ -96,3 +108,60 @@ def tiny_config(small_text: Path) -> Callable[..., TrainConfig]:
         return update(config, **changes)
 
     return make
+
+
+@pytest.fixture
+def loud() -> Console:
+    """A console that is no terminal; what was printed is in its `file`."""
+    return Console(file=io.StringIO(), force_terminal=False, soft_wrap=True)
+
+
+@pytest.fixture(scope="session")
+def quiet() -> Console:
+    """A console that shows nothing."""
+    return Console(quiet=True)
+
+
+@pytest.fixture(scope="session")
+def quick_fit(quiet: Console) -> Callable[..., Outcome]:
+    """`fit` that prints nothing, and draws no report: that takes longer than the training."""
+
+    def run(config: TrainConfig, workdir: Path, **options: Any) -> Outcome:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("train.loop.write_report", lambda _: None)
+            return fit(config, workdir, console=quiet, **options)
+
+    return run
+
+
+@pytest.fixture
+def after_step(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.AbstractContextManager[None]]:
+    """`with after_step(n, act):` calls `act` as soon as step n of a run is done, before anything of it is logged."""
+
+    @contextlib.contextmanager
+    def patched(step: int, act: Callable[[], object]) -> Iterator[None]:
+        collect, enter = RunLog.collect, RunLog.__enter__
+        done = iter(())
+
+        def entered(log: RunLog) -> RunLog:
+            nonlocal done
+            done = itertools.count(log._first_step + 1)
+            return enter(log)
+
+        def collected(log: RunLog, metrics: object) -> None:
+            collect(log, metrics)
+            if next(done) == step:
+                act()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RunLog, "__enter__", entered)
+            patch.setattr(RunLog, "collect", collected)
+            yield
+
+    return patched
+
+
+@pytest.fixture
+def stop_at(after_step: Callable[..., contextlib.AbstractContextManager[None]]) -> Callable[..., object]:
+    """`with stop_at(n):` sends SIGTERM when step n of a run is done."""
+    return lambda step: after_step(step, lambda: signal.raise_signal(signal.SIGTERM))

@@ -193,9 +193,7 @@ def test_token_schedule_ignores_the_length_of_the_run():
     assert [rate for _, rate in run(config, total_steps=3)] == [rate for _, rate in run(config, total_steps=1000)]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "updates"), [(2**24 + 1, 5), (2**20 - 1, 40), (1, 3), (2**30 + 12345, 9)], ids=str
-)
+@pytest.mark.parametrize(("tokens", "updates"), [(2**24 + 1, 5), (2**20 - 1, 40), (1, 3), (2**30 + 12345, 9)], ids=str)
 def test_tokens_are_counted_exactly_beyond_what_a_word_holds(tokens, updates):
     transform = scale_by_progress(lambda progress: progress, by_tokens=True)
     state, counted = transform.init({}), 0

@@ -1,5 +1,4 @@
 import functools
-import io
 
 import chex
 import flax.linen as nn
@@ -7,12 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rich.console import Console
 
 from jaxnlp.nn.attention import CausalSelfAttention
 from jaxnlp.nn.dropout import Dropout
-from train.evaluation import compile_evaluation
-from train.loop import fit
+from train.evaluation import compile_evaluation, evaluate
 from train.objectives import next_token
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
@@ -20,15 +17,7 @@ from train.step import init_state, train_step
 
 VOCABULARY = 11
 STEPS = 20
-
-
-def batches(rows, length=8):
-    """With unequal numbers of tokens, so that a mean over devices must weigh them."""
-    generator = np.random.default_rng(0)
-    for _ in range(STEPS):
-        tokens = generator.integers(VOCABULARY, size=(rows, length + 1)).astype(np.int32)
-        mask = np.arange(length) < generator.integers(1, length + 1, size=(rows, 1))
-        yield {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": mask}
+MODES = ["jit", "pmap"]
 
 
 class OneAttention(nn.Module):
@@ -42,45 +31,168 @@ class OneAttention(nn.Module):
         return nn.Dense(VOCABULARY)(x + attention(x, deterministic=deterministic)[0])
 
 
-def train(mode, devices, *, accumulation_steps, rows=13):
-    """State after 20 steps with dropout, the losses on the way, and how often the step was traced."""
+def random_batches(rows=13, length=8):
+    """With unequal numbers of tokens a row, so that a mean over devices must weigh them."""
+    generator = np.random.default_rng(0)
+    for _ in range(STEPS):
+        tokens = generator.integers(VOCABULARY, size=(rows, length + 1)).astype(np.int32)
+        mask = np.arange(length) < generator.integers(1, length + 1, size=(rows, 1))
+        yield {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": mask}
+
+
+@functools.cache
+def parts():
+    """Model, optimizer and a function that makes the initial state."""
     model = OneAttention()
     config = OptimizerConfig(learning_rate=1e-2, weight_decay=0.1)
     optimizer = make_optimizer(config, make_schedule(config, total_steps=STEPS))
+
+    @jax.jit
+    def initial_state():
+        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+        return init_state(params, optimizer, jax.random.key(1), ema=True)
+
+    return model, optimizer, initial_state
+
+
+@functools.cache
+def train(mode, device_count, accumulation_steps):
+    """Parameters and average after 20 steps with dropout, metrics on the way, and how often the step was traced."""
+    model, optimizer, initial_state = parts()
     traces = []
 
     def loss_fn(*arguments):
         traces.append(1)
         return next_token(model)(*arguments)
 
-    @jax.jit
-    def initial():
-        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-        return init_state(params, optimizer, jax.random.key(1), ema=True)
-
-    layout = make_parallel(mode, devices)
+    layout = make_parallel(mode, jax.devices()[:device_count])
     step = layout.compile_train(
         functools.partial(
             train_step, loss_fn=loss_fn, optimizer=optimizer, ema_decay=0.9, accumulation_steps=accumulation_steps
         )
     )
-    state, losses = layout.put_state(initial()), []
-    for batch in batches(rows):
-        state, metrics = step(state, layout.put_batch(batch, accumulation_steps))
-        losses.append(metrics)
-    return jax.device_get(layout.fetch(state).replace(key=None)), jax.device_get(losses), len(traces)
+    state, metrics = layout.put_state(initial_state()), []
+    for batch in random_batches():
+        state, found = step(state, layout.put_batch(batch, accumulation_steps))
+        metrics.append(found)
+    state = layout.fetch(state)
+    return jax.device_get((state.params, state.ema)), jax.device_get(metrics), len(traces)
+
+
+def largest_relative_differences(tree, other):
+    """Of each array: the largest difference, relative to the array's largest value."""
+    return jax.tree.map(lambda a, b: float(np.abs(a - b).max() / np.abs(a).max()), tree, other)
 
 
 @pytest.mark.parametrize("accumulation_steps", [1, 3])
-def test_eight_devices_take_the_steps_of_one_with_dropout_on(devices, accumulation_steps):
-    options = {"accumulation_steps": accumulation_steps}
-    alone, alone_metrics, _ = train("jit", devices[:1], **options)
-    for mode in ("jit", "pmap"):
-        shared, shared_metrics, traces = train(mode, devices, **options)
-        print(mode,'traces',traces)
-        for step, (expected, found) in enumerate(zip(alone_metrics, shared_metrics, strict=True), 1):
-            assert found["loss"][1] == expected["loss"][1]
-            np.testing.assert_allclose(found["loss"][0], expected["loss"][0], rtol=1e-5, err_msg=f"{mode}, step {step}")
-        for path, expected in jax.tree_util.tree_leaves_with_path((alone.params, alone.ema)):
-            found = functools.reduce(lambda tree, key: tree[getattr(key, "key", getattr(key, "idx", None))], path, (shared.params, shared.ema))
-            print(mode, jax.tree_util.keystr(path), np.abs(found-expected).max()/np.abs(expected).max())
+@pytest.mark.parametrize("mode", MODES)
+def test_eight_devices_take_the_twenty_steps_of_one_with_dropout_on(mode, accumulation_steps):
+    expected, expected_metrics, _ = train("jit", 1, accumulation_steps)
+    found, found_metrics, _ = train(mode, 8, accumulation_steps)
+    for step, (one, eight) in enumerate(zip(expected_metrics, found_metrics, strict=True), 1):
+        assert one["loss"][1] == eight["loss"][1]
+        np.testing.assert_allclose(eight["loss"][0], one["loss"][0], rtol=1e-5, err_msg=f"step {step}")
+        np.testing.assert_allclose(eight["grad_norm"][0], one["grad_norm"][0], rtol=1e-5, err_msg=f"step {step}")
+    assert max(jax.tree.leaves(largest_relative_differences(expected, found))) < 1e-5
+
+
+def test_accumulation_with_dropout_draws_other_masks_but_counts_the_same_tokens():
+    _, whole, _ = train("jit", 1, 1)
+    _, cut, _ = train("jit", 1, 3)
+    assert [metrics["loss"][1] for metrics in whole] == [metrics["loss"][1] for metrics in cut]
+    assert whole[0]["loss"][0] != cut[0]["loss"][0]
+
+
+@pytest.mark.parametrize("accumulation_steps", [1, 3])
+@pytest.mark.parametrize("mode", MODES)
+def test_step_is_compiled_once_over_twenty_steps(mode, accumulation_steps):
+    assert train(mode, 8, accumulation_steps)[2] == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_evaluation_on_eight_devices_equals_one(mode, devices):
+    model, _, initial_state = parts()
+    scores = []
+    for name, count in [("jit", 1), (mode, 8)]:
+        layout = make_parallel(name, devices[:count])
+        step = compile_evaluation(next_token(model), layout)
+        params = layout.put_state(initial_state()).params
+        scores.append(evaluate(step, params, random_batches(rows=5), layout))
+    (one, one_count), (eight, eight_count) = scores
+    assert one_count == eight_count
+    np.testing.assert_allclose(one["loss"], eight["loss"], rtol=1e-6)
+
+
+def test_checkpoint_of_one_mode_continues_in_the_other(tiny_config, tmp_path, quick_fit, stop_at):
+    config = tiny_config(ema_decay=0.9, accumulation_steps=2)
+    straight = quick_fit(config, tmp_path / "straight").state
+    for first, second in [("jit", "pmap"), ("pmap", "jit")]:
+        with stop_at(5):
+            assert quick_fit(config, tmp_path / first, parallel=first).stopped_by == "SIGTERM"
+        changed = quick_fit(config, tmp_path / first, parallel=second).state
+        assert int(changed.step) == 12
+        for name in ("params", "ema"):
+            differences = largest_relative_differences(getattr(straight, name), getattr(changed, name))
+            assert max(jax.tree.leaves(differences)) < 1e-5
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("count", [1, 8])
+def test_fetched_state_is_the_one_that_was_laid_out(mode, count, devices):
+    _, _, initial_state = parts()
+    state, layout = initial_state(), make_parallel(mode, devices[:count])
+    found = layout.fetch(layout.put_state(state))
+    chex.assert_trees_all_equal(found.replace(key=None), state.replace(key=None))
+    np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(state.key))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("count", [1, 8])
+def test_laid_out_state_is_a_copy_that_may_be_donated(mode, count, devices):
+    _, _, initial_state = parts()
+    state, layout = initial_state(), make_parallel(mode, devices[:count])
+    before = jax.tree.map(np.array, state.params)
+
+    def clear(state, batch, axis_name=None):
+        return state.replace(params=jax.tree.map(lambda x: x * 0, state.params)), batch["loss_mask"].sum()
+
+    step = layout.compile_train(clear)
+    step(layout.put_state(state), layout.put_batch(next(random_batches())))
+    chex.assert_trees_all_equal(state.params, before)
+
+
+def test_padding_rows_are_zeros_that_no_loss_counts():
+    batch = next(random_batches(rows=5))
+    padded = pad_rows(batch, 8)
+    assert {name: x.shape for name, x in padded.items()} == dict.fromkeys(batch, (8, 8))
+    for name, x in padded.items():
+        assert x.dtype == batch[name].dtype
+        np.testing.assert_array_equal(x[:5], batch[name])
+        assert not x[5:].any()
+
+
+def test_batch_that_fits_is_not_padded():
+    batch = next(random_batches(rows=16))
+    chex.assert_trees_all_equal(pad_rows(batch, 8), batch)
+
+
+def test_batch_without_loss_mask_is_refused_with_what_it_has():
+    with pytest.raises(ValueError, match="needs a loss_mask, or padding would be trained on; it has tokens, targets"):
+        pad_rows({"tokens": np.zeros((3, 2)), "targets": np.zeros((3, 2))}, 2)
+
+
+def test_rows_are_split_in_order():
+    np.testing.assert_array_equal(split_rows({"x": np.arange(12).reshape(6, 2)}, 3)["x"][1], [[4, 5], [6, 7]])
+
+
+@pytest.mark.parametrize("rows", [12, 13, 2])
+def test_accumulation_parts_hold_the_same_examples_on_any_number_of_devices(rows):
+    batch = {"x": np.arange(1, rows + 1), "loss_mask": np.ones((rows, 1), bool)}
+    held = []
+    for devices in (1, 2, 8):
+        cut = accumulation_parts(batch, 3, devices)
+        assert cut["x"].shape[0] == 3
+        assert cut["x"].shape[1] % devices == 0
+        held.append([part[part > 0].tolist() for part in cut["x"]])
+    assert held[0] == held[1] == held[2]
+    assert [example for part in held[0] for example in part] == list(range(1, rows + 1))

@@ -212,6 +212,16 @@ def test_nonfinite_gradient_of_a_finite_loss_changes_the_counters_alone():
     assert int(after.skipped_updates) == 1
 
 
+def test_update_that_is_not_finite_is_not_made():
+    optimizer = optax.with_extra_args_support(optax.adam(float("inf")))
+    before = initial_state(optimizer)
+    after, metrics = make_step(optimizer=optimizer)(before, make_batch())
+    assert np.isfinite(metrics["loss"][0])
+    assert np.isfinite(metrics["grad_norm"][0])
+    chex.assert_trees_all_equal((after.params, after.opt_state), (before.params, before.opt_state))
+    assert int(after.skipped_updates) == 1
+
+
 def test_training_goes_on_after_a_skipped_update_as_if_it_had_not_been():
     step = make_step(optimizer=adam())
     straight = interrupted = initial_state(adam())

@@ -1,0 +1,192 @@
+import functools
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.decoding.generate import Decoder, bucket_length, generate
+from jaxnlp.decoding.sampling import Sampling, sample
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.cache import KVCache
+
+GREEDY = Sampling(temperature=0.0)
+KEY = jax.random.key(0)
+
+
+class Counter:
+    """A language model with one parameter, its step: after token t comes t + step, modulo 10. Counts its traces."""
+
+    def __init__(self, capacity):
+        self.capacity = capacity
+        self.traced = []
+        self.decoder = Decoder(self.read, self.empty_cache)
+
+    def read(self, params, tokens, cache):
+        self.traced.append(tokens.shape)
+        logits = jax.nn.one_hot((tokens + params["step"]) % 10, 10)
+        return logits, cache.replace(length=cache.length + tokens.shape[1])
+
+    def empty_cache(self, batch):
+        room = jnp.zeros((1, batch, self.capacity, 1, 1))
+        return KVCache(room, jnp.zeros_like(room), jnp.zeros((), jnp.int32))
+
+    def continue_from(self, prompt, count, *, step=1, **settings):
+        tokens = generate(
+            self.decoder,
+            {"step": np.int32(step)},
+            np.asarray(prompt, np.int32),
+            max_new_tokens=count,
+            key=KEY,
+            **({"sampling": GREEDY} | settings),
+        )
+        return [token.tolist() for token in tokens]
+
+
+@functools.cache
+def tiny_gpt(context):
+    """Parameters, decoder and full forward pass of a GPT with weights of ordinary size."""
+    config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=context, use_bias=False, scan_layers=True)
+    model = config.build(11)
+    shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
+    generator = np.random.default_rng(1)
+    params = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
+    decoder = Decoder(
+        read=lambda params, tokens, cache: model.apply({"params": params}, tokens, cache=cache),
+        empty_cache=model.empty_cache,
+    )
+    return params, decoder, jax.jit(lambda tokens: model.apply({"params": params}, tokens))
+
+
+def continue_prompt(context, prompt, count, *, key=KEY, sampling=GREEDY):
+    params, decoder, _ = tiny_gpt(context)
+    tokens = list(generate(decoder, params, prompt, max_new_tokens=count, key=key, sampling=sampling))
+    return np.stack(tokens, axis=1)
+
+
+def continue_naively(context, prompt, count, *, key=KEY, sampling=GREEDY):
+    """No cache: the whole window is read for each token, and it shrinks to half a context when it grows beyond one."""
+    _, _, forward = tiny_gpt(context)
+    text, window = prompt, prompt
+    for number in range(count):
+        padded = np.pad(window, [(0, 0), (0, context - window.shape[1])])
+        logits = forward(padded)[:, window.shape[1] - 1]
+        token = np.asarray(sample(logits, jax.random.fold_in(key, number), sampling))[:, None]
+        text, window = np.concatenate([text, token], axis=1), np.concatenate([window, token], axis=1)
+        if window.shape[1] > context:
+            window = text[:, -max(1, context // 2) :]
+    return text[:, prompt.shape[1] :]
+
+
+def random_prompt(batch, length):
+    return np.random.default_rng(2).integers(0, 11, size=(batch, length)).astype(np.int32)
+
+
+@pytest.mark.parametrize("length", [1, 5, 19])
+def test_greedy_generation_equals_reading_the_whole_text_for_each_token(length):
+    prompt = random_prompt(3, length)
+    found = continue_prompt(20, prompt, 20 - length)
+    np.testing.assert_array_equal(found, continue_naively(20, prompt, 20 - length))
+    assert length > 1 or len(np.unique(found)) > 3  # no model that repeats itself
+
+
+@pytest.mark.parametrize(("context", "length"), [(20, 5), (20, 20), (7, 3), (1, 1)])
+def test_beyond_the_context_the_newest_half_is_read_again(context, length):
+    prompt = random_prompt(2, length)
+    count = 2 * context + 3
+    np.testing.assert_array_equal(continue_prompt(context, prompt, count), continue_naively(context, prompt, count))
+
+
+def test_token_n_is_drawn_with_the_nth_key():
+    prompt, sampling, key = random_prompt(3, 4), Sampling(temperature=0.9, top_k=8), jax.random.key(5)
+    found = continue_prompt(20, prompt, 30, key=key, sampling=sampling)
+    np.testing.assert_array_equal(found, continue_naively(20, prompt, 30, key=key, sampling=sampling))
+
+
+def test_same_key_gives_the_same_tokens_and_another_key_others():
+    prompt, sampling = random_prompt(3, 4), Sampling(temperature=0.9, top_k=8)
+    first, again, other = (
+        continue_prompt(20, prompt, 12, key=jax.random.key(seed), sampling=sampling) for seed in (5, 5, 6)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_rows_of_a_batch_are_continued_as_each_would_be_alone():
+    prompt = random_prompt(3, 5)
+    together = continue_prompt(20, prompt, 30)
+    for row in range(3):
+        np.testing.assert_array_equal(together[row : row + 1], continue_prompt(20, prompt[row : row + 1], 30))
+
+
+def test_continues_each_row_from_its_last_token():
+    found = Counter(capacity=32).continue_from([[5, 1], [0, 8]], 4)
+    assert found == [[2, 9], [3, 0], [4, 1], [5, 2]]
+
+
+def test_yields_one_int32_token_a_row_and_as_many_as_asked_for():
+    counter = Counter(capacity=8)
+    prompt = np.zeros((3, 2), np.int32)
+    tokens = list(generate(counter.decoder, {"step": np.int32(1)}, prompt, max_new_tokens=11, key=KEY, sampling=GREEDY))
+    assert [(token.shape, token.dtype) for token in tokens] == [((3,), np.int32)] * 11
+    assert counter.continue_from([[1]], 0) == []
+
+
+def test_draws_from_the_whole_distribution_unless_told_otherwise():
+    tokens = Counter(capacity=64).continue_from([[0]], 40, sampling=None)
+    differences = {(after - before) % 10 for (before,), (after,) in itertools.pairwise(tokens)}
+    assert len(differences) > 3  # greedily it is always 1
+
+
+def test_compiles_once_for_decoding_and_once_a_bucket_of_prompts():
+    counter = Counter(capacity=64)
+    for length in (1, 2, 15, 16, 17, 30, 32):
+        assert len(counter.continue_from([[3] * length], 3)) == 3
+    assert sorted(counter.traced) == [(1, 1), (1, 16), (1, 32)]
+    counter.continue_from([[3] * 60], 100)  # reads the half, 32, again twice
+    assert sorted(counter.traced) == [(1, 1), (1, 16), (1, 32), (1, 64)]
+
+
+def test_other_parameters_need_no_compilation():
+    counter = Counter(capacity=64)
+    assert counter.continue_from([[3]], 3, step=1) == [[4], [5], [6]]
+    assert counter.continue_from([[3]], 3, step=2) == [[5], [7], [9]]
+    assert sorted(counter.traced) == [(1, 1), (1, 16)]
+
+
+def test_the_first_token_comes_before_the_second_is_computed():
+    counter = Counter(capacity=64)
+    tokens = generate(
+        counter.decoder, {"step": np.int32(1)}, np.zeros((1, 3), np.int32), max_new_tokens=9, key=KEY, sampling=GREEDY
+    )
+    next(tokens)
+    assert counter.traced == [(1, 16)]
+    next(tokens)
+    assert counter.traced == [(1, 16), (1, 1)]
+
+
+@pytest.mark.parametrize("capacity", [1, 10, 16, 50, 64, 1000])
+def test_buckets_hold_their_prompts_and_are_few(capacity):
+    buckets = {length: bucket_length(length, capacity) for length in range(1, capacity + 1)}
+    sizes = {16, 32, 64, 128, 256, 512, capacity}
+    for length, bucket in buckets.items():
+        assert bucket == min(size for size in sizes if length <= size <= capacity)
+    assert len(set(buckets.values())) <= 1 + max(0, int(np.ceil(np.log2(capacity / 16))))
+
+
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [
+        (0, "the prompt is empty; the model needs at least one token to continue"),
+        (9, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
+    ],
+)
+def test_prompts_that_cannot_be_continued_are_refused(length, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Counter(capacity=8).continue_from(np.zeros((2, length)), 1)
+
+
+def test_a_prompt_as_long_as_the_context_can_be_continued():
+    assert Counter(capacity=8).continue_from([[1] * 7 + [4]], 3) == [[5], [6], [7]]

@@ -1,0 +1,122 @@
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.__main__ import main
+from jaxnlp.runs import load_run
+
+
+def generate(run, *options):
+    return main(["generate", str(run), *options])
+
+
+def continue_greedily(run, prompt, count):
+    """With no cache: all of the text is read for each character."""
+    forward = jax.jit(lambda tokens: run.model.apply({"params": run.params}, tokens))
+    ids = run.vocabulary.encode(prompt).tolist()
+    for _ in range(count):
+        padded = np.array([ids + [0] * (20 - len(ids))], np.int32)
+        ids.append(int(np.argmax(forward(padded)[0, len(ids) - 1])))
+    return run.vocabulary.decode(ids)
+
+
+def test_prints_the_prompt_and_its_likeliest_continuation(finished_run, capsys):
+    status = generate(finished_run.folder, "--prompt", "the t", "--max-new-tokens", "12", "--temperature", "0")
+    assert status == 0
+    expected = continue_greedily(load_run(finished_run.folder, checkpoint="best"), "the t", 12)
+    assert capsys.readouterr().out == expected + "\n"
+
+
+def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, capsys):
+    options = ["--prompt", "sand"[2:0:-1].replace("n", "t"), "--max-new-tokens", "30", "--num-samples", "3"]
+    outputs = []
+    for seed in ("1", "1", "2"):
+        assert generate(finished_run.folder, *options, "--seed", seed) == 0
+        outputs.append(capsys.readouterr().out)
+    first, again, other = outputs
+    assert first == again
+    assert first != other
+    samples = re.fullmatch(
+        "--- sample 1 ---\n(.*)\n--- sample 2 ---\n(.*)\n--- sample 3 ---\n(.*)\n", first, re.DOTALL
+    ).groups()
+    assert [len(sample) for sample in samples] == [32, 32, 32]
+    assert {sample[:2] for sample in samples} == {"ta"}
+    assert len(set(samples)) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prompt", ""], "the prompt is empty; the model needs at least one token to continue"),
+        (["--prompt", "the Q?"], "not in the vocabulary of 9 characters: '?', 'Q' (first at character 5)"),
+        (["--prompt", "the " * 6], "the prompt has 24 tokens, but the model's context holds 20; shorten it"),
+        (["--checkpoint", "7"], "has no checkpoint of step 7; it has 1, 2"),
+        (["--top-p", "2"], "top_p must lie in (0, 1], got 2.0"),
+        (["--top-k", "0"], "top_k must be at least 1, got 0"),
+        (["--temperature", "-1"], "temperature must be at least 0, got -1.0"),
+        (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
+        (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
+        (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished_run, capsys, options, message):
+    assert generate(finished_run.folder, *options) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(f"error: .*{re.escape(message)}.*\n", err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["generate", "RUN", "--max-new-token", "3"], "--max-new-tokens"),
+        (["generate", "RUN", "--max-new-tokens", "many"], "--max-new-tokens"),
+        (["generate"], "RUN"),
+        (["generat", "RUN"], "generate"),
+        ([], "generate"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_parsed_exits_with_status_2_and_a_hint(capsys, arguments, hint):
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    out, err = capsys.readouterr()
+    assert hint in out + err
+
+
+def test_help_names_every_option(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["generate", "--help"])
+    assert exit_.value.code == 0
+    shown = capsys.readouterr().out
+    for option in ("prompt", "max-new-tokens", "temperature", "top-k", "top-p", "seed", "num-samples", "checkpoint"):
+        assert f"--{option}" in shown
+
+
+def test_a_folder_that_is_no_run_is_a_wrong_command(tmp_path, capsys):
+    assert generate(tmp_path) == 2
+    assert capsys.readouterr() == ("", f"error: {tmp_path} is not a run's folder: it has no config.json\n")
+
+
+@pytest.mark.parametrize("missing", ["vocabulary.json", "checkpoints"])
+def test_a_run_that_lacks_a_part_is_named_without_a_traceback(finished_run, tmp_path, capsys, missing):
+    copy = shutil.copytree(finished_run.folder, tmp_path / "run")
+    shutil.rmtree(copy / missing) if (copy / missing).is_dir() else (copy / missing).unlink()
+    assert generate(copy) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(f"error: {re.escape(str(copy))}.*\n", err)
+
+
+def test_a_damaged_checkpoint_is_a_broken_run(finished_run, tmp_path, capsys):
+    copy = shutil.copytree(finished_run.folder, tmp_path / "run")
+    (copy / "checkpoints" / "2" / "params" / "manifest.ocdbt").write_bytes(b"nothing")
+    assert generate(copy, "--checkpoint", "latest") == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: checkpoint {copy / 'checkpoints' / '2'} cannot be read")

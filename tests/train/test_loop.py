@@ -1,0 +1,260 @@
+import itertools
+import json
+import math
+import re
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from data import DataError
+from train.checkpoint import Checkpoints
+from train.config import update
+from train.folder import RunMismatchError
+from train.loop import NonFiniteError, count_parameters, fit, set_up
+from train.objectives import OBJECTIVES
+
+TIMES = ("train_seconds", "tokens_per_second")
+
+
+def rows(workdir):
+    """Lines of metrics.jsonl without the times."""
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    return [{name: x for name, x in json.loads(line).items() if name not in TIMES} for line in lines]
+
+
+def saved_steps(workdir):
+    return sorted(int(path.name) for path in (workdir / "checkpoints").iterdir())
+
+
+def arrays(state):
+    """Of a state, as NumPy: comparable bit by bit."""
+    return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+
+
+def files(workdir):
+    return {str(path.relative_to(workdir)): path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+
+
+def poisoned(batch):
+    """Whether a batch's loss is made NaN: about one in five."""
+    return batch["tokens"].sum() % 5 == 0
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Makes the training loss of some batches NaN; returns the steps of a config at which it is."""
+    objective = OBJECTIVES["next_token"]
+
+    def next_token(model):
+        loss_fn = objective(model)
+
+        def poisoned_loss(params, batch, key):
+            loss, metrics = loss_fn(params, batch, key)
+            factor = 1.0 if key is None else jnp.where(poisoned(batch), jnp.nan, 1.0)
+            return loss * factor, {"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}
+
+        return poisoned_loss
+
+    monkeypatch.setitem(OBJECTIVES, "next_token", next_token)
+
+    def steps(config):
+        batches = itertools.islice(config.data.load(config.seed).train, config.total_steps)
+        return [number for number, batch in enumerate(batches, 1) if poisoned(batch)]
+
+    return steps
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_config, tmp_path_factory, quiet):
+    """A run from start to end: its config, folder and last state."""
+    config = tiny_config(accumulation_steps=2, ema_decay=0.9, log_every_steps=1)
+    workdir = tmp_path_factory.mktemp("straight")
+    return config, workdir, arrays(fit(config, workdir, console=quiet).state)
+
+
+@pytest.mark.parametrize("stops", [[4], [3, 11]], ids=str)
+def test_stopped_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, stop_at, stops):
+    config, straight_workdir, expected = straight
+    for step in stops:
+        with stop_at(step):
+            outcome = quick_fit(config, tmp_path)
+        assert (outcome.stopped_by, int(outcome.state.step)) == ("SIGTERM", step)
+        assert saved_steps(tmp_path)[-1] == step
+    outcome = quick_fit(config, tmp_path)
+    assert outcome.stopped_by is None
+    chex.assert_trees_all_equal(arrays(outcome.state), expected)
+    assert rows(tmp_path) == rows(straight_workdir)
+
+
+def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, after_step):
+    config, straight_workdir, expected = straight
+
+    def crash():
+        raise MemoryError
+
+    for step in (2, 8):
+        with after_step(step, crash), pytest.raises(MemoryError):
+            quick_fit(config, tmp_path)
+        assert max(saved_steps(tmp_path), default=0) == (step - 1) // 3 * 3
+    chex.assert_trees_all_equal(arrays(quick_fit(config, tmp_path).state), expected)
+    assert rows(tmp_path) == rows(straight_workdir)
+
+
+def test_seed_decides_parameters_dropout_and_data_order(tiny_config):
+    first, second = (set_up(tiny_config(seed=seed)) for seed in (0, 1))
+    assert not np.array_equal(first.state.params["head"]["kernel"], second.state.params["head"]["kernel"])
+    assert not np.array_equal(*(jax.random.key_data(setup.state.key) for setup in (first, second)))
+    assert not np.array_equal(*(next(iter(setup.corpus.train))["tokens"] for setup in (first, second)))
+
+
+def test_training_lowers_the_loss(straight):
+    losses = [row["loss"] for row in rows(straight[1]) if row["split"] == "validation"]
+    assert losses[-1] < losses[0]
+
+
+def test_run_logs_evaluates_and_saves_when_it_should(tiny_config, tmp_path, quick_fit):
+    config = tiny_config(
+        total_steps=14, log_every_steps=4, evaluate_every_steps=6, checkpoint_every_steps=5, keep_checkpoints=9
+    )
+    quick_fit(config, tmp_path)
+    found = rows(tmp_path)
+    assert [row["step"] for row in found if row["split"] == "validation"] == [6, 12, 14]
+    assert [row["step"] for row in found if row["split"] == "train"] == [4, 5, 6, 8, 10, 12, 14]
+    assert saved_steps(tmp_path) == [5, 6, 10, 12, 14]
+
+
+def test_learning_rate_in_the_log_is_the_schedules(straight):
+    _, workdir, _ = straight
+    found = [row["learning_rate"] for row in rows(workdir) if row["split"] == "train"]
+    expected = [0.03 * (0.1 + 0.9 * (1 + math.cos(math.pi * step / 12)) / 2) for step in range(1, 13)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_evaluation_is_of_the_moving_average(straight):
+    config, workdir, state = straight
+    setup = set_up(config)
+    sums = [setup.loss_fn(state.ema, batch, None)[1]["loss"] for batch in setup.corpus.batches("validation")]
+    loss, count = np.sum(np.array(sums), axis=0)
+    assert rows(workdir)[-1]["split"] == "validation"
+    np.testing.assert_allclose(rows(workdir)[-1]["loss"], loss / count, rtol=1e-5)
+
+
+def test_finished_run_called_again_changes_nothing(straight, quiet):
+    config, workdir, expected = straight
+    before = files(workdir)
+    outcome = fit(config, workdir, console=quiet)
+    assert outcome.stopped_by is None
+    chex.assert_trees_all_equal(arrays(outcome.state), expected)
+    assert files(workdir) == before
+
+
+def test_checkpoint_holds_the_state_and_the_place_in_the_data(straight):
+    config, workdir, expected = straight
+    setup = set_up(config)
+    with Checkpoints(workdir, keep=9) as checkpoints:
+        restored = checkpoints.restore_latest(setup.state)
+    chex.assert_trees_all_equal(arrays(restored.state), expected)
+    batches = iter(setup.corpus.train)
+    for _ in range(config.total_steps):
+        next(batches)
+    assert restored.data_state == batches.get_state()
+    held = json.loads((workdir / "checkpoints" / "12" / "run" / "metadata").read_text())
+    assert held["validation_loss"] == rows(workdir)[-1]["loss"]
+
+
+def test_run_ends_with_a_report_and_its_plots(straight):
+    _, workdir, _ = straight
+    assert "</html>" in (workdir / "report.html").read_text()
+    assert {path.name for path in (workdir / "plots").iterdir()} == {"loss.svg", "learning_rate.svg", "throughput.svg"}
+
+
+def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, quick_fit):
+    config = tiny_config(total_steps=5, evaluate_every_steps=2, sample_prompt="the", sample_length_tokens=9)
+    quick_fit(config, tmp_path)
+    samples = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
+    assert [(sample["step"], sample["prompt"]) for sample in samples] == [(2, "the"), (4, "the"), (5, "the")]
+    assert all(len(sample["text"]) == 12 and sample["text"].startswith("the") for sample in samples)
+
+
+@pytest.mark.parametrize("prompt", ["", "stone!", "the tide eats"], ids=["empty", "unknown character", "too long"])
+def test_prompt_that_cannot_be_continued_is_refused_before_the_first_step(tiny_config, tmp_path, quick_fit, prompt):
+    with pytest.raises(ValueError, match=r"prompt|vocabulary"):
+        quick_fit(tiny_config(sample_prompt=prompt), tmp_path)
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_console_tells_data_size_devices_and_where_it_continues(tiny_config, tmp_path, stop_at, loud):
+    with stop_at(2):
+        fit(tiny_config(), tmp_path, console=loud)
+    fit(tiny_config(), tmp_path, console=loud)
+    printed = loud.file.getvalue()
+    assert "text_file: 900 characters, 11 distinct; 810 for training, 90 for validation" in printed
+    assert re.search(r"^187 parameters, 8 x ", printed, re.MULTILINE)
+    assert printed.count("continuing from step 2 of 12\n") == 1
+
+
+def test_skip_mode_counts_the_updates_it_skips_and_reaches_the_end(tiny_config, tmp_path, quick_fit, poison):
+    config = tiny_config(nonfinite="skip", log_every_steps=1)
+    bad = poison(config)
+    assert 2 <= len(bad) < config.total_steps
+    state = quick_fit(config, tmp_path).state
+    assert (int(state.step), int(state.skipped_updates), int(state.first_skipped_step)) == (12, len(bad), bad[0])
+    chex.assert_tree_all_finite((state.params, state.opt_state))
+    found = {row["step"]: row for row in rows(tmp_path) if row["split"] == "train"}
+    assert [step for step, row in found.items() if not math.isfinite(row["loss"])] == bad
+    assert [found[step]["skipped_updates"] for step in sorted(found)] == [
+        sum(number <= step for number in bad) for step in range(1, 13)
+    ]
+
+
+@pytest.mark.parametrize(("seed", "log_every_steps"), [(0, 1), (1, 100)])
+def test_stop_mode_names_the_first_bad_step_and_the_last_good_checkpoint(
+    tiny_config, tmp_path, quick_fit, poison, seed, log_every_steps
+):
+    config = tiny_config(seed=seed, checkpoint_every_steps=2, evaluate_every_steps=100, log_every_steps=log_every_steps)
+    bad = poison(config)[0]
+    good = (bad - 1) // 2 * 2
+    known = f"the last good checkpoint is step {good}" if good else "there is no checkpoint before it"
+    with pytest.raises(NonFiniteError, match=f"not finite at step {bad}; {known} in {re.escape(str(tmp_path))}"):
+        quick_fit(config, tmp_path)
+    assert max(saved_steps(tmp_path), default=0) == good
+
+
+def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_finite_checkpoints(
+    tiny_config, tmp_path, quick_fit
+):
+    config = tiny_config(checkpoint_every_steps=1, log_every_steps=1, **{"optimizer.learning_rate": 1e30})
+    messages = []
+    for _ in range(2):
+        with pytest.raises(NonFiniteError, match=r"--optimizer\.learning-rate") as caught:
+            quick_fit(config, tmp_path)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    bad = int(re.search(r"at step (\d+); the last good checkpoint is step", messages[0])[1])
+    assert saved_steps(tmp_path)[-1] == bad - 1
+    with Checkpoints(tmp_path, keep=9) as checkpoints:
+        chex.assert_tree_all_finite(checkpoints.restore_latest(set_up(config).state).state.params)
+
+
+def test_another_config_on_the_same_folder_is_refused_before_anything_changes(straight, quick_fit):
+    config, workdir, _ = straight
+    before = files(workdir)
+    with pytest.raises(RunMismatchError, match=r"seed: 0 -> 5"):
+        quick_fit(update(config, seed=5), workdir)
+    assert files(workdir) == before
+
+
+def test_too_short_text_is_refused_and_leaves_no_folder(tiny_config, tmp_path, quick_fit):
+    text = tmp_path / "short.txt"
+    text.write_text("abc")
+    with pytest.raises(DataError, match="has 2 characters, but one window needs 9"):
+        quick_fit(tiny_config(**{"data.path": str(text)}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_parameters_are_counted(tiny_config):
+    state = set_up(tiny_config()).state
+    assert count_parameters(state) == 11 * 8 + 8 * 11 + 11

@@ -1,0 +1,53 @@
+import os
+import signal
+
+import pytest
+
+from train.signals import STOP_SIGNALS, StopSignal
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_first_signal_is_noted_by_name_and_does_nothing_else(number):
+    with StopSignal() as stop:
+        assert stop.received is None
+        os.kill(os.getpid(), number)
+        assert stop.received == number.name
+
+
+@pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGTERM", "SIGINT")])
+def test_second_signal_acts_as_it_always_did(first, second):
+    with StopSignal() as stop:
+        signal.raise_signal(signal.Signals[first])
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.Signals[second])
+        assert stop.received == first
+
+
+def test_leaving_gives_back_the_handlers_that_were_there():
+    seen = []
+    before = {number: signal.signal(number, lambda number, frame: seen.append(number)) for number in STOP_SIGNALS}
+    try:
+        with StopSignal() as stop:
+            pass
+        for number in STOP_SIGNALS:
+            signal.raise_signal(number)
+        assert seen == list(STOP_SIGNALS)
+        assert stop.received is None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_leaving_by_an_error_gives_back_the_handlers_too():
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
+    with pytest.raises(ArithmeticError), StopSignal():
+        raise ArithmeticError
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
+
+
+def test_stop_signal_can_be_used_again():
+    stop = StopSignal()
+    for _ in range(2):
+        with stop:
+            signal.raise_signal(signal.SIGTERM)
+    assert stop.received == "SIGTERM"
