@@ -1,6 +1,7 @@
-"""A run that training left behind, for what reads runs."""
+"""Quick compilation for all tests here, and a run that training left behind, for what reads runs."""
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,28 @@ from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import OptimizerConfig
 from train.step import TrainState
+
+
+@pytest.fixture(scope="session")
+def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of compiled programs."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(compiled_programs: Path) -> Iterator[None]:
+    """Programs that several tests compile are compiled once, and none is optimised: they run for milliseconds."""
+    settings = {
+        "jax_compilation_cache_dir": str(compiled_programs),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_disable_most_optimizations": True,
+    }
+    before = {name: jax.config.values[name] for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 class FinishedRun(NamedTuple):

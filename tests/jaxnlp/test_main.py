@@ -31,7 +31,7 @@ def test_prints_the_prompt_and_its_likeliest_continuation(finished_run, capsys):
 
 
 def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, capsys):
-    options = ["--prompt", "sand"[2:0:-1].replace("n", "t"), "--max-new-tokens", "30", "--num-samples", "3"]
+    options = ["--prompt", "ta", "--max-new-tokens", "30", "--num-samples", "3"]
     outputs = []
     for seed in ("1", "1", "2"):
         assert generate(finished_run.folder, *options, "--seed", seed) == 0
@@ -51,17 +51,11 @@ def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, cap
     ("options", "message"),
     [
         (["--prompt", ""], "the prompt is empty; the model needs at least one token to continue"),
-        (["--prompt", "the Q?"], "not in the vocabulary of 9 characters: '?', 'Q' (first at character 5)"),
+        (["--prompt", "the Q?"], "not in the vocabulary of 11 characters: '?', 'Q' (first at character 5)"),
         (["--prompt", "the " * 6], "the prompt has 24 tokens, but the model's context holds 20; shorten it"),
         (["--checkpoint", "7"], "has no checkpoint of step 7; it has 1, 2"),
-        (["--top-p", "2"], "top_p must lie in (0, 1], got 2.0"),
-        (["--top-k", "0"], "top_k must be at least 1, got 0"),
-        (["--temperature", "-1"], "temperature must be at least 0, got -1.0"),
-        (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
-        (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
-        (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=["empty prompt", "unknown characters", "long prompt", "unknown step"],
 )
 def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished_run, capsys, options, message):
     assert generate(finished_run.folder, *options) == 2
@@ -71,11 +65,33 @@ def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--top-p", "2"], "top_p must lie in (0, 1], got 2.0"),
+        (["--top-k", "0"], "top_k must be at least 1, got 0"),
+        (["--temperature", "-1"], "temperature must be at least 0, got -1.0"),
+        (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
+        (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
+        (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_cannot_be_end_with_status_2_and_their_value(finished_run, capsys, options, message):
+    try:
+        status = generate(finished_run.folder, *options)
+    except SystemExit as exit_:  # tyro's, for what it finds wrong itself
+        status = exit_.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
     ("arguments", "hint"),
     [
         (["generate", "RUN", "--max-new-token", "3"], "--max-new-tokens"),
         (["generate", "RUN", "--max-new-tokens", "many"], "--max-new-tokens"),
-        (["generate"], "RUN"),
+        (["generate"], "python -m jaxnlp generate --help"),
         (["generat", "RUN"], "generate"),
         ([], "generate"),
     ],

@@ -37,17 +37,13 @@ def noise(params, batch, key):
     return loss, {"loss": (loss * count, count)}
 
 
-def sgd():
-    return optax.with_extra_args_support(optax.sgd(RATE))
+SGD = optax.with_extra_args_support(optax.sgd(RATE))
+ADAM = optax.with_extra_args_support(optax.adam(RATE))
 
 
-def adam():
-    return optax.with_extra_args_support(optax.adam(RATE))
-
-
-def initial_state(optimizer=None, *, ema=False, seed=0):
+def initial_state(optimizer=SGD, *, ema=False, seed=0):
     params = {"kernel": jnp.array([0.5, -1.0, 2.0]), "bias": jnp.float32(0.25)}
-    return init_state(params, optimizer or sgd(), jax.random.key(seed), ema=ema)
+    return init_state(params, optimizer, jax.random.key(seed), ema=ema)
 
 
 def make_batch(rows=6, seed=0, share=0.7):
@@ -66,8 +62,9 @@ def gradient(params, batch):
     return {"kernel": errors @ x, "bias": errors.sum()}
 
 
-def make_step(loss_fn=without_dropout, optimizer=None, **options):
-    return jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer or sgd(), **options))
+@functools.cache
+def make_step(loss_fn=without_dropout, optimizer=SGD, **options):
+    return jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer, **options))
 
 
 def test_step_moves_down_the_gradient_of_the_mean_loss():
@@ -109,9 +106,9 @@ def test_each_accumulation_part_draws_from_its_own_key_and_counts_by_its_rows():
 
 @pytest.mark.parametrize(("rows", "parts"), [(6, 2), (6, 3), (7, 3), (2, 4)])
 def test_accumulated_parts_equal_the_whole_batch(rows, parts):
-    state, batch = initial_state(adam(), ema=True), make_batch(rows)
-    whole, whole_metrics = make_step(optimizer=adam(), ema_decay=0.5)(state, batch)
-    cut, cut_metrics = make_step(optimizer=adam(), ema_decay=0.5, accumulation_steps=parts)(
+    state, batch = initial_state(ADAM, ema=True), make_batch(rows)
+    whole, whole_metrics = make_step(optimizer=ADAM, ema_decay=0.5)(state, batch)
+    cut, cut_metrics = make_step(optimizer=ADAM, ema_decay=0.5, accumulation_steps=parts)(
         state, accumulation_parts(batch, parts, 1)
     )
     chex.assert_trees_all_close((whole.params, whole.ema), (cut.params, cut.ema), rtol=1e-6)
@@ -128,8 +125,8 @@ def test_accumulated_part_of_padding_alone_counts_nothing():
 
 
 def test_padding_rows_change_neither_update_nor_metrics():
-    state, batch = initial_state(adam()), make_batch(5)
-    step = make_step(optimizer=adam())
+    state, batch = initial_state(ADAM), make_batch(5)
+    step = make_step(optimizer=ADAM)
     plain, plain_metrics = step(state, batch)
     padded, padded_metrics = step(state, pad_rows(batch, 8))
     chex.assert_trees_all_close(plain.params, padded.params, rtol=1e-6)
@@ -138,12 +135,12 @@ def test_padding_rows_change_neither_update_nor_metrics():
 
 @pytest.mark.parametrize("masked", [[], [0, 1], [3]])
 def test_shards_under_a_mapped_axis_equal_the_whole_batch(masked):
-    state, batch = initial_state(adam(), ema=True), make_batch(8, share=1.0)
+    state, batch = initial_state(ADAM, ema=True), make_batch(8, share=1.0)
     batch["loss_mask"][masked] = False
-    whole, whole_metrics = make_step(optimizer=adam(), ema_decay=0.5)(state, batch)
+    whole, whole_metrics = make_step(optimizer=ADAM, ema_decay=0.5)(state, batch)
     shards = {name: x.reshape(4, 2, *x.shape[1:]) for name, x in batch.items()}
     mapped = jax.vmap(
-        make_step(optimizer=adam(), ema_decay=0.5, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
+        make_step(optimizer=ADAM, ema_decay=0.5, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
     )
     sharded, metrics = mapped(state, shards)
     for shard in range(4):
@@ -152,11 +149,11 @@ def test_shards_under_a_mapped_axis_equal_the_whole_batch(masked):
 
 
 def test_moving_average_follows_its_formula():
-    decay, optimizer = 0.3, sgd()
-    state = initial_state(optimizer, ema=True)
+    decay = 0.3
+    state = initial_state(ema=True)
     expected = {name: np.array(x, np.float64) for name, x in state.params.items()}
     for number in range(8):
-        state, _ = make_step(optimizer=optimizer, ema_decay=decay)(state, make_batch(seed=number))
+        state, _ = make_step(ema_decay=decay)(state, make_batch(seed=number))
         rate = min(decay, (1 + number) / (10 + number))
         expected = {name: rate * x + (1 - rate) * np.array(state.params[name]) for name, x in expected.items()}
         chex.assert_trees_all_close(jax.tree.map(np.float64, state.ema), expected, rtol=1e-5)
@@ -184,12 +181,12 @@ def poisoned(kind):
 @pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_nonfinite_loss_changes_the_counters_alone(kind, parts):
-    step = make_step(optimizer=adam(), ema_decay=0.9, accumulation_steps=parts)
+    step = make_step(optimizer=ADAM, ema_decay=0.9, accumulation_steps=parts)
 
     def laid_out(batch):
         return batch if parts == 1 else accumulation_parts(batch, parts, 1)
 
-    before, _ = step(initial_state(adam(), ema=True), laid_out(make_batch()))
+    before, _ = step(initial_state(ADAM, ema=True), laid_out(make_batch()))
     after, metrics = step(before, laid_out(poisoned(kind)))
     assert not np.isfinite(metrics["loss"][0])
     chex.assert_trees_all_equal(
@@ -204,8 +201,8 @@ def test_nonfinite_gradient_of_a_finite_loss_changes_the_counters_alone():
         loss = jnp.sqrt(jnp.abs(params["kernel"] - params["kernel"])).sum()
         return loss, {"loss": (loss, jnp.float32(1))}
 
-    before = initial_state(adam())
-    after, metrics = make_step(loss_fn=root, optimizer=adam())(before, make_batch())
+    before = initial_state(ADAM)
+    after, metrics = make_step(loss_fn=root, optimizer=ADAM)(before, make_batch())
     assert metrics["loss"][0] == 0.0
     assert not np.isfinite(metrics["grad_norm"][0])
     chex.assert_trees_all_equal((after.params, after.opt_state), (before.params, before.opt_state))
@@ -223,8 +220,8 @@ def test_update_that_is_not_finite_is_not_made():
 
 
 def test_training_goes_on_after_a_skipped_update_as_if_it_had_not_been():
-    step = make_step(optimizer=adam())
-    straight = interrupted = initial_state(adam())
+    step = make_step(optimizer=ADAM)
+    straight = interrupted = initial_state(ADAM)
     for seed in range(4):
         straight, _ = step(straight, make_batch(seed=seed))
         if seed in (1, 2):
@@ -243,8 +240,8 @@ def test_step_is_traced_once_over_many_steps(parts):
         traces.append(1)
         return regression(params, batch, key)
 
-    step = make_step(loss_fn=counted, optimizer=adam(), ema_decay=0.9, accumulation_steps=parts)
-    state = initial_state(adam(), ema=True)
+    step = make_step(loss_fn=counted, optimizer=ADAM, ema_decay=0.9, accumulation_steps=parts)
+    state = initial_state(ADAM, ema=True)
     for number in range(10):
         batch = make_batch(seed=number)
         state, _ = step(state, batch if parts == 1 else accumulation_parts(batch, parts, 1))
@@ -253,17 +250,17 @@ def test_step_is_traced_once_over_many_steps(parts):
 
 
 def test_state_can_be_donated_from_the_first_step_on():
-    state = initial_state(adam(), ema=True)
-    expected, _ = make_step(optimizer=adam(), ema_decay=0.9)(state, make_batch())
+    state = initial_state(ADAM, ema=True)
+    expected, _ = make_step(optimizer=ADAM, ema_decay=0.9)(state, make_batch())
     buffers = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(state.replace(key=None))]
     assert len(set(buffers)) == len(buffers)
-    step = functools.partial(train_step, loss_fn=without_dropout, optimizer=adam(), ema_decay=0.9)
+    step = functools.partial(train_step, loss_fn=without_dropout, optimizer=ADAM, ema_decay=0.9)
     new, _ = jax.jit(step, donate_argnums=0)(state, make_batch())
     chex.assert_trees_all_close((new.params, new.ema), (expected.params, expected.ema), rtol=1e-6)
 
 
 def test_initial_state_is_at_step_zero_with_the_average_at_the_parameters():
-    state = initial_state(adam(), ema=True)
+    state = initial_state(ADAM, ema=True)
     assert int(state.step) == int(state.skipped_updates) == int(state.first_skipped_step) == 0
     chex.assert_trees_all_equal(state.ema, state.params)
     chex.assert_trees_all_equal(state.opt_state, optax.adam(RATE).init(state.params))

@@ -28,11 +28,13 @@ def apply(module, params, x, *, deterministic=True, dropout_key=None):
     return module.apply({"params": params}, x, deterministic=deterministic, rngs=rngs)
 
 
-@pytest.mark.parametrize("use_bias", [True, False])
-def test_values_and_gradients_equal_those_of_pytorch(use_bias):
+@pytest.mark.parametrize(("use_bias", "approximate_gelu"), [(True, False), (False, True)])
+def test_values_and_gradients_equal_those_of_pytorch(use_bias, approximate_gelu):
     params = random_params(use_bias=use_bias)
     theirs = torch.nn.Sequential(
-        torch.nn.Linear(WIDTH, HIDDEN, bias=use_bias), torch.nn.GELU(), torch.nn.Linear(HIDDEN, WIDTH, bias=use_bias)
+        torch.nn.Linear(WIDTH, HIDDEN, bias=use_bias),
+        torch.nn.GELU("tanh" if approximate_gelu else "none"),
+        torch.nn.Linear(HIDDEN, WIDTH, bias=use_bias),
     )
     for layer, name in ((theirs[0], "up"), (theirs[2], "down")):
         layer.weight.data = torch.tensor(params[name]["kernel"].T)
@@ -43,7 +45,7 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias):
     upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
     expected.backward(torch.tensor(upstream))
 
-    module = FeedForward(HIDDEN, use_bias=use_bias)
+    module = FeedForward(HIDDEN, approximate_gelu=approximate_gelu, use_bias=use_bias)
 
     @jax.jit
     def ours(params, x):

@@ -52,7 +52,7 @@ def apply(block, params, x, cache=None, cached_positions=0, dropout_key=None):
 def test_equals_a_pre_norm_block_of_pytorch():
     params = random_params()
     theirs = torch.nn.TransformerEncoderLayer(
-        WIDTH, HEADS, HIDDEN, dropout=0.0, activation="gelu", norm_first=True, batch_first=True
+        WIDTH, HEADS, HIDDEN, dropout=0.0, activation=torch.nn.GELU("tanh"), norm_first=True, batch_first=True
     )
     attention, feed_forward = params["attention"], params["feed_forward"]
     weights = {

@@ -1,0 +1,197 @@
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+OURS = ("jaxnlp", "data", "train", "configs", "benchmarks")
+
+# Which of our modules a module may import: the longest prefix of its name decides. Leaves beside the ladder are free
+# for everyone above typing.
+LEAVES = ("jaxnlp.typing", "jaxnlp.text", "jaxnlp.serialization", "jaxnlp.metrics")
+LADDER = ("jaxnlp.ops", "jaxnlp.nn", "jaxnlp.models")
+ALLOWED = {
+    "jaxnlp": (),
+    "jaxnlp.typing": (),
+    "jaxnlp.text": ("jaxnlp.text",),
+    "jaxnlp.serialization": ("jaxnlp.typing",),
+    "jaxnlp.metrics": ("jaxnlp.typing",),
+    "jaxnlp.ops": (*LEAVES, *LADDER[:1]),
+    "jaxnlp.nn": (*LEAVES, *LADDER[:2]),
+    "jaxnlp.models": (*LEAVES, *LADDER),
+    "jaxnlp.decoding": (*LEAVES, *LADDER, "jaxnlp.decoding"),
+    "jaxnlp.convert": (*LEAVES, *LADDER, "jaxnlp.convert"),
+    "jaxnlp.runs": (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert"),
+    "jaxnlp.__main__": ("jaxnlp",),
+    "data": ("jaxnlp.text", "data"),
+    "train": ("jaxnlp", "data", "train", "configs"),
+    "configs": ("train.config", "train.optimizer", "jaxnlp.models", "data", "configs"),
+    "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),
+}
+
+# Which packages of others a module may not import.
+FORBIDDEN = {
+    "jaxnlp": ("torch", "transformers"),
+    "jaxnlp.text": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.ops": ("flax", "optax", "orbax"),
+    "data": ("jax", "flax", "optax", "orbax", "chex", "torch"),
+    "train": ("torch", "transformers"),
+    "configs": ("jax", "flax", "torch"),
+}
+
+
+def source_files(*packages):
+    return [path.relative_to(ROOT) for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def parsed(path):
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+
+def module_name(path):
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def is_module(name):
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imported_modules(tree, module, *, is_package=False):
+    """Full names of all modules that a file imports, wherever in it, relative ones resolved."""
+    package = module if is_package else module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+            # `from package import module` imports the module, `from module import name` does not.
+            found |= {f"{base}.{alias.name}" if is_module(f"{base}.{alias.name}") else base for alias in node.names}
+    return found
+
+
+def belongs(name, packages):
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def rules_of(table, module):
+    """Those of all prefixes of the module's name, longest first."""
+    parts = module.split(".")
+    prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return [table[prefix] for prefix in prefixes if prefix in table]
+
+
+def violations(tree, module, *, is_package=False):
+    imported = imported_modules(tree, module, is_package=is_package)
+    allowed = rules_of(ALLOWED, module)[0]
+    forbidden = {package for rule in rules_of(FORBIDDEN, module) for package in rule}
+    ours = {name for name in imported if belongs(name, OURS) and not belongs(name, allowed)}
+    return sorted(ours | {name for name in imported if belongs(name, forbidden)})
+
+
+@pytest.mark.parametrize("path", source_files(*OURS), ids=str)
+def test_modules_import_only_what_lies_below_them(path):
+    assert violations(parsed(path), module_name(path), is_package=path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    ("module", "statement", "expected"),
+    [
+        ("jaxnlp.ops.new", "from jaxnlp.nn.dropout import Dropout", ["jaxnlp.nn.dropout"]),
+        ("jaxnlp.ops.new", "from jaxnlp.ops import masks\nfrom jaxnlp.typing import Array", []),
+        ("jaxnlp.ops.new", "def f():\n  import flax.linen as nn", ["flax.linen"]),
+        ("jaxnlp.nn.new", "from jaxnlp import models, typing", ["jaxnlp.models"]),
+        ("jaxnlp.nn.new", "from ..models.gpt import GPT", ["jaxnlp.models.gpt"]),
+        ("jaxnlp.nn.new", "from . import dropout\nfrom .cache import KVCache", []),
+        ("jaxnlp.models.new", "import jaxnlp.decoding.generate", ["jaxnlp.decoding.generate"]),
+        ("jaxnlp.models.new", "from jaxnlp.text.characters import CharacterVocabulary", []),
+        ("jaxnlp.decoding.new", "from jaxnlp.convert import bert", ["jaxnlp.convert"]),
+        ("jaxnlp.text.new", "from jaxnlp.typing import Array\nimport jax", ["jax", "jaxnlp.typing"]),
+        ("jaxnlp.serialization", "from jaxnlp.models import ModelConfig", ["jaxnlp.models"]),
+        ("jaxnlp.runs", "from train.config import TrainConfig", ["train.config"]),
+        ("jaxnlp.__main__", "import jaxnlp.runs, benchmarks, torch", ["benchmarks", "torch"]),
+        ("jaxnlp", "from jaxnlp.models.gpt import GPT", ["jaxnlp.models.gpt"]),
+        ("data.new", "import jax.numpy as jnp\nfrom jaxnlp.text import characters", ["jax.numpy"]),
+        ("data.new", "import jaxnlp.metrics, jaxlike", ["jaxnlp.metrics"]),
+        ("configs.new", "from train.loop import fit\nfrom train.config import TrainConfig", ["train.loop"]),
+        ("train.new", "import configs, benchmarks.x", ["benchmarks.x"]),
+    ],
+)
+def test_an_import_that_breaks_the_layering_would_be_found(module, statement, expected):
+    assert violations(ast.parse(statement), module) == expected
+
+
+def test_every_module_has_a_rule_of_its_room():
+    rooms = {".".join(module_name(path).split(".")[:2]) for path in source_files("jaxnlp")}
+    assert rooms <= ALLOWED.keys()
+
+
+@pytest.mark.parametrize("path", source_files("jaxnlp", "data", "train"), ids=str)
+def test_every_source_file_that_defines_something_has_its_test_file(path):
+    defines_something = any(isinstance(node, FUNCTIONS | ast.ClassDef) for node in parsed(path).body)
+    if path.name == "__init__.py" or not defines_something:
+        return
+    name = "test_main.py" if path.stem == "__main__" else f"test_{path.stem}.py"
+    assert (ROOT / "tests" / path.parent / name).is_file()
+
+
+CLASSES = {
+    node.name: node
+    for path in source_files("jaxnlp", "data", "train")
+    for node in parsed(path).body
+    if isinstance(node, ast.ClassDef)
+}
+
+
+def public(nodes, kind):
+    return [node for node in nodes if isinstance(node, kind) and not node.name.startswith("_")]
+
+
+def documents(owner, method, classes):
+    """Whether a class, or one of ours that it derives from, says what a method does."""
+    own = [node for node in owner.body if isinstance(node, FUNCTIONS) and node.name == method]
+    bases = [classes[base.id] for base in owner.bases if isinstance(base, ast.Name) and base.id in classes]
+    return any(map(ast.get_docstring, own)) or any(documents(base, method, classes) for base in bases)
+
+
+def undocumented(tree, classes):
+    """Public functions, classes and methods with no docstring, and the module itself when it holds anything."""
+    missing = ["the module"] if tree.body and not ast.get_docstring(tree) else []
+    missing += [node.name for node in public(tree.body, FUNCTIONS | ast.ClassDef) if not ast.get_docstring(node)]
+    for owner in public(tree.body, ast.ClassDef):
+        methods = public(owner.body, FUNCTIONS)
+        missing += [f"{owner.name}.{node.name}" for node in methods if not documents(owner, node.name, classes)]
+    return missing
+
+
+@pytest.mark.parametrize("path", source_files("jaxnlp", "data", "train"), ids=str)
+def test_everything_public_has_a_docstring(path):
+    assert undocumented(parsed(path), CLASSES) == []
+
+
+def test_a_missing_docstring_would_be_found():
+    source = """
+import os
+def f(): pass
+def g(): "Says."
+def _h(): pass
+class A:
+    def method(self): "Says."
+    def silent(self): pass
+    def __init__(self): pass
+class B(A):
+    "Says."
+    def method(self): pass
+    @property
+    def size(self): pass
+    async def silent(self): pass
+"""
+    tree = ast.parse(source)
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    expected = ["the module", "f", "A", "A.silent", "B.size", "B.silent"]
+    assert undocumented(tree, classes) == expected

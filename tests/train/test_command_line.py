@@ -1,0 +1,246 @@
+import dataclasses
+import importlib
+import io
+import json
+import re
+from pathlib import Path
+
+import jax
+import pytest
+from rich.console import Console
+
+import configs
+from jaxnlp.serialization import from_json, to_json
+from train.command_line import (
+    RunOptions,
+    UsageError,
+    load_recipe,
+    overview,
+    parse,
+    print_config,
+    recipe_names,
+    use_compilation_cache,
+)
+from train.config import TrainConfig, update
+
+RECIPE = "gpt_python_docs"
+FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
+RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
+
+
+def typed(*arguments, options=None):
+    return parse([RECIPE, *arguments], options or RunOptions(), program="python -m train")
+
+
+def refusal(capsys, *arguments):
+    """Why a command is refused: a line of ours, or what tyro prints, with status 2, without the frame around it."""
+    with pytest.raises((UsageError, SystemExit)) as caught:
+        typed(*arguments)
+    if isinstance(caught.value, UsageError):
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+    assert caught.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", printed.err).split())
+
+
+def test_there_are_recipes_and_all_are_found_by_their_file_name():
+    assert len(RECIPES) >= 4
+    assert recipe_names() == RECIPES
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_names_itself_and_reads_back_equal_from_json(name):
+    config = load_recipe(name)
+    assert config.recipe == name
+    assert from_json(json.loads(json.dumps(to_json(config))), TrainConfig) == config
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_tells_source_cost_expectation_and_a_command_that_runs_it(name):
+    docstring = importlib.import_module(f"configs.{name}").__doc__
+    assert re.match(r"[A-Z].*\.$", docstring.splitlines()[0])
+    for heading in ("Source", "Cost", "Expect", "Command"):
+        assert re.search(rf"^{heading}: \S", docstring, re.MULTILINE), heading
+    command = re.search(r"^Command: python -m train (.*)$", docstring, re.MULTILINE)[1].split()
+    config, options = parse(command, RunOptions(), program="python -m train")
+    assert config.recipe == command[0] == name
+    assert options.workdir.parts[0] == "runs"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_can_be_trained_on_what_it_describes(name):
+    config = load_recipe(name)
+    model = config.model.build(65)
+    tokens = jax.ShapeDtypeStruct((config.data.batch_size, config.data.sequence_length), "int32")
+    logits, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), tokens)
+    assert logits.shape == (*tokens.shape, 65)
+    assert config.checkpoint_every_steps <= config.total_steps
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_overview_lists_every_recipe_with_its_summary(name):
+    summary = importlib.import_module(f"configs.{name}").__doc__.splitlines()[0]
+    assert re.search(rf"^  {name} +{re.escape(summary)}$", overview("python -m train"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("arguments", "status"), [([], 2), (["--help"], 0), (["-h"], 0)])
+def test_overview_is_shown_without_a_recipe(capsys, arguments, status):
+    with pytest.raises(SystemExit) as caught:
+        parse(arguments, RunOptions(), program="prog")
+    assert caught.value.code == status
+    assert capsys.readouterr().out.rstrip() == overview("prog").rstrip()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gpt_python_doc", "did you mean gpt_python_docs"),
+        ("gpt_shakespear", "did you mean gpt_shakespeare or "),
+        ("xyz", f"there are: {', '.join(RECIPES)}"),
+        ("../configs/gpt_python_docs", ""),
+        ("__init__", ""),
+    ],
+)
+def test_unknown_recipe_is_refused_with_the_nearest_names(name, hint):
+    with pytest.raises(UsageError, match=f"^there is no recipe {name!r}; .*{re.escape(hint)}"):
+        parse([name], RunOptions(), program="python -m train")
+
+
+def test_field_before_the_recipe_is_refused():
+    with pytest.raises(UsageError, match="the recipe comes first, got '--total-steps'; python -m train --help lists"):
+        parse(["--total-steps", "5", RECIPE], RunOptions(), program="python -m train")
+
+
+def test_recipe_alone_is_its_config_and_default_options():
+    assert typed() == (load_recipe(RECIPE), RunOptions())
+
+
+def test_overrides_reach_every_group_with_their_types():
+    config, options = typed(
+        *("--total-steps", "7", "--model.num-layers", "2", "--optimizer.learning-rate", "3e-4"),
+        *("--model.tie-embeddings", "--data.path", "a b.txt", "--data.source", "text_file"),
+        *("--ema-decay", "0.5", "--sample-prompt", "None", "--optimizer.clip-norm", "None", "--nonfinite", "skip"),
+        *("--workdir", "runs/x", "--parallel", "pmap"),
+    )
+    expected = update(
+        load_recipe(RECIPE),
+        total_steps=7,
+        ema_decay=0.5,
+        sample_prompt=None,
+        nonfinite="skip",
+        **{
+            "model.num_layers": 2,
+            "model.tie_embeddings": True,
+            "optimizer.learning_rate": 3e-4,
+            "optimizer.clip_norm": None,
+            "data.path": "a b.txt",
+            "data.source": "text_file",
+        },
+    )
+    assert config == expected
+    assert type(config.total_steps) is int
+    assert type(config.optimizer.learning_rate) is float
+    assert options == RunOptions(workdir=Path("runs/x"), parallel="pmap")
+
+
+def test_flags_can_be_switched_off():
+    assert typed("--model.no-use-bias")[0].model.use_bias is False
+
+
+def test_another_programs_options_are_read_beside_the_config():
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        steps: int = 5
+        """How many."""
+
+    config, options = typed("--steps", "9", "--seed", "3", options=Options())
+    assert (options, config.seed) == (Options(steps=9), 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "nearest"),
+    [
+        ("--model.widht", "--model.width"),
+        ("--optimizer.learning-rat", "--optimizer.learning-rate"),
+        ("--total-step", "--total-steps"),
+        ("--workdirr", "--workdir"),
+    ],
+)
+def test_misspelt_field_is_refused_with_status_two_and_the_nearest(capsys, field, nearest):
+    printed = refusal(capsys, field, "3")
+    assert f"Unrecognized options: {field}" in printed
+    assert re.search(rf"Perhaps you meant: .*{nearest}\b", printed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--total-steps", "many"], "--total-steps: invalid literal for int() with base 10: 'many'"),
+        (["--total-steps", "0"], "total_steps must be at least 1, got 0"),
+        (["--model.num-heads", "5"], "model.num_heads must divide model.width, got 5 heads for width 192"),
+        (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate must be positive, got -1.0"),
+        (["--data.batch-size", "0"], "data.batch_size must be at least 1, got 0"),
+        (["--data.sequence-length", "500"], "data.sequence_length 500 exceeds model.context_length 128; set both"),
+        (
+            ["--parallel", "threads"],
+            "invalid choice 'threads' for argument '--parallel'. Expected one of ('jit', 'pmap')",
+        ),
+        (["--recipe", "other"], "Unrecognized options: --recipe"),
+        (["--total-steps"], "--total-steps"),
+    ],
+)
+def test_bad_value_is_refused_with_the_reason(capsys, arguments, message):
+    assert message in refusal(capsys, *arguments)
+
+
+def test_help_shows_the_docstring_and_each_field_with_default_and_meaning(capsys):
+    with pytest.raises(SystemExit) as caught:
+        typed("--help")
+    assert caught.value.code == 0
+    printed = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    assert "nothing to download" in printed
+    assert "--model.num-layers INT Number of blocks, L. (default: 4)" in printed
+    assert "--optimizer.learning-rate FLOAT Peak of the schedule. (default: 0.002)" in printed
+    assert "--workdir" in printed
+    assert "--recipe" not in printed
+
+
+def shown(config):
+    console = Console(file=io.StringIO(), soft_wrap=True, width=40)
+    print_config(console, config)
+    return console.file.getvalue().splitlines()
+
+
+def test_effective_config_is_shown_as_what_differs_from_the_recipe():
+    config, _ = typed("--model.num-layers", "2", "--sample-prompt", "[red]the", "--total-steps", "7")
+    assert shown(config) == [
+        f"recipe {RECIPE}, with",
+        "  model.num_layers: 4 -> 2",
+        f"  total_steps: {load_recipe(RECIPE).total_steps} -> 7",
+        f"  sample_prompt: {load_recipe(RECIPE).sample_prompt!r} -> '[red]the'",
+    ]
+
+
+def test_unchanged_config_is_shown_in_a_line():
+    assert shown(load_recipe(RECIPE)) == [f"recipe {RECIPE}, unchanged"]
+
+
+@pytest.mark.parametrize("given", ["option", "JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"])
+def test_compilation_cache_lies_where_it_was_asked_for(tmp_path, monkeypatch, given):
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    chosen = tmp_path / "compiled"
+    if given == "option":
+        monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "other"))
+    elif given == "JAXNLP_CACHE":
+        monkeypatch.setenv(given, str(tmp_path))
+    else:
+        monkeypatch.setenv(given, str(chosen))
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        use_compilation_cache(chosen if given == "option" else None)
+        assert jax.config.jax_compilation_cache_dir == str(chosen)
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

@@ -1,0 +1,316 @@
+"""Runs as people start them: `python -m train` in processes of its own, killed, stopped and started again."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from data import DataError
+from jaxnlp.runs import DamagedCheckpointError, load_run
+from train import __main__ as program
+from train.command_line import UsageError
+from train.folder import RunMismatchError
+from train.loop import NonFiniteError, Outcome
+
+TOTAL_STEPS = 240
+SAVE_EVERY = 6
+LONGEST_WAIT_SECONDS = 120
+TIMES = ("train_seconds", "tokens_per_second")
+
+
+class Runs:
+    """Starts one small run, with dropout, in folders of the test's choice."""
+
+    def __init__(self, root, text, cache, without_torch):
+        self._root = root
+        fields = {
+            "data.path": text,
+            "data.batch-size": 4,
+            "data.sequence-length": 8,
+            "data.evaluation-batch-size": 8,
+            "model.num-layers": 1,
+            "model.num-heads": 2,
+            "model.width": 8,
+            "model.context-length": 8,
+            "ema-decay": 0.9,
+            "accumulation-steps": 2,
+            "total-steps": TOTAL_STEPS,
+            "checkpoint-every-steps": SAVE_EVERY,
+            "evaluate-every-steps": 40,
+            "log-every-steps": 1,
+            "sample-prompt": None,
+            "compilation-cache": cache,
+        }
+        self._command = [sys.executable, "-m", "train", "gpt_text_file"]
+        for name, value in fields.items():
+            self._command += [f"--{name}", str(value)]
+        # TensorBoard's writer imports torch where it can: two seconds a start.
+        self._environment = os.environ | {
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+            "PYTHONPATH": str(without_torch),
+        }
+
+    def start(self, workdir, *more):
+        return subprocess.Popen(
+            [*self._command, "--workdir", str(workdir), *more],
+            cwd=self._root,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, workdir, *more):
+        """Exit status, output and errors of a start that nobody disturbs."""
+        process = self.start(workdir, *more)
+        output, errors = process.communicate(timeout=LONGEST_WAIT_SECONDS)
+        return process.returncode, output, errors
+
+
+@pytest.fixture(scope="module")
+def runs(pytestconfig, small_text, tmp_path_factory):
+    without_torch = tmp_path_factory.mktemp("without_torch")
+    (without_torch / "torch.py").write_text("raise ImportError('hidden by a test')")
+    return Runs(pytestconfig.rootpath, small_text, tmp_path_factory.mktemp("cache"), without_torch)
+
+
+@pytest.fixture(scope="module")
+def straight(runs, tmp_path_factory):
+    """The folder of a run from start to end."""
+    workdir = tmp_path_factory.mktemp("straight") / "run"
+    status, output, errors = runs.finish(workdir)
+    assert status == 0, errors
+    assert "continuing" not in output
+    return workdir
+
+
+def rows(workdir):
+    """Whole lines of metrics.jsonl so far, without the times."""
+    path = workdir / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    parsed = [json.loads(line) for line in lines if line.endswith(b"\n")]
+    return [{name: x for name, x in row.items() if name not in TIMES} for row in parsed]
+
+
+def last_row(workdir):
+    return max((row["step"] for row in rows(workdir)), default=0)
+
+
+def saved_steps(workdir):
+    """Steps of completed checkpoints: the others have a longer name until they are whole."""
+    folder = workdir / "checkpoints"
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.exists() else []
+
+
+def is_saving(workdir):
+    folder = workdir / "checkpoints"
+    return folder.exists() and any(not path.name.isdigit() for path in folder.iterdir())
+
+
+def saved_arrays(workdir):
+    """Every array of the last checkpoint, as it lies on disk."""
+    items = ocp.args.Composite(**{name: ocp.args.StandardRestore() for name in ("params", "ema", "training")})
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+        restored = checkpointer.restore(workdir / "checkpoints" / str(TOTAL_STEPS), args=items)
+    leaves = jax.tree_util.tree_leaves_with_path(dict(restored.items()))
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def assert_same_run(workdir, straight):
+    found, expected = saved_arrays(workdir), saved_arrays(straight)
+    assert found.keys() == expected.keys()
+    assert len(expected) > 30
+    for name, x in expected.items():
+        np.testing.assert_array_equal(found[name], x, err_msg=name)
+    assert rows(workdir) == rows(straight)
+    held = [
+        json.loads((run / "checkpoints" / str(TOTAL_STEPS) / "run" / "metadata").read_text())
+        for run in (workdir, straight)
+    ]
+    assert held[0]["data"] == held[1]["data"]
+    assert not (workdir / "damaged_checkpoints").exists()
+
+
+def wait_until(process, condition):
+    """Polls a live process; False when it ends, or nothing happens for too long."""
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.0005)
+    return False
+
+
+def passed(seconds):
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
+
+
+def moments(workdir, chance):
+    """Conditions at which to kill, in an order to be shuffled: each is made when its process starts."""
+
+    def rows_more():
+        goal = last_row(workdir) + chance.randint(1, SAVE_EVERY)
+        return lambda: last_row(workdir) >= goal
+
+    def checkpoint_more():
+        before = saved_steps(workdir)
+        return lambda: saved_steps(workdir)[-1:] > before[-1:]
+
+    def while_saving():
+        before, number = last_row(workdir), chance.randint(1, 2) * SAVE_EVERY
+        return lambda: last_row(workdir) >= before + number and is_saving(workdir)
+
+    def before_the_first_step():
+        before = (workdir / "environment.json").stat().st_mtime_ns if (workdir / "environment.json").exists() else 0
+        return lambda: (
+            (workdir / "environment.json").exists() and ((workdir / "environment.json").stat().st_mtime_ns > before)
+        )
+
+    return [rows_more] * 3 + [checkpoint_more] * 3 + [while_saving] * 4 + [before_the_first_step]
+
+
+def test_run_killed_again_and_again_ends_as_the_straight_run_bit_for_bit(runs, straight, tmp_path):
+    chance = random.Random(0)
+    workdir = tmp_path / "run"
+    kinds = moments(workdir, chance)
+    chance.shuffle(kinds)
+    kinds.append(lambda: lambda: last_row(workdir) == TOTAL_STEPS)  # while the last checkpoint or the report is written
+    kills, saved, reached = 0, 0, []
+    for kind in kinds:
+        condition = kind()
+        process = runs.start(workdir)
+        assert wait_until(process, condition), process.communicate()
+        wait_until(process, passed(chance.uniform(0.0, 0.02)))
+        process.kill()
+        output, errors = process.communicate()
+        assert process.returncode == -signal.SIGKILL, errors
+        kills += 1
+        assert_continued_from(output, saved)
+        saved = max(saved_steps(workdir), default=0)
+        # One checkpoint may still be being written while training goes on to the next.
+        assert last_row(workdir) - saved <= 2 * SAVE_EVERY
+        reached.append(last_row(workdir))
+    status, output, errors = runs.finish(workdir)
+    assert status == 0, errors
+    assert_continued_from(output, saved)
+    assert kills >= 10
+    print(reached)
+    assert_same_run(workdir, straight)
+    assert not is_saving(workdir)
+
+
+def assert_continued_from(output, saved):
+    """A start that came so far as to say it continues from the last completed checkpoint."""
+    found = re.findall(r"continuing from step (\d+) of", output)
+    assert found in ([], [str(saved)])
+    assert found or not saved or "first step" not in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_signal_saves_says_so_and_the_same_command_continues(runs, straight, tmp_path, number):
+    workdir = tmp_path / "run"
+    process = runs.start(workdir)
+    assert wait_until(process, lambda: last_row(workdir) >= 3), process.communicate()
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=LONGEST_WAIT_SECONDS)
+    assert process.returncode == 0, errors
+    step = int(re.search(rf"stopped by {number.name} at step (\d+); saved, and the same command continues", output)[1])
+    assert 3 <= step < TOTAL_STEPS
+    assert saved_steps(workdir)[-1] == last_row(workdir) == step
+    assert f"run     {workdir}" in output
+    status, output, errors = runs.finish(workdir)
+    assert status == 0, errors
+    assert f"continuing from step {step} of {TOTAL_STEPS}" in output
+    assert "stopped by" not in output
+    assert_same_run(workdir, straight)
+
+
+def test_another_config_on_the_same_folder_is_refused_with_the_difference(runs, straight):
+    before = rows(straight), saved_steps(straight)
+    status, _, errors = runs.finish(straight, "--seed", "5", "--optimizer.learning-rate", "0.5")
+    assert status == 2
+    assert errors.splitlines() == [
+        f"error: {straight} holds a run of another config; give another --workdir, or the same fields:",
+        "  optimizer.learning_rate: 0.002 -> 0.5",
+        "  seed: 0 -> 5",
+    ]
+    assert (rows(straight), saved_steps(straight)) == before
+
+
+def test_finished_folder_can_be_moved_and_read_for_inference(straight, tmp_path):
+    moved = shutil.copytree(straight, tmp_path / "moved")
+    run = load_run(moved, checkpoint="latest")
+    assert run.step == TOTAL_STEPS
+    saved = saved_arrays(straight)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(run.params):
+        np.testing.assert_array_equal(leaf, saved[f"['ema']{jax.tree_util.keystr(path)}"])
+    logits = run.model.apply({"params": run.params}, run.vocabulary.encode("the tide")[None])
+    assert np.isfinite(logits).all()
+
+
+@pytest.fixture
+def main(monkeypatch, tmp_path):
+    """The program with `fit` replaced: exit status for what it does."""
+
+    def call(fitted, *arguments):
+        def fit(*_, **__):
+            if isinstance(fitted, Exception):
+                raise fitted
+            return fitted
+
+        monkeypatch.setattr(program, "fit", fit)
+        monkeypatch.setattr(program, "use_compilation_cache", lambda _: None)
+        monkeypatch.setattr(sys, "argv", ["train", *(arguments or ["gpt_python_docs", "--workdir", str(tmp_path)])])
+        return program.main()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("no such"), 2),
+        (RunMismatchError("another"), 2),
+        (DataError("too short"), 2),
+        (FileNotFoundError("no text file at x"), 2),
+        (NonFiniteError("NaN at step 3"), 1),
+        (DamagedCheckpointError("none can be read"), 1),
+    ],
+)
+def test_expected_errors_are_one_line_and_an_exit_status(main, capsys, error, status):
+    assert main(error) == status
+    assert capsys.readouterr().err == f"error: {error}\n"
+
+
+def test_unexpected_errors_are_not_hidden(main):
+    with pytest.raises(ZeroDivisionError):
+        main(ZeroDivisionError())
+
+
+def test_unknown_recipe_is_a_wrong_command(main, capsys):
+    assert main(None, "gpt_python_doc") == 2
+    assert capsys.readouterr().err.startswith(
+        "error: there is no recipe 'gpt_python_doc'; did you mean gpt_python_docs"
+    )
+
+
+def test_finished_run_ends_with_where_its_report_is(main, capsys, tmp_path):
+    assert main(Outcome(state=None, stopped_by=None)) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-3:] == [
+        f"run     {tmp_path}",
+        f"report  {tmp_path / 'report.html'}",
+        f"plots   {tmp_path / 'plots'}",
+    ]
+    assert "stopped" not in printed
