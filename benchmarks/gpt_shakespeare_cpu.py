@@ -58,7 +58,7 @@ def _ours(config: TrainConfig, setup: Setup) -> tuple[Callable[[int], None], Cal
     """A function that trains one chunk (the first compiles too), and one that gives the validation loss."""
     layout = make_parallel("jit")
     step = layout.compile_train(step_function(config, setup))
-    state = layout.put_state(setup.state)
+    state = layout.replicate(setup.state)
     batches = iter(setup.corpus.train)
 
     def train(chunk: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grain
 import numpy as np
+from absl import flags
 
 from data import Corpus, DataConfig, DataError, NumpyBatch
 from data.texts import TextSource, read_text, read_utf8
@@ -111,6 +112,8 @@ def shuffled_windows(
     starts = grain.MapDataset.range(len(tokens) - sequence_length).seed(seed).shuffle().repeat().batch(batch_size)
     batches = starts.map(_Windows(tokens, sequence_length)).to_iter_dataset()
     if num_workers:
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else here parses
         batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers))
     return batches
 

@@ -27,7 +27,9 @@ def read_utf8(path: Path) -> str:
       DataError: when it is not UTF-8 (names the line of the first bad byte) or empty.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no text file at {path}; give the path of a UTF-8 file with --data.path")
+        raise FileNotFoundError(
+            f"no text file at {path}; give the path of a UTF-8 file (training: --data.path, scoring: --file)"
+        )
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-8-sig")

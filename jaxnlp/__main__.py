@@ -1,6 +1,7 @@
 """`python -m jaxnlp`: what works from an installed wheel, without recipes or data sets."""
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -93,6 +94,12 @@ def main(arguments: list[str] | None = None) -> int:
     except (RunError, UnknownCharacterError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print()
+        return 130
+    except BrokenPipeError:  # the reader, `head` say, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return 0
 
 

@@ -2,20 +2,25 @@
 
 import dataclasses
 import json
+import logging
+import math
 import zlib
 from pathlib import Path
 from typing import Any, Literal
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
 from jaxnlp.decoding.generate import Decoder
 from jaxnlp.models import ModelConfig
-from jaxnlp.serialization import ConfigError, from_json
+from jaxnlp.serialization import from_json
 from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.typing import Params, PyTree
+
+log = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 VOCABULARY_FILE = "vocabulary.json"
@@ -69,16 +74,17 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
     try:
         config = json.loads(config_file.read_text(encoding="utf-8"))
         model_config = from_json(config["model"], ModelConfig, where="config.model")
-    except (json.JSONDecodeError, KeyError, ConfigError) as error:
-        raise RunError(f"{config_file} holds no config of a run: {error}") from error
-    vocabulary = CharacterVocabulary.load(folder / VOCABULARY_FILE)
+        vocabulary = CharacterVocabulary.load(folder / VOCABULARY_FILE)
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise RunError(f"{folder} is not a run that can be read: {error}") from error
     step = find_checkpoint(folder, checkpoint)
+    model = model_config.build(vocabulary.size)
     return Run(
         folder=folder,
         step=step,
         config=config,
-        model=model_config.build(vocabulary.size),
-        params=load_params(folder / CHECKPOINTS / str(step)),
+        model=model,
+        params=load_params(folder / CHECKPOINTS / str(step), model),
         vocabulary=vocabulary,
     )
 
@@ -100,31 +106,45 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
     return checkpoint
 
 
-def load_params(checkpoint: Path) -> Params:
-    """A checkpoint's parameters for evaluation, checked against the digests saved with them."""
+def load_params(checkpoint: Path, model: nn.Module) -> Params:
+    """A checkpoint's parameters for evaluation, on one device, checked against the digests saved with them.
+
+    Args:
+      checkpoint: its folder.
+      model: whose parameters they are; the devices that saved them do not matter.
+
+    Raises:
+      DamagedCheckpointError: when it is not what was saved.
+    """
     item = "ema" if (checkpoint / "ema").is_dir() else "params"
-    try:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-            restored = checkpointer.restore(
-                checkpoint.absolute(),
-                args=ocp.args.Composite(**{item: ocp.args.StandardRestore(), "digests": ocp.args.JsonRestore()}),
-            )
-    # Orbax and TensorStore raise errors of many types for damaged files.
-    except Exception as error:
-        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read: {error}") from error
+    here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)
+    restored = _read_items(checkpoint, **{item: ocp.args.StandardRestore(like), "digests": ocp.args.JsonRestore()})
     check_digests(restored[item], restored["digests"][item], f"{item} of checkpoint {checkpoint}")
     return restored[item]
 
 
-def _validation_loss(checkpoint: Path) -> float | None:
+def _read_items(checkpoint: Path, **items: Any) -> Any:
     try:
         with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-            return checkpointer.restore(checkpoint, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run[
-                "validation_loss"
-            ]
-    # Orbax raises errors of many types for damaged files.
+            return checkpointer.restore(checkpoint.absolute(), args=ocp.args.Composite(**items))
+    except MemoryError:
+        raise
+    # Orbax and TensorStore raise errors of many types for damaged files.
     except Exception as error:
-        raise DamagedCheckpointError(f"checkpoint {checkpoint} cannot be read: {error}") from error
+        raise DamagedCheckpointError(
+            f"checkpoint {checkpoint} cannot be read, choose another with --checkpoint: {error}"
+        ) from error
+
+
+def _validation_loss(checkpoint: Path) -> float | None:
+    try:
+        loss = _read_items(checkpoint, run=ocp.args.JsonRestore()).run["validation_loss"]
+    except DamagedCheckpointError as error:
+        log.warning("passing over it: %s", error)
+        return None
+    return None if loss is None or math.isnan(loss) else loss
 
 
 def digests(tree: PyTree) -> dict[str, int]:

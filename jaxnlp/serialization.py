@@ -10,9 +10,6 @@ import types
 import typing
 from typing import Any
 
-TRUSTED_PACKAGES = ("jaxnlp", "data", "train")
-"""A file names the classes to build: it may name these packages' dataclasses, and no others."""
-
 
 class ConfigError(ValueError):
     """A config that cannot be read, or that does not fit; the message says where and why."""
@@ -34,20 +31,21 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"a config holds dataclasses, tuples, numbers, strings, booleans and None, got {value!r}")
 
 
-def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
+def from_json(value: Any, expected: Any, *, where: str = "config", packages: tuple[str, ...] = ("jaxnlp",)) -> Any:
     """Builds a value of the expected type from what `to_json` wrote.
 
     Args:
       value: parsed JSON.
       expected: a type: a dataclass or a base of it, tuple[X, ...], a union, a Literal, or a plain type.
       where: name of the value, for messages.
+      packages: whose dataclasses the value may name; naming one imports its module, so trust no others.
 
     Raises:
       ConfigError: when it does not fit; the message names the field, what was found and what was expected.
     """
     origin = typing.get_origin(expected)
     if origin is typing.Annotated:
-        return from_json(value, typing.get_args(expected)[0], where=where)
+        return from_json(value, typing.get_args(expected)[0], where=where, packages=packages)
     if origin is typing.Literal:
         if value not in typing.get_args(expected):
             raise ConfigError(f"{where}: expected one of {typing.get_args(expected)}, got {value!r}")
@@ -55,7 +53,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
     if origin in (typing.Union, types.UnionType):
         for option in typing.get_args(expected):
             try:
-                return from_json(value, option, where=where)
+                return from_json(value, option, where=where, packages=packages)
             except ConfigError:
                 continue
         raise ConfigError(f"{where}: expected {expected}, got {value!r}")
@@ -63,9 +61,11 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: expected a list, got {value!r}")
         item = typing.get_args(expected)[0]
-        return tuple(from_json(element, item, where=f"{where}[{i}]") for i, element in enumerate(value))
+        return tuple(
+            from_json(element, item, where=f"{where}[{i}]", packages=packages) for i, element in enumerate(value)
+        )
     if dataclasses.is_dataclass(expected):
-        return _dataclass_from_json(value, expected, where)
+        return _dataclass_from_json(value, expected, where, packages)
     if expected in (None, type(None)):
         fits = value is None
     elif expected is float:
@@ -77,10 +77,10 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
     return float(value) if expected is float else value
 
 
-def _dataclass_from_json(value: Any, base: Any, where: str) -> Any:
+def _dataclass_from_json(value: Any, base: Any, where: str, packages: tuple[str, ...]) -> Any:
     if not isinstance(value, dict) or "type" not in value:
         raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}")
-    found = _class_named(value["type"], where)
+    found = _class_named(value["type"], where, packages)
     if not issubclass(found, base):
         raise ConfigError(f"{where}: expected a {base.__name__}, got a {found.__name__}")
     hints = typing.get_type_hints(found, include_extras=True)
@@ -89,17 +89,19 @@ def _dataclass_from_json(value: Any, base: Any, where: str) -> Any:
     unknown = given.keys() - names
     if unknown:
         raise ConfigError(f"{where}: {found.__name__} has no field {', '.join(sorted(unknown))}")
-    fields = {name: from_json(field, hints[name], where=f"{where}.{name}") for name, field in given.items()}
+    fields = {
+        name: from_json(field, hints[name], where=f"{where}.{name}", packages=packages) for name, field in given.items()
+    }
     try:
         return found(**fields)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _class_named(name: Any, where: str) -> type:
+def _class_named(name: Any, where: str, packages: tuple[str, ...]) -> type:
     module_name, _, class_name = str(name).partition(":")
-    if module_name.partition(".")[0] not in TRUSTED_PACKAGES:
-        raise ConfigError(f"{where}: type {name!r} is not of {', '.join(TRUSTED_PACKAGES)}")
+    if module_name.partition(".")[0] not in packages:
+        raise ConfigError(f"{where}: type {name!r} is not of {', '.join(packages)}")
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:

@@ -5,6 +5,7 @@ import time
 STARTED = time.time()
 
 import logging  # noqa: E402
+import shlex  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -21,20 +22,24 @@ def main() -> int:
     """Exit status: 0 done, or stopped by a signal and saved; 1 a run that went wrong; 2 a wrong command."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     console = Console(soft_wrap=True)
+    typed = shlex.join(["python", "-m", "train", *sys.argv[1:]])
     try:
         config, options = parse(sys.argv[1:], RunOptions(), program="python -m train")
         workdir = options.workdir or Path("runs") / config.recipe
         use_compilation_cache(options.compilation_cache)
         print_config(console, config)
-        outcome = fit(config, workdir, parallel=options.parallel, console=console, started=STARTED)
+        outcome = fit(config, workdir, parallel=options.parallel, console=console, started=STARTED, command=typed)
     except (UsageError, RunMismatchError, DataError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (NonFiniteError, DamagedCheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    if outcome.stopped_by is not None:
-        step = int(outcome.state.step)
+    except KeyboardInterrupt:
+        print("interrupted; what was saved before is there", file=sys.stderr)
+        return 130
+    step = int(outcome.state.step)
+    if outcome.stopped_by is not None and step < config.total_steps:
         console.print(f"stopped by {outcome.stopped_by} at step {step}; saved, and the same command continues")
     console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}", highlight=False)
     return 0

@@ -1,6 +1,7 @@
 """Checkpoints: state, data iterator and config in one atomic item; damaged ones are named and set aside."""
 
 import logging
+import math
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ class Restored(NamedTuple):
     """What a checkpoint gives back."""
 
     state: TrainState
+    config: dict[str, Any]
     data_state: dict[str, Any]
     train_seconds: float
 
@@ -41,9 +43,12 @@ class Checkpoints:
             preservation_policy=checkpoint_managers.AnyPreservationPolicy(
                 [
                     checkpoint_managers.LatestN(keep),
-                    checkpoint_managers.BestN(get_metric_fn=lambda metrics: metrics["loss"], reverse=True, n=1),
+                    # The default would keep every checkpoint that was not evaluated.
+                    checkpoint_managers.BestN(get_metric_fn=_goodness, n=1, keep_checkpoints_without_metrics=False),
                 ]
             ),
+            # Without it Orbax does not write the metrics down, and a restart would forget which was best.
+            best_fn=_goodness,
             cleanup_tmp_directories=True,
         )
         self._manager = ocp.CheckpointManager(self._folder, options=self._options)
@@ -107,6 +112,8 @@ class Checkpoints:
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
                 restored = self._restore(step, like)
+            except MemoryError:
+                raise
             # Orbax and TensorStore raise errors of many types for damaged files.
             except Exception as error:
                 failures[step] = f"{type(error).__name__}: {error}"
@@ -136,7 +143,8 @@ class Checkpoints:
         rest = dict(restored["training"])
         key = jax.random.wrap_key_data(rest.pop("key"), impl=jax.random.key_impl(like.key))
         state = TrainState(params=restored["params"], ema=restored.get("ema"), key=key, **rest)
-        return Restored(state, restored["run"]["data"], restored["run"]["train_seconds"])
+        run = restored["run"]
+        return Restored(state, run["config"], run["data"], run["train_seconds"])
 
     def _set_aside(self, failures: dict[int, str], *, restored_step: int) -> None:
         for step, reason in failures.items():
@@ -163,6 +171,11 @@ class Checkpoints:
     def __exit__(self, *_: object) -> None:
         """Waits until what was saved is on disk. Raises: what the writing raised."""
         self._manager.close()
+
+
+def _goodness(metrics: dict[str, float]) -> float:
+    """Higher is better; a loss that is no number is worst."""
+    return -math.inf if math.isnan(metrics["loss"]) else -metrics["loss"]
 
 
 def _items(state: TrainState) -> dict[str, Any]:

@@ -10,12 +10,14 @@ import tyro
 
 from data import DataError
 from jaxnlp.runs import DamagedCheckpointError, Run, RunError, load_run
-from jaxnlp.serialization import to_json
+from jaxnlp.serialization import ConfigError, to_json
 from train import folder
 from train.command_line import use_compilation_cache
+from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate
 from train.objectives import OBJECTIVES
 from train.parallel import make_parallel
+from train.report import read_metrics
 
 MOST_METRICS_LINES = 2000
 """Lines of a run's metrics that the ledger keeps."""
@@ -41,8 +43,19 @@ class Evaluate:
             raise ValueError("the ledger holds numbers on splits: give --record without --file")
 
 
-def score(command: Evaluate) -> list[dict[str, Any]]:
-    """An entry for each metric, as the ledger keeps it.
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """What a run achieves on a split or a file."""
+
+    run: Run
+    config: TrainConfig
+    split: str
+    values: dict[str, float]
+    examples: int
+
+
+def score(command: Evaluate) -> Scores:
+    """Scores a run; writes nothing.
 
     Raises:
       RunError, DamagedCheckpointError: when there is no such run or checkpoint.
@@ -53,40 +66,42 @@ def score(command: Evaluate) -> list[dict[str, Any]]:
     config = folder.read_config(run.folder)
     if command.file is None:
         corpus = config.data.load(config.seed)
-        folder.claim(run.folder, config, corpus)
+        folder.check_data(run.folder, corpus)
         split, batches = command.split, corpus.batches(command.split)
     else:
         split, batches = str(command.file), config.data.read_file(command.file, run.vocabulary)
     layout = make_parallel("jit")
     step = compile_evaluation(OBJECTIVES[config.objective](run.model), layout)
-    values, examples = evaluate(step, run.params, batches, layout)
+    values, examples = evaluate(step, layout.replicate(run.params), batches, layout)
+    return Scores(run, config, split, values, examples)
+
+
+def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
+    """An entry for each metric, as the ledger keeps it. Raises: FileNotFoundError when the run's records are gone."""
+    run, config = scores.run, scores.config
+    environment = json.loads((run.folder / folder.ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+    seconds = [
+        row["train_seconds"] for row in read_metrics(run.folder / folder.METRICS_FILE) if row["step"] <= run.step
+    ]
     return [
         {
             "recipe": config.recipe,
             "metric": metric,
-            "split": split,
+            "split": scores.split,
             "value": value,
-            "examples": examples,
+            "examples": scores.examples,
             "steps": run.step,
-            **_circumstances(run),
+            "train_seconds": max(seconds),
+            "seconds_to_first_step": environment.get("seconds_to_first_step"),
+            "device": f"{environment['devices']} x {environment['device']}, {environment['cpu_cores']} CPU cores",
+            "versions": environment["versions"],
+            "commit": environment["commit"],
             "seed": config.seed,
             "config": to_json(config),
+            "command": environment["command"],
         }
-        for metric, value in values.items()
+        for metric, value in scores.values.items()
     ]
-
-
-def _circumstances(run: Run) -> dict[str, Any]:
-    environment = json.loads((run.folder / folder.ENVIRONMENT_FILE).read_text(encoding="utf-8"))
-    rows = [json.loads(line) for line in (run.folder / folder.METRICS_FILE).read_text(encoding="utf-8").splitlines()]
-    return {
-        "train_seconds": max(row["train_seconds"] for row in rows if row["step"] <= run.step),
-        "device": f"{environment['devices']} x {environment['device']}, {environment['cpu_cores']} CPU cores",
-        "versions": environment["versions"],
-        "commit": environment["commit"],
-        "command": environment["command"],
-        "seconds_to_first_step": environment.get("seconds_to_first_step"),
-    }
 
 
 def record(entries: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
@@ -94,13 +109,13 @@ def record(entries: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
     held = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else []
     ledger.parent.mkdir(parents=True, exist_ok=True)
     folder.write_json(ledger, held + entries)
-    lines = (run / folder.METRICS_FILE).read_text(encoding="utf-8").splitlines(keepends=True)
-    evaluations = [line for line in lines if json.loads(line)["split"] != "train"]
-    training = [line for line in lines if json.loads(line)["split"] == "train"]
+    rows = read_metrics(run / folder.METRICS_FILE)
+    evaluations = [row for row in rows if row["split"] != "train"]
+    training = [row for row in rows if row["split"] == "train"]
     stride = -(-len(training) // max(1, MOST_METRICS_LINES - len(evaluations)))
-    kept = sorted(evaluations + training[::stride], key=lambda line: json.loads(line)["step"])
+    kept = sorted(evaluations + training[:: stride or 1], key=lambda row: row["step"])
     metrics = ledger.with_suffix(".metrics.jsonl")
-    metrics.write_text("".join(kept), encoding="utf-8")
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
     return metrics
 
 
@@ -113,17 +128,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     use_compilation_cache(None)
     try:
-        entries = score(command)
+        scores = score(command)
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (RunError, DataError, folder.RunMismatchError, FileNotFoundError) as error:
+    except (RunError, ConfigError, DataError, folder.RunMismatchError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for entry in entries:
-        print(f"{entry['split']} {entry['metric']} {entry['value']:.4f}  ({entry['examples']:,} tokens)")
+    for metric, value in scores.values.items():
+        print(f"{scores.split} {metric} {value:.4f}  ({scores.examples:,} tokens)")
     if command.record is not None:
-        record(entries, command.record, command.run)
+        record(ledger_entries(scores), command.record, command.run)
         print(f"recorded in {command.record}")
     return 0
 

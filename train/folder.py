@@ -5,14 +5,13 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from data import Corpus
-from jaxnlp.runs import CONFIG_FILE, VOCABULARY_FILE
+from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE
 from jaxnlp.serialization import differences, from_json, to_json
 from train.config import TrainConfig
 
@@ -35,11 +34,15 @@ def check(workdir: Path, config: TrainConfig) -> None:
     """
     if workdir.exists() and not workdir.is_dir():
         raise RunMismatchError(f"{workdir} is a file; give a folder with --workdir")
-    _refuse_change(
-        workdir / CONFIG_FILE,
-        to_json(config),
-        f"{workdir} holds a run of another config; give another --workdir, or the same fields",
-    )
+    path = workdir / CONFIG_FILE
+    if path.exists():
+        refuse_change(_read_object(path), to_json(config), f"{workdir} holds a run of another config")
+        return
+    strangers = [name for name in (METRICS_FILE, SAMPLES_FILE, CHECKPOINTS) if (workdir / name).exists()]
+    if strangers:
+        raise RunMismatchError(
+            f"{workdir} has {strangers[0]} but no {CONFIG_FILE}: no run of ours; give another --workdir"
+        )
 
 
 def claim(workdir: Path, config: TrainConfig, corpus: Corpus) -> None:
@@ -49,26 +52,38 @@ def claim(workdir: Path, config: TrainConfig, corpus: Corpus) -> None:
       RunMismatchError: when it holds a run of another config, or of the same on data that has changed since.
     """
     check(workdir, config)
-    data = {"description": corpus.description, "fingerprint": corpus.fingerprint}
-    _refuse_change(workdir / DATA_FILE, data, f"the data has changed since the run in {workdir} began")
+    check_data(workdir, corpus)
     workdir.mkdir(parents=True, exist_ok=True)
     _replace(workdir / VOCABULARY_FILE, corpus.vocabulary.to_json())
-    write_json(workdir / DATA_FILE, data)
+    write_json(workdir / DATA_FILE, _identity(corpus))
     write_json(workdir / CONFIG_FILE, to_json(config))
 
 
-def _refuse_change(path: Path, value: Any, message: str) -> None:
-    changed = differences(_read_object(path), value) if path.exists() else []
+def check_data(workdir: Path, corpus: Corpus) -> None:
+    """Raises RunMismatchError when a run's data is no longer what it began with."""
+    path = workdir / DATA_FILE
+    if path.exists():
+        refuse_change(_read_object(path), _identity(corpus), f"the data has changed since the run in {workdir} began")
+
+
+def refuse_change(held: Any, wanted: Any, message: str) -> None:
+    """Raises RunMismatchError with the message, a remedy and each difference, when there are differences."""
+    changed = differences(held, wanted)
     if changed:
-        raise RunMismatchError("\n".join([f"{message}:", *(f"  {line}" for line in changed)]))
+        lines = "".join(f"\n  {line}" for line in changed)
+        raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{lines}")
+
+
+def _identity(corpus: Corpus) -> dict[str, str]:
+    return {"description": corpus.description, "fingerprint": corpus.fingerprint}
 
 
 def read_config(workdir: Path) -> TrainConfig:
     """The config of a run's folder. Raises: FileNotFoundError, or ConfigError naming the field that does not fit."""
-    return from_json(_read_object(workdir / CONFIG_FILE), TrainConfig)
+    return from_json(_read_object(workdir / CONFIG_FILE), TrainConfig, packages=("jaxnlp", "data", "train"))
 
 
-def write_environment(workdir: Path, *, parameters: int, parallel: str) -> dict[str, Any]:
+def write_environment(workdir: Path, *, parameters: int, parallel: str, command: str | None) -> None:
     """Records versions, device and command of this start; a continued run records its newest start."""
     environment = {
         "python": platform.python_version(),
@@ -80,10 +95,9 @@ def write_environment(workdir: Path, *, parameters: int, parallel: str) -> dict[
         "parameters": parameters,
         "versions": versions(),
         "commit": commit(),
-        "command": " ".join(["python", "-m", "train", *sys.argv[1:]]),
+        "command": command,
     }
     write_json(workdir / ENVIRONMENT_FILE, environment)
-    return environment
 
 
 def note(workdir: Path, **facts: Any) -> None:

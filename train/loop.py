@@ -1,8 +1,9 @@
 """The training loop: `fit`, from a config to a finished run's folder."""
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from data import Corpus
+from data import Corpus, DataError
 from jaxnlp.runs import make_decoder
 from jaxnlp.serialization import to_json
+from jaxnlp.text.characters import UnknownCharacterError
 from jaxnlp.typing import Metrics
 from train import folder
 from train.checkpoint import Checkpoints
@@ -55,6 +57,7 @@ def fit(
     parallel: ParallelMode = "jit",
     console: Console | None = None,
     started: float | None = None,
+    command: str | None = None,
 ) -> Outcome:
     """Trains until the config's last step, from the folder's newest checkpoint on.
 
@@ -64,35 +67,43 @@ def fit(
       parallel: how devices share a batch; may differ from start to start.
       console: where progress goes.
       started: `time.time()` when the process started, to tell how long the first step took to come.
+      command: what was typed, for the record.
 
     Raises:
       RunMismatchError: when the folder holds another run.
+      DataError: when the data does not suffice, or the sample's prompt cannot be spelt in it.
       NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates.
       DamagedCheckpointError: when there are checkpoints and none can be read.
     """
     workdir, console = Path(workdir), console or Console()
     folder.check(workdir, config)
     setup = set_up(config)
+    _check_prompt(config, setup.corpus)
     folder.claim(workdir, config, setup.corpus)
     layout = make_parallel(parallel)
-    environment = folder.write_environment(workdir, parameters=count_parameters(setup.state), parallel=parallel)
+    parameters = count_parameters(setup.state)
     console.print(setup.corpus.description, highlight=False)
-    console.print(
-        f"{environment['parameters']:,} parameters, {environment['devices']} x {environment['device']}", highlight=False
-    )
+    console.print(f"{parameters:,} parameters, {jax.local_device_count()} x {folder.device_name()}", highlight=False)
     step_fn = layout.compile_train(step_function(config, setup))
-    evaluator = _Evaluator(config, setup, layout)
+    evaluator = _Evaluator(config, setup, layout, workdir)
     batches = iter(setup.corpus.train)
 
-    with Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints, StopSignal() as stop:
+    with (
+        StopSignal() as stop,
+        _report_at_end(workdir),
+        Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints,
+    ):
         state, train_seconds = setup.state, 0.0
         restored = checkpoints.restore_latest(state)
         if restored is not None:
+            folder.refuse_change(restored.config, to_json(config), f"{workdir} has checkpoints of another config")
             state, train_seconds = restored.state, restored.train_seconds
             batches.set_state(restored.data_state)
             console.print(f"continuing from step {int(state.step)} of {config.total_steps}", highlight=False)
         first, total = int(state.step) + 1, config.total_steps
-        state = layout.put_state(state)
+        if first <= total:
+            folder.write_environment(workdir, parameters=parameters, parallel=parallel, command=command)
+        state = layout.replicate(state)
 
         with RunLog(workdir, console, total_steps=total, first_step=first - 1, train_seconds=train_seconds) as log:
             for step in range(first, total + 1):
@@ -123,7 +134,6 @@ def fit(
                         )
                 if last:
                     break
-    write_report(workdir)
     return Outcome(layout.fetch(state), stop.received)
 
 
@@ -156,10 +166,11 @@ def step_function(config: TrainConfig, setup: Setup) -> Callable[..., tuple[Trai
 
 
 class _Evaluator:
-    """Scores the validation split and draws the report's sample; compiles each once."""
+    """Scores the validation split, draws a sample and brings the report up to date; compiles each step once."""
 
-    def __init__(self, config: TrainConfig, setup: Setup, layout: Parallel):
+    def __init__(self, config: TrainConfig, setup: Setup, layout: Parallel, workdir: Path):
         self._config = config
+        self._workdir = workdir
         self._corpus = setup.corpus
         self._layout = layout
         self._step = compile_evaluation(setup.loss_fn, layout)
@@ -181,6 +192,7 @@ class _Evaluator:
                 seed=self._config.seed,
             )
             log.log_sample(step, prompt, text)
+        write_report(self._workdir)
         return scores["loss"]
 
 
@@ -196,7 +208,31 @@ def _check_finite(state: TrainState, checkpoints: Checkpoints, workdir: Path) ->
     latest = checkpoints.latest_step()
     good = "there is no checkpoint before it" if latest is None else f"the last good checkpoint is step {latest}"
     raise NonFiniteError(
-        f"the loss or its gradient was not finite at step {int(state.first_skipped_step)}; {good} in {workdir}. "
-        f"Try a lower --optimizer.learning-rate or a smaller --optimizer.clip-norm in a new --workdir, "
-        f"or --nonfinite skip to go on without such updates"
+        f"the loss, its gradient or the update was not finite at step {int(state.first_skipped_step)}; {good} in "
+        f"{workdir}. In a new --workdir, try a lower --optimizer.learning-rate or a smaller --optimizer.clip-norm, or "
+        f"--nonfinite skip to go on without such updates"
     )
+
+
+def _check_prompt(config: TrainConfig, corpus: Corpus) -> None:
+    """Raises DataError at once for a sample prompt that would fail at the first evaluation."""
+    prompt = config.sample_prompt
+    if prompt is None:
+        return
+    try:
+        length = len(corpus.vocabulary.encode(prompt))
+    except UnknownCharacterError as error:
+        raise DataError(f"--sample-prompt {prompt!r} cannot be spelt, give another or None: {error}") from error
+    context = getattr(config.model, "context_length", length)
+    if not 0 < length <= context:
+        raise DataError(f"--sample-prompt needs 1 to {context} tokens, got {length}; give another or None")
+
+
+@contextlib.contextmanager
+def _report_at_end(workdir: Path) -> Iterator[None]:
+    """Writes the report however the run ends, once there is something to report."""
+    try:
+        yield
+    finally:
+        if (workdir / folder.METRICS_FILE).exists():
+            write_report(workdir)

@@ -62,7 +62,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, final_tokens=None)
     setup = set_up(dataclasses.replace(config, optimizer=in_steps), schedule=exponential)
     layout = make_parallel("jit")
-    state = layout.put_state(setup.state)
+    state = layout.replicate(setup.state)
     step_fn = layout.compile_train(step_function(config, setup))
     batches = iter(setup.corpus.train)
     rates: list[float] = []

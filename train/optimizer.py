@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -44,18 +45,18 @@ class OptimizerConfig:
     """Like decay_steps, counted in trained tokens, as in minGPT; replaces the count by steps."""
 
     def __post_init__(self):
-        if self.learning_rate <= 0:
+        if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"optimizer.learning_rate must be positive, got {self.learning_rate}")
         for name in ("beta1", "beta2"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"optimizer.{name} must lie in [0, 1), got {getattr(self, name)}")
-        if self.epsilon <= 0:
+        if not 0 < self.epsilon < math.inf:
             raise ValueError(f"optimizer.epsilon must be positive, got {self.epsilon}")
-        if self.weight_decay < 0:
-            raise ValueError(f"optimizer.weight_decay must not be negative, got {self.weight_decay}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"optimizer.weight_decay must be finite and not negative, got {self.weight_decay}")
         if self.name == "adam" and self.weight_decay:
             raise ValueError(f"adam takes no weight_decay, got {self.weight_decay}; use --optimizer.name adamw")
-        if self.clip_norm is not None and self.clip_norm <= 0:
+        if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"optimizer.clip_norm must be positive or None, got {self.clip_norm}")
         if not 0.0 <= self.final_fraction <= 1.0:
             raise ValueError(f"optimizer.final_fraction must lie in [0, 1], got {self.final_fraction}")

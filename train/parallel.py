@@ -44,8 +44,8 @@ def accumulation_parts(batch: Mapping[str, np.ndarray], parts: int, devices: int
 class Parallel(Protocol):
     """What the loop needs of a mode."""
 
-    def put_state(self, state: TrainState) -> TrainState:
-        """A copy of the state, laid out over the devices."""
+    def replicate(self, tree: Any) -> Any:
+        """A copy of a state, or part of one, on every device."""
 
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
         """The batch padded, cut into accumulation parts, and laid out over the devices."""
@@ -69,9 +69,9 @@ class JitParallel:
         self.mesh = jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,))
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
 
-    def put_state(self, state: TrainState) -> TrainState:
+    def replicate(self, tree: Any) -> Any:
         # Without the copy the caller's arrays would be donated with ours.
-        return jax.device_put(jax.tree.map(jnp.copy, state), self.replicated)
+        return jax.device_put(jax.tree.map(jnp.copy, tree), self.replicated)
 
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
         if accumulation_steps == 1:
@@ -80,7 +80,6 @@ class JitParallel:
             batch = accumulation_parts(batch, accumulation_steps, self.mesh.size)
             spec = PartitionSpec(None, BATCH_AXIS)
         sharding = NamedSharding(self.mesh, spec)
-        # With several processes each gives its own rows, and this call still does the right thing.
         return {name: jax.make_array_from_process_local_data(sharding, x) for name, x in batch.items()}
 
     def compile_train(
@@ -101,9 +100,9 @@ class PmapParallel:
     def __init__(self, devices: list[jax.Device]):
         self.devices = devices
 
-    def put_state(self, state: TrainState) -> TrainState:
+    def replicate(self, tree: Any) -> Any:
         return jax.pmap(lambda _, tree: tree, in_axes=(0, None), devices=self.devices)(
-            np.zeros(len(self.devices)), state
+            np.zeros(len(self.devices)), tree
         )
 
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:

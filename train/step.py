@@ -22,7 +22,7 @@ class TrainState:
       params: parameters.
       opt_state: the optimizer's state.
       ema: moving average of the parameters; None when the run keeps none.
-      skipped_updates: [] int32, steps whose loss or gradient was not finite; they changed nothing.
+      skipped_updates: [] int32, steps whose loss, gradient or update was not finite; they changed nothing.
       first_skipped_step: [] int32, the first of them, counted from 1; 0 = none.
     """
 
@@ -66,7 +66,8 @@ def train_step(
 ) -> tuple[TrainState, Metrics]:
     """One update.
 
-    An update whose loss or gradient is not finite is not made: the state keeps parameters and moments, and counts it.
+    Where loss, gradient or update is not finite, the update is not made: the state keeps parameters and moments, counts
+    it, and the metrics' sums and counts are 0.
 
     Args:
       state: before the step.
@@ -94,8 +95,8 @@ def train_step(
 
     loss, tokens = metrics["loss"]
     norm = optax.global_norm(grads)
-    finite = jnp.isfinite(loss) & jnp.isfinite(norm)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
+    finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.global_norm(updates))
     params = optax.apply_updates(state.params, updates)
     ema = None if state.ema is None else _averaged(state.ema, params, state.step, ema_decay)
 
@@ -112,7 +113,8 @@ def train_step(
         skipped_updates=state.skipped_updates + jnp.where(finite, 0, 1),
         first_skipped_step=jnp.where(finite | (state.first_skipped_step > 0), state.first_skipped_step, step),
     )
-    return new_state, metrics | {"grad_norm": (norm, jnp.ones_like(norm))}
+    metrics = metrics | {"grad_norm": (norm, jnp.ones_like(norm))}
+    return new_state, jax.tree.map(lambda m: jnp.where(finite, m, jnp.zeros_like(m)), metrics)
 
 
 def eval_step(params: Params, batch: Batch, *, loss_fn: LossFunction, axis_name: str | None = None) -> Metrics:

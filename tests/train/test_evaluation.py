@@ -26,7 +26,7 @@ def test_score_is_the_mean_over_the_whole_split_whatever_the_batches_and_devices
     setup = set_up(tiny_config(**{"data.evaluation_batch_size": batch_size}))
     layout = make_parallel(mode)
     step = compile_evaluation(setup.loss_fn, layout)
-    params = layout.put_state(setup.state).evaluation_params
+    params = layout.replicate(setup.state).evaluation_params
     text = setup.corpus.vocabulary.decode(
         itertools.chain.from_iterable(b["targets"][b["loss_mask"]] for b in setup.corpus.batches("validation"))
     )

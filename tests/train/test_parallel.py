@@ -71,7 +71,7 @@ def train(mode, device_count, accumulation_steps):
             train_step, loss_fn=loss_fn, optimizer=optimizer, ema_decay=0.9, accumulation_steps=accumulation_steps
         )
     )
-    state, metrics = layout.put_state(initial_state()), []
+    state, metrics = layout.replicate(initial_state()), []
     for batch in random_batches():
         state, found = step(state, layout.put_batch(batch, accumulation_steps))
         metrics.append(found)
@@ -116,7 +116,7 @@ def test_evaluation_on_eight_devices_equals_one(mode, devices):
     for name, count in [("jit", 1), (mode, 8)]:
         layout = make_parallel(name, devices[:count])
         step = compile_evaluation(next_token(model), layout)
-        params = layout.put_state(initial_state()).params
+        params = layout.replicate(initial_state()).params
         scores.append(evaluate(step, params, random_batches(rows=5), layout))
     (one, one_count), (eight, eight_count) = scores
     assert one_count == eight_count
@@ -141,7 +141,7 @@ def test_checkpoint_of_one_mode_continues_in_the_other(tiny_config, tmp_path, qu
 def test_fetched_state_is_the_one_that_was_laid_out(mode, count, devices):
     _, _, initial_state = parts()
     state, layout = initial_state(), make_parallel(mode, devices[:count])
-    found = layout.fetch(layout.put_state(state))
+    found = layout.fetch(layout.replicate(state))
     chex.assert_trees_all_equal(found.replace(key=None), state.replace(key=None))
     np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(state.key))
 
@@ -157,7 +157,7 @@ def test_laid_out_state_is_a_copy_that_may_be_donated(mode, count, devices):
         return state.replace(params=jax.tree.map(lambda x: x * 0, state.params)), batch["loss_mask"].sum()
 
     step = layout.compile_train(clear)
-    step(layout.put_state(state), layout.put_batch(next(random_batches())))
+    step(layout.replicate(state), layout.put_batch(next(random_batches())))
     chex.assert_trees_all_equal(state.params, before)
 
 
