@@ -20,12 +20,15 @@ from train.loop import Setup, set_up, step_function
 from train.optimizer import make_schedule
 from train.parallel import make_parallel
 
+IGNORED = -100
+"""What PyTorch's cross-entropy takes for a target that does not count."""
+
 CHUNK = 100
 """Steps that one side takes before the other takes as many."""
 
 
 def run() -> list[dict[str, object]]:
-    """One row: the median chunk's seconds, scaled to the whole run, of both sides; and where both losses end."""
+    """One row: each side's seconds for the whole run, compilation included, and where its validation loss ends."""
     config = get_config()
     setup = set_up(config)
     ours, our_loss = _ours(config, setup)
@@ -93,8 +96,9 @@ def _theirs(config: TrainConfig, setup: Setup) -> tuple[Callable[[int], None], C
     clip_norm = config.optimizer.clip_norm
     assert clip_norm is not None
 
-    def loss_of(batch: dict[str, np.ndarray]) -> torch.Tensor:
-        return model(torch.from_numpy(batch["tokens"]).long(), torch.from_numpy(batch["targets"]).long())
+    def loss_of(batch: dict[str, np.ndarray], reduction: str = "mean") -> torch.Tensor:
+        targets = np.where(batch["loss_mask"], batch["targets"], IGNORED)
+        return model(torch.from_numpy(batch["tokens"]).long(), torch.from_numpy(targets).long(), reduction)
 
     def train(chunk: int) -> None:
         model.train()
@@ -109,8 +113,9 @@ def _theirs(config: TrainConfig, setup: Setup) -> tuple[Callable[[int], None], C
 
     def loss() -> float:
         model.eval()
-        full = [b for b in setup.corpus.batches("validation") if b["loss_mask"].all()]
+        batches = list(setup.corpus.batches("validation"))
         with torch.no_grad():
-            return statistics.fmean(float(loss_of(batch)) for batch in full)
+            total = sum(float(loss_of(batch, "sum")) for batch in batches)
+        return total / sum(int(batch["loss_mask"].sum()) for batch in batches)
 
     return train, loss

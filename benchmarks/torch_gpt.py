@@ -69,13 +69,13 @@ class TorchGPT(nn.Module):
             residual = name.endswith(("attention.out.weight", "feed_forward.2.weight"))
             nn.init.normal_(parameter, std=0.02 / (2 * config.num_layers) ** 0.5 if residual else 0.02)
 
-    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Args: tokens and targets [B, T] int64. Returns: mean cross-entropy in nats per token."""
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+        """Args: tokens and targets [B, T] int64. Returns: cross-entropy in nats, per token or summed."""
         x = self.dropout(self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1])))
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1), reduction=reduction)
 
 
 def torch_adamw(

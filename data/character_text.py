@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def shuffled_windows(
     if num_workers:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else here parses
-        batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers))
+        batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers), _ignore_interrupts)
     return batches
 
 
@@ -137,6 +138,11 @@ def consecutive_windows(tokens: np.ndarray, sequence_length: int, batch_size: in
     return grain.MapDataset.range(rows // batch_size).map(
         lambda batch: windows(starts[batch * batch_size : (batch + 1) * batch_size])
     )
+
+
+def _ignore_interrupts(worker_index: int, worker_count: int) -> None:
+    """Ctrl-C reaches workers too; the process that trains decides what it means."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _Windows:
