@@ -110,7 +110,10 @@ def shuffled_windows(
       iterator's state can be saved and set.
     """
     # Starting points are batched first and cut afterwards, in one NumPy call a batch.
-    starts = grain.MapDataset.range(len(tokens) - sequence_length).seed(seed).shuffle().repeat().batch(batch_size)
+    windows = len(tokens) - sequence_length
+    # Grain's endless repeat() overflows in batch(1); this many epochs are as good as no end.
+    epochs = 2**62 // windows
+    starts = grain.MapDataset.range(windows).seed(seed).shuffle().repeat(epochs).batch(batch_size)
     batches = starts.map(_Windows(tokens, sequence_length)).to_iter_dataset()
     if num_workers:
         if not flags.FLAGS.is_parsed():

@@ -70,10 +70,12 @@ class JitParallel:
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
 
     def replicate(self, tree: Any) -> Any:
+        """See `Parallel`."""
         # Without the copy the caller's arrays would be donated with ours.
         return jax.device_put(jax.tree.map(jnp.copy, tree), self.replicated)
 
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
+        """See `Parallel`."""
         if accumulation_steps == 1:
             batch, spec = pad_rows(batch, self.mesh.size), PartitionSpec(BATCH_AXIS)
         else:
@@ -85,12 +87,15 @@ class JitParallel:
     def compile_train(
         self, step: Callable[..., tuple[TrainState, Metrics]]
     ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+        """See `Parallel`."""
         return jax.jit(step, donate_argnums=0, out_shardings=self.replicated)
 
     def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+        """See `Parallel`."""
         return jax.jit(step, out_shardings=self.replicated)
 
     def fetch(self, tree: Any) -> Any:
+        """See `Parallel`."""
         return tree
 
 
@@ -101,11 +106,13 @@ class PmapParallel:
         self.devices = devices
 
     def replicate(self, tree: Any) -> Any:
+        """See `Parallel`."""
         return jax.pmap(lambda _, tree: tree, in_axes=(0, None), devices=self.devices)(
             np.zeros(len(self.devices)), tree
         )
 
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
+        """See `Parallel`."""
         count = len(self.devices)
         if accumulation_steps == 1:
             return cast(Batch, split_rows(pad_rows(batch, count), count))
@@ -122,6 +129,7 @@ class PmapParallel:
     def compile_train(
         self, step: Callable[..., tuple[TrainState, Metrics]]
     ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+        """See `Parallel`."""
         return jax.pmap(
             functools.partial(step, axis_name=BATCH_AXIS),
             axis_name=BATCH_AXIS,
@@ -131,11 +139,13 @@ class PmapParallel:
         )
 
     def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+        """See `Parallel`."""
         return jax.pmap(
             functools.partial(step, axis_name=BATCH_AXIS), axis_name=BATCH_AXIS, devices=self.devices, out_axes=None
         )
 
     def fetch(self, tree: Any) -> Any:
+        """See `Parallel`."""
         return jax.tree.map(_first_copy, tree)
 
 

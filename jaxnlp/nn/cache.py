@@ -20,4 +20,5 @@ class KVCache:
 
     @property
     def capacity(self) -> int:
+        """S."""
         return self.keys.shape[2]

@@ -187,6 +187,16 @@ def test_a_flipped_byte_anywhere_never_changes_a_parameter_unnoticed(finished_ru
     assert noticed >= {(file, place) for file in arrays | listings | digest for place in (0, 1, 2)}
 
 
+def test_whole_arrays_that_are_not_those_saved_are_noticed(moved):
+    first, second = (moved / "checkpoints" / step for step in ("1", "2"))
+    shutil.rmtree(second / "params")
+    shutil.copytree(first / "params", second / "params")
+    message = rf"params of checkpoint {re.escape(str(second))}: \d+ arrays are not what was saved, such as \['blocks'\]"
+    with pytest.raises(DamagedCheckpointError, match=message):
+        load_run(moved, checkpoint=2)
+    assert load_run(moved, checkpoint=1).step == 1
+
+
 @pytest.mark.parametrize("part", ["params", "digests", "params/d", "params/manifest.ocdbt"])
 def test_a_checkpoint_of_which_a_part_is_missing_is_damaged(moved, part):
     path = moved / "checkpoints" / "2" / part

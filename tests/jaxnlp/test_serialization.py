@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import json
 import re
 from typing import Annotated, Any, Literal
@@ -10,7 +11,7 @@ from jaxnlp import serialization
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.serialization import ConfigError, differences, from_json, to_json
+from jaxnlp.serialization import ConfigError, differences, to_json
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -40,10 +41,8 @@ class Owner:
     pets: tuple[tuple[Animal, ...], ...] = ()
 
 
-@pytest.fixture(autouse=True)
-def trust_this_module(monkeypatch):
-    package = __name__.partition(".")[0]
-    monkeypatch.setattr(serialization, "TRUSTED_PACKAGES", (*serialization.TRUSTED_PACKAGES, package))
+PACKAGES = ("jaxnlp", "data", "train", __name__.partition(".")[0])
+from_json = functools.partial(serialization.from_json, packages=PACKAGES)
 
 
 def through_text(value):

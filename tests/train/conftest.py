@@ -64,6 +64,7 @@ class BigramConfig(ModelConfig):
 
     width: int = 8
     dropout_rate: float = 0.2
+    context_length: int = 8
 
     def build(self, vocabulary_size: int) -> "Bigram":
         return Bigram(self, vocabulary_size)
@@ -81,8 +82,9 @@ class Bigram(nn.Module):
         return logits if cache is None else (logits, cache.replace(length=cache.length + tokens.shape[1]))
 
     def empty_cache(self, batch: int) -> KVCache:
-        """Room for eight positions, of which nothing is kept."""
-        return KVCache(jnp.zeros((1, batch, 8, 1, 1)), jnp.zeros((1, batch, 8, 1, 1)), jnp.zeros((), jnp.int32))
+        """Room for the context, of which nothing is kept."""
+        shape = (1, batch, self.config.context_length, 1, 1)
+        return KVCache(jnp.zeros(shape), jnp.zeros(shape), jnp.zeros((), jnp.int32))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from jaxnlp.serialization import ConfigError, differences, from_json, to_json
 from train.config import TrainConfig, update
 from train.objectives import OBJECTIVES
 
+PACKAGES = ("jaxnlp", "data", "train")
+
 
 def config(**changes):
     return TrainConfig(
@@ -72,13 +74,13 @@ def test_configs_are_values():
 
 def test_config_reads_back_equal_from_json():
     original = config(ema_decay=0.5, sample_prompt="ü\n", nonfinite="skip")
-    assert from_json(json.loads(json.dumps(to_json(original))), TrainConfig) == original
+    assert from_json(json.loads(json.dumps(to_json(original))), TrainConfig, packages=PACKAGES) == original
 
 
 def test_config_read_from_json_is_checked_like_any_other():
     written = to_json(config()) | {"total_steps": 0}
     with pytest.raises(ConfigError, match="total_steps must be at least 1, got 0"):
-        from_json(written, TrainConfig)
+        from_json(written, TrainConfig, packages=PACKAGES)
 
 
 def test_every_field_that_is_a_value_is_explained_on_the_command_line():

@@ -50,7 +50,7 @@ def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_
         message, *lines = str(caught.value).splitlines()
         assert str(tmp_path) in message
         assert "--workdir" in message
-        assert lines == ["  optimizer.learning_rate: 0.01 -> 0.25", "  seed: 0 -> 3"]
+        assert lines == ["  optimizer.learning_rate: 0.03 -> 0.25", "  seed: 0 -> 3"]
     assert files(tmp_path) == before
 
 
@@ -62,7 +62,9 @@ def test_changed_data_is_refused_and_changes_nothing(tmp_path, tiny_config, corp
     claim(run, config, config.data.load(0))
     before = files(run)
     text.write_text("ab" * 199 + "ba")
-    with pytest.raises(RunMismatchError, match=rf"data has changed since the run in {re.escape(str(run))} began:\n"):
+    with pytest.raises(
+        RunMismatchError, match=rf"data has changed since the run in {re.escape(str(run))} began; .*\n  \w+: "
+    ):
         claim(run, config, config.data.load(0))
     assert files(run) == before
 
@@ -103,13 +105,29 @@ def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp
 
 
 def test_environment_tells_versions_devices_and_commit(tmp_path, root):
-    environment = write_environment(tmp_path, parameters=12, parallel="pmap")
-    assert json.loads((tmp_path / "environment.json").read_text()) == environment
+    write_environment(tmp_path, parameters=12, parallel="pmap", command="python -m train x")
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert environment["command"] == "python -m train x"
     assert environment["versions"]["jax"] == jax.__version__
     assert (environment["devices"], environment["parameters"], environment["parallel"]) == (8, 12, "pmap")
     if (root / ".git").exists():
         head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         assert environment["commit"].removesuffix("-dirty") == head.stdout.strip()
+
+
+def test_noted_facts_join_the_environment(tmp_path):
+    write_environment(tmp_path, parameters=12, parallel="jit", command=None)
+    before = json.loads((tmp_path / "environment.json").read_text())
+    folder.note(tmp_path, seconds_to_first_step=1.5)
+    assert json.loads((tmp_path / "environment.json").read_text()) == before | {"seconds_to_first_step": 1.5}
+
+
+@pytest.mark.parametrize("stranger", ["metrics.jsonl", "checkpoints"])
+def test_folder_with_results_but_no_config_is_no_run_of_ours(tmp_path, tiny_config, corpus, stranger):
+    (tmp_path / stranger).mkdir()
+    with pytest.raises(RunMismatchError, match=f"has {stranger} but no config.json"):
+        claim(tmp_path, tiny_config(), corpus)
+    assert [path.name for path in tmp_path.iterdir()] == [stranger]
 
 
 def test_commit_is_unknown_without_git(monkeypatch, tmp_path):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import jax
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 from data import DataError
 from jaxnlp.runs import DamagedCheckpointError, load_run
 from train import __main__ as program
-from train.command_line import UsageError
+from train.command_line import UsageError, load_recipe
 from train.folder import RunMismatchError
 from train.loop import NonFiniteError, Outcome
 
@@ -234,11 +235,9 @@ def test_another_config_on_the_same_folder_is_refused_with_the_difference(runs, 
     before = rows(straight), saved_steps(straight)
     status, _, errors = runs.finish(straight, "--seed", "5", "--optimizer.learning-rate", "0.5")
     assert status == 2
-    assert errors.splitlines() == [
-        f"error: {straight} holds a run of another config; give another --workdir, or the same fields:",
-        "  optimizer.learning_rate: 0.002 -> 0.5",
-        "  seed: 0 -> 5",
-    ]
+    message, *differences = errors.splitlines()
+    assert message.startswith(f"error: {straight} holds a run of another config; give another --workdir")
+    assert differences == ["  optimizer.learning_rate: 0.002 -> 0.5", "  seed: 0 -> 5"]
     assert (rows(straight), saved_steps(straight)) == before
 
 
@@ -259,7 +258,7 @@ def main(monkeypatch, tmp_path):
 
     def call(fitted, *arguments):
         def fit(*_, **__):
-            if isinstance(fitted, Exception):
+            if isinstance(fitted, BaseException):
                 raise fitted
             return fitted
 
@@ -299,8 +298,15 @@ def test_unknown_recipe_is_a_wrong_command(main, capsys):
     )
 
 
-def test_finished_run_ends_with_where_its_report_is(main, capsys, tmp_path):
-    assert main(Outcome(state=None, stopped_by=None)) == 0
+def test_interruption_outside_the_loop_is_told_without_a_traceback(main, capsys):
+    assert main(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err.startswith("interrupted")
+
+
+@pytest.mark.parametrize("stopped_by", [None, "SIGTERM"])
+def test_finished_run_ends_with_where_its_report_is(main, capsys, tmp_path, stopped_by):
+    last = types.SimpleNamespace(step=load_recipe("gpt_python_docs").total_steps)
+    assert main(Outcome(state=last, stopped_by=stopped_by)) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[-3:] == [
         f"run     {tmp_path}",
@@ -308,3 +314,8 @@ def test_finished_run_ends_with_where_its_report_is(main, capsys, tmp_path):
         f"plots   {tmp_path / 'plots'}",
     ]
     assert "stopped" not in printed
+
+
+def test_stopped_run_says_at_which_step_and_how_to_go_on(main, capsys):
+    assert main(Outcome(state=types.SimpleNamespace(step=7), stopped_by="SIGTERM")) == 0
+    assert "stopped by SIGTERM at step 7; saved, and the same command continues" in capsys.readouterr().out

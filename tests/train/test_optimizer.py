@@ -231,10 +231,12 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
     ("fields", "message"),
     [
         ({"learning_rate": 0.0}, "optimizer.learning_rate must be positive, got 0.0"),
+        ({"learning_rate": math.nan}, "optimizer.learning_rate must be positive, got nan"),
+        ({"clip_norm": math.nan}, "optimizer.clip_norm must be positive or None, got nan"),
         ({"beta1": 1.0}, "optimizer.beta1 must lie in [0, 1), got 1.0"),
         ({"beta2": -0.1}, "optimizer.beta2 must lie in [0, 1), got -0.1"),
         ({"epsilon": 0.0}, "optimizer.epsilon must be positive, got 0.0"),
-        ({"weight_decay": -1.0}, "optimizer.weight_decay must not be negative, got -1.0"),
+        ({"weight_decay": -1.0}, "optimizer.weight_decay must be finite and not negative, got -1.0"),
         ({"name": "adam", "weight_decay": 0.1}, "adam takes no weight_decay, got 0.1; use --optimizer.name adamw"),
         ({"clip_norm": 0.0}, "optimizer.clip_norm must be positive or None, got 0.0"),
         ({"final_fraction": 1.5}, "optimizer.final_fraction must lie in [0, 1], got 1.5"),

@@ -81,7 +81,8 @@ def train(mode, device_count, accumulation_steps):
 
 def largest_relative_differences(tree, other):
     """Of each array: the largest difference, relative to the array's largest value."""
-    return jax.tree.map(lambda a, b: float(np.abs(a - b).max() / np.abs(a).max()), tree, other)
+    pair = jax.device_get((tree, other))
+    return jax.tree.map(lambda a, b: float(np.abs(a - b).max() / np.abs(a).max()), *pair)
 
 
 @pytest.mark.parametrize("accumulation_steps", [1, 3])

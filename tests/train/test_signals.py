@@ -1,9 +1,10 @@
 import os
 import signal
+import types
 
 import pytest
 
-from train.signals import STOP_SIGNALS, StopSignal
+from train.signals import SECOND_SIGNAL_SECONDS, STOP_SIGNALS, StopSignal
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -14,10 +15,28 @@ def test_first_signal_is_noted_by_name_and_does_nothing_else(number):
         assert stop.received == number.name
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """Stands where `train.signals` reads the time."""
+    clock = types.SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("train.signals.time", clock)
+    return clock
+
+
+def test_repetition_at_once_is_the_same_wish(clock):
+    with StopSignal() as stop:
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)
+            clock.now += SECOND_SIGNAL_SECONDS / 3
+        assert stop.received == "SIGINT"
+
+
 @pytest.mark.parametrize(("first", "second"), [("SIGINT", "SIGINT"), ("SIGTERM", "SIGINT")])
-def test_second_signal_acts_as_it_always_did(first, second):
+def test_later_second_signal_acts_as_it_always_did(clock, first, second):
     with StopSignal() as stop:
         signal.raise_signal(signal.Signals[first])
+        clock.now += SECOND_SIGNAL_SECONDS + 0.1
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.Signals[second])
         assert stop.received == first

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from train import lr_find
+
+
+def curve(rates, best):
+    """A loss that falls until `best` and grows after it; steepest half a decade before."""
+    x = np.log10(rates / best)
+    return 3.0 - 1.0 / (1.0 + np.exp(-6.0 * (x + 0.75))) + np.where(x > 0, 4.0 * x**2, 0.0)
+
+
+def test_suggestion_lies_on_the_slope_before_the_minimum():
+    rates = np.logspace(-6, 0, 400)
+    losses = curve(rates, 1e-2)
+    suggestion = lr_find.suggest(rates, losses)
+    lowest = rates[lr_find.smoothed(losses).argmin()]
+    assert 1e-4 < suggestion < lowest
+
+
+def test_loss_that_only_grows_gives_no_suggestion():
+    rates = np.logspace(-6, 0, 50)
+    with pytest.raises(ValueError, match="does not fall"):
+        lr_find.suggest(rates, np.linspace(1.0, 5.0, 50))
+
+
+def test_smoothing_is_unbiased_at_the_start_and_keeps_a_constant():
+    np.testing.assert_allclose(lr_find.smoothed([2.5] * 20), 2.5)
+    np.testing.assert_allclose(lr_find.smoothed([1.0, 3.0])[1], (0.1 * 3.0 + 0.09 * 1.0) / 0.19)
+
+
+def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverges(tiny_config):
+    rates, losses = lr_find.range_test(tiny_config(), smallest=1e-5, largest=1e5, steps=60)
+    assert len(rates) == len(losses) < 60
+    assert np.isfinite(losses).all()
+    np.testing.assert_allclose(np.diff(np.log10(rates)), 10 / 59, rtol=1e-3)
+
+
+def test_plot_is_written_in_the_format_of_its_name(tmp_path):
+    rates = np.logspace(-6, 0, 50)
+    lr_find.draw(tmp_path / "deep" / "plot.svg", rates, curve(rates, 1e-2), 1e-3)
+    assert "<svg" in (tmp_path / "deep" / "plot.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"), [({"smallest": 1.0, "largest": 0.1}, "smallest"), ({"steps": 3}, "steps must be at least")]
+)
+def test_options_that_make_no_curve_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        lr_find.FindOptions(**fields)
