@@ -1,5 +1,6 @@
 """Where texts come from: embedded in Python, a public corpus, or the user's file."""
 
+import codecs
 import pydoc_data.topics
 from pathlib import Path
 from typing import Literal, get_args
@@ -30,9 +31,9 @@ def read_utf8(path: Path) -> str:
         raise FileNotFoundError(
             f"no text file at {path}; give the path of a UTF-8 file (training: --data.path, scoring: --file)"
         )
-    raw = path.read_bytes()
+    raw = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode()
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise DataError(

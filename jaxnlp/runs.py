@@ -74,9 +74,12 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
     try:
         config = json.loads(config_file.read_text(encoding="utf-8"))
         model_config = from_json(config["model"], ModelConfig, where="config.model")
-        vocabulary = CharacterVocabulary.load(folder / VOCABULARY_FILE)
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise RunError(f"{folder} is not a run that can be read: {error}") from error
+        raise RunError(f"{config_file} holds no config of a run: {error}") from error
+    try:
+        vocabulary = CharacterVocabulary.load(folder / VOCABULARY_FILE)
+    except (ValueError, OSError) as error:
+        raise RunError(f"the run in {folder} has no vocabulary that can be read: {error}") from error
     step = find_checkpoint(folder, checkpoint)
     model = model_config.build(vocabulary.size)
     return Run(

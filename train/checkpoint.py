@@ -1,8 +1,10 @@
 """Checkpoints: state, data iterator and config in one atomic item; damaged ones are named and set aside."""
 
+import json
 import logging
 import math
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +41,7 @@ class Checkpoints:
     def __init__(self, workdir: Path, *, keep: int):
         self._folder = (workdir / CHECKPOINTS).absolute()
         self._damaged = workdir / DAMAGED
+        self._set_aside_unreadable_metrics()
         self._options = ocp.CheckpointManagerOptions(
             preservation_policy=checkpoint_managers.AnyPreservationPolicy(
                 [
@@ -80,19 +83,20 @@ class Checkpoints:
             return
         # On a CPU the arrays handed over are views of buffers that the next step would overwrite.
         items = jax.tree.map(jnp.copy, _items(state))
+        run = {
+            "data": data_state,
+            "config": config,
+            "train_seconds": train_seconds,
+            "validation_loss": validation_loss,
+        }
         self._manager.save(
             step,
             args=ocp.args.Composite(
                 **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
-                digests=ocp.args.JsonSave({name: digests(tree) for name, tree in items.items()}),
-                run=ocp.args.JsonSave(
-                    {
-                        "data": data_state,
-                        "config": config,
-                        "train_seconds": train_seconds,
-                        "validation_loss": validation_loss,
-                    }
+                digests=ocp.args.JsonSave(
+                    {name: digests(tree) for name, tree in items.items()} | {"run": _digest(run)}
                 ),
+                run=ocp.args.JsonSave(run),
             ),
             metrics=None if validation_loss is None else {"loss": validation_loss},
         )
@@ -118,7 +122,7 @@ class Checkpoints:
             except Exception as error:
                 failures[step] = f"{type(error).__name__}: {error}"
                 continue
-            self._set_aside(failures, restored_step=step)
+            self._set_aside(failures)
             return restored
         if failures:
             reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
@@ -140,30 +144,36 @@ class Checkpoints:
         )
         for name in expected:
             check_digests(restored[name], restored["digests"][name], f"{name} of checkpoint {step}")
+        if _digest(restored["run"]) != restored["digests"]["run"]:
+            raise DamagedCheckpointError(f"data state or config of checkpoint {step} is not what was saved")
         rest = dict(restored["training"])
         key = jax.random.wrap_key_data(rest.pop("key"), impl=jax.random.key_impl(like.key))
         state = TrainState(params=restored["params"], ema=restored.get("ema"), key=key, **rest)
         run = restored["run"]
         return Restored(state, run["config"], run["data"], run["train_seconds"])
 
-    def _set_aside(self, failures: dict[int, str], *, restored_step: int) -> None:
+    def _set_aside(self, failures: dict[int, str]) -> None:
         for step, reason in failures.items():
-            self._damaged.mkdir(exist_ok=True)
-            target = self._damaged / str(step)
-            number = 1
-            while target.exists():
-                number += 1
-                target = self._damaged / f"{step}.{number}"
-            shutil.move(self._folder / str(step), target)
-            log.warning(
-                "checkpoint of step %d is damaged (%s); moved to %s, continuing from step %d",
-                step,
-                reason.splitlines()[0][:300],
-                target,
-                restored_step,
-            )
+            self._move_away(step, reason)
         if failures:
             self._manager.reload()
+
+    def _move_away(self, step: int, reason: str) -> None:
+        self._damaged.mkdir(exist_ok=True)
+        target, number = self._damaged / str(step), 1
+        while target.exists():
+            number += 1
+            target = self._damaged / f"{step}.{number}"
+        shutil.move(self._folder / str(step), target)
+        log.warning("checkpoint of step %d is damaged (%s); moved to %s", step, reason.splitlines()[0][:300], target)
+
+    def _set_aside_unreadable_metrics(self) -> None:
+        """Orbax reads every checkpoint's metrics when it starts, and one damaged file would stop it."""
+        for path in sorted(self._folder.glob("*/metrics/metrics")):
+            try:
+                json.loads(path.read_bytes())
+            except ValueError as error:
+                self._move_away(int(path.parts[-3]), f"{path}: {error}")
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -171,6 +181,10 @@ class Checkpoints:
     def __exit__(self, *_: object) -> None:
         """Waits until what was saved is on disk. Raises: what the writing raised."""
         self._manager.close()
+
+
+def _digest(value: Any) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def _goodness(metrics: dict[str, float]) -> float:

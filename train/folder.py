@@ -32,8 +32,9 @@ def check(workdir: Path, config: TrainConfig) -> None:
     Raises:
       RunMismatchError: when it holds a run of another config; the message shows each difference.
     """
-    if workdir.exists() and not workdir.is_dir():
-        raise RunMismatchError(f"{workdir} is a file; give a folder with --workdir")
+    files = [path for path in (workdir, *workdir.parents) if path.is_file()]
+    if files:
+        raise RunMismatchError(f"{files[0]} is a file; give a folder with --workdir")
     path = workdir / CONFIG_FILE
     if path.exists():
         refuse_change(_read_object(path), to_json(config), f"{workdir} holds a run of another config")
@@ -152,7 +153,7 @@ def keep_lines_until(path: Path, step: int) -> None:
                 break  # half-written when the process died
             raise RunMismatchError(f"{path}, line {number}: not JSON ({error}); remove the line to continue") from error
         if row["step"] <= step:
-            kept.append(line.decode())
+            kept.append(line.decode().rstrip("\n") + "\n")
     _replace(path, "".join(kept))
 
 

@@ -96,10 +96,10 @@ def warmup_cosine(
 
     Source: Loshchilov and Hutter 2017, eq. 5, without restarts; the count of karpathy/minGPT, whose floor is 0.1.
     """
-    share = jnp.clip((progress - warmup) / max(1, final - warmup), 0.0, 1.0)
+    share = jnp.clip((progress - float(warmup)) / float(max(1, final - warmup)), 0.0, 1.0)
     cosine = 0.5 * (1.0 + jnp.cos(jnp.pi * share)) if decay else jnp.ones_like(share)
     decayed = final_fraction + (1.0 - final_fraction) * cosine
-    return peak * jnp.where(progress < warmup, progress / max(1, warmup), decayed)
+    return peak * jnp.where(progress < float(warmup), progress / float(max(1, warmup)), decayed)
 
 
 _CARRY = 2**20

@@ -20,9 +20,11 @@ def cross_entropy(
       Sum of the losses in nats (unit after division: nats per token) and sum of the weights, both float32 scalars.
     """
     logits = logits.astype(jnp.float32)
+    if loss_mask is not None:
+        # A masked position may hold anything, also NaN, which a product with 0 would pass on to the gradient.
+        logits = jnp.where(loss_mask.astype(bool)[..., None], logits, jnp.zeros_like(logits))
     log_normaliser = jax.nn.logsumexp(logits, axis=-1)
     target_logits = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     losses = log_normaliser - target_logits
     weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(jnp.float32)
-    # A masked position may hold anything, also a non-finite loss: select, do not multiply.
     return jnp.where(weights > 0, losses * weights, 0.0).sum(), weights.sum()

@@ -73,5 +73,5 @@ class CharacterVocabulary:
         """Reads what `to_json` gave. Raises: ValueError naming the file when it holds something else."""
         try:
             return cls(json.loads(path.read_text(encoding="utf-8"))["characters"])
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} holds no character vocabulary: {error}") from error

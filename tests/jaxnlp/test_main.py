@@ -1,5 +1,8 @@
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -112,6 +115,26 @@ def test_help_names_every_option(capsys):
     shown = capsys.readouterr().out
     for option in ("prompt", "max-new-tokens", "temperature", "top-k", "top-p", "seed", "num-samples", "checkpoint"):
         assert f"--{option}" in shown
+
+
+def test_an_interruption_ends_the_line_and_the_command(finished_run, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        yield np.zeros(1, np.int32)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jaxnlp.__main__.generate_tokens", interrupted)
+    assert generate(finished_run.folder, "--prompt", "the") == 130
+    assert capsys.readouterr() == ("the\n\n", "")
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly(finished_run):
+    command = [sys.executable, "-m", "jaxnlp", "generate", str(finished_run.folder), "--prompt", "the"]
+    environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.read(5).startswith(b"the")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 def test_a_folder_that_is_no_run_is_a_wrong_command(tmp_path, capsys):

@@ -140,6 +140,13 @@ def test_types_of_other_packages_are_refused_and_not_imported(name):
         from_json({"type": name}, ModelConfig)
 
 
+def test_only_types_of_this_package_are_trusted_unless_the_reader_says_otherwise():
+    for name in ("data.character_text:CharacterText", "train.optimizer:OptimizerConfig", f"{__name__}:Animal"):
+        with pytest.raises(ConfigError, match=re.escape(f"config: type {name!r} is not of jaxnlp")):
+            serialization.from_json({"type": name}, ModelConfig)
+    assert serialization.from_json(through_text(GPTConfig()), ModelConfig) == GPTConfig()
+
+
 def test_refusing_a_type_does_not_run_its_module(tmp_path, monkeypatch):
     (tmp_path / "untrusted_module.py").write_text("raise SystemExit('it ran')\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -214,14 +214,15 @@ def test_damaged_newest_is_named_and_set_aside_and_the_one_before_restored(run, 
     assert steps_on_disk(run) == [1, 2]
 
 
-def test_no_file_with_a_flipped_bit_goes_into_a_state_unnoticed(run):
+@pytest.mark.parametrize("damage", [flip, truncate, remove], ids=["flipped", "cut", "missing"])
+def test_no_damaged_file_goes_into_a_state_unnoticed_or_keeps_the_run_from_continuing(run, damage):
     newest = run / "checkpoints" / "3"
     for path in [path for path in newest.rglob("*") if path.is_file() and "training" not in path.parts]:
         whole = path.read_bytes()
-        flip(path)
+        damage(path)
         restored = restore(run)
         assert_restored(restored, int(restored.state.step))
-        if not path.exists():  # set aside
+        if not newest.exists():  # set aside
             shutil.move(run / "damaged_checkpoints" / "3", newest)
         path.write_bytes(whole)
 
