@@ -122,7 +122,7 @@ class Checkpoints:
             except Exception as error:
                 failures[step] = f"{type(error).__name__}: {error}"
                 continue
-            self._set_aside(failures)
+            self._set_aside(failures, restored_step=step)
             return restored
         if failures:
             reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
@@ -152,20 +152,22 @@ class Checkpoints:
         run = restored["run"]
         return Restored(state, run["config"], run["data"], run["train_seconds"])
 
-    def _set_aside(self, failures: dict[int, str]) -> None:
+    def _set_aside(self, failures: dict[int, str], *, restored_step: int) -> None:
         for step, reason in failures.items():
-            self._move_away(step, reason)
+            self._move_away(step, reason, f", continuing from step {restored_step}")
         if failures:
             self._manager.reload()
 
-    def _move_away(self, step: int, reason: str) -> None:
+    def _move_away(self, step: int, reason: str, outcome: str = "") -> None:
         self._damaged.mkdir(exist_ok=True)
         target, number = self._damaged / str(step), 1
         while target.exists():
             number += 1
             target = self._damaged / f"{step}.{number}"
         shutil.move(self._folder / str(step), target)
-        log.warning("checkpoint of step %d is damaged (%s); moved to %s", step, reason.splitlines()[0][:300], target)
+        log.warning(
+            "checkpoint of step %d is damaged (%s); moved to %s%s", step, reason.splitlines()[0][:300], target, outcome
+        )
 
     def _set_aside_unreadable_metrics(self) -> None:
         """Orbax reads every checkpoint's metrics when it starts, and one damaged file would stop it."""
