@@ -72,7 +72,7 @@ def continue_naively(context, prompt, count, *, key=KEY, sampling=GREEDY):
     text, window = prompt, prompt
     for number in range(count):
         padded = np.pad(window, [(0, 0), (0, context - window.shape[1])])
-        logits = forward(padded)[:, window.shape[1] - 1]
+        logits = np.asarray(forward(padded))[:, window.shape[1] - 1]
         token = np.asarray(sample(logits, jax.random.fold_in(key, number), sampling))[:, None]
         text, window = np.concatenate([text, token], axis=1), np.concatenate([window, token], axis=1)
         if window.shape[1] > context:
