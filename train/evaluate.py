@@ -110,10 +110,10 @@ def record(entries: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
     ledger.parent.mkdir(parents=True, exist_ok=True)
     folder.write_json(ledger, held + entries)
     rows = read_metrics(run / folder.METRICS_FILE)
-    evaluations = [row for row in rows if row["split"] != "train"]
     training = [row for row in rows if row["split"] == "train"]
-    stride = -(-len(training) // max(1, MOST_METRICS_LINES - len(evaluations)))
-    kept = sorted(evaluations + training[:: stride or 1], key=lambda row: row["step"])
+    stride = max(1, -(-len(training) // max(1, MOST_METRICS_LINES - (len(rows) - len(training)))))
+    dropped = {id(row) for number, row in enumerate(training) if number % stride}
+    kept = [row for row in rows if id(row) not in dropped]
     metrics = ledger.with_suffix(".metrics.jsonl")
     metrics.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
     return metrics

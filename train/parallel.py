@@ -107,9 +107,9 @@ class PmapParallel:
 
     def replicate(self, tree: Any) -> Any:
         """See `Parallel`."""
-        return jax.pmap(lambda _, tree: tree, in_axes=(0, None), devices=self.devices)(
-            np.zeros(len(self.devices)), tree
-        )
+        # With the step's axis name, or its second call, on the first call's output, would compile it again.
+        copy = jax.pmap(lambda _, tree: tree, axis_name=BATCH_AXIS, in_axes=(0, None), devices=self.devices)
+        return copy(np.zeros(len(self.devices)), tree)
 
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
         """See `Parallel`."""

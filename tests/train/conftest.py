@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -76,6 +77,7 @@ class Bigram(nn.Module):
 
     @nn.compact
     def __call__(self, tokens: jax.Array, *, deterministic: bool = True, cache: KVCache | None = None):
+        chex.assert_rank(tokens, 2)
         x = nn.Embed(self.vocabulary_size, self.config.width, name="tokens")(tokens)
         x = Dropout(self.config.dropout_rate)(x, deterministic=deterministic)
         logits = nn.Dense(self.vocabulary_size, name="head")(x)

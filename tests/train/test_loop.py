@@ -243,11 +243,11 @@ def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_f
         chex.assert_tree_all_finite((restored.state.params, restored.state.opt_state))
 
 
-def test_another_config_on_the_same_folder_is_refused_before_anything_changes(straight, quick_fit):
+def test_another_config_on_the_same_folder_is_refused_before_the_data_is_read_or_anything_changes(straight, quick_fit):
     config, workdir, _ = straight
     before = files(workdir)
     with pytest.raises(RunMismatchError, match=r"seed: 0 -> 5"):
-        quick_fit(update(config, seed=5), workdir)
+        quick_fit(update(config, seed=5, **{"data.path": "absent.txt"}), workdir)
     assert files(workdir) == before
 
 
