@@ -21,6 +21,7 @@ from train.loop import NonFiniteError, fit  # noqa: E402
 def main() -> int:
     """Exit status: 0 done, or stopped by a signal and saved; 1 a run that went wrong; 2 a wrong command."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of each save without a validation loss
     console = Console(soft_wrap=True)
     typed = shlex.join(["python", "-m", "train", *sys.argv[1:]])
     try:
