@@ -18,7 +18,15 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="gpt_shakespeare_cpu",
         data=CharacterText(source="tiny_shakespeare", batch_size=12, sequence_length=64, evaluation_batch_size=96),
-        model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=64, use_bias=False, tie_embeddings=True),
+        model=GPTConfig(
+            num_layers=4,
+            num_heads=4,
+            width=128,
+            context_length=64,
+            use_bias=False,
+            tie_embeddings=True,
+            matmul_dtype="bfloat16",
+        ),
         objective="next_token",
         optimizer=OptimizerConfig(
             learning_rate=4e-3, beta2=0.99, weight_decay=0.1, clip_norm=1.0, warmup_steps=100, final_fraction=0.1

@@ -2,7 +2,11 @@
 
 import time
 
-STARTED = time.time()
+from train.launcher import start_time, use_huge_pages
+
+STARTED = start_time(time.time())
+if __name__ == "__main__":
+    use_huge_pages(STARTED)
 
 import logging  # noqa: E402
 import shlex  # noqa: E402

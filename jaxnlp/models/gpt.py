@@ -13,8 +13,10 @@ from jax.nn.initializers import normal
 
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.cache import KVCache
+from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.transformer import DecoderBlock
+from jaxnlp.ops.matmul import matmul
 
 INITIAL_STDDEV = 0.02
 
@@ -49,6 +51,9 @@ class GPTConfig(ModelConfig):
     """Compute each block anew in the backward pass: less memory, more time. Same function."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the computation; parameters stay float32."""
+    matmul_dtype: Literal["bfloat16"] | None = None
+    """Round the operands of matrix products, and nothing else: nearly twice as fast on CPUs with bfloat16 instructions,
+    slower on others; None = don't."""
 
     def __post_init__(self):
         for name in ("num_layers", "num_heads", "width", "context_length"):
@@ -117,14 +122,10 @@ class GPT(nn.Module):
         x = nn.LayerNorm(1e-5, config.dtype, use_bias=config.use_bias, name="final_norm")(x)
         x = x.reshape(-1, config.width)
         if config.tie_embeddings:
-            logits = embedding.attend(x)
+            logits = matmul(x, embedding.embedding.T, config.matmul_dtype)
         else:
-            head = nn.Dense(
-                self.vocabulary_size,
-                use_bias=False,
-                dtype=config.dtype,
-                kernel_init=normal(INITIAL_STDDEV),
-                name="head",
+            head = Dense(
+                self.vocabulary_size, False, config.dtype, config.matmul_dtype, normal(INITIAL_STDDEV), name="head"
             )
             logits = head(x)
         logits = logits.astype(jnp.float32).reshape(*tokens.shape, self.vocabulary_size)
@@ -152,6 +153,7 @@ class GPT(nn.Module):
             # Two branches a block write to the residual stream: this keeps its variance near 1 at any depth.
             residual_stddev=INITIAL_STDDEV / (2 * config.num_layers) ** 0.5,
             dtype=config.dtype,
+            matmul_dtype=config.matmul_dtype,
             deterministic=deterministic,
             name="blocks",
         )
@@ -160,4 +162,5 @@ class GPT(nn.Module):
         """A cache with room for the whole context, none of it filled."""
         config = self.config
         shape = (config.num_layers, batch, config.context_length, config.num_heads, config.width // config.num_heads)
-        return KVCache(jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype), jnp.zeros((), jnp.int32))
+        dtype = config.matmul_dtype or config.dtype
+        return KVCache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype), jnp.zeros((), jnp.int32))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
+from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
 from jaxnlp.ops.attention import attend
@@ -24,6 +25,7 @@ class CausalSelfAttention(nn.Module):
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       dtype: of the computation; parameters stay float32.
+      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
 
     Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection.
     """
@@ -34,6 +36,7 @@ class CausalSelfAttention(nn.Module):
     use_bias: bool = True
     output_stddev: float = 0.02
     dtype: str = "float32"
+    matmul_dtype: str | None = None
 
     @nn.compact
     def __call__(
@@ -62,9 +65,11 @@ class CausalSelfAttention(nn.Module):
         batch, positions, width = x.shape
         if width % self.num_heads:
             raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
-        qkv = nn.Dense(3 * width, self.use_bias, self.dtype, kernel_init=normal(0.02), name="qkv")(
+        qkv = Dense(3 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="qkv")(
             x.reshape(batch * positions, width)
         )
+        # Rounded once here, not by each product: attention then keeps its weights in this type too.
+        qkv = qkv.astype(self.matmul_dtype or self.dtype)
         q, k, v = (
             part.reshape(batch, positions, self.num_heads, width // self.num_heads)
             for part in jnp.split(qkv, 3, axis=-1)
@@ -89,7 +94,7 @@ class CausalSelfAttention(nn.Module):
             # Slots past the newest position hold nothing yet, and the causal mask hides them.
             mask = masks.causal(positions, k.shape[1], first_query=cached_positions)
             y = attend(q, k, v, attention_mask=mask)
-        y = nn.Dense(width, self.use_bias, self.dtype, kernel_init=normal(self.output_stddev), name="out")(
+        y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
             y.reshape(batch * positions, width)
         )
         y = Dropout(self.dropout_rate)(y.reshape(batch, positions, width), deterministic=deterministic)

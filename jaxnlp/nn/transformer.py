@@ -21,6 +21,7 @@ class DecoderBlock(nn.Module):
       residual_stddev: standard deviation of the initial weights that write to the residual stream.
       dtype: of the computation; parameters stay float32.
       deterministic: no dropout. An attribute here, since `nn.scan` passes arrays alone.
+      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
 
     Source: Radford et al. 2019, section 2.3 (pre-norm); GELU in the tanh form of its code.
     """
@@ -33,6 +34,7 @@ class DecoderBlock(nn.Module):
     residual_stddev: float
     dtype: str
     deterministic: bool
+    matmul_dtype: str | None = None
 
     @nn.compact
     def __call__(
@@ -47,6 +49,7 @@ class DecoderBlock(nn.Module):
             use_bias=self.use_bias,
             output_stddev=self.residual_stddev,
             dtype=self.dtype,
+            matmul_dtype=self.matmul_dtype,
             name="attention",
         )(branch, deterministic=self.deterministic, cache=cache, cached_positions=cached_positions)
         x = x + branch
@@ -58,6 +61,7 @@ class DecoderBlock(nn.Module):
             use_bias=self.use_bias,
             output_stddev=self.residual_stddev,
             dtype=self.dtype,
+            matmul_dtype=self.matmul_dtype,
             name="feed_forward",
         )(branch, deterministic=self.deterministic)
         return x + branch, cache

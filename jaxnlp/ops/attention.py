@@ -1,10 +1,42 @@
-"""Scaled dot-product attention over several heads."""
+"""Scaled dot-product attention over several heads, with its gradient derived by hand.
+
+Forward, for one head, with queries Q [T, K], keys K and values V [S, K]:
+
+    Z = Q K^T / sqrt(K)          scores         [T, S]
+    A = softmax(Z)               weights        [T, S], each row sums to 1
+    Y = A V                      mixed values   [T, K]
+
+Backward, from dY, the gradient of a loss with respect to Y:
+
+    dV = A^T dY                                  product rule of Y = A V, right factor
+    dA = dY V^T                                  left factor
+    dZ = A * (dA - sum_s(A * dA))                the softmax Jacobian diag(a) - a a^T of each row, times dA's row, without
+                                                 building it
+    dQ = dZ K / sqrt(K)                          product rule of Z, left factor
+    dK = dZ^T Q / sqrt(K)                        right factor
+
+Dropout multiplies A by M, zeros and 1 / (1 - rate), on its way to V: then dV = (A * M)^T dY and dA = M * (dY V^T).
+
+Of the three [T, S] arrays A, dA and dZ only A is kept from the forward pass. The sum over s is a sum over k of small
+arrays as well, sum_s(A * dA) = sum_k(Y * dY), since Y = A V; it stays true under dropout. M is computed anew.
+"""
+
+import functools
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.dropout import dropout
+from jaxnlp.ops.dropout import dropout, keep_mask
+from jaxnlp.ops.matmul import accumulator, product, transposed
+
+Implementation = Literal["auto", "vjp", "xla", "cudnn"]
+
+QUERY_BLOCK = 64
+"""Queries that causal attention takes at once; keys after a block's last query are left out of its products."""
+MAX_QUERY_BLOCKS = 8
+"""Bounds the size of the program; half of all work could be left out, 8 blocks leave out seven sixteenths."""
 
 
 def attend(
@@ -18,6 +50,7 @@ def attend(
     dropout_rate: float = 0.0,
     dropout_key: jax.Array | None = None,
     first_row: int | jax.Array = 0,
+    implementation: Implementation = "auto",
 ) -> jax.Array:
     """Values mixed by how well their keys match each query.
 
@@ -25,39 +58,194 @@ def attend(
 
     Args:
       q: queries [B, T, H, K], float.
-      k: keys [B, S, H, K].
-      v: values [B, S, H, K].
-      attention_mask: [B or 1, H or 1, T, S] bool, True = may attend; None = all.
+      k: keys [B, S, G, K]; G divides H: each key head serves H / G query heads. G = H: multi-head attention; G = 1:
+        multi-query attention.
+      v: values [B, S, G, K].
+      attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all. `masks.from_additive` converts
+        masks of 0 and -inf.
       causal: query t sees keys 0..t alone; needs no mask of its own.
       scale: factor on the scores; None = 1 / sqrt(K).
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
       first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
+      implementation: "vjp": the gradient of this module's docstring; "xla": autodiff, which also gives forward-mode and
+        second derivatives; "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout;
+        "auto": cudnn where it can be had and there is no mask but the causal one, else vjp.
 
     Returns:
-      [B, T, H, K], dtype of q. A fully masked row is zero.
+      [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
 
     Raises:
-      ValueError: when the shapes of q, k and v do not fit; the message gives them.
+      ValueError: when shapes do not fit, or this implementation cannot do what is asked; the message says why.
 
-    Source: Vaswani et al. 2017, section 3.2.1, eq. 1. Differs: softmax in float32.
+    Source: Vaswani et al. 2017, section 3.2.1, eq. 1; Shazeer 2019 for fewer key heads. Differs: softmax in float32.
     """
-    if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[2:] != k.shape[2:]:
-        raise ValueError(f"expected q [B, T, H, K] and k, v [B, S, H, K], got q {q.shape}, k {k.shape}, v {v.shape}")
+    _check(q, k, v, attention_mask)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    if causal:
-        future = masks.causal(q.shape[1], k.shape[1])
-        attention_mask = future if attention_mask is None else attention_mask & future
+    if dropout_key is None or dropout_rate == 0.0:
+        dropout_key, dropout_rate = None, 0.0
+    refusal = _why_not_cudnn(q, dropout_key)
+    if implementation == "cudnn" and refusal is not None:
+        raise ValueError(f"implementation='cudnn' {refusal}; use 'auto' or 'vjp'")
+    if implementation == "cudnn" or (implementation == "auto" and refusal is None and attention_mask is None):
+        return _attend_cudnn(q, k, v, attention_mask, causal, scale)
+    if implementation not in ("auto", "vjp", "xla"):
+        raise ValueError(f"implementation must be auto, vjp, xla or cudnn, got {implementation!r}")
 
+    if k.shape[2] != q.shape[2]:
+        k, v = (jnp.repeat(x, q.shape[2] // k.shape[2], axis=2) for x in (k, v))
     # One transposition each, instead of one inside every product: a fifth of the time on CPU.
     q, k, v = (x.swapaxes(1, 2) for x in (q, k, v))
-    scores = jnp.einsum("bhtk,bhsk->bhts", q * scale, k).astype(jnp.float32)
-    if attention_mask is not None:
-        scores = jnp.where(attention_mask, scores, jnp.finfo(jnp.float32).min)
-    weights = jax.nn.softmax(scores, axis=-1)
-    if attention_mask is not None:
-        # The softmax of a fully masked row is uniform over keys that it must not see.
-        weights = jnp.where(attention_mask, weights, 0.0)
+    first_row = jnp.asarray(first_row, jnp.uint32)
+    attend_heads = _attend_xla if implementation == "xla" else _attend_vjp
+    y = attend_heads(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate)
+    return y.swapaxes(1, 2)
+
+
+def _check(q: jax.Array, k: jax.Array, v: jax.Array, attention_mask: jax.Array | None) -> None:
+    fit = (
+        q.ndim == k.ndim == 4
+        and k.shape == v.shape
+        and (q.shape[0], q.shape[3]) == (k.shape[0], k.shape[3])
+        and q.shape[2] % k.shape[2] == 0
+    )
+    if not fit:
+        raise ValueError(
+            "expected q [B, T, H, K] and k, v [B, S, G, K] with H divisible by G, "
+            f"got q {q.shape}, k {k.shape}, v {v.shape}"
+        )
+    if attention_mask is None:
+        return
+    if attention_mask.dtype != jnp.bool_:
+        raise ValueError(f"attention_mask must be bool, got {attention_mask.dtype}; see masks.from_additive")
+    full = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    if attention_mask.ndim != 4 or any(m not in (1, n) for m, n in zip(attention_mask.shape, full, strict=True)):
+        raise ValueError(f"expected an attention_mask that broadcasts to {full}, got {attention_mask.shape}")
+
+
+def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None) -> str | None:
+    """What keeps cuDNN from this call; None = nothing."""
+    if jax.default_backend() != "gpu":
+        return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
+    if q.dtype not in (jnp.bfloat16, jnp.float16):
+        return f"computes in bfloat16 or float16, got {q.dtype}"
+    if q.shape[-1] % 8 or q.shape[-1] > 128:
+        return f"takes head widths up to 128 that 8 divides, got {q.shape[-1]}"
+    if dropout_key is not None:
+        return "draws no dropout that a second run or a second device could repeat"
+    return None
+
+
+def _attend_cudnn(q, k, v, attention_mask, causal, scale):
+    y = jax.nn.dot_product_attention(
+        q, k, v, mask=attention_mask, scale=scale, is_causal=causal, implementation="cudnn"
+    )
+    if attention_mask is None:
+        return y
+    visible = _visible(attention_mask, causal, 0, q.shape[1], k.shape[1])
+    assert visible is not None
+    return jnp.where(visible.any(axis=-1).swapaxes(1, 2)[..., None], y, 0)
+
+
+def _visible(attention_mask, causal: bool, start: int, stop: int, keys: int) -> jax.Array | None:
+    """Which of the keys 0..keys-1 the queries start..stop-1 see; None = all."""
+    past = masks.causal(stop - start, keys, first_query=start) if causal else None
+    if attention_mask is None:
+        return past
+    rows = slice(None) if attention_mask.shape[2] == 1 else slice(start, stop)
+    columns = slice(None) if attention_mask.shape[3] == 1 else slice(0, keys)
+    visible = attention_mask[:, :, rows, columns]
+    return visible if past is None else visible & past
+
+
+def _weights(q, k, visible, scale):
+    """The weights A [B, H, T, S] in float32 at least; `visible` says which keys each query sees."""
+    wide = accumulator(q.dtype)
+    # The factor goes to the scores, where one loop does it together with the mask.
+    scores = product(q, k, "bhtk,bhsk->bhts") * jnp.asarray(scale, wide)
+    if visible is None:
+        return jax.nn.softmax(scores, axis=-1)
+    weights = jax.nn.softmax(jnp.where(visible, scores, jnp.finfo(wide).min), axis=-1)
+    # The softmax of a fully masked row is uniform over keys that it must not see.
+    return jnp.where(visible, weights, jnp.zeros((), wide))
+
+
+def _attend_xla(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate):
+    weights = _weights(q, k, _visible(attention_mask, causal, 0, q.shape[2], k.shape[2]), scale)
     if dropout_key is not None:
         weights = dropout(weights, dropout_rate, dropout_key, first_row=first_row)
-    return jnp.einsum("bhts,bhsk->bhtk", weights.astype(v.dtype), v).swapaxes(1, 2)
+    return jnp.einsum("bhts,bhsk->bhtk", weights.astype(v.dtype), v)
+
+
+class _Block(NamedTuple):
+    """A run of queries, and how many keys they may see."""
+
+    start: int
+    stop: int
+    keys: int
+
+
+def _blocks(queries: int, keys: int, causal: bool) -> list[_Block]:
+    if not causal:
+        return [_Block(0, queries, keys)]
+    size = -(-queries // min(MAX_QUERY_BLOCKS, -(-queries // QUERY_BLOCK)))
+    return [_Block(start, min(start + size, queries), min(start + size, keys)) for start in range(0, queries, size)]
+
+
+def _drop(x, block, shape, rate, key, first_row):
+    """Dropout of a block of the weights, whose whole shape is `shape`: the mask that `ops.dropout` has there."""
+    if key is None:
+        return x
+    kept = keep_mask(key, x.shape, rate, first_row=first_row, whole=shape, offset=(0, block.start, 0))
+    return jnp.where(kept, x * jnp.asarray(1.0 / (1.0 - rate), x.dtype), jnp.zeros((), x.dtype))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7, 8))
+def _attend_vjp(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate):
+    return _forward(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate)[0]
+
+
+def _forward(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate):
+    shape = (*q.shape[:3], k.shape[2])
+    ys, kept = [], []
+    for block in _blocks(q.shape[2], k.shape[2], causal):
+        visible = _visible(attention_mask, causal, *block)
+        weights = _weights(q[:, :, block.start : block.stop], k[:, :, : block.keys], visible, scale)
+        dropped = _drop(weights, block, shape, dropout_rate, dropout_key, first_row).astype(v.dtype)
+        ys.append(product(dropped, v[:, :, : block.keys], "bhts,bhsk->bhtk"))
+        kept.append(weights.astype(v.dtype))
+    y = _joined(ys).astype(q.dtype)
+    return y, (q, k, v, y, kept, dropout_key, first_row)
+
+
+def _backward(causal, scale, dropout_rate, residuals, dy):
+    q, k, v, y, kept, dropout_key, first_row = residuals
+    wide = accumulator(q.dtype)
+    shape = (*q.shape[:3], k.shape[2])
+    delta = (y.astype(wide) * dy.astype(wide)).sum(axis=-1, keepdims=True)
+    scaled_q = (q * jnp.asarray(scale, q.dtype)).astype(q.dtype)
+    dq, dk, dv = [], [], []
+    for block, weights in zip(_blocks(q.shape[2], k.shape[2], causal), kept, strict=True):
+        rows, keys = slice(block.start, block.stop), slice(0, block.keys)
+        dropped = _drop(weights, block, shape, dropout_rate, dropout_key, first_row)
+        dv.append(product(transposed(dy[:, :, rows]), dropped, "bhkt,bhts->bhks"))
+        da = product(dy[:, :, rows], v[:, :, keys], "bhtk,bhsk->bhts")
+        da = _drop(da, block, shape, dropout_rate, dropout_key, first_row)
+        dz = (weights.astype(wide) * (da - delta[:, :, rows])).astype(q.dtype)
+        dq.append(product(dz, k[:, :, keys], "bhts,bhsk->bhtk"))
+        dk.append(product(transposed(scaled_q[:, :, rows]), dz, "bhkt,bhts->bhks"))
+    dq = _joined(dq) * jnp.asarray(scale, wide)
+    dk, dv = (_summed(parts, k.shape[2]).swapaxes(2, 3) for parts in (dk, dv))
+    return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), None, None, None
+
+
+_attend_vjp.defvjp(_forward, _backward)
+
+
+def _joined(parts):
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=2)
+
+
+def _summed(parts, keys: int):
+    """The sum of arrays [B, H, K, s] whose last axis is the first s of so many keys."""
+    return sum(jnp.pad(part, [(0, 0)] * 3 + [(0, keys - part.shape[3])]) for part in parts)

@@ -23,7 +23,15 @@ def _mix(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
-def keep_mask(key: jax.Array, shape: tuple[int, ...], rate: float, *, first_row: int | jax.Array = 0) -> jax.Array:
+def keep_mask(
+    key: jax.Array,
+    shape: tuple[int, ...],
+    rate: float,
+    *,
+    first_row: int | jax.Array = 0,
+    whole: tuple[int, ...] | None = None,
+    offset: tuple[int, ...] | None = None,
+) -> jax.Array:
     """Which elements dropout keeps, each with probability 1 - rate.
 
     Args:
@@ -31,6 +39,8 @@ def keep_mask(key: jax.Array, shape: tuple[int, ...], rate: float, *, first_row:
       shape: of the mask; the first axis counts rows, the others are one row's elements, fewer than 2^32.
       rate: share dropped, in [0, 1).
       first_row: the number of the first row.
+      whole: shape of the array of which this mask covers a window; None = the window is all of it.
+      offset: where in a row the window begins, one number for each axis but the first; None = at its start.
 
     Returns:
       bool of that shape; row r is a function of (key, first_row + r) alone.
@@ -45,8 +55,10 @@ def keep_mask(key: jax.Array, shape: tuple[int, ...], rate: float, *, first_row:
         (-1,) + (1,) * (len(shape) - 1)
     )
     columns = jnp.zeros(shape[1:], jnp.uint32)
-    for axis, stride in zip(range(len(shape) - 1), _strides(shape[1:]), strict=True):
-        columns = columns + jax.lax.broadcasted_iota(jnp.uint32, shape[1:], axis) * jnp.uint32(stride)
+    strides = _strides(shape[1:] if whole is None else whole[1:])
+    for axis, (stride, start) in enumerate(zip(strides, offset or (0,) * len(strides), strict=True)):
+        index = jax.lax.broadcasted_iota(jnp.uint32, shape[1:], axis) + jnp.uint32(start)
+        columns = columns + index * jnp.uint32(stride)
     # Two words of seed a row, or among a few thousand rows two would likely share their mask.
     first_seed, second_seed = _mix(_mix(rows ^ words[0]) + words[-1]), _mix(_mix(rows ^ ~words[-1]) + words[0])
     bits = _mix(_mix(columns[None] ^ first_seed) + second_seed)

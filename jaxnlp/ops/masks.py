@@ -17,3 +17,62 @@ def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.
     """
     query_positions = first_query + jnp.arange(queries)
     return (jnp.arange(keys)[None, :] <= query_positions[:, None])[None, None]
+
+
+def from_additive(mask: jax.Array) -> jax.Array:
+    """The boolean mask of one that is added to the scores: 0 may attend, -inf may not.
+
+    Args:
+      mask: [...] float, each element 0 or -inf (or far below any score: less than half of what float32 holds).
+
+    Returns:
+      [...] bool.
+    """
+    return mask > jnp.finfo(jnp.float32).min / 2
+
+
+def padding(lengths: jax.Array, keys: int) -> jax.Array:
+    """Each query sees the keys before the end of its own sequence.
+
+    Args:
+      lengths: [B] int, number of real positions.
+      keys: S.
+
+    Returns:
+      [B, 1, 1, S] bool.
+    """
+    return (jnp.arange(keys)[None, :] < lengths[:, None])[:, None, None]
+
+
+def local(queries: int, keys: int, *, before: int, after: int = 0, first_query: int | jax.Array = 0) -> jax.Array:
+    """Each query sees a window around its own position.
+
+    Args:
+      queries: T.
+      keys: S; key s stands at position s.
+      before: how many positions before its own a query sees.
+      after: how many after it.
+      first_query: position of the first query.
+
+    Returns:
+      [1, 1, T, S] bool.
+
+    Source: Beltagy et al. 2020, section 3.1 (sliding window).
+    """
+    distance = jnp.arange(keys)[None, :] - (first_query + jnp.arange(queries))[:, None]
+    return ((distance >= -before) & (distance <= after))[None, None]
+
+
+def segments(query_segments: jax.Array, key_segments: jax.Array | None = None) -> jax.Array:
+    """Each query sees the keys of its own segment: several documents packed in one row do not see each other.
+
+    Args:
+      query_segments: [B, T] int, the segment of each position; 0 is padding, which sees nothing and is seen by nothing.
+      key_segments: [B, S]; None = the same as the queries'.
+
+    Returns:
+      [B, 1, T, S] bool.
+    """
+    key_segments = query_segments if key_segments is None else key_segments
+    same = query_segments[:, :, None] == key_segments[:, None, :]
+    return (same & (key_segments != 0)[:, None, :])[:, None]

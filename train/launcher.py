@@ -1,0 +1,61 @@
+"""Gives a process huge pages for its memory, and lets it keep them.
+
+XLA on CPU asks malloc for the temporary arrays of each step anew. By default glibc gives large blocks back to the system
+at once, so that each step faults them in again, 4 KiB at a time. With the settings below it keeps what it once had, in
+pages of 2 MiB: docs/benchmarks.md has what that is worth. glibc reads them once, before the program starts; therefore the
+program is started a second time, in place of itself.
+
+`JAXNLP_HUGE_PAGES=0` in the environment turns this off. A user's own GLIBC_TUNABLES stays as it is.
+"""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+SWITCH = "JAXNLP_HUGE_PAGES"
+STARTED = "JAXNLP_STARTED"
+_NEVER = 1 << 34
+TUNABLES = (
+    "glibc.malloc.hugetlb=1"  # ask for transparent huge pages (glibc 2.35 and newer; older ones ignore the name)
+    f":glibc.malloc.mmap_threshold={_NEVER}"  # no block of its own mapping, which would be unmapped when freed
+    f":glibc.malloc.trim_threshold={_NEVER}"  # no memory given back
+)
+TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def tunables_for(environ: Mapping[str, str], libc: str, huge_pages: str) -> str | None:
+    """The GLIBC_TUNABLES that the process should have and has not; None when it should stay as it is.
+
+    Args:
+      environ: its environment.
+      libc: name of its C library.
+      huge_pages: the kernel's setting of transparent huge pages, as in its file; "" when there is none.
+    """
+    if environ.get(SWITCH) == "0" or libc != "glibc" or "GLIBC_TUNABLES" in environ:
+        return None
+    return None if "[never]" in huge_pages or not huge_pages else TUNABLES
+
+
+def use_huge_pages(started: float) -> None:
+    """Starts this program again with huge pages for malloc, where they can be had and it has not got them yet.
+
+    To be called first, before anything that takes time to import.
+
+    Args:
+      started: `time.time()` when the program started; the new one finds it in the environment.
+    """
+    try:
+        huge_pages = TRANSPARENT_HUGE_PAGES.read_text()
+    except OSError:  # no Linux, or a kernel without them
+        huge_pages = ""
+    tunables = tunables_for(os.environ, platform.libc_ver()[0], huge_pages)
+    if tunables is not None:
+        environ = os.environ | {"GLIBC_TUNABLES": tunables, STARTED: str(started)}
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
+
+
+def start_time(now: float) -> float:
+    """When the user started the program: `now`, or earlier when it has been started again since."""
+    return float(os.environ.pop(STARTED, now))
