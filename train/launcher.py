@@ -1,9 +1,9 @@
 """Gives a process huge pages for its memory, and lets it keep them.
 
-XLA on CPU asks malloc for the temporary arrays of each step anew. By default glibc gives large blocks back to the system
-at once, so that each step faults them in again, 4 KiB at a time. With the settings below it keeps what it once had, in
-pages of 2 MiB: docs/benchmarks.md has what that is worth. glibc reads them once, before the program starts; therefore the
-program is started a second time, in place of itself.
+XLA on CPU asks malloc for the temporary arrays of each step anew. By default glibc gives large blocks back to the
+system at once, so that each step faults them in again, 4 KiB at a time. With the settings below it keeps what it once
+had, in pages of 2 MiB: docs/benchmarks.md has what that is worth. glibc reads them once, before the program starts;
+therefore the program is started a second time, in place of itself.
 
 `JAXNLP_HUGE_PAGES=0` in the environment turns this off. A user's own GLIBC_TUNABLES stays as it is.
 """

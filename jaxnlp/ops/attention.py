@@ -10,8 +10,7 @@ Backward, from dY, the gradient of a loss with respect to Y:
 
     dV = A^T dY                                  product rule of Y = A V, right factor
     dA = dY V^T                                  left factor
-    dZ = A * (dA - sum_s(A * dA))                the softmax Jacobian diag(a) - a a^T of each row, times dA's row, without
-                                                 building it
+    dZ = A * (dA - sum_s(A * dA))                each row times the softmax's Jacobian, diag(a) - a a^T, never built
     dQ = dZ K / sqrt(K)                          product rule of Z, left factor
     dK = dZ^T Q / sqrt(K)                        right factor
 

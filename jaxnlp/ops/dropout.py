@@ -107,3 +107,42 @@ def dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.A
     if rate == 0.0:
         return x
     return _drop(x, rate, key, jnp.asarray(first_row, jnp.uint32))
+
+
+def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.Array = 0) -> jax.Array:
+    """Dropout with one mask for all time steps of a sequence: a feature is gone from its start to its end.
+
+    Args:
+      x: [B, T, D], float.
+      rate: share of the (sequence, feature) pairs dropped, in [0, 1).
+      key: typed random key.
+      first_row: as for `dropout`.
+
+    Returns:
+      [B, T, D], dtype of x.
+
+    Source: Gal and Ghahramani 2016, section 4 ("variational"); Merity et al. 2018, section 4.1 ("locked").
+    """
+    if rate == 0.0:
+        return x
+    kept = keep_mask(key, (x.shape[0], x.shape[2]), rate, first_row=first_row)[:, None]
+    return jnp.where(kept, x * jnp.asarray(1.0 / (1.0 - rate), x.dtype), jnp.zeros((), x.dtype))
+
+
+def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Array:
+    """Dropout of whole words: a dropped word's embedding is zero wherever it occurs in the batch.
+
+    Args:
+      table: embeddings [V, D], float.
+      rate: share of the words dropped, in [0, 1).
+      key: typed random key.
+
+    Returns:
+      [V, D], dtype of table; the words that stay are scaled by 1 / (1 - rate).
+
+    Source: Gal and Ghahramani 2016, section 4.2; Merity et al. 2018, section 4.3.
+    """
+    if rate == 0.0:
+        return table
+    kept = keep_mask(key, (table.shape[0], 1), rate)
+    return jnp.where(kept, table * jnp.asarray(1.0 / (1.0 - rate), table.dtype), jnp.zeros((), table.dtype))

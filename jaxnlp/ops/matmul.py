@@ -1,8 +1,8 @@
 """Matrix products with operands in a short format and everything else in float32.
 
-A CPU with bfloat16 instructions (AVX-512 BF16, AMX) multiplies twice as fast in it as in float32, and sums in float32 all
-the same. XLA takes that path only for the products whose left operand lies in memory with its summed axis last, and only
-when the result is float32: any other form runs at half the speed. So the forms below are chosen with care.
+A CPU with bfloat16 instructions (AVX-512 BF16, AMX) multiplies twice as fast in it as in float32, and sums in float32
+all the same. XLA takes that path only for the products whose left operand lies in memory with its summed axis last, and
+only when the result is float32: any other form runs at half the speed. So the forms below are chosen with care.
 """
 
 import functools
@@ -71,7 +71,7 @@ def accumulator(dtype: jax.typing.DTypeLike) -> jnp.dtype:
 
 
 def transposed(x: jax.Array) -> jax.Array:
-    """The last two axes swapped; on CPU in memory too, where XLA would only relabel them: see this module's docstring."""
+    """The last two axes swapped, on CPU in memory too, where XLA would only relabel them: see this module's top."""
     return _row_major(jnp.swapaxes(x, -1, -2))
 
 

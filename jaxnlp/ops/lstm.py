@@ -1,0 +1,54 @@
+"""One step of an LSTM, with its gradient by hand."""
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.custom_vjp
+def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The new output and the new cell state, from the four gates before their nonlinearities.
+
+    i, f, g, o = z;   c' = sigmoid(f) * c + sigmoid(i) * tanh(g);   h' = sigmoid(o) * tanh(c')
+
+    z = x W_x + h W_h + b is the caller's: the part x W_x of all time steps is one matrix product. With s = sigmoid and
+    t = tanh(c'), and dc' the gradient that reaches c' from h' and from the next step together,
+
+        dc' = dc'_next + dh' s(o) (1 - t^2)
+        di = dc' tanh(g) s(i) (1 - s(i))        df = dc' c s(f) (1 - s(f))
+        dg = dc' s(i) (1 - tanh(g)^2)           do = dh' t s(o) (1 - s(o))
+        dc = dc' s(f)
+
+    The backward keeps the gates after their nonlinearities, c and t, and computes no exponential anew.
+
+    Args:
+      z: [B, 4 D], float: input, forget, candidate, output gate, in the order of PyTorch.
+      c: [B, D], cell state before the step.
+
+    Returns:
+      h' and c', each [B, D].
+
+    Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000 for the forget gate.
+    """
+    return _forward(z, c)[0]
+
+
+def _forward(z, c):
+    i, f, g, o = jnp.split(z, 4, axis=-1)
+    i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+    new_c = f * c + i * g
+    t = jnp.tanh(new_c)
+    return (o * t, new_c), (i, f, g, o, c, t)
+
+
+def _backward(residuals, cotangents):
+    i, f, g, o, c, t = residuals
+    dh, dc_next = cotangents
+    dc = dc_next + dh * o * (1.0 - t * t)
+    di = dc * g * i * (1.0 - i)
+    df = dc * c * f * (1.0 - f)
+    dg = dc * i * (1.0 - g * g)
+    do = dh * t * o * (1.0 - o)
+    return jnp.concatenate([di, df, dg, do], axis=-1), dc * f
+
+
+lstm_cell.defvjp(_forward, _backward)
