@@ -1,4 +1,10 @@
-"""A GPT in PyTorch, in the style of karpathy/nanoGPT: what the benchmarks compare with."""
+"""GPTs in PyTorch: what the benchmarks compare with.
+
+`CourseGPT` is written as courses and karpathy/minGPT write it: four projections, scores, mask, softmax and dropout one
+after the other. `FusedGPT` is written as karpathy/nanoGPT writes it: a fused projection and PyTorch's fused attention.
+"""
+
+import math
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +13,32 @@ from torch import nn
 from jaxnlp.models.gpt import GPTConfig
 
 
-class Attention(nn.Module):
+class CourseAttention(nn.Module):
+    """Causal self-attention, step by step."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.num_heads = config.num_heads
+        self.q, self.k, self.v, self.out = (nn.Linear(config.width, config.width) for _ in range(4))
+        self.attention_dropout = nn.Dropout(config.attention_dropout_rate)
+        self.dropout = nn.Dropout(config.residual_dropout_rate)
+        past = torch.tril(torch.ones(config.context_length, config.context_length))
+        self.past: torch.Tensor
+        self.register_buffer("past", past.view(1, 1, config.context_length, config.context_length))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, positions, width = x.shape
+        q, k, v = (
+            dense(x).view(batch, positions, self.num_heads, width // self.num_heads).transpose(1, 2)
+            for dense in (self.q, self.k, self.v)
+        )
+        scores = (q @ k.transpose(-2, -1)) / math.sqrt(k.shape[-1])
+        scores = scores.masked_fill(self.past[:, :, :positions, :positions] == 0, -1e10)
+        y = self.attention_dropout(F.softmax(scores, dim=-1)) @ v
+        return self.dropout(self.out(y.transpose(1, 2).contiguous().view(batch, positions, width)))
+
+
+class FusedAttention(nn.Module):
     """Causal self-attention with a fused projection and PyTorch's fused kernel."""
 
     def __init__(self, config: GPTConfig):
@@ -32,15 +63,15 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Pre-norm attention and feed-forward layer."""
 
-    def __init__(self, config: GPTConfig):
+    def __init__(self, config: GPTConfig, attention: nn.Module, gelu: nn.Module):
         super().__init__()
         hidden = config.hidden_width or 4 * config.width
         self.attention_norm = nn.LayerNorm(config.width, bias=config.use_bias)
-        self.attention = Attention(config)
+        self.attention = attention
         self.feed_forward_norm = nn.LayerNorm(config.width, bias=config.use_bias)
         self.feed_forward = nn.Sequential(
             nn.Linear(config.width, hidden, bias=config.use_bias),
-            nn.GELU(approximate="tanh"),
+            gelu,
             nn.Linear(hidden, config.width, bias=config.use_bias),
             nn.Dropout(config.residual_dropout_rate),
         )
@@ -51,14 +82,19 @@ class Block(nn.Module):
 
 
 class TorchGPT(nn.Module):
-    """The model of `jaxnlp.models.gpt`, layer for layer."""
+    """The model of `jaxnlp.models.gpt`, layer for layer, with either kind of attention."""
 
-    def __init__(self, config: GPTConfig, vocabulary_size: int):
+    def __init__(self, config: GPTConfig, vocabulary_size: int, *, fused: bool):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary_size, config.width)
         self.positions = nn.Embedding(config.context_length, config.width)
         self.dropout = nn.Dropout(config.embedding_dropout_rate)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.blocks = nn.ModuleList(
+            Block(config, FusedAttention(config), nn.GELU(approximate="tanh"))
+            if fused
+            else Block(config, CourseAttention(config), nn.GELU())
+            for _ in range(config.num_layers)
+        )
         self.norm = nn.LayerNorm(config.width, bias=config.use_bias)
         self.head = nn.Linear(config.width, vocabulary_size, bias=False)
         if config.tie_embeddings:
@@ -69,12 +105,16 @@ class TorchGPT(nn.Module):
             residual = name.endswith(("attention.out.weight", "feed_forward.2.weight"))
             nn.init.normal_(parameter, std=0.02 / (2 * config.num_layers) ** 0.5 if residual else 0.02)
 
-    def forward(self, tokens: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
-        """Args: tokens and targets [B, T] int64. Returns: cross-entropy in nats, per token or summed."""
+    def logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Args: tokens [B, T] int64. Returns: [B, T, V]."""
         x = self.dropout(self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1])))
         for block in self.blocks:
             x = block(x)
-        logits = self.head(self.norm(x))
+        return self.head(self.norm(x))
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+        """Args: tokens and targets [B, T] int64. Returns: cross-entropy in nats, per token or summed."""
+        logits = self.logits(tokens)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1), reduction=reduction)
 
 

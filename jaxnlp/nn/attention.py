@@ -15,11 +15,12 @@ LayerCache = tuple[jax.Array, jax.Array]
 """Keys and values of one layer's earlier positions, each [B, S, H, K]; S is the capacity."""
 
 
-class CausalSelfAttention(nn.Module):
-    """Each position attends to itself and the positions before it.
+class SelfAttention(nn.Module):
+    """Each position attends to itself and the positions before it, or to all.
 
     Attributes:
       num_heads: H; must divide the width.
+      causal: whether later positions are hidden.
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
@@ -31,6 +32,7 @@ class CausalSelfAttention(nn.Module):
     """
 
     num_heads: int
+    causal: bool = True
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
@@ -44,6 +46,7 @@ class CausalSelfAttention(nn.Module):
         x: jax.Array,
         *,
         deterministic: bool,
+        attention_mask: jax.Array | None = None,
         cache: LayerCache | None = None,
         cached_positions: jax.Array | int = 0,
     ) -> tuple[jax.Array, LayerCache | None]:
@@ -52,6 +55,8 @@ class CausalSelfAttention(nn.Module):
         Args:
           x: [B, T, D].
           deterministic: no dropout.
+          attention_mask: [B or 1, H or 1, T or 1, T] bool, True = may attend; None = all that `causal` leaves. Not with
+            a cache.
           cache: keys and values of the positions before x; None: x is the whole sequence.
           cached_positions: [] int, how many positions of the cache are filled; x's positions follow them.
 
@@ -80,7 +85,8 @@ class CausalSelfAttention(nn.Module):
                 q,
                 k,
                 v,
-                causal=True,
+                attention_mask=attention_mask,
+                causal=self.causal,
                 dropout_rate=self.attention_dropout_rate,
                 dropout_key=self.make_rng("dropout") if drop else None,
                 first_row=first_row_of_shard(batch),

@@ -3,7 +3,7 @@
 import flax.linen as nn
 import jax
 
-from jaxnlp.nn.attention import CausalSelfAttention, LayerCache
+from jaxnlp.nn.attention import LayerCache, SelfAttention
 from jaxnlp.nn.feed_forward import FeedForward
 
 
@@ -42,7 +42,7 @@ class DecoderBlock(nn.Module):
     ) -> tuple[jax.Array, LayerCache | None]:
         """Args: x [B, T, D], and the layer's cache. Returns: [B, T, D], and the cache with x's positions added."""
         branch = nn.LayerNorm(1e-5, self.dtype, use_bias=self.use_bias, name="attention_norm")(x)
-        branch, cache = CausalSelfAttention(
+        branch, cache = SelfAttention(
             num_heads=self.num_heads,
             attention_dropout_rate=self.attention_dropout_rate,
             dropout_rate=self.residual_dropout_rate,
@@ -65,3 +65,51 @@ class DecoderBlock(nn.Module):
             name="feed_forward",
         )(branch, deterministic=self.deterministic)
         return x + branch, cache
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention and a feed-forward layer, each added to its input and normalised after.
+
+    x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
+
+    Attributes:
+      num_heads: H.
+      hidden_width: F.
+      attention_dropout_rate: share of attention weights dropped in training.
+      residual_dropout_rate: share of each branch's outputs dropped in training.
+      epsilon: of the normalisations.
+      dtype: of the computation; parameters stay float32.
+      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+
+    Source: Vaswani et al. 2017, section 3.1 (post-norm); Devlin et al. 2019 for exact GELU.
+    """
+
+    num_heads: int
+    hidden_width: int
+    attention_dropout_rate: float = 0.0
+    residual_dropout_rate: float = 0.0
+    epsilon: float = 1e-12
+    dtype: str = "float32"
+    matmul_dtype: str | None = None
+
+    @nn.compact
+    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None, *, deterministic: bool) -> jax.Array:
+        """Args: x [B, T, D], and the mask, see `nn.attention.SelfAttention`. Returns: [B, T, D]."""
+        branch, _ = SelfAttention(
+            num_heads=self.num_heads,
+            causal=False,
+            attention_dropout_rate=self.attention_dropout_rate,
+            dropout_rate=self.residual_dropout_rate,
+            dtype=self.dtype,
+            matmul_dtype=self.matmul_dtype,
+            name="attention",
+        )(x, deterministic=deterministic, attention_mask=attention_mask)
+        x = nn.LayerNorm(self.epsilon, self.dtype, name="attention_norm")(x + branch)
+        branch = FeedForward(
+            hidden_width=self.hidden_width,
+            dropout_rate=self.residual_dropout_rate,
+            dtype=self.dtype,
+            matmul_dtype=self.matmul_dtype,
+            name="feed_forward",
+        )(x, deterministic=deterministic)
+        return nn.LayerNorm(self.epsilon, self.dtype, name="feed_forward_norm")(x + branch)

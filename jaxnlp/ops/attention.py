@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.dropout import dropout, keep_mask
+from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.ops.matmul import accumulator, product, transposed
 
 Implementation = Literal["auto", "vjp", "xla", "cudnn"]
@@ -171,8 +171,9 @@ def _weights(q, k, visible, scale):
 
 def _attend_xla(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate):
     weights = _weights(q, k, _visible(attention_mask, causal, 0, q.shape[2], k.shape[2]), scale)
-    if dropout_key is not None:
-        weights = dropout(weights, dropout_rate, dropout_key, first_row=first_row)
+    if dropout_key is not None:  # not `dropout`, which has no forward-mode derivative
+        kept = keep_mask(dropout_key, weights.shape, dropout_rate, first_row=first_row)
+        weights = jnp.where(kept, weights * jnp.asarray(1.0 / (1.0 - dropout_rate), weights.dtype), 0)
     return jnp.einsum("bhts,bhsk->bhtk", weights.astype(v.dtype), v)
 
 
@@ -185,7 +186,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(queries: int, keys: int, causal: bool) -> list[_Block]:
-    if not causal:
+    if not causal or queries == 0:
         return [_Block(0, queries, keys)]
     size = -(-queries // min(MAX_QUERY_BLOCKS, -(-queries // QUERY_BLOCK)))
     return [_Block(start, min(start + size, queries), min(start + size, keys)) for start in range(0, queries, size)]

@@ -38,7 +38,7 @@ def cross_entropy(
         logits = jnp.where(loss_mask.astype(bool)[..., None], logits, jnp.zeros_like(logits))
     losses, _ = _losses(logits, targets, label_smoothing, z_loss)
     weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(jnp.float32)
-    return jnp.where(weights > 0, losses * weights, 0.0).sum(), weights.sum()
+    return _weighted_sum(losses, weights), weights.sum()
 
 
 def _losses(z, targets, label_smoothing, z_loss):
@@ -51,6 +51,11 @@ def _losses(z, targets, label_smoothing, z_loss):
     if z_loss:
         losses = losses + z_loss * jnp.square(log_normaliser)
     return losses, log_normaliser
+
+
+def _weighted_sum(losses, weights):
+    # A masked target may lie outside [0, V), where its loss is NaN.
+    return jnp.where(weights > 0, losses * weights, 0.0).sum()
 
 
 def linear_cross_entropy(
@@ -94,7 +99,7 @@ def linear_cross_entropy(
     weights = jnp.ones(count, jnp.float32) if loss_mask is None else loss_mask.astype(jnp.float32)
     if loss_mask is not None:
         x = jnp.where(loss_mask.astype(bool)[:, None], x, jnp.zeros_like(x))  # see cross_entropy
-    chunk = min(chunk, count)
+    chunk = max(1, min(chunk, count))
     padding = -count % chunk
     padded = [jnp.pad(a, [(0, padding)] + [(0, 0)] * (a.ndim - 1)) for a in (x, targets, weights)]
     x, targets, weights = (a.reshape(-1, chunk, *a.shape[1:]) for a in padded)
@@ -110,7 +115,7 @@ def _linear_cross_entropy(x, w, b, targets, weights, label_smoothing, z_loss, dt
     def add_chunk(total, chunk):
         x, targets, weights = chunk
         losses, _ = _losses(_logits(x, short_w, b, dtype), targets, label_smoothing, z_loss)
-        return total + (losses * weights).sum(), None
+        return total + _weighted_sum(losses, weights), None
 
     return jax.lax.scan(add_chunk, jnp.zeros((), jnp.float32), (x, targets, weights))[0]
 
@@ -129,7 +134,8 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         z = _logits(x, short_w, b, dtype)
         losses, log_normaliser = _losses(z, targets, label_smoothing, z_loss)
         log_normaliser = log_normaliser[:, None]
-        onehot = jax.lax.broadcasted_iota(targets.dtype, z.shape, 1) == targets[:, None]
+        # In int32, since V may exceed what the targets' dtype holds.
+        onehot = jax.lax.broadcasted_iota(jnp.int32, z.shape, 1) == targets.astype(jnp.int32)[:, None]
         spread = label_smoothing / vocabulary
         dz = jnp.exp(z - log_normaliser) * (1.0 + 2.0 * z_loss * log_normaliser)
         dz = (dz - jnp.where(onehot, 1.0 - label_smoothing + spread, spread)) * weights[:, None]
@@ -139,7 +145,7 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         dw = dw + product(transposed(x.astype(dtype)), dz, "dn,nv->dv")
         # A sum over rows as a product: on CPU a reduction over the first axis takes many times as long.
         db = db + product(jnp.ones((1, z.shape[0]), dtype), dz, "on,nv->ov")[0]
-        return (total + (losses * weights).sum(), dw, db), dx
+        return (total + _weighted_sum(losses, weights), dw, db), dx
 
     zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, jnp.float32), jnp.zeros(b.shape, jnp.float32))
     (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))

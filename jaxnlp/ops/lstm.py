@@ -52,3 +52,32 @@ def _backward(residuals, cotangents):
 
 
 lstm_cell.defvjp(_forward, _backward)
+
+
+def lstm(
+    x: jax.Array, state: tuple[jax.Array, jax.Array], *, w_x: jax.Array, w_h: jax.Array, b: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """One layer over a whole sequence.
+
+    Args:
+      x: [B, T, D], float.
+      state: h and c before the sequence, each [B, K].
+      w_x: [D, 4 K]; the input's part of all time steps is one product.
+      w_h: [K, 4 K].
+      b: [4 K].
+
+    Returns:
+      The outputs [B, T, K], and h and c after the sequence.
+    """
+    batch, positions, width = x.shape
+    # Time first, so that the scan cuts whole blocks of memory.
+    rows = x.swapaxes(0, 1).reshape(positions * batch, width)
+    gates = (rows @ w_x + b[None]).reshape(positions, batch, -1)
+
+    def step(state, gates):
+        h, c = state
+        h, c = lstm_cell(gates + h @ w_h, c)
+        return (h, c), h
+
+    state, outputs = jax.lax.scan(step, state, gates)
+    return outputs.swapaxes(0, 1), state

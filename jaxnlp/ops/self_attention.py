@@ -111,6 +111,7 @@ def _combined(attention_mask: jax.Array | None, causal: bool, positions: int) ->
     mask = masks.causal(positions, positions)[0] if causal else jnp.ones((1, positions, positions), bool)
     if attention_mask is None:
         return mask
+    attention_mask = attention_mask.reshape((1,) * (3 - attention_mask.ndim) + attention_mask.shape)
     return mask & (attention_mask if attention_mask.dtype == jnp.bool_ else masks.from_additive(attention_mask))
 
 
@@ -152,7 +153,8 @@ def _forward(x, w_q, w_k, w_v, mask):
 
 
 def _backward(residuals, dy):
-    g = _gradients(*residuals, dy)
+    x, w_q, w_k, w_v, steps = residuals
+    g = _gradients(x, w_q, w_k, w_v, steps, dy)
     return g.dx, g.dw_q, g.dw_k, g.dw_v, None
 
 

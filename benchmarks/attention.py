@@ -1,0 +1,74 @@
+"""Causal attention alone, 8 heads of width 32: forward, and forward with backward, at 128, 512 and 2,048 positions."""
+
+import functools
+
+import jax
+
+from benchmarks.case import Case, Step
+from jaxnlp.ops.attention import attend
+
+HEADS, HEAD_WIDTH, TOKENS = 8, 32, 8192
+"""Every case has as many tokens, in shorter or longer sequences."""
+
+
+def flop(positions: int, *, backward: bool) -> float:
+    """Of the matrix products, all [T, T] scores counted."""
+    return (6.0 if backward else 2.0) * 2 * TOKENS * positions * HEADS * HEAD_WIDTH
+
+
+def ours(positions: int, *, backward: bool) -> Step:
+    shape = (TOKENS // positions, positions, HEADS, HEAD_WIDTH)
+    q, k, v, dy = (jax.random.normal(jax.random.key(i), shape).astype("bfloat16") for i in range(4))
+
+    @jax.jit
+    def run(q, k, v, dy):
+        if not backward:
+            return attend(q, k, v, causal=True)
+        y, pullback = jax.vjp(functools.partial(attend, causal=True), q, k, v)
+        return y, pullback(dy)
+
+    return lambda: jax.block_until_ready(run(q, k, v, dy)) and None
+
+
+def theirs(positions: int, *, backward: bool, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+    import torch
+    import torch.nn.functional as F
+
+    shape = (TOKENS // positions, HEADS, positions, HEAD_WIDTH)
+    dtype = torch.bfloat16 if bfloat16 else torch.float32
+    q, k, v = (torch.randn(shape, dtype=dtype, requires_grad=backward) for _ in range(3))
+    dy = torch.randn(shape, dtype=dtype)
+    past = torch.tril(torch.ones(positions, positions))
+
+    def attention(q, k, v):
+        if fused:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        scores = (q @ k.transpose(-2, -1)) / HEAD_WIDTH**0.5
+        return F.softmax(scores.masked_fill(past == 0, -1e10), dim=-1) @ v
+
+    called = torch.compile(attention) if compiled else attention
+
+    def step() -> None:
+        y = called(q, k, v)
+        if backward:
+            q.grad = k.grad = v.grad = None
+            y.backward(dy)
+
+    return step
+
+
+def cases() -> list[Case]:
+    from benchmarks.torch_step import torch_sides
+
+    return [
+        Case(
+            f"attention {'both ways' if backward else 'forward'}, {positions}",
+            {
+                "ours": functools.partial(ours, positions, backward=backward),
+                **torch_sides(functools.partial(theirs, positions, backward=backward)),
+            },
+            flop(positions, backward=backward),
+        )
+        for positions in (128, 512, 2048)
+        for backward in (False, True)
+    ]

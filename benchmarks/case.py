@@ -1,0 +1,30 @@
+"""What a benchmark case is: the same work, done by several sides."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+Step = Callable[[], None]
+"""Does the work once, and returns when it is done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One row a rival.
+
+    Attributes:
+      name: as in the table.
+      sides: functions that prepare a side and return its step; "ours" is one of them, the others are PyTorch's. Each
+        side runs in a process of its own.
+      flop: floating-point operations in the matrix products of one step; None where they are not what counts.
+      turns: of each side; a disturbance of the machine meets all sides of one round alike.
+      steps_a_turn: steps in a turn; None = as many as take about a second.
+    """
+
+    name: str
+    sides: Mapping[str, Callable[[], Step]]
+    flop: float | None = None
+    turns: int = 5
+    steps_a_turn: int | None = None
+
+
+OURS = "ours"

@@ -1,0 +1,56 @@
+"""Output layer and cross-entropy with all gradients: 320 tokens, width 128, vocabulary 33,280."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.case import Case, Step
+from jaxnlp.ops.losses import linear_cross_entropy
+
+TOKENS, WIDTH, VOCABULARY = 320, 128, 33_280
+
+
+def ours() -> Step:
+    x = jax.random.normal(jax.random.key(0), (TOKENS, WIDTH))
+    w = 0.05 * jax.random.normal(jax.random.key(1), (WIDTH, VOCABULARY))
+    b = jnp.zeros(VOCABULARY)
+    targets = jax.random.randint(jax.random.key(2), (TOKENS,), 0, VOCABULARY)
+
+    @functools.partial(jax.value_and_grad, argnums=(0, 1, 2))
+    def loss(x, w, b):
+        total, count = linear_cross_entropy(x, w, b, targets, chunk=TOKENS, matmul_dtype="bfloat16")
+        return total / count
+
+    run = jax.jit(loss)
+    return lambda: jax.block_until_ready(run(x, w, b)) and None
+
+
+def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+    import torch
+    import torch.nn.functional as F
+
+    del fused  # PyTorch has one way
+    x = torch.randn(TOKENS, WIDTH, requires_grad=True)
+    dense = torch.nn.Linear(WIDTH, VOCABULARY)
+    targets = torch.randint(0, VOCABULARY, (TOKENS,))
+
+    def loss_of(x):
+        return F.cross_entropy(dense(x), targets)
+
+    called = torch.compile(loss_of) if compiled else loss_of
+
+    def step() -> None:
+        x.grad = dense.weight.grad = dense.bias.grad = None
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
+            loss = called(x)
+        loss.backward()
+
+    return step
+
+
+def cases() -> list[Case]:
+    from benchmarks.torch_step import torch_sides
+
+    rivals = {side: prepare for side, prepare in torch_sides(theirs).items() if "fused" not in side}
+    return [Case("cross_entropy", {"ours": ours, **rivals}, 6.0 * TOKENS * WIDTH * VOCABULARY)]

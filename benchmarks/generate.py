@@ -1,0 +1,64 @@
+"""Generation with the GPT of `gpt_names`: 100 characters after a prompt of 16, one sequence and 32 at once, greedy."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.case import Case, Step
+from benchmarks.gpt_names import CONFIG, VOCABULARY
+
+PROMPT, NEW = 16, 100
+
+
+def prompts(batch: int) -> np.ndarray:
+    """[B, 16]; what is in them does not change the time."""
+    return np.random.default_rng(0).integers(0, VOCABULARY, (batch, PROMPT)).astype(np.int32)
+
+
+def ours(batch: int) -> Step:
+    from jaxnlp.decoding.generate import generate
+    from jaxnlp.decoding.sampling import Sampling
+    from jaxnlp.runs import make_decoder
+
+    # At one position a step the products are bound by memory, and rounding float32 weights anew each time costs more.
+    model = dataclasses.replace(CONFIG, matmul_dtype=None).build(VOCABULARY)
+    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    decoder, prompt, greedy = make_decoder(model), prompts(batch), Sampling(temperature=0.0)
+
+    def step() -> None:
+        for _ in generate(decoder, params, prompt, max_new_tokens=NEW, key=jax.random.key(0), sampling=greedy):
+            pass
+
+    return step
+
+
+def theirs(batch: int) -> Step:
+    """As courses and minGPT do it: the whole sequence is read again for each new token."""
+    import torch
+
+    from benchmarks.torch_gpt import TorchGPT
+
+    model = TorchGPT(CONFIG, VOCABULARY, fused=False).eval()
+    start = torch.from_numpy(prompts(batch)).long()
+
+    @torch.no_grad()
+    def step() -> None:
+        tokens = start
+        for _ in range(NEW):
+            logits = model.logits(tokens[:, -CONFIG.context_length :])[:, -1]
+            tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
+
+    return step
+
+
+def cases() -> list[Case]:
+    return [
+        Case(
+            f"generate, batch {batch}",
+            {"ours": functools.partial(ours, batch), "eager_f32": functools.partial(theirs, batch)},
+        )
+        for batch in (1, 32)
+    ]

@@ -1,0 +1,62 @@
+"""A training step of the birth-place assignment's GPT: 4 layers, 8 heads, width 256, 64 x 127 tokens, dropout 0.1."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.case import Case, Step
+from jaxnlp.models.gpt import GPTConfig
+from train.objectives import OBJECTIVES
+
+VOCABULARY = 256
+BATCH, POSITIONS = 64, 127
+CONFIG = GPTConfig(
+    num_layers=4,
+    num_heads=8,
+    width=256,
+    context_length=128,
+    embedding_dropout_rate=0.1,
+    attention_dropout_rate=0.1,
+    residual_dropout_rate=0.1,
+    matmul_dtype="bfloat16",
+)
+
+
+def batch() -> dict[str, np.ndarray]:
+    """Random tokens: what is in them does not change the time."""
+    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS + 1)).astype(np.int32)
+    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": np.ones((BATCH, POSITIONS), bool)}
+
+
+def flop() -> float:
+    """Of the matrix products, forward and backward, all [T, S] scores counted."""
+    width = CONFIG.width
+    dense = CONFIG.num_layers * 12 * width * width + width * VOCABULARY
+    scores = CONFIG.num_layers * 2 * POSITIONS * width
+    return 6.0 * BATCH * POSITIONS * (dense + scores)
+
+
+def ours() -> Step:
+    from benchmarks.jax_step import jax_step
+
+    model = CONFIG.build(VOCABULARY)
+    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    return jax_step(OBJECTIVES["next_token"](model), params, batch())
+
+
+def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+    import torch
+
+    from benchmarks.torch_gpt import TorchGPT
+    from benchmarks.torch_step import torch_step
+
+    arrays = batch()
+    tokens, targets = (torch.from_numpy(arrays[name]).long() for name in ("tokens", "targets"))
+    model = TorchGPT(CONFIG, VOCABULARY, fused=fused)
+    return torch_step(model, lambda called: called(tokens, targets), bfloat16=bfloat16, compiled=compiled)
+
+
+def cases() -> list[Case]:
+    from benchmarks.torch_step import torch_sides
+
+    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, flop())]

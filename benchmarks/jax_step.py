@@ -1,0 +1,34 @@
+"""Our training step, as `train.loop` runs it."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks.case import Step
+from jaxnlp.typing import Params
+from train.command_line import use_compilation_cache
+from train.objectives import LossFunction
+from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
+from train.step import init_state, train_step
+
+ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, clip_norm=1.0)
+
+
+def jax_step(
+    loss_fn: LossFunction, params: Params, batch: Mapping[str, np.ndarray], config: OptimizerConfig = ADAMW
+) -> Step:
+    """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, its state donated."""
+    use_compilation_cache(None)
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=10_000))
+    state = init_state(params, optimizer, jax.random.key(0), ema=False)
+    compiled: Any = jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer), donate_argnums=0)
+
+    def step() -> None:
+        nonlocal state
+        state, metrics = compiled(state, batch)
+        jax.block_until_ready((state, metrics))
+
+    return step

@@ -1,0 +1,76 @@
+"""A training step of a 2-layer LSTM language model: width 128, vocabulary 33,280, batch 32 x 10."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.case import Case, Step
+from jaxnlp.ops.losses import linear_cross_entropy
+from jaxnlp.ops.lstm import lstm
+from jaxnlp.typing import Batch, Metrics, Params, PRNGKey
+
+VOCABULARY, WIDTH, LAYERS, BATCH, POSITIONS = 33_280, 128, 2, 32, 10
+
+
+def batch() -> dict[str, np.ndarray]:
+    tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS + 1)).astype(np.int32)
+    return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:]}
+
+
+def flop() -> float:
+    """Of the matrix products, forward and backward."""
+    return 6.0 * BATCH * POSITIONS * (LAYERS * 8 * WIDTH * WIDTH + WIDTH * VOCABULARY)
+
+
+def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[jax.Array, Metrics]:
+    """Mean cross-entropy of the next token, in nats."""
+    del key
+    x = params["embedding"][batch["tokens"]]
+    zeros = jnp.zeros((x.shape[0], WIDTH))
+    for layer in params["layers"].values():
+        x, _ = lstm(x, (zeros, zeros), **layer)
+    loss, count = linear_cross_entropy(
+        x.reshape(-1, WIDTH),
+        targets=batch["targets"].reshape(-1),
+        chunk=BATCH * POSITIONS,
+        matmul_dtype="bfloat16",
+        **params["output"],
+    )
+    return loss / count, {"loss": (loss, count)}
+
+
+def ours() -> Step:
+    from benchmarks.jax_step import jax_step
+
+    def normal(number: int, *shape: int) -> jax.Array:
+        return 0.05 * jax.random.normal(jax.random.key(number), shape)
+
+    layers = {
+        f"layer_{i}": {
+            "w_x": normal(3 * i, WIDTH, 4 * WIDTH),
+            "w_h": normal(3 * i + 1, WIDTH, 4 * WIDTH),
+            "b": jnp.zeros(4 * WIDTH),
+        }
+        for i in range(LAYERS)
+    }
+    output = {"w": normal(98, WIDTH, VOCABULARY), "b": jnp.zeros(VOCABULARY)}
+    params = {"embedding": normal(99, VOCABULARY, WIDTH), "layers": layers, "output": output}
+    return jax_step(loss_fn, params, batch())
+
+
+def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+    import torch
+
+    from benchmarks.torch_lstm import TorchLSTM
+    from benchmarks.torch_step import torch_step
+
+    arrays = batch()
+    tokens, targets = (torch.from_numpy(arrays[name]).long() for name in ("tokens", "targets"))
+    model = TorchLSTM(VOCABULARY, WIDTH, LAYERS, fused=fused)
+    return torch_step(model, lambda called: called(tokens, targets), bfloat16=bfloat16, compiled=compiled)
+
+
+def cases() -> list[Case]:
+    from benchmarks.torch_step import torch_sides
+
+    return [Case("lstm_lm", {"ours": ours, **torch_sides(theirs)}, flop())]

@@ -1,0 +1,168 @@
+"""Times the sides of a case in alternation."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks.case import OURS, Case
+from train.launcher import SWITCH, TUNABLES
+
+TURN_SECONDS = 1.0
+"""About how long one turn takes, unless the case says; at least one step."""
+
+
+class SideError(RuntimeError):
+    """A side could not be prepared."""
+
+
+class Worker:
+    """A side's process.
+
+    Attributes:
+      seconds_to_first_step: from its start to the end of its first step.
+      steps: in a turn.
+      turns: seconds a step, of each turn so far.
+
+    Raises:
+      SideError: when it ends before it is ready.
+    """
+
+    def __init__(
+        self, module: str, case: Case, side: str, *, huge_pages: bool, environ: Mapping[str, str] | None = None
+    ):
+        inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+        pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", module, case.name, side],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=inherited | {SWITCH: "0"} | pages | dict(environ or {}),
+        )
+        self.steps = 1
+        self.turns: list[float] = []
+        line = self._line()
+        while line.split()[:1] != ["ready"]:  # libraries may print
+            line = self._line()
+        self.seconds_to_first_step = float(line.split()[1])
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        line = self._process.stdout.readline()
+        if not line:
+            error = self._process.stderr.read().strip().splitlines()
+            raise SideError(error[-1] if error else f"ended with status {self._process.wait()}")
+        return line
+
+    def run(self, steps: int) -> float:
+        """Seconds for each of so many steps."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        return float(self._line()) / steps
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, Any]]:
+    """One row a rival, slowest first as the case lists them.
+
+    Ours has huge pages, as `python -m train` has them; each rival runs with and without, and the faster counts.
+
+    Args:
+      module: where the case comes from.
+      case: what to time.
+      limit_gflops: the machine's rate of matrix products, for `fraction_of_limit`.
+
+    Returns:
+      Rows with case, opponent, ours_seconds, theirs_seconds (medians over the rounds), ratio (theirs / ours), spread
+      (interquartile range of the rounds' ratios over their median), gflops and fraction_of_limit of ours. A rival that
+      cannot run here has `error` in place of its numbers.
+    """
+    workers: dict[tuple[str, bool], Worker] = {}
+    errors: dict[str, str] = {}
+    try:
+        for side in case.sides:
+            for huge_pages in (True,) if side == OURS else (False, True):
+                try:
+                    workers[side, huge_pages] = Worker(module, case, side, huge_pages=huge_pages)
+                except SideError as error:
+                    if side == OURS:
+                        raise
+                    errors[side] = str(error)
+                    break
+        for worker in workers.values():
+            worker.steps = case.steps_a_turn or max(1, round(TURN_SECONDS / worker.run(1)))
+        for side in {side for side, huge_pages in workers if not huge_pages}:
+            _keep_faster(workers, side)
+        for _ in range(case.turns):
+            for worker in workers.values():
+                worker.turns.append(worker.run(worker.steps))
+    finally:
+        for worker in workers.values():
+            worker.close()
+    ours = workers[OURS, True].turns
+    rows = []
+    for side in case.sides:
+        if side == OURS:
+            continue
+        row: dict[str, Any] = {"case": case.name, "opponent": side}
+        if side in errors:
+            rows.append(row | {"error": errors[side]})
+            continue
+        theirs = next(worker.turns for (name, _), worker in workers.items() if name == side)
+        rows.append(row | compared(ours, theirs, flop=case.flop, limit_gflops=limit_gflops))
+    return rows
+
+
+def _keep_faster(workers: dict[tuple[str, bool], Worker], side: str) -> None:
+    """Of a rival's two processes, with huge pages and without, keeps the one that is faster in two short turns."""
+    seconds = {
+        pages: min(workers[side, pages].run(workers[side, pages].steps) for _ in range(2)) for pages in (False, True)
+    }
+    workers.pop((side, seconds[True] > seconds[False])).close()
+
+
+def compared(
+    ours: list[float], theirs: list[float], *, flop: float | None = None, limit_gflops: float = 0.0
+) -> dict[str, float | None]:
+    """The numbers of a row, from each round's seconds of both sides."""
+    ratios = [t / o for t, o in zip(theirs, ours, strict=True)]
+    lower, _, upper = statistics.quantiles(ratios, n=4)
+    seconds = statistics.median(ours)
+    gflops = None if flop is None else flop / seconds / 1e9
+    return {
+        "ours_seconds": seconds,
+        "theirs_seconds": statistics.median(theirs),
+        "ratio": statistics.median(ratios),
+        "spread": (upper - lower) / statistics.median(ratios),
+        "gflops": gflops,
+        "fraction_of_limit": None if gflops is None else gflops / limit_gflops,
+    }
+
+
+def matmul_limit() -> float:
+    """The machine's rate of float32 matrix products, in GFLOP/s: the better of PyTorch's and XLA's at 2048^3."""
+    import jax
+    import jax.numpy as jnp
+    import torch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    size = 2048
+    a, b = torch.ones(size, size), jnp.ones((size, size))
+    product = jax.jit(lambda x: x @ x)
+    best = float("inf")
+    for _ in range(10):
+        for run in (lambda: a @ a, lambda: jax.block_until_ready(product(b))):
+            start = time.perf_counter()
+            run()
+            best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best / 1e9

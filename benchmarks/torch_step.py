@@ -1,0 +1,58 @@
+"""A PyTorch training step, in the three ways that the benchmarks time."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.case import Step
+
+
+def torch_step(
+    model: nn.Module,
+    loss_of: Callable[[nn.Module], torch.Tensor],
+    *,
+    clip_norm: float | None = 1.0,
+    bfloat16: bool = False,
+    compiled: bool = False,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> Step:
+    """Forward, backward, clipping, AdamW.
+
+    Args:
+      model: called by `loss_of`.
+      loss_of: a batch's loss under the model it is given.
+      clip_norm: longest gradient; None = no clipping.
+      bfloat16: under autocast.
+      compiled: with torch.compile.
+      optimizer: None = AdamW with PyTorch's defaults.
+    """
+    model.train()
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3)
+    called: Any = torch.compile(model) if compiled else model
+
+    def step() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
+            loss = loss_of(called)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+        optimizer.step()
+
+    return step
+
+
+def torch_sides(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:
+    """The rivals of a case, from a function with the keywords `fused`, `bfloat16` and `compiled`.
+
+    `eager_f32` is the course assignments' own style of code; `fused` stands for PyTorch's own modules and kernels.
+    """
+    return {
+        "eager_f32": lambda: prepare(fused=False, bfloat16=False, compiled=False),
+        "eager_f32_fused": lambda: prepare(fused=True, bfloat16=False, compiled=False),
+        "eager_bf16": lambda: prepare(fused=False, bfloat16=True, compiled=False),
+        "eager_bf16_fused": lambda: prepare(fused=True, bfloat16=True, compiled=False),
+        "compile": lambda: prepare(fused=True, bfloat16=False, compiled=True),
+    }

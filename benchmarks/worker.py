@@ -1,0 +1,38 @@
+"""`python -m benchmarks.worker CASE NAME SIDE`: one side of one case, in a process of its own.
+
+Threads, allocator and compiled programs of one side cannot get into the way of another's. Once prepared and warmed up,
+it prints "ready"; then, for every number of steps it reads, it prints the seconds they took.
+"""
+
+import os
+import sys
+import time
+
+
+def main() -> None:
+    module, name, side = sys.argv[1:]
+    started = time.perf_counter()
+    if side != "ours":
+        import torch
+
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.manual_seed(0)
+    from benchmarks.__main__ import cases_of
+
+    case = next(case for case in cases_of(module) if case.name == name)
+    step = case.sides[side]()
+    step()
+    first = time.perf_counter() - started
+    for _ in range(2):
+        step()
+    print("ready", first, flush=True)
+    for line in sys.stdin:
+        count = int(line)
+        start = time.perf_counter()
+        for _ in range(count):
+            step()
+        print(time.perf_counter() - start, flush=True)
+
+
+if __name__ == "__main__":
+    main()
