@@ -7,7 +7,7 @@ VENV := .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := $(VENV)/bin
-SOURCES := jaxnlp data train configs benchmarks tests
+SOURCES := jaxnlp data train configs benchmarks tests docs
 
 help:
 	@echo "make demo    install, train a character GPT for about two minutes, print a sample"

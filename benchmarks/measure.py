@@ -4,6 +4,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -36,11 +37,13 @@ class Worker:
     ):
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
+        # Not a pipe: one that nobody reads could fill up and stop the process. `close` closes it.
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", module, case.name, side],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
             text=True,
             env=inherited | {SWITCH: "0"} | pages | dict(environ or {}),
         )
@@ -53,11 +56,12 @@ class Worker:
 
     def _line(self) -> str:
         assert self._process.stdout is not None
-        assert self._process.stderr is not None
         line = self._process.stdout.readline()
         if not line:
-            error = self._process.stderr.read().strip().splitlines()
-            raise SideError(error[-1] if error else f"ended with status {self._process.wait()}")
+            status = self._process.wait()
+            self._errors.seek(0)
+            error = self._errors.read().strip().splitlines()
+            raise SideError(error[-1] if error else f"ended with status {status}")
         return line
 
     def run(self, steps: int) -> float:
@@ -70,6 +74,7 @@ class Worker:
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
+        self._errors.close()
 
 
 def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, Any]]:

@@ -16,15 +16,15 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="gpt_python_docs",
-        data=CharacterText(source="python_docs", batch_size=16, sequence_length=128),
-        model=GPTConfig(num_layers=4, num_heads=4, width=192, context_length=128, matmul_dtype="bfloat16"),
+        data=CharacterText(source="python_docs", batch_size=8, sequence_length=128),
+        model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=128, matmul_dtype="bfloat16"),
         objective="next_token",
         optimizer=OptimizerConfig(
-            learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, final_fraction=0.05
+            learning_rate=4e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.05
         ),
-        total_steps=900,
-        evaluate_every_steps=300,
-        checkpoint_every_steps=300,
+        total_steps=3000,
+        evaluate_every_steps=1000,
+        checkpoint_every_steps=1000,
         sample_prompt="The ",
         sample_length_tokens=300,
     )

@@ -92,6 +92,7 @@ def write_environment(workdir: Path, *, parameters: int, parallel: str, command:
         "device": device_name(),
         "devices": jax.local_device_count(),
         "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "malloc": os.environ.get("GLIBC_TUNABLES"),
         "parallel": parallel,
         "parameters": parameters,
         "versions": versions(),

@@ -223,7 +223,6 @@ def _backward(causal, scale, dropout_rate, residuals, dy):
     wide = accumulator(q.dtype)
     shape = (*q.shape[:3], k.shape[2])
     delta = (y.astype(wide) * dy.astype(wide)).sum(axis=-1, keepdims=True)
-    scaled_q = (q * jnp.asarray(scale, q.dtype)).astype(q.dtype)
     dq, dk, dv = [], [], []
     for block, weights in zip(_blocks(q.shape[2], k.shape[2], causal), kept, strict=True):
         rows, keys = slice(block.start, block.stop), slice(0, block.keys)
@@ -233,9 +232,12 @@ def _backward(causal, scale, dropout_rate, residuals, dy):
         da = _drop(da, block, shape, dropout_rate, dropout_key, first_row)
         dz = (weights.astype(wide) * (da - delta[:, :, rows])).astype(q.dtype)
         dq.append(product(dz, k[:, :, keys], "bhts,bhsk->bhtk"))
-        dk.append(product(transposed(scaled_q[:, :, rows]), dz, "bhkt,bhts->bhks"))
+        dk.append(product(transposed(q[:, :, rows]), dz, "bhkt,bhts->bhks"))
+    # The factor last, in float32: bfloat16 operands would be rounded once more.
     dq = _joined(dq) * jnp.asarray(scale, wide)
-    dk, dv = (_summed(parts, k.shape[2]).swapaxes(2, 3) for parts in (dk, dv))
+    dk = _summed(dk, k.shape[2]) * jnp.asarray(scale, wide)
+    dv = _summed(dv, k.shape[2])
+    dk, dv = dk.swapaxes(2, 3), dv.swapaxes(2, 3)
     return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), None, None, None
 
 

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.ops.matmul import product, transposed
+from jaxnlp.ops.matmul import accumulator, product, transposed
 
 
 def cross_entropy(
@@ -147,7 +147,8 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         db = db + product(jnp.ones((1, z.shape[0]), dtype), dz, "on,nv->ov")[0]
         return (total + _weighted_sum(losses, weights), dw, db), dx
 
-    zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, jnp.float32), jnp.zeros(b.shape, jnp.float32))
+    wide = accumulator(dtype)
+    zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, wide), jnp.zeros(b.shape, wide))
     (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
     return total, (dx, dw.astype(w.dtype), db.astype(b.dtype))
 

@@ -23,7 +23,7 @@ def softmax(z: jax.Array) -> jax.Array:
     Returns:
       [..., S], dtype of z.
 
-    Source: Goodfellow et al. 2016, section 6.2.2.3.
+    Source: Bridle 1990.
     """
     e = jnp.exp(z - jax.lax.stop_gradient(z.max(axis=-1, keepdims=True)))
     return e / e.sum(axis=-1, keepdims=True)

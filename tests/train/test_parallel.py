@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.nn.attention import CausalSelfAttention
+from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
 from train.evaluation import compile_evaluation, evaluate
 from train.objectives import next_token
@@ -27,7 +27,7 @@ class OneAttention(nn.Module):
     def __call__(self, tokens, *, deterministic=True):
         x = nn.Embed(VOCABULARY, 8)(tokens)
         x = Dropout(0.1)(x, deterministic=deterministic)
-        attention = CausalSelfAttention(num_heads=2, attention_dropout_rate=0.2, dropout_rate=0.1, use_bias=False)
+        attention = SelfAttention(num_heads=2, attention_dropout_rate=0.2, dropout_rate=0.1, use_bias=False)
         return nn.Dense(VOCABULARY)(x + attention(x, deterministic=deterministic)[0])
 
 

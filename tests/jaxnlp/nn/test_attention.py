@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.nn.attention import CausalSelfAttention
+from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.typing import BATCH_AXIS
 
 BATCH, POSITIONS, WIDTH, HEADS = 2, 6, 8, 2
@@ -50,7 +50,7 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias):
     upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
     expected.backward(torch.tensor(upstream))
 
-    module = CausalSelfAttention(HEADS, use_bias=use_bias)
+    module = SelfAttention(HEADS, use_bias=use_bias)
 
     @jax.jit
     def ours(params, x):
@@ -65,7 +65,7 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias):
 
 
 def test_later_positions_do_not_change_earlier_ones():
-    module, params = CausalSelfAttention(HEADS), random_params()
+    module, params = SelfAttention(HEADS), random_params()
     changed = X.copy()
     changed[:, 3:] += 1.0
     before, after = (np.asarray(apply(module, params, x)[0]) for x in (X, changed))
@@ -75,7 +75,7 @@ def test_later_positions_do_not_change_earlier_ones():
 
 @pytest.mark.parametrize("sizes", [(1,) * POSITIONS, (3, 1, 2), (POSITIONS,)], ids=str)
 def test_reading_in_parts_with_a_cache_equals_reading_at_once(sizes):
-    module, params = CausalSelfAttention(HEADS), random_params()
+    module, params = SelfAttention(HEADS), random_params()
     whole, _ = apply(module, params, X)
     cache, parts, filled = padded_cache(), [], 0
     for size in sizes:
@@ -87,7 +87,7 @@ def test_reading_in_parts_with_a_cache_equals_reading_at_once(sizes):
 
 
 def test_what_lies_behind_the_filled_part_of_a_cache_is_not_seen():
-    module, params = CausalSelfAttention(HEADS), random_params()
+    module, params = SelfAttention(HEADS), random_params()
     y, (keys, values) = apply(module, params, X[:, :4], cache=padded_cache(), cached_positions=0)
     noisy = padded_cache(filler=1e6)
     noisy_y, (noisy_keys, noisy_values) = apply(module, params, X[:, :4], cache=noisy, cached_positions=0)
@@ -98,11 +98,11 @@ def test_what_lies_behind_the_filled_part_of_a_cache_is_not_seen():
 
 
 def test_without_a_cache_none_comes_back():
-    assert apply(CausalSelfAttention(HEADS), random_params(), X)[1] is None
+    assert apply(SelfAttention(HEADS), random_params(), X)[1] is None
 
 
 def test_parameters_have_the_stated_shapes_and_spread():
-    module = CausalSelfAttention(4, output_stddev=0.005)
+    module = SelfAttention(4, output_stddev=0.005)
     params = jax.jit(lambda key: module.init(key, np.zeros((1, 1, 64), np.float32), deterministic=True))(
         jax.random.key(0)
     )["params"]
@@ -120,7 +120,7 @@ def test_parameters_have_the_stated_shapes_and_spread():
 @pytest.mark.parametrize("rates", [{"attention_dropout_rate": 0.5}, {"dropout_rate": 0.5}], ids=str)
 def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
     params = random_params()
-    module, plain = CausalSelfAttention(HEADS, **rates), CausalSelfAttention(HEADS)
+    module, plain = SelfAttention(HEADS, **rates), SelfAttention(HEADS)
     np.testing.assert_array_equal(apply(module, params, X)[0], apply(plain, params, X)[0])
     with pytest.raises(flax.errors.InvalidRngError, match="dropout"):
         apply(module, params, X, deterministic=False)
@@ -131,7 +131,7 @@ def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
 
 
 def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
-    module, params = CausalSelfAttention(HEADS, 0.3, 0.3), random_params()
+    module, params = SelfAttention(HEADS, 0.3, 0.3), random_params()
     x = np.random.default_rng(3).normal(size=(8, POSITIONS, WIDTH)).astype(np.float32)
 
     def run(x):
@@ -142,16 +142,16 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
 
 
 def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
-    module = CausalSelfAttention(HEADS, dtype="bfloat16")
+    module = SelfAttention(HEADS, dtype="bfloat16")
     x = jnp.asarray(X, jnp.bfloat16)
     params = jax.eval_shape(lambda key: module.init(key, x, deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     y, _ = apply(module, random_params(), x)
     assert y.dtype == jnp.bfloat16
-    exact, _ = apply(CausalSelfAttention(HEADS), random_params(), np.asarray(x, np.float32))
+    exact, _ = apply(SelfAttention(HEADS), random_params(), np.asarray(x, np.float32))
     np.testing.assert_allclose(y.astype(np.float32), exact, atol=0.1)
 
 
 def test_heads_that_do_not_divide_the_width_are_named():
     with pytest.raises(ValueError, match=re.escape("num_heads must divide the width, got 3 heads for width 8")):
-        apply(CausalSelfAttention(3), random_params(), X)
+        apply(SelfAttention(3), random_params(), X)

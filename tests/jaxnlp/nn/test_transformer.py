@@ -1,11 +1,13 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
-from jaxnlp.nn.transformer import DecoderBlock
+from jaxnlp.nn.transformer import DecoderBlock, EncoderBlock
+from jaxnlp.ops import masks
 
 BATCH, POSITIONS, WIDTH, HEADS, HIDDEN = 2, 5, 8, 2, 12
 X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.float32)
@@ -138,3 +140,42 @@ def test_reading_in_parts_with_a_cache_equals_reading_at_once():
     whole, no_cache = apply(block, params, X)
     assert no_cache is None
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-5)
+
+
+def test_encoder_block_equals_pytorchs_post_norm_layer_with_padding():
+    batch, positions, width, heads, hidden = 3, 7, 16, 4, 32
+    theirs = torch.nn.TransformerEncoderLayer(
+        width, heads, hidden, dropout=0.0, activation="gelu", layer_norm_eps=1e-12, batch_first=True
+    )
+    x = np.random.default_rng(0).normal(size=(batch, positions, width)).astype(np.float32)
+    lengths = np.array([7, 4, 1], np.int32)
+
+    def array(tensor, transpose=False):
+        found = tensor.detach().numpy()
+        return jnp.asarray(found.T if transpose else found)
+
+    params = {
+        "attention": {
+            "qkv": {
+                "kernel": array(theirs.self_attn.in_proj_weight, True),
+                "bias": array(theirs.self_attn.in_proj_bias),
+            },
+            "out": {
+                "kernel": array(theirs.self_attn.out_proj.weight, True),
+                "bias": array(theirs.self_attn.out_proj.bias),
+            },
+        },
+        "attention_norm": {"scale": array(theirs.norm1.weight), "bias": array(theirs.norm1.bias)},
+        "feed_forward": {
+            "up": {"kernel": array(theirs.linear1.weight, True), "bias": array(theirs.linear1.bias)},
+            "down": {"kernel": array(theirs.linear2.weight, True), "bias": array(theirs.linear2.bias)},
+        },
+        "feed_forward_norm": {"scale": array(theirs.norm2.weight), "bias": array(theirs.norm2.bias)},
+    }
+    ours = EncoderBlock(num_heads=heads, hidden_width=hidden).apply(
+        {"params": params}, jnp.asarray(x), masks.padding(jnp.asarray(lengths), positions), deterministic=True
+    )
+    padded = torch.arange(positions)[None] >= torch.from_numpy(lengths)[:, None]
+    theirs.train()  # PyTorch's fast path for inference leaves padded positions as zeros
+    expected = theirs(torch.from_numpy(x), src_key_padding_mask=padded).detach().numpy()
+    np.testing.assert_allclose(ours, expected, atol=2e-5)

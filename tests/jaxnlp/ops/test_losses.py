@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,19 +7,56 @@ import optax
 import pytest
 import torch
 
-from jaxnlp.ops.losses import cross_entropy
+from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
 
 GENERATOR = np.random.default_rng(0)
 LOGITS = (3.0 * GENERATOR.normal(size=(4, 6, 11))).astype(np.float32)
 TARGETS = GENERATOR.integers(0, 11, size=(4, 6)).astype(np.int32)
 MASK = GENERATOR.random((4, 6)) < 0.6
 
-compiled_loss = jax.jit(cross_entropy)
+# Tokens [N, D] with the matrix [D, V] and bias [V] that turn them into logits.
+TOKENS = GENERATOR.normal(size=(12, 5))
+MATRIX = GENERATOR.normal(size=(5, 11))
+BIAS = GENERATOR.normal(size=11)
+TOKEN_TARGETS = GENERATOR.integers(0, 11, size=12).astype(np.int32)
+TOKEN_WEIGHTS = GENERATOR.random(12) * (GENERATOR.random(12) < 0.7)
+
+compiled_loss = jax.jit(cross_entropy, static_argnames=("label_smoothing", "z_loss"))
+STATIC = ("label_smoothing", "z_loss", "chunk", "matmul_dtype")
+compiled_linear_loss = jax.jit(linear_cross_entropy, static_argnames=STATIC)
 
 
-@jax.jit
-def sum_and_gradient(logits, targets, loss_mask):
-    return jax.value_and_grad(lambda logits: cross_entropy(logits, targets, loss_mask)[0])(logits)
+@functools.partial(jax.jit, static_argnames=STATIC)
+def sum_and_gradient(logits, targets, loss_mask, **settings):
+    return jax.value_and_grad(lambda logits: cross_entropy(logits, targets, loss_mask, **settings)[0])(logits)
+
+
+@functools.partial(jax.jit, static_argnames=STATIC)
+def linear_sum_and_gradients(x, w, b, targets, loss_mask=None, **settings):
+    def loss(x, w, b):
+        return linear_cross_entropy(x, w, b, targets, loss_mask, **settings)[0]
+
+    return jax.value_and_grad(loss, argnums=(0, 1, 2))(x, w, b)
+
+
+@functools.partial(jax.jit, static_argnames=STATIC)
+def plain_sum_and_gradients(x, w, b, targets, loss_mask=None, **settings):
+    def loss(x, w, b):
+        logits = x @ w if b is None else x @ w + b[None]
+        return cross_entropy(logits, targets, loss_mask, **settings)[0]
+
+    return jax.value_and_grad(loss, argnums=(0, 1, 2))(x, w, b)
+
+
+def narrow(*arrays):
+    return [None if a is None else a.astype(np.float32) for a in arrays]
+
+
+def assert_near(found, expected, tolerance):
+    """The largest difference in each array, next to its largest element."""
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=tolerance * np.abs(theirs).max(initial=0.0))
 
 
 @jax.jit
@@ -109,3 +148,175 @@ def test_any_number_of_leading_axes(axes):
     loss, count = compiled_loss(*many)
     assert count == 2**axes
     np.testing.assert_allclose(loss / count, losses_by_optax(LOGITS, TARGETS)[0, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("label_smoothing", [0.1, 0.9])
+def test_label_smoothing_equals_that_of_optax(label_smoothing):
+    labels = optax.smooth_labels(jax.nn.one_hot(TARGETS, 11), label_smoothing)
+    loss, gradient = sum_and_gradient(LOGITS, TARGETS, MASK, label_smoothing=label_smoothing)
+
+    @jax.jit
+    @jax.value_and_grad
+    def theirs(logits):
+        return jnp.where(MASK, optax.softmax_cross_entropy(logits, labels), 0.0).sum()
+
+    expected_loss, expected_gradient = theirs(LOGITS)
+    np.testing.assert_allclose(loss, expected_loss, rtol=1e-6)
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-6)
+
+
+def test_label_smoothing_equals_that_of_pytorch():
+    leaf = torch.tensor(LOGITS, requires_grad=True)
+    theirs = torch.nn.functional.cross_entropy(
+        leaf.reshape(-1, 11), torch.tensor(TARGETS.reshape(-1), dtype=torch.int64), label_smoothing=0.2
+    )
+    theirs.backward()
+    loss, gradient = sum_and_gradient(LOGITS, TARGETS, None, label_smoothing=0.2)
+    np.testing.assert_allclose(loss / TARGETS.size, theirs.item(), rtol=1e-6)
+    np.testing.assert_allclose(gradient / TARGETS.size, leaf.grad, atol=1e-7)
+
+
+def test_z_loss_adds_the_square_of_the_log_normaliser():
+    normaliser = np.exp(LOGITS.astype(np.float64)).sum(axis=-1)
+    plain, plain_gradient = sum_and_gradient(LOGITS, TARGETS, MASK)
+    loss, gradient = sum_and_gradient(LOGITS, TARGETS, MASK, z_loss=0.3)
+    np.testing.assert_allclose(loss - plain, 0.3 * (np.log(normaliser) ** 2)[MASK].sum(), rtol=1e-5)
+    softmax = np.exp(LOGITS) / normaliser[..., None]
+    expected = np.where(MASK[..., None], 0.6 * np.log(normaliser)[..., None] * softmax, 0.0)
+    np.testing.assert_allclose(gradient - plain_gradient, expected, atol=1e-5)
+
+
+def test_label_smoothing_and_z_loss_leave_the_count_alone():
+    assert float(compiled_loss(LOGITS, TARGETS, MASK, label_smoothing=0.1, z_loss=0.1)[1]) == MASK.sum()
+
+
+# 12 tokens: chunks that divide them, that leave a rest, and longer than all.
+@pytest.mark.parametrize("chunk", [1, 4, 5, 12, 100])
+def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(chunk):
+    settings = {"label_smoothing": 0.1, "z_loss": 0.05}
+    with jax.enable_x64(True):
+        arguments = (TOKENS, MATRIX, BIAS, TOKEN_TARGETS, TOKEN_WEIGHTS)
+        found = linear_sum_and_gradients(*arguments, chunk=chunk, **settings)
+        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-6)
+        # Without a gradient another program computes the loss.
+        loss, count = compiled_linear_loss(*arguments, chunk=chunk, **settings)
+        assert (loss.dtype, count.dtype) == (np.float32, np.float32)
+        np.testing.assert_allclose(loss, found[0], rtol=1e-6)
+        np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bias", "loss_mask", "settings"),
+    [
+        (BIAS, None, {}),
+        (None, None, {}),
+        (BIAS, TOKEN_WEIGHTS > 0.0, {}),
+        (None, TOKEN_WEIGHTS, {}),
+        (BIAS, None, {"label_smoothing": 0.3}),
+        (None, TOKEN_WEIGHTS > 0.0, {"z_loss": 0.2}),
+    ],
+    ids=["plain", "no bias", "bool mask", "no bias, weights", "label smoothing", "no bias, bool mask, z-loss"],
+)
+def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, settings):
+    with jax.enable_x64(True):
+        arguments = (TOKENS, MATRIX, bias, TOKEN_TARGETS, loss_mask)
+        found = linear_sum_and_gradients(*arguments, chunk=5, **settings)
+        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-6)
+        count = compiled_linear_loss(*arguments, chunk=5, **settings)[1]
+        np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_loss_by_chunks_of_no_token_and_of_one(tokens):
+    x, w, b = narrow(TOKENS[:tokens], MATRIX, BIAS)
+    found = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS[:tokens])
+    assert_near(found, plain_sum_and_gradients(x, w, b, TOKEN_TARGETS[:tokens]), 2e-6)
+    assert float(compiled_linear_loss(x, w, b, TOKEN_TARGETS[:tokens])[1]) == tokens
+
+
+@pytest.mark.parametrize("form", [bool, np.float32])
+@pytest.mark.parametrize("filler", [np.nan, np.inf, 1e38])
+def test_tokens_that_are_masked_may_be_anything_by_chunks(filler, form):
+    x, w, b = narrow(TOKENS, MATRIX, BIAS)
+    mask = (TOKEN_WEIGHTS > 0.0).astype(form)
+    noisy = np.where(TOKEN_WEIGHTS[:, None] > 0.0, x, np.float32(filler))
+    assert (noisy != x).any()
+    found = linear_sum_and_gradients(noisy, w, b, TOKEN_TARGETS, mask, chunk=5)
+    expected = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, mask, chunk=5)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    np.testing.assert_array_equal(found[1][0][TOKEN_WEIGHTS == 0.0], 0.0)
+    np.testing.assert_array_equal(compiled_linear_loss(noisy, w, b, TOKEN_TARGETS, mask, chunk=5)[0], found[0])
+
+
+@pytest.mark.parametrize("filler", [-100, -1, 11, 2**30])
+def test_targets_of_masked_tokens_may_be_anything_by_chunks(filler):
+    x, w, b = narrow(TOKENS, MATRIX, BIAS)
+    mask = TOKEN_WEIGHTS > 0.0
+    noisy = np.where(mask, TOKEN_TARGETS, np.int32(filler))
+    found = linear_sum_and_gradients(x, w, b, noisy, mask, chunk=5)
+    expected = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, mask, chunk=5)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    np.testing.assert_array_equal(compiled_linear_loss(x, w, b, noisy, mask, chunk=5)[0], found[0])
+
+
+def test_targets_may_be_of_a_dtype_that_does_not_hold_the_vocabulary():
+    x, w = narrow(TOKENS, np.random.default_rng(1).normal(size=(5, 300)))
+    short = linear_sum_and_gradients(x, w, None, TOKEN_TARGETS.astype(np.int8))
+    jax.tree.map(np.testing.assert_array_equal, short, linear_sum_and_gradients(x, w, None, TOKEN_TARGETS))
+
+
+def test_gradients_by_chunks_are_scaled_by_the_cotangent():
+    x, w, b = narrow(TOKENS, MATRIX, BIAS)
+
+    def scaled(loss):
+        return jax.jit(jax.grad(lambda x, w, b: jnp.square(loss(x, w, b, TOKEN_TARGETS)) / 7.0, argnums=(0, 1, 2)))
+
+    found = scaled(lambda *arguments: linear_cross_entropy(*arguments, chunk=5)[0])(x, w, b)
+    loss, gradients = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, chunk=5)
+    assert_near(found, jax.tree.map(lambda g: np.asarray(g) * (2.0 * float(loss) / 7.0), gradients), 1e-6)
+
+
+def test_large_logits_give_finite_losses_and_gradients_by_chunks():
+    arguments = (*narrow(1e4 * TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
+    found, expected = linear_sum_and_gradients(*arguments, chunk=5), plain_sum_and_gradients(*arguments)
+    assert np.isfinite(found[0])
+    assert found[0] > 1e4
+    assert_near(found, expected, 1e-6)
+
+
+def test_products_in_bfloat16_are_near_and_leave_the_dtypes_alone():
+    arguments = (*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
+    short = linear_sum_and_gradients(*arguments, chunk=5, matmul_dtype="bfloat16")
+    exact = linear_sum_and_gradients(*arguments, chunk=5)
+    assert_near(short, exact, 0.02)
+    for found, expected in zip(jax.tree.leaves(short), jax.tree.leaves(exact), strict=True):
+        assert not np.array_equal(found, expected)
+    # All that is rounded before the loss are x and W.
+    rounded = [jnp.asarray(a, jnp.bfloat16).astype(np.float32) for a in arguments[:2]]
+    np.testing.assert_allclose(short[0], linear_sum_and_gradients(*rounded, *arguments[2:], chunk=5)[0], rtol=1e-6)
+
+
+def test_bfloat16_tokens_are_scored_in_float32_by_chunks():
+    x, w, b = (jnp.asarray(a, jnp.bfloat16) for a in (TOKENS, MATRIX, BIAS))
+    loss, gradients = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, chunk=5)
+    assert loss.dtype == np.float32
+    assert {g.dtype for g in gradients} == {jnp.dtype(jnp.bfloat16)}
+    wide = [a.astype(np.float32) for a in (x, w, b)]
+    expected, exact = linear_sum_and_gradients(*wide, TOKEN_TARGETS, chunk=5)
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+    assert_near([g.astype(np.float32) for g in gradients], list(exact), 0.02)
+
+
+def test_loss_by_chunks_and_its_gradient_never_hold_all_logits():
+    tokens, vocabulary, chunk = 4096, 1000, 64
+    all_logits = 4 * tokens * vocabulary
+    shapes = [(tokens, 8), (8, vocabulary), (vocabulary,)]
+    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    arguments.append(jax.ShapeDtypeStruct((tokens,), np.int32))
+
+    def memory(function, **settings):
+        return function.lower(*arguments, **settings).compile().memory_analysis().temp_size_in_bytes
+
+    assert memory(linear_sum_and_gradients, chunk=chunk) < all_logits / 10
+    assert memory(compiled_linear_loss, chunk=chunk) < all_logits / 10
+    assert memory(plain_sum_and_gradients) > all_logits

@@ -1,0 +1,51 @@
+"""The harness that times ours beside PyTorch."""
+
+import pytest
+
+from benchmarks import measure as measure_module
+from benchmarks.case import Case
+from benchmarks.dropout import cases
+from benchmarks.measure import SideError, Worker, compared, measure
+
+
+def test_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians():
+    row = compared([1.0, 2.0, 10.0], [3.0, 2.0, 40.0])
+    assert row["ratio"] == 3.0
+    assert row["ours_seconds"] == 2.0
+    assert row["theirs_seconds"] == 3.0
+
+
+def test_rate_and_share_of_the_limit_come_from_our_median():
+    row = compared([0.5, 0.5, 0.5], [1.0, 1.0, 1.0], flop=1e9, limit_gflops=8.0)
+    assert row["gflops"] == pytest.approx(2.0)
+    assert row["fraction_of_limit"] == pytest.approx(0.25)
+    assert row["spread"] == 0.0
+
+
+def test_without_a_count_of_operations_there_is_no_rate():
+    row = compared([1.0, 1.0], [1.0, 1.0])
+    assert row["gflops"] is None
+    assert row["fraction_of_limit"] is None
+
+
+def test_both_sides_run_in_processes_of_their_own_and_give_a_row(monkeypatch):
+    monkeypatch.setattr(measure_module, "TURN_SECONDS", 0.01)
+    (case,) = cases()
+    (row,) = measure("dropout", case, limit_gflops=100.0)
+    assert (row["case"], row["opponent"]) == ("dropout", "eager_f32")
+    assert row["ours_seconds"] > 0
+    assert row["theirs_seconds"] > 0
+
+
+def test_a_rival_that_cannot_run_is_told_with_its_reason(monkeypatch):
+    monkeypatch.setattr(measure_module, "TURN_SECONDS", 0.01)
+    (case,) = cases()
+    broken = Case("dropout", {**case.sides, "compile": case.sides["ours"]})  # the worker knows no such side
+    rows = measure("dropout", broken, limit_gflops=100.0)
+    assert {row["opponent"]: "error" in row for row in rows} == {"eager_f32": False, "compile": True}
+    assert "compile" in rows[1]["error"]
+
+
+def test_a_side_of_ours_that_cannot_run_is_an_error():
+    with pytest.raises(SideError, match="nothing"):
+        Worker("dropout", Case("dropout", {}), "nothing", huge_pages=False)

@@ -1,0 +1,244 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from jax.test_util import check_grads
+
+from jaxnlp.ops.lstm import lstm, lstm_cell
+
+BATCH, POSITIONS, WIDTH, STATE = 3, 5, 4, 6
+
+compiled_cell = jax.jit(lstm_cell)
+
+
+@jax.jit
+def cell_and_gradients(z, c, upstream):
+    outputs, vjp = jax.vjp(lstm_cell, z, c)
+    return outputs, vjp(upstream)
+
+
+@jax.jit
+def compiled_lstm(x, state, weights):
+    return lstm(x, state, **weights)
+
+
+@jax.jit
+def lstm_and_gradients(x, state, weights, upstream):
+    outputs, vjp = jax.vjp(lambda x, state, weights: lstm(x, state, **weights), x, state, weights)
+    return outputs, vjp(upstream)
+
+
+def random_gates(dtype=np.float32):
+    """Gates, cell state, and the gradients of a loss with respect to both results."""
+    generator = np.random.default_rng(0)
+    z = 2.0 * generator.normal(size=(BATCH, 4 * STATE))
+    c, dh, dc = generator.normal(size=(3, BATCH, STATE))
+    return z.astype(dtype), c.astype(dtype), (dh.astype(dtype), dc.astype(dtype))
+
+
+def random_layer(positions=POSITIONS):
+    """Inputs, states and weights of a layer."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(BATCH, positions, WIDTH)).astype(np.float32)
+    state = tuple(generator.normal(size=(2, BATCH, STATE)).astype(np.float32))
+    shapes = {"w_x": (WIDTH, 4 * STATE), "w_h": (STATE, 4 * STATE), "b": (4 * STATE,)}
+    weights = {name: (0.5 * generator.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
+    return x, state, weights
+
+
+def written_out(z, c):
+    i, f, g, o = jnp.split(z, 4, axis=-1)
+    i, f, o = (1.0 / (1.0 + jnp.exp(-gate)) for gate in (i, f, o))
+    new_c = f * c + i * jnp.tanh(g)
+    return o * jnp.tanh(new_c), new_c
+
+
+@jax.jit
+def by_autodiff(z, c, upstream):
+    outputs, vjp = jax.vjp(written_out, z, c)
+    return outputs, vjp(upstream)
+
+
+def relative_error(found, expected):
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype == np.float64
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+def test_cell_and_gradients_equal_those_of_pytorch():
+    z, c, upstream = random_gates()
+    cell = torch.nn.LSTMCell(4 * STATE, STATE)
+    with torch.no_grad():
+        for parameter in cell.parameters():
+            parameter.zero_()
+        cell.weight_ih.copy_(torch.eye(4 * STATE))  # its input is then z
+    leaves = [torch.tensor(a, requires_grad=True) for a in (z, c)]
+    theirs = cell(leaves[0], (torch.zeros(BATCH, STATE), leaves[1]))
+    torch.autograd.backward(theirs, [torch.tensor(a) for a in upstream])
+    ours, gradients = cell_and_gradients(z, c, upstream)
+    for found, expected in zip(ours, theirs, strict=True):
+        assert (found.shape, found.dtype) == ((BATCH, STATE), np.float32)
+        np.testing.assert_allclose(found, expected.detach(), atol=1e-6)
+    for gradient, leaf in zip(gradients, leaves, strict=True):
+        np.testing.assert_allclose(gradient, leaf.grad, atol=1e-6)
+
+
+def test_step_with_weights_equals_the_cell_of_pytorch():
+    x, (h, c), weights = random_layer()
+    cell = torch.nn.LSTMCell(WIDTH, STATE)
+    with torch.no_grad():
+        cell.weight_ih.copy_(torch.tensor(weights["w_x"].T))
+        cell.weight_hh.copy_(torch.tensor(weights["w_h"].T))
+        cell.bias_ih.copy_(torch.tensor(weights["b"]))
+        cell.bias_hh.zero_()
+        expected = cell(torch.tensor(x[:, 0]), (torch.tensor(h), torch.tensor(c)))
+    found = compiled_cell(x[:, 0] @ weights["w_x"] + h @ weights["w_h"] + weights["b"], c)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("reached", ["output", "cell state", "both"])
+def test_gradient_by_hand_equals_autodiff(reached):
+    with jax.enable_x64(True):
+        z, c, (dh, dc) = random_gates(np.float64)
+        upstream = (0.0 * dh if reached == "cell state" else dh, 0.0 * dc if reached == "output" else dc)
+        found, gradients = cell_and_gradients(z, c, upstream)
+        expected = by_autodiff(z, c, upstream)
+        for ours, theirs in zip((*found, *gradients), jax.tree.leaves(expected), strict=True):
+            assert relative_error(ours, theirs) < 1e-10
+
+
+def test_gradients_of_first_and_second_order_equal_finite_differences():
+    with jax.enable_x64(True):
+        z, c, _ = random_gates(np.float64)
+        check_grads(compiled_cell, (z, c), order=2, modes=["rev"], atol=1e-7, rtol=1e-7)
+
+
+def test_shut_input_and_open_forget_gate_keep_the_cell_state():
+    z, c, (dh, dc) = random_gates()
+    z[:, :STATE], z[:, STATE : 2 * STATE] = -1e4, 1e4
+    (_, new_c), (dz, gradient) = cell_and_gradients(z, c, (np.zeros_like(dh), dc))
+    np.testing.assert_array_equal(new_c, c)
+    np.testing.assert_array_equal(gradient, dc)
+    np.testing.assert_array_equal(dz, np.zeros_like(z))
+
+
+def test_open_input_and_shut_forget_gate_forget_the_cell_state():
+    z, c, (dh, dc) = random_gates()
+    z[:, :STATE], z[:, STATE : 2 * STATE] = 1e4, -1e4
+    (_, new_c), (_, gradient) = cell_and_gradients(z, c, (dh, dc))
+    np.testing.assert_allclose(new_c, np.tanh(z[:, 2 * STATE : 3 * STATE]), atol=1e-6)
+    np.testing.assert_array_equal(gradient, np.zeros_like(c))
+
+
+@pytest.mark.parametrize("size", [1e4, -1e4, np.inf])
+def test_saturated_gates_give_finite_results_and_gradients(size):
+    z, c, upstream = random_gates()
+    with np.errstate(invalid="ignore"):
+        saturated = np.where(z > 0, np.float32(size), np.float32(-size))
+    (h, new_c), gradients = cell_and_gradients(saturated, c, upstream)
+    open_i, open_f, sign_g, open_o = np.split(saturated > 0, 4, axis=1)
+    expected_c = np.where(open_f, c, 0.0) + np.where(open_i, np.where(sign_g, 1.0, -1.0), 0.0)
+    np.testing.assert_allclose(new_c, expected_c, atol=1e-6)
+    np.testing.assert_allclose(h, np.where(open_o, np.tanh(expected_c), 0.0), atol=1e-6)
+    np.testing.assert_array_equal(gradients[0], np.zeros_like(z))
+    assert np.isfinite(gradients[1]).all()
+
+
+def test_cell_state_of_ten_thousand_saturates_the_output_alone():
+    z, _, (dh, dc) = random_gates()
+    c = np.full((BATCH, STATE), 1e4, np.float32)
+    (h, new_c), (dz, gradient) = cell_and_gradients(z, c, (dh, np.zeros_like(dc)))
+    output_gate = 1.0 / (1.0 + np.exp(-z[:, 3 * STATE :]))
+    assert np.asarray(new_c).min() > 10.0
+    np.testing.assert_allclose(h, output_gate, rtol=1e-6)
+    np.testing.assert_array_equal(gradient, np.zeros_like(c))
+    np.testing.assert_array_equal(dz[:, : 3 * STATE], np.zeros((BATCH, 3 * STATE)))
+    np.testing.assert_allclose(dz[:, 3 * STATE :], dh * output_gate * (1.0 - output_gate), atol=1e-6)
+
+
+def test_bfloat16_stays_bfloat16_and_near_float32():
+    z, c, upstream = jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), random_gates())
+    halves = jax.tree.leaves(cell_and_gradients(z, c, upstream))
+    exact = cell_and_gradients(*jax.tree.map(lambda a: a.astype(np.float32), (z, c, upstream)))
+    for found, expected in zip(halves, jax.tree.leaves(exact), strict=True):
+        assert found.dtype == jnp.bfloat16
+        np.testing.assert_allclose(found.astype(np.float32), expected, atol=0.05)
+
+
+def test_jit_and_vmap_change_nothing():
+    z, c, upstream = random_gates()
+    expected = jax.tree.leaves(cell_and_gradients(z, c, upstream))
+    rows = [np.concatenate([a, a]).reshape(2, BATCH, -1) for a in (z, c)]
+    mapped = jax.jit(jax.vmap(cell_and_gradients, in_axes=(0, 0, None)))(*rows, upstream)
+    for found, theirs in zip(jax.tree.leaves(mapped), expected, strict=True):
+        np.testing.assert_allclose(found, np.stack([theirs, theirs]), atol=1e-6)
+    for found, theirs in zip(lstm_cell(z, c), expected[:2], strict=True):
+        np.testing.assert_allclose(found, theirs, atol=1e-6)
+
+
+def test_layer_and_gradients_equal_those_of_pytorch():
+    x, (h, c), weights = random_layer()
+    layer = torch.nn.LSTM(WIDTH, STATE, batch_first=True)
+    with torch.no_grad():
+        layer.weight_ih_l0.copy_(torch.tensor(weights["w_x"].T))
+        layer.weight_hh_l0.copy_(torch.tensor(weights["w_h"].T))
+        layer.bias_ih_l0.copy_(torch.tensor(weights["b"]))
+        layer.bias_hh_l0.zero_()
+    leaves = [torch.tensor(a, requires_grad=True) for a in (x, h[None], c[None])]
+    outputs, (last_h, last_c) = layer(leaves[0], tuple(leaves[1:]))
+    theirs = (outputs, last_h[0], last_c[0])
+    upstream = [np.random.default_rng(2).normal(size=a.shape).astype(np.float32) for a in theirs]
+    torch.autograd.backward(theirs, [torch.tensor(a) for a in upstream])
+
+    ours, (dx, (dh, dc), dw) = lstm_and_gradients(x, (h, c), weights, (upstream[0], tuple(upstream[1:])))
+    for found, expected in zip(jax.tree.leaves(ours), theirs, strict=True):
+        assert (found.shape, found.dtype) == (tuple(expected.shape), np.float32)
+        np.testing.assert_allclose(found, expected.detach(), atol=2e-6)
+    expected = [leaves[0].grad, leaves[1].grad[0], leaves[2].grad[0]]
+    expected += [layer.weight_ih_l0.grad.T, layer.weight_hh_l0.grad.T, layer.bias_ih_l0.grad]
+    for found, theirs in zip((dx, dh, dc, dw["w_x"], dw["w_h"], dw["b"]), expected, strict=True):
+        np.testing.assert_allclose(found, theirs, atol=2e-5)
+
+
+def test_layer_equals_its_steps_one_by_one():
+    x, (h, c), weights = random_layer()
+    outputs, state = compiled_lstm(x, (h, c), weights)
+    for t in range(POSITIONS):
+        h, c = compiled_cell(x[:, t] @ weights["w_x"] + np.asarray(h) @ weights["w_h"] + weights["b"], c)
+        np.testing.assert_allclose(outputs[:, t], h, atol=2e-6)
+    for found, expected in zip(state, (h, c), strict=True):
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_halves_of_a_sequence_joined_by_their_state_give_the_whole(cut):
+    x, state, weights = random_layer()
+    expected, last = compiled_lstm(x, state, weights)
+    first, middle = compiled_lstm(x[:, :cut], state, weights)
+    second, found_last = compiled_lstm(x[:, cut:], middle, weights)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, atol=2e-6)
+    for found, theirs in zip(found_last, last, strict=True):
+        np.testing.assert_allclose(found, theirs, atol=2e-6)
+
+
+def test_later_inputs_do_not_change_earlier_outputs():
+    x, state, weights = random_layer()
+    changed = np.where(np.arange(POSITIONS)[None, :, None] < 3, x, x + np.float32(1.0))
+    before, after = (np.asarray(compiled_lstm(a, state, weights)[0]) for a in (x, changed))
+    np.testing.assert_array_equal(before[:, :3], after[:, :3])
+    assert np.abs(before[:, 3:] - after[:, 3:]).max(axis=(0, 2)).min() > 1e-3
+
+
+def test_examples_do_not_mix():
+    x, state, weights = random_layer()
+    expected = compiled_lstm(x, state, weights)
+    others = jax.tree.map(
+        lambda a: np.where(np.arange(BATCH).reshape((-1,) + (1,) * (a.ndim - 1)) == 1, a, 2 * a), (x, state)
+    )
+    found = compiled_lstm(*others, weights)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(ours[1], theirs[1])
+        assert not np.allclose(ours[0], theirs[0])
