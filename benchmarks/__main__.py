@@ -1,11 +1,14 @@
 """`python -m benchmarks [CASE ...] [--json FILE]`: speed beside PyTorch, both in one run on one machine."""
 
 import argparse
+import datetime
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
@@ -51,18 +54,23 @@ def main() -> int:
     if unknown:
         parser.error(f"no case {', '.join(unknown)}; there are: {', '.join(MODULES)}")
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError:
         parser.error("the benchmarks need PyTorch: pip install -e '.[dev]'")
 
     console = Console()
     limit = matmul_limit()
     console.print(f"{device_name()}: {limit:.0f} GFLOP/s in float32 matrix products", highlight=False)
+    where = {
+        "device": f"{device_name()} at {limit:.0f} GFLOP/s, {len(os.sched_getaffinity(0))} cores",
+        "date": datetime.date.today().isoformat(),
+        "versions": f"jax {jax.__version__}, PyTorch {torch.__version__}",
+    }
     rows = []
     for module in arguments.cases or MODULES:
         for row in rows_of(module, limit):
             console.print(summary(row), highlight=False)
-            rows.append(row)
+            rows.append(row | where)
     console.print(table(rows))
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)

@@ -55,8 +55,7 @@ class SelfAttention(nn.Module):
         Args:
           x: [B, T, D].
           deterministic: no dropout.
-          attention_mask: [B or 1, H or 1, T or 1, T] bool, True = may attend; None = all that `causal` leaves. Not with
-            a cache.
+          attention_mask: [B or 1, H or 1, T or 1, T] bool, True = may attend; None = all that `causal` leaves.
           cache: keys and values of the positions before x; None: x is the whole sequence.
           cached_positions: [] int, how many positions of the cache are filled; x's positions follow them.
 
@@ -64,12 +63,14 @@ class SelfAttention(nn.Module):
           [B, T, D] in `dtype`, and the cache with the T positions of x added (None without a cache).
 
         Raises:
-          ValueError: when H does not divide D; the message gives both.
+          ValueError: when H does not divide D, the message gives both; for a cache with a mask, or without `causal`.
         """
         chex.assert_rank(x, 3)
         batch, positions, width = x.shape
         if width % self.num_heads:
             raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
+        if cache is not None and (attention_mask is not None or not self.causal):
+            raise ValueError("a cache serves causal attention without a further attention_mask")
         qkv = Dense(3 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="qkv")(
             x.reshape(batch * positions, width)
         )

@@ -28,7 +28,7 @@ def from_additive(mask: jax.Array) -> jax.Array:
     Returns:
       [...] bool.
     """
-    return mask > float(jnp.finfo(jnp.float32).min) / 2
+    return jnp.asarray(mask).astype(jnp.float32) > jnp.finfo(jnp.float32).min / 2
 
 
 def padding(lengths: jax.Array, keys: int) -> jax.Array:

@@ -16,9 +16,9 @@ SIGMAS = 5.0
 compiled_dropout = jax.jit(dropout, static_argnums=1)
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def compiled_mask(key, shape, rate, first_row=0):
-    return keep_mask(key, shape, rate, first_row=first_row)
+@functools.partial(jax.jit, static_argnums=(1, 2, 4, 5))
+def compiled_mask(key, shape, rate, first_row=0, whole=None, offset=None):
+    return keep_mask(key, shape, rate, first_row=first_row, whole=whole, offset=offset)
 
 
 def random_input(*shape):
@@ -57,6 +57,24 @@ def test_keys_are_independent(impl):
         assert abs(correlation(a, b)) < SIGMAS
 
 
+def test_layers_are_independent_within_a_step_and_between_steps():
+    # As a training step draws them: a key for each step, of which each layer gets its share.
+    steps = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(0), np.arange(3))
+    keys = jax.vmap(lambda key: jax.random.split(key, 4))(steps).reshape(-1)
+    kept = np.asarray(jax.jit(jax.vmap(lambda key: keep_mask(key, (40, 1000), 0.3)))(keys))
+    for a, b in itertools.combinations(kept, 2):
+        assert abs(correlation(a, b)) < SIGMAS
+        assert abs(correlation(a[1:], b[:-1])) < SIGMAS
+        assert abs(correlation(a[:, :-1], b[:, 1:])) < SIGMAS
+
+
+def test_rows_far_apart_and_at_the_end_of_their_numbers_are_independent():
+    key = jax.random.key(6)
+    kept = [compiled_mask(key, (4, 25_000), 0.3, np.uint32(first)) for first in (0, 4, 2**16, 2**31, 2**32 - 4)]
+    for a, b in itertools.combinations(np.concatenate(kept), 2):
+        assert abs(correlation(a, b)) < SIGMAS
+
+
 def test_each_element_is_dropped_at_the_rate_over_successive_keys():
     keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(1), np.arange(20_000))
     kept = np.asarray(jax.jit(jax.vmap(lambda key: keep_mask(key, (2, 3), 0.25)))(keys))
@@ -79,9 +97,77 @@ def test_row_depends_on_key_and_row_number_alone():
         np.testing.assert_array_equal(part, whole[first_row : first_row + rows])
 
 
+@pytest.mark.parametrize(
+    ("first_row", "stops", "offset"),
+    [
+        (0, (6, 3, 20, 30), (0, 0, 0)),
+        (0, (6, 3, 12, 30), (0, 5, 0)),
+        (2, (4, 2, 9, 30), (1, 8, 29)),
+        (5, (6, 3, 20, 17), (2, 0, 3)),
+        (1, (6, 3, 20, 1), None),
+    ],
+    ids=str,
+)
+def test_window_of_a_mask_is_what_the_whole_mask_has_there(first_row, stops, offset):
+    key, whole = jax.random.key(9), (6, 3, 20, 30)
+    starts = (first_row, *(offset or (0, 0, 0)))
+    window = tuple(slice(start, stop) for start, stop in zip(starts, stops, strict=True))
+    expected = np.asarray(compiled_mask(key, whole, 0.5))[window]
+    found = compiled_mask(key, expected.shape, 0.5, first_row, whole, offset)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_whole_array_may_hold_more_rows_than_are_numbered():
+    # Only the axes behind the rows say where in a row an element stands.
+    key = jax.random.key(9)
+    some, more = (compiled_mask(key, (2, 4), 0.5, 0, (rows, 10), (3,)) for rows in (1, 100))
+    np.testing.assert_array_equal(some, more)
+
+
 def test_jit_changes_nothing():
     key, x = jax.random.key(2), random_input(6, 5, 4)
     np.testing.assert_array_equal(compiled_dropout(x, 0.3, key), dropout(x, 0.3, key))
+
+
+def test_mapped_keys_and_rows_draw_what_each_call_draws():
+    keys, rows, x = jax.random.split(jax.random.key(2), 3), np.array([0, 7, 2]), random_input(3, 6, 4)
+    found = jax.jit(jax.vmap(lambda x, key, row: dropout(x, 0.3, key, first_row=row)))(x, keys, rows)
+    for part, key, row, mapped in zip(x, keys, rows, found, strict=True):
+        np.testing.assert_array_equal(mapped, compiled_dropout(part, 0.3, key, first_row=row))
+
+
+def mesh_of(devices):
+    return jax.make_mesh((len(devices),), (BATCH_AXIS,), (jax.sharding.AxisType.Auto,), devices=devices)
+
+
+@pytest.mark.parametrize("spec", [(BATCH_AXIS,), (None, BATCH_AXIS)], ids=["rows", "columns"])
+def test_eight_devices_draw_what_one_draws(devices, spec):
+    key, (x, upstream) = jax.random.key(2), random_input(2, 16, 24)
+
+    @jax.jit
+    def value_and_gradient(x, upstream):
+        y, vjp = jax.vjp(lambda x: dropout(x, 0.3, key, first_row=5), x)
+        return y, *vjp(upstream)
+
+    sharding = jax.NamedSharding(mesh_of(devices), jax.P(*spec))
+    found = value_and_gradient(*(jax.device_put(array, sharding) for array in (x, upstream)))
+    for array, expected in zip(found, value_and_gradient(x, upstream), strict=True):
+        assert len({shard.device for shard in array.addressable_shards}) == len(devices)
+        assert array.addressable_shards[0].data.size == x.size // len(devices)
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_eight_devices_that_hold_a_shard_each_draw_what_one_draws(devices):
+    key, x = jax.random.key(2), random_input(16, 24)
+
+    @jax.jit
+    @jax.shard_map(mesh=mesh_of(devices), in_specs=jax.P(BATCH_AXIS), out_specs=jax.P(BATCH_AXIS))
+    def sharded(part):
+        return dropout(part, 0.3, key, first_row=jax.lax.axis_index(BATCH_AXIS) * len(part))
+
+    found = sharded(x)
+    assert len({shard.device for shard in found.addressable_shards}) == len(devices)
+    np.testing.assert_array_equal(found, compiled_dropout(x, 0.3, key))
 
 
 def test_shards_of_a_batch_draw_what_the_whole_batch_draws():

@@ -1,16 +1,33 @@
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxnlp.ops import masks
+from jaxnlp.ops.attention import attend
+
+SHAPES = [(5, 5, 0), (3, 7, 0), (7, 3, 0), (2, 6, 4), (1, 6, 5), (4, 1, 0), (1, 1, 0), (3, 4, 9)]
 
 
-@pytest.mark.parametrize(("queries", "keys", "first_query"), [(5, 5, 0), (3, 7, 0), (7, 3, 0), (2, 6, 4)])
-def test_each_query_sees_the_keys_at_its_position_and_before(queries, keys, first_query):
-    expected = [[key <= first_query + query for key in range(keys)] for query in range(queries)]
-    found = masks.causal(queries, keys, first_query=first_query)
+def written_out(may_attend, queries, keys):
+    """[1, 1, T, S]: what a function of the positions of query and key says."""
+    mask = np.zeros((1, 1, queries, keys), bool)
+    for t, s in np.ndindex(queries, keys):
+        mask[0, 0, t, s] = may_attend(t, s)
+    return mask
+
+
+def assert_equals(found, expected):
     assert found.dtype == bool
-    np.testing.assert_array_equal(found, [[expected]])
+    np.testing.assert_array_equal(found, expected, strict=True)
+
+
+@pytest.mark.parametrize(("queries", "keys", "first_query"), SHAPES)
+def test_each_query_sees_the_keys_at_its_position_and_before(queries, keys, first_query):
+    expected = written_out(lambda t, s: s <= first_query + t, queries, keys)
+    assert_equals(masks.causal(queries, keys, first_query=first_query), expected)
 
 
 def test_masks_of_parts_of_a_sequence_stack_up_to_the_mask_of_the_whole():
@@ -19,9 +36,94 @@ def test_masks_of_parts_of_a_sequence_stack_up_to_the_mask_of_the_whole():
     np.testing.assert_array_equal(np.concatenate(parts, axis=2)[0, 0], np.tri(9, dtype=bool))
 
 
-def test_combines_with_a_padding_mask_of_each_example():
-    lengths = np.array([2, 4])
-    padding = (np.arange(5) < lengths[:, None])[:, None, None, :]
-    found = masks.causal(5, 5) & padding
-    expected = [[[[s <= t and s < length for s in range(5)] for t in range(5)]] for length in lengths]
-    np.testing.assert_array_equal(found, expected)
+def test_padding_hides_what_lies_behind_each_length():
+    lengths = np.array([2, 0, 5, 4, 9])
+    expected = [[[[key < length for key in range(5)]]] for length in lengths]
+    assert_equals(jax.jit(masks.padding, static_argnums=1)(lengths, 5), np.array(expected))
+
+
+@pytest.mark.parametrize(("queries", "keys", "first_query"), SHAPES)
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (2, 0), (0, 1), (1, 2), (100, 0), (100, 100)])
+def test_local_shows_a_window_around_each_position(queries, keys, first_query, before, after):
+    expected = written_out(lambda t, s: first_query + t - before <= s <= first_query + t + after, queries, keys)
+    assert_equals(masks.local(queries, keys, before=before, after=after, first_query=first_query), expected)
+
+
+def test_local_sees_nothing_after_its_own_position_unless_told_so():
+    around = masks.local(6, 8, before=2, after=8)
+    assert_equals(masks.local(6, 8, before=2), np.asarray(around & masks.causal(6, 8)))
+    np.testing.assert_array_equal(masks.local(6, 8, before=6), masks.causal(6, 8))
+
+
+def test_local_windows_of_parts_of_a_sequence_stack_up_to_those_of_the_whole():
+    part = jax.jit(lambda first: masks.local(3, 9, before=2, after=1, first_query=first))
+    parts = [part(first) for first in (0, 3, 6)]
+    np.testing.assert_array_equal(np.concatenate(parts, axis=2), masks.local(9, 9, before=2, after=1))
+
+
+def segments_by_loops(query_segments, key_segments):
+    mask = np.zeros((len(query_segments), 1, query_segments.shape[1], key_segments.shape[1]), bool)
+    for b, _, t, s in np.ndindex(mask.shape):
+        mask[b, 0, t, s] = query_segments[b, t] == key_segments[b, s] and query_segments[b, t] != 0
+    return mask
+
+
+def test_positions_see_their_own_segment_alone_and_padding_nothing():
+    packed = np.array([[1, 1, 2, 2, 2, 0], [3, 1, 1, 0, 3, 0], [0, 0, 0, 0, 0, 0]])
+    found = jax.jit(masks.segments)(packed)
+    assert_equals(found, segments_by_loops(packed, packed))
+    np.testing.assert_array_equal(found, found.swapaxes(2, 3))
+
+
+def test_segments_of_queries_and_keys_may_differ():
+    queries, keys = np.array([[1, 2, 0], [1, 1, 4]]), np.array([[2, 2, 1, 0, 3], [0, 4, 1, 1, 0]])
+    assert_equals(jax.jit(masks.segments)(queries, keys), segments_by_loops(queries, keys))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(7,), (2, 1, 3, 5)], ids=str)
+def test_additive_masks_of_zero_and_minus_infinity_become_boolean(dtype, shape):
+    expected = np.random.default_rng(0).random(shape) < 0.5
+    additive = jnp.where(expected, jnp.zeros((), dtype), -jnp.inf)
+    assert additive.dtype == jnp.dtype(dtype)
+    assert_equals(jax.jit(masks.from_additive)(additive), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_additive_masks_of_the_lowest_number_become_boolean_and_scores_are_no_masks(dtype):
+    lowest = jnp.finfo(dtype).min
+    assert_equals(masks.from_additive(jnp.asarray([0.0, lowest, -1e4, 1e4], dtype)), np.array([1, 0, 1, 1], bool))
+
+
+def test_additive_masks_in_float64_become_boolean():
+    with jax.enable_x64(True):
+        found = masks.from_additive(np.array([0.0, -np.inf, np.finfo(np.float64).min, -1e30]))
+        assert_equals(found, np.array([True, False, False, True]))
+
+
+def test_additive_and_boolean_masks_give_the_same_attention():
+    q, k, v = np.random.default_rng(0).normal(size=(3, 2, 5, 2, 4)).astype(np.float32)
+    additive = np.where(np.tri(5, dtype=bool), np.float32(0.0), np.float32(-np.inf))[None, None]
+    weights = jax.nn.softmax(
+        np.einsum("bthk,bshk->bhts", q, k) / 2.0 + np.broadcast_to(additive, (2, 2, 5, 5)), axis=-1
+    )
+    found = attend(q, k, v, attention_mask=masks.from_additive(additive))
+    np.testing.assert_allclose(found, np.einsum("bhts,bshk->bthk", weights, v), atol=1e-6)
+
+
+def test_combinations_see_what_each_of_their_masks_shows():
+    lengths, packed = np.array([6, 3]), np.array([[1, 1, 1, 2, 2, 2], [1, 2, 2, 2, 3, 3]])
+    parts = {
+        "causal": masks.causal(6, 6),
+        "padding": masks.padding(lengths, 6),
+        "local": masks.local(6, 6, before=1, after=1),
+        "segments": masks.segments(packed),
+    }
+    found = functools.reduce(lambda a, b: a & b, parts.values())
+    expected = np.zeros((2, 1, 6, 6), bool)
+    for b, _, t, s in np.ndindex(expected.shape):
+        expected[b, 0, t, s] = s <= t and s < lengths[b] and abs(s - t) <= 1 and packed[b, t] == packed[b, s]
+    assert_equals(found, expected)
+    for left_out in parts:
+        others = functools.reduce(lambda a, b: a & b, [mask for name, mask in parts.items() if name != left_out])
+        assert (np.broadcast_to(others, found.shape) != found).any(), left_out

@@ -1,0 +1,29 @@
+"""The table of docs/benchmarks.md."""
+
+import json
+
+from benchmarks.markdown import BEGIN, END, PAGE, ROWS, markdown, with_table
+from benchmarks.measure import compared
+
+WHERE = {"device": "a machine", "date": "2026-01-02", "versions": "jax 1"}
+
+
+def test_every_row_is_in_the_table_with_its_numbers():
+    rows = [
+        {"case": "a", "opponent": "eager_f32"} | compared([0.5, 0.5], [1.0, 1.0], flop=1e9, limit_gflops=4.0) | WHERE,
+        {"case": "b", "opponent": "compile", "error": "no compiler"} | WHERE,
+    ]
+    text = markdown(rows)
+    assert "| a | `eager_f32` | 500 | 1e+03 | **2.00** | 0% | 2 | 0.50 |" in text
+    assert "not measured: no compiler" in text
+    assert "a machine, 2026-01-02" in text
+
+
+def test_only_what_lies_between_the_markers_is_replaced():
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert with_table(page, "new\n") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+
+
+def test_the_page_holds_the_table_of_the_recorded_rows():
+    page = PAGE.read_text()
+    assert page == with_table(page, markdown(json.loads(ROWS.read_text())))
