@@ -180,7 +180,7 @@ def test_misspelt_field_is_refused_with_status_two_and_the_nearest(capsys, field
     [
         (["--total-steps", "many"], "--total-steps: invalid literal for int() with base 10: 'many'"),
         (["--total-steps", "0"], "total_steps must be at least 1, got 0"),
-        (["--model.num-heads", "5"], "model.num_heads must divide model.width, got 5 heads for width 192"),
+        (["--model.num-heads", "5"], "model.num_heads must divide model.width, got 5 heads for width 128"),
         (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate must be positive, got -1.0"),
         (["--data.batch-size", "0"], "data.batch_size must be at least 1, got 0"),
         (["--data.sequence-length", "500"], "data.sequence_length 500 exceeds model.context_length 128; set both"),
@@ -203,7 +203,7 @@ def test_help_shows_the_docstring_and_each_field_with_default_and_meaning(capsys
     printed = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "nothing to download" in printed
     assert "--model.num-layers INT Number of blocks, L. (default: 4)" in printed
-    assert "--optimizer.learning-rate FLOAT Peak of the schedule. (default: 0.002)" in printed
+    assert "--optimizer.learning-rate FLOAT Peak of the schedule. (default: 0.004)" in printed
     assert "--workdir" in printed
     assert "--recipe" not in printed
 

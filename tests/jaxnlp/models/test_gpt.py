@@ -336,6 +336,36 @@ def test_bfloat16_keeps_float32_parameters_and_logits():
     assert np.abs(logits - exact).max() > 1e-4  # it did compute in bfloat16
 
 
+@pytest.mark.parametrize("tied", [False, True], ids=["own_head", "tied"])
+def test_rounded_matmul_operands_give_logits_and_gradients_near_the_exact_ones(tied):
+    exact_model, model = (make_model(tie_embeddings=tied, matmul_dtype=dtype) for dtype in (None, "bfloat16"))
+    params = random_params(exact_model)
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), shapes_of(model)) == jax.tree.map(
+        lambda leaf: (leaf.shape, leaf.dtype), shapes_of(exact_model)
+    )
+    found, expected = (logits_and_gradients(each, params) for each in (model, exact_model))
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for (path, leaf), exact in zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(expected), strict=True):
+        name = jax.tree_util.keystr(path)
+        assert leaf.dtype == jnp.float32, name
+        assert np.isfinite(leaf).all(), name
+        assert 1e-4 < np.linalg.norm(leaf - exact) / np.linalg.norm(exact) < 0.03, name
+
+
+def test_rounded_matmul_operands_keep_the_agreement_of_reading_with_a_cache_and_at_once():
+    model = make_model(matmul_dtype="bfloat16")
+    params = random_params(model)
+    cache, parts, filled = model.empty_cache(BATCH), [], 0
+    assert cache.keys.dtype == cache.values.dtype == jnp.bfloat16
+    for size in (5, 1, 1, 1, 1, 1):
+        logits, cache = apply(model, params, TOKENS[:, filled : filled + size], cache=cache)
+        parts.append(logits)
+        filled += size
+    assert cache.keys.dtype == cache.values.dtype == jnp.bfloat16
+    # Sums in another order may round an operand to its other neighbour.
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), apply(model, params, TOKENS), atol=5e-3)
+
+
 def test_a_sequence_longer_than_the_context_is_refused():
     with pytest.raises(ValueError, match=re.escape("a sequence of 11 tokens exceeds the context of 10")):
         make_model().apply({}, np.zeros((1, CONTEXT + 1), np.int32))

@@ -10,6 +10,7 @@ from jax.test_util import check_grads
 
 from jaxnlp.ops.attention import MAX_QUERY_BLOCKS, QUERY_BLOCK, attend
 from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.typing import BATCH_AXIS
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 3, 5, 7, 2, 4
 BY_HAND, BY_AUTODIFF = IMPLEMENTATIONS = ("vjp", "xla")
@@ -408,6 +409,29 @@ def test_dropout_draws_what_the_whole_batch_draws_for_the_same_rows(implementati
     for half, other, expected in zip(of_half(2), of_half(0), whole, strict=True):
         np.testing.assert_allclose(half, expected[2:], atol=1e-6)
         assert not np.allclose(other, expected[2:])
+
+
+@pytest.mark.parametrize("shards", ["one_program", "one_each"])
+def test_eight_devices_give_what_one_gives(devices, shards):
+    inputs = random_inputs(batch=16)
+    upstream = random_upstream(inputs[0])
+    settings = {"causal": True, "dropout_rate": 0.5, "dropout_key": jax.random.key(5)}
+    mesh, of_the_batch = jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,)), jax.P(BATCH_AXIS)
+
+    def of_a_shard(q, k, v, upstream):
+        first_row = jax.lax.axis_index(BATCH_AXIS) * len(q)
+        return values_and_gradients(q, k, v, upstream, first_row=first_row, **settings)
+
+    if shards == "one_program":
+        sharded = jax.device_put([*inputs, upstream], jax.NamedSharding(mesh, of_the_batch))
+        found = values_and_gradients(*sharded, **settings)
+    else:
+        by_shards = jax.shard_map(of_a_shard, mesh=mesh, in_specs=of_the_batch, out_specs=of_the_batch)
+        found = jax.jit(by_shards)(*inputs, upstream)
+    expected = values_and_gradients(*inputs, upstream, **settings)
+    for x, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert {shard.data.shape[0] for shard in x.addressable_shards} == {2}
+        np.testing.assert_allclose(x, wanted, atol=1e-6)
 
 
 def test_without_a_key_nothing_is_dropped():

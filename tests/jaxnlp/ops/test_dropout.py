@@ -137,7 +137,7 @@ def test_mapped_keys_and_rows_draw_what_each_call_draws():
 
 
 def mesh_of(devices):
-    return jax.make_mesh((len(devices),), (BATCH_AXIS,), (jax.sharding.AxisType.Auto,), devices=devices)
+    return jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,))
 
 
 @pytest.mark.parametrize("spec", [(BATCH_AXIS,), (None, BATCH_AXIS)], ids=["rows", "columns"])
