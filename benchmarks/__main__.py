@@ -58,6 +58,8 @@ def main() -> int:
     except ImportError:
         parser.error("the benchmarks need PyTorch: pip install -e '.[dev]'")
 
+    if arguments.json is not None:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
     console = Console()
     limit = matmul_limit()
     console.print(f"{device_name()}: {limit:.0f} GFLOP/s in float32 matrix products", highlight=False)
@@ -71,10 +73,9 @@ def main() -> int:
         for row in rows_of(module, limit):
             console.print(summary(row), highlight=False)
             rows.append(row | where)
+            if arguments.json is not None:  # after every row: a suite that is interrupted keeps what it has measured
+                write_json(arguments.json, rows)
     console.print(table(rows))
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        write_json(arguments.json, rows)
     return 0
 
 

@@ -30,7 +30,7 @@ def ours(positions: int, *, backward: bool) -> Step:
     return lambda: jax.block_until_ready(run(q, k, v, dy)) and None
 
 
-def theirs(positions: int, *, backward: bool, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+def theirs(positions: int, *, backward: bool, fused: bool, bfloat16: bool) -> Step:
     import torch
     import torch.nn.functional as F
 
@@ -40,16 +40,12 @@ def theirs(positions: int, *, backward: bool, fused: bool, bfloat16: bool, compi
     dy = torch.randn(shape, dtype=dtype)
     past = torch.tril(torch.ones(positions, positions))
 
-    def attention(q, k, v):
-        if fused:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        scores = (q @ k.transpose(-2, -1)) / HEAD_WIDTH**0.5
-        return F.softmax(scores.masked_fill(past == 0, -1e10), dim=-1) @ v
-
-    called = torch.compile(attention) if compiled else attention
-
     def step() -> None:
-        y = called(q, k, v)
+        if fused:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.transpose(-2, -1)) / HEAD_WIDTH**0.5
+            y = F.softmax(scores.masked_fill(past == 0, -1e10), dim=-1) @ v
         if backward:
             q.grad = k.grad = v.grad = None
             y.backward(dy)
@@ -58,14 +54,13 @@ def theirs(positions: int, *, backward: bool, fused: bool, bfloat16: bool, compi
 
 
 def cases() -> list[Case]:
-    from benchmarks.torch_step import torch_sides
-
     return [
         Case(
             f"attention {'both ways' if backward else 'forward'}, {positions}",
             {
                 "ours": functools.partial(ours, positions, backward=backward),
-                **torch_sides(functools.partial(theirs, positions, backward=backward)),
+                "eager_f32": functools.partial(theirs, positions, backward=backward, fused=False, bfloat16=False),
+                "eager_bf16": functools.partial(theirs, positions, backward=backward, fused=True, bfloat16=True),
             },
             flop(positions, backward=backward),
         )

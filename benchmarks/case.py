@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 
-Step = Callable[[], None]
-"""Does the work once, and returns when it is done."""
+Step = Callable[[], object]
+"""Does the work once. What JAX has only begun, as a training loop leaves it, is returned, to be waited for."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,9 +26,9 @@ def jax_step(
     state = init_state(params, optimizer, jax.random.key(0), ema=False)
     compiled: Any = jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer), donate_argnums=0)
 
-    def step() -> None:
+    def step() -> object:
         nonlocal state
         state, metrics = compiled(state, batch)
-        jax.block_until_ready((state, metrics))
+        return metrics
 
     return step

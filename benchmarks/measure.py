@@ -103,10 +103,12 @@ def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, A
                     if side == OURS:
                         raise
                     errors[side] = str(error)
+                    if huge_pages:
+                        workers.pop((side, False)).close()
                     break
         for worker in workers.values():
             worker.steps = case.steps_a_turn or max(1, round(TURN_SECONDS / worker.run(1)))
-        for side in {side for side, huge_pages in workers if not huge_pages}:
+        for side in [side for side, huge_pages in workers if not huge_pages]:
             _keep_faster(workers, side)
         for _ in range(case.turns):
             for worker in workers.values():
@@ -129,10 +131,8 @@ def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, A
 
 
 def _keep_faster(workers: dict[tuple[str, bool], Worker], side: str) -> None:
-    """Of a rival's two processes, with huge pages and without, keeps the one that is faster in two short turns."""
-    seconds = {
-        pages: min(workers[side, pages].run(workers[side, pages].steps) for _ in range(2)) for pages in (False, True)
-    }
+    """Of a rival's two processes, with huge pages and without, keeps the one that is faster in a turn."""
+    seconds = {pages: workers[side, pages].run(workers[side, pages].steps) for pages in (False, True)}
     workers.pop((side, seconds[True] > seconds[False])).close()
 
 

@@ -1,7 +1,8 @@
 """GPTs in PyTorch: what the benchmarks compare with.
 
-`CourseGPT` is written as courses and karpathy/minGPT write it: four projections, scores, mask, softmax and dropout one
-after the other. `FusedGPT` is written as karpathy/nanoGPT writes it: a fused projection and PyTorch's fused attention.
+With `CourseAttention` it is written as courses and karpathy/minGPT write it: four projections, then scores, mask,
+softmax and dropout one after the other, GELU by erf. With `FusedAttention` it is written as karpathy/nanoGPT writes it:
+a fused projection, the fused attention of PyTorch, GELU by tanh.
 """
 
 import math
@@ -82,7 +83,7 @@ class Block(nn.Module):
 
 
 class TorchGPT(nn.Module):
-    """The model of `jaxnlp.models.gpt`, layer for layer, with either kind of attention."""
+    """The shape of `jaxnlp.models.gpt`, with either kind of attention; the fused one layer for layer."""
 
     def __init__(self, config: GPTConfig, vocabulary_size: int, *, fused: bool):
         super().__init__()

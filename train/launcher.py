@@ -5,7 +5,8 @@ system at once, so that each step faults them in again, 4 KiB at a time. With th
 had, in pages of 2 MiB: docs/benchmarks.md has what that is worth. glibc reads them once, before the program starts;
 therefore the program is started a second time, in place of itself.
 
-`JAXNLP_HUGE_PAGES=0` in the environment turns this off. A user's own GLIBC_TUNABLES stays as it is.
+The process then holds its largest need of memory to its end; worker processes inherit the settings.
+`JAXNLP_HUGE_PAGES=0` in the environment turns all of this off. A user's own GLIBC_TUNABLES stays as it is.
 """
 
 import os
@@ -17,11 +18,12 @@ from pathlib import Path
 SWITCH = "JAXNLP_HUGE_PAGES"
 STARTED = "JAXNLP_STARTED"
 _NEVER = 1 << 34
-TUNABLES = (
-    "glibc.malloc.hugetlb=1"  # ask for transparent huge pages (glibc 2.35 and newer; older ones ignore the name)
-    f":glibc.malloc.mmap_threshold={_NEVER}"  # no block of its own mapping, which would be unmapped when freed
+KEEP = (
+    f"glibc.malloc.mmap_threshold={_NEVER}"  # no block of its own mapping, which would be unmapped when freed
     f":glibc.malloc.trim_threshold={_NEVER}"  # no memory given back
 )
+TUNABLES = f"glibc.malloc.hugetlb=1:{KEEP}"
+"""With transparent huge pages (glibc 2.35 and newer; older ones ignore the name)."""
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
@@ -35,11 +37,11 @@ def tunables_for(environ: Mapping[str, str], libc: str, huge_pages: str) -> str 
     """
     if environ.get(SWITCH) == "0" or libc != "glibc" or "GLIBC_TUNABLES" in environ:
         return None
-    return None if "[never]" in huge_pages or not huge_pages else TUNABLES
+    return KEEP if "[never]" in huge_pages or not huge_pages else TUNABLES
 
 
 def use_huge_pages(started: float) -> None:
-    """Starts this program again with huge pages for malloc, where they can be had and it has not got them yet.
+    """Starts this program again with huge pages for malloc and a malloc that keeps them, unless it has that already.
 
     To be called first, before anything that takes time to import.
 

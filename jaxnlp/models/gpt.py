@@ -52,8 +52,8 @@ class GPTConfig(ModelConfig):
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the computation; parameters stay float32."""
     matmul_dtype: Literal["bfloat16"] | None = None
-    """Round the operands of matrix products, and nothing else: nearly twice as fast on CPUs with bfloat16 instructions,
-    slower on others; None = don't."""
+    """Round the operands of matrix products, and what attention keeps and returns: faster on CPUs with bfloat16
+    instructions, slower on others; None = don't."""
 
     def __post_init__(self):
         for name in ("num_layers", "num_heads", "width", "context_length"):

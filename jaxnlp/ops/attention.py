@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.ops.dropout import keep_mask, scaled
 from jaxnlp.ops.matmul import accumulator, product, transposed
 
 Implementation = Literal["auto", "vjp", "xla", "cudnn"]
@@ -136,6 +136,8 @@ def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None) -> str | None:
 
 
 def _attend_cudnn(q, k, v, attention_mask, causal, scale):
+    if attention_mask is not None:  # JAX's cuDNN call broadcasts no mask over queries or keys
+        attention_mask = jnp.broadcast_to(attention_mask, (*attention_mask.shape[:2], q.shape[1], k.shape[1]))
     y = jax.nn.dot_product_attention(
         q, k, v, mask=attention_mask, scale=scale, is_causal=causal, implementation="cudnn"
     )
@@ -197,7 +199,7 @@ def _drop(x, block, shape, rate, key, first_row):
     if key is None:
         return x
     kept = keep_mask(key, x.shape, rate, first_row=first_row, whole=shape, offset=(0, block.start, 0))
-    return jnp.where(kept, x * jnp.asarray(1.0 / (1.0 - rate), x.dtype), jnp.zeros((), x.dtype))
+    return scaled(x, kept, rate)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7, 8))

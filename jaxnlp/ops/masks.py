@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 
 def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.Array:
-    """Each query sees the keys at its own position and before.
+    """Each query sees the keys at its own position and before; with T != S the same by index, as in cross-attention.
 
     Args:
       queries: T.
@@ -23,12 +23,18 @@ def from_additive(mask: jax.Array) -> jax.Array:
     """The boolean mask of one that is added to the scores: 0 may attend, -inf may not.
 
     Args:
-      mask: [...] float, each element 0 or -inf (or far below any score: less than half of what float32 holds).
+      mask: [...] float, each element 0 or far below any score: -inf, or -10,000 as BERT's code has it.
 
     Returns:
-      [...] bool.
+      [...] bool: True where the element is above -1,000.
+
+    Raises:
+      ValueError: when the mask is not float; an int mask of 1 and 0 would mean something else.
     """
-    return jnp.asarray(mask).astype(jnp.float32) > jnp.finfo(jnp.float32).min / 2
+    mask = jnp.asarray(mask)
+    if not jnp.issubdtype(mask.dtype, jnp.floating):
+        raise ValueError(f"an additive mask must be float, got {mask.dtype}; for 1 and 0, pass mask != 0")
+    return mask > -1000.0
 
 
 def padding(lengths: jax.Array, keys: int) -> jax.Array:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.dropout import dropout
+from jaxnlp.ops.matmul import accumulator
 
 
 def synthesize(
@@ -49,9 +50,9 @@ def synthesize(
         raise ValueError(f"a sequence of {positions} positions exceeds the synthesizer's {w_b.shape[1]}")
     hidden = jax.nn.relu(jnp.einsum("bthk,kj->bthj", x, w_a) + b_1[None, None, None])
     scores = jnp.einsum("bthk,ks->bhts", hidden, w_b[:, :positions]) + b_2[None, None, None, :positions]
-    scores = scores.astype(jnp.float32)
+    scores = scores.astype(accumulator(x.dtype))
     if causal:
-        scores = jnp.where(masks.causal(positions, positions), scores, jnp.finfo(jnp.float32).min)
+        scores = jnp.where(masks.causal(positions, positions), scores, jnp.finfo(scores.dtype).min)
     weights = jax.nn.softmax(scores, axis=-1)
     if dropout_key is not None:
         weights = dropout(weights, dropout_rate, dropout_key, first_row=first_row)

@@ -9,7 +9,16 @@ import time
 
 import pytest
 
-from train.launcher import STARTED, SWITCH, TRANSPARENT_HUGE_PAGES, TUNABLES, start_time, tunables_for, use_huge_pages
+from train.launcher import (
+    KEEP,
+    STARTED,
+    SWITCH,
+    TRANSPARENT_HUGE_PAGES,
+    TUNABLES,
+    start_time,
+    tunables_for,
+    use_huge_pages,
+)
 
 HUGE_PAGES = "always [madvise] never\n"
 LONGEST_WAIT_SECONDS = 60
@@ -19,7 +28,7 @@ try:
 except OSError:
     HERE = ""
 can_have_huge_pages = pytest.mark.skipif(
-    tunables_for({}, platform.libc_ver()[0], HERE) is None, reason="needs glibc, and a kernel with huge pages"
+    tunables_for({}, platform.libc_ver()[0], HERE) != TUNABLES, reason="needs glibc, and a kernel with huge pages"
 )
 
 PROGRAM = """\
@@ -83,13 +92,17 @@ def test_tunables_are_set_where_huge_pages_can_be_had(environ, huge_pages):
         ({"GLIBC_TUNABLES": TUNABLES}, "glibc", HUGE_PAGES),
         ({}, "", HUGE_PAGES),
         ({}, "musl", HUGE_PAGES),
-        ({}, "glibc", "always madvise [never]\n"),
-        ({}, "glibc", ""),
     ],
-    ids=["switched_off", "own", "own_and_empty", "has_them", "no_libc", "other_libc", "never", "no_huge_pages"],
+    ids=["switched_off", "own", "own_and_empty", "has_them", "no_libc", "other_libc"],
 )
 def test_process_stays_as_it_is(environ, libc, huge_pages):
     assert tunables_for(environ, libc, huge_pages) is None
+
+
+@pytest.mark.parametrize("huge_pages", ["always madvise [never]\n", ""])
+def test_without_huge_pages_malloc_keeps_its_memory_all_the_same(huge_pages):
+    assert tunables_for({}, "glibc", huge_pages) == KEEP
+    assert "hugetlb" not in KEEP
 
 
 def test_asking_changes_no_environment(monkeypatch):
@@ -118,7 +131,7 @@ def test_start_time_is_that_of_the_first_start_and_forgotten_once_read(monkeypat
     assert start_time(12.5) == 12.5
 
 
-def test_nothing_is_started_where_nothing_is_to_be_had(monkeypatch, tmp_path):
+def test_nothing_is_started_on_another_c_library(monkeypatch, tmp_path):
     def started(*arguments):
         raise AssertionError(f"started {arguments}")
 
@@ -126,9 +139,7 @@ def test_nothing_is_started_where_nothing_is_to_be_had(monkeypatch, tmp_path):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.delenv(SWITCH, raising=False)
     monkeypatch.setattr("train.launcher.TRANSPARENT_HUGE_PAGES", tmp_path / "missing")
-    use_huge_pages(0.0)
-    (tmp_path / "never").write_text("always madvise [never]\n")
-    monkeypatch.setattr("train.launcher.TRANSPARENT_HUGE_PAGES", tmp_path / "never")
+    monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1.2"))
     use_huge_pages(0.0)
     (tmp_path / "madvise").write_text(HUGE_PAGES)
     monkeypatch.setattr("train.launcher.TRANSPARENT_HUGE_PAGES", tmp_path / "madvise")

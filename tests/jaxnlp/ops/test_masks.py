@@ -90,15 +90,20 @@ def test_additive_masks_of_zero_and_minus_infinity_become_boolean(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_additive_masks_of_the_lowest_number_become_boolean_and_scores_are_no_masks(dtype):
+def test_additive_masks_of_the_lowest_number_become_boolean_and_so_does_berts(dtype):
     lowest = jnp.finfo(dtype).min
-    assert_equals(masks.from_additive(jnp.asarray([0.0, lowest, -1e4, 1e4], dtype)), np.array([1, 0, 1, 1], bool))
+    assert_equals(masks.from_additive(jnp.asarray([0.0, lowest, -1e4, 1e4], dtype)), np.array([1, 0, 0, 1], bool))
+
+
+def test_an_int_mask_is_no_additive_mask():
+    with pytest.raises(ValueError, match="int32"):
+        masks.from_additive(jnp.asarray([0, 1]))
 
 
 def test_additive_masks_in_float64_become_boolean():
     with jax.enable_x64(True):
         found = masks.from_additive(np.array([0.0, -np.inf, np.finfo(np.float64).min, -1e30]))
-        assert_equals(found, np.array([True, False, False, True]))
+        assert_equals(found, np.array([True, False, False, False]))
 
 
 def test_additive_and_boolean_masks_give_the_same_attention():
