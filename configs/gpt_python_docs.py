@@ -2,7 +2,7 @@
 
 Source: the model of karpathy/minGPT at a size for two CPU cores; the text is `pydoc_data.topics`.
 Cost: about two minutes on two CPU cores.
-Expect: validation loss near 1.5 nats per character, and samples that are visibly English; the text differs a little
+Expect: validation loss near 1.25 nats per character, and samples that are visibly English; the text differs a little
 between Python versions, so the number does too.
 Command: python -m train gpt_python_docs --workdir runs/gpt_python_docs
 """
