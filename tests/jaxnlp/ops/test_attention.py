@@ -344,6 +344,25 @@ def test_bfloat16_stays_bfloat16_and_near_float32(implementation, length, settin
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_factors_of_scale_and_dropout_are_not_rounded_to_bfloat16(implementation):
+    # Both are 1 + 2^-8, which bfloat16 rounds to 1: a result that used the rounded one would be 0.4 % too small.
+    factor = 1.0 + 2.0**-8
+    halves = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(queries=40, keys=40, heads=4, width=16)]
+    upstream = jnp.asarray(random_upstream(np.zeros(halves[0].shape, np.float32)), jnp.bfloat16)
+    settings = {
+        "scale": factor,
+        "dropout_rate": 1.0 - 1.0 / factor,
+        "dropout_key": jax.random.key(0),
+        "implementation": implementation,
+    }
+    found = values_and_gradients(*halves, upstream, **settings)
+    exact = values_and_gradients(*(x.astype(jnp.float32) for x in (*halves, upstream)), **settings)
+    for ours, expected in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
+        ratio = np.vdot(np.float64(ours), expected) / np.vdot(np.float64(expected), expected)
+        assert abs(ratio - 1.0) < 1e-3
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_bfloat16_softmax_is_taken_in_float32(implementation):
     # The normaliser of 257 equal scores is 257, which bfloat16 rounds to 256; 1 / 257 it can represent.
     zeros = jnp.zeros((1, 257, 1, 1), jnp.bfloat16)
@@ -654,6 +673,8 @@ def test_shapes_that_do_not_fit_are_named(q, k, v):
         (QUERIES, KEYS),
         (BATCH, QUERIES, KEYS),
         (1, BATCH, HEADS, QUERIES, KEYS),
+        (1, 1, 1),
+        (BATCH, HEADS, QUERIES, KEYS, 1),
     ],
     ids=str,
 )
