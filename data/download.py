@@ -1,36 +1,23 @@
 """Finding a public data set's file: a given path, the user's folder, the cache, a checked download."""
 
-import contextlib
-import gzip
 import logging
-import lzma
 import os
 import re
-import shutil
-import stat
-import tarfile
 import tempfile
-import textwrap
-import zipfile
-from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import pooch
+
+from data.archives import leads_out, short_reason
 
 _logger = logging.getLogger(__name__)
 
 
 class DataNotFoundError(FileNotFoundError):
     """A data set's file is in none of the places where it may lie; the message says what to do."""
-
-
-def _leads_out(name: str) -> bool:
-    """By the rules of Windows, which include those of POSIX: both slashes separate, drives are absolute."""
-    path = PureWindowsPath(name)
-    return bool(path.anchor) or ".." in path.parts
 
 
 @dataclass(frozen=True)
@@ -50,7 +37,7 @@ class RemoteFile:
     sha256: str
 
     def __post_init__(self) -> None:
-        if not PurePosixPath(self.relative_path).name or _leads_out(self.relative_path):
+        if not PurePosixPath(self.relative_path).name or leads_out(self.relative_path):
             raise ValueError(f"relative_path is {self.relative_path!r}, expected a relative path without '..'")
         address = urlsplit(self.url)
         if address.scheme != "https" or not address.hostname:
@@ -122,7 +109,7 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
         _download(file, cached)
     except (OSError, ValueError) as error:  # whatever requests raises is an OSError
         raise DataNotFoundError(
-            f"{file.name}: {searched}, and the download from {file.url} failed ({_reason(error)}); "
+            f"{file.name}: {searched}, and the download from {file.url} failed ({short_reason(error)}); "
             f"set JAXNLP_DATA to a folder that holds {file.relative_path}, or give its path with --data.path"
         ) from error
     return cached
@@ -149,96 +136,3 @@ def _refuse_plain_http(response: Any, **_: Any) -> None:
     target = urljoin(response.url, response.headers.get("location", ""))
     if urlsplit(target).scheme != "https":
         raise ValueError(f"redirected to {target}, which is not https")
-
-
-def _reason(error: Exception) -> str:
-    """The cause in one short line: urllib3 hides it at the end of a long one, under `reason`."""
-    cause = getattr(error.args[0], "reason", error) if error.args else error
-    return textwrap.shorten(str(cause) or type(cause).__name__, width=240, placeholder=" ...")
-
-
-def unpack(archive: Path, destination: Path, *, max_bytes: int = 4 * 2**30, max_members: int = 200_000) -> Path:
-    """New folder with an archive's files, whole or not there at all.
-
-    Folders and plain files are written, each inside the new folder and each file once; anything else in the
-    archive refuses the whole of it. Owners, modes and times are not taken over.
-
-    Args:
-      archive: a .zip, .tar, .tar.gz, .tgz or .tar.xz.
-      destination: the folder to make; must not exist.
-      max_bytes: most bytes that may come out of the compression, a tar's headers among them.
-      max_members: most files and folders together.
-
-    Returns:
-      destination.
-
-    Raises:
-      FileExistsError: when destination exists.
-      ValueError: when the archive is unsafe, too large, damaged or cannot be written; names archive, member and reason.
-    """
-    if destination.exists():
-        raise FileExistsError(f"{destination} exists: delete it, or unpack {archive.name} elsewhere")
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".unpack-", dir=destination.parent) as temporary:
-        folder = Path(temporary) / "whole"  # the temporary folder itself is closed to other users
-        folder.mkdir()
-        name = None
-        try:
-            with contextlib.closing(_members(archive, max_bytes)) as members:
-                for number, (name, kind, content) in enumerate(members, start=1):
-                    if number > max_members:
-                        raise ValueError(f"more than {max_members} members")
-                    if _leads_out(name):
-                        raise ValueError("it leads out of the folder")
-                    if kind == "other":
-                        raise ValueError("neither a plain file nor a folder")
-                    target = folder / name
-                    (target if kind == "folder" else target.parent).mkdir(parents=True, exist_ok=True)
-                    if kind == "file":
-                        # The file system decides which names are the same: "x" fails where one occurs twice.
-                        with target.open("xb") as copy:
-                            shutil.copyfileobj(content, copy)
-        except Exception as error:  # on damaged bytes the parsers raise a dozen unrelated types
-            raise ValueError(f"{archive} not unpacked, last member read {name!r}: {_reason(error)}") from error
-        os.rename(folder, destination)
-    return destination
-
-
-def _members(archive: Path, max_bytes: int) -> Generator[tuple[str, str, Any]]:
-    """(name, "file" or "folder" or "other", a file's content to read) of each member in turn."""
-    metered: Any = _Metered(max_bytes)
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as zipped:
-            for info in zipped.infolist():
-                plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
-                kind = "folder" if info.is_dir() else "file" if plain else "other"
-                with zipped.open(info) as metered.stream:
-                    yield info.filename, kind, metered
-        return
-    openers: dict[str, Any] = {".tar": open, ".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
-    if archive.suffix not in openers:
-        raise ValueError("expected .zip, .tar, .tar.gz, .tgz or .tar.xz")
-    with openers[archive.suffix](archive, "rb") as metered.stream:
-        with tarfile.open(fileobj=metered, mode="r|") as tar:
-            for member in tar:
-                plain = member.isreg() and not member.issparse()  # the holes of a sparse file are not metered
-                kind = "folder" if member.isdir() else "file" if plain else "other"
-                yield member.name, kind, tar.extractfile(member) if plain else None
-        while metered.read(2**16):  # up to the checksum at the end of the compression
-            pass
-
-
-class _Metered:
-    """A stream that fails beyond a limit on what really comes out: the sizes in an archive's headers may lie."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.count = 0
-        self.stream: Any = None
-
-    def read(self, size: int) -> bytes:
-        chunk = self.stream.read(size)
-        self.count += len(chunk)
-        if self.count > self.limit:
-            raise ValueError(f"more than {self.limit} bytes uncompressed")
-        return chunk

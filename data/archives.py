@@ -1,0 +1,117 @@
+"""Unpacking archives that come from elsewhere."""
+
+import contextlib
+import gzip
+import lzma
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import textwrap
+import zipfile
+from collections.abc import Generator
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+
+def leads_out(name: str) -> bool:
+    """Whether a path is absolute or climbs above its folder.
+
+    By the rules of Windows, which include those of POSIX: both slashes separate, drives are absolute.
+    """
+    path = PureWindowsPath(name)
+    return bool(path.anchor) or ".." in path.parts
+
+
+def short_reason(error: Exception) -> str:
+    """The cause in one short line: urllib3 hides it at the end of a long one, under `reason`."""
+    cause = getattr(error.args[0], "reason", error) if error.args else error
+    return textwrap.shorten(str(cause) or type(cause).__name__, width=240, placeholder=" ...")
+
+
+def unpack(archive: Path, destination: Path, *, max_bytes: int = 4 * 2**30, max_members: int = 200_000) -> Path:
+    """New folder with an archive's files, whole or not there at all.
+
+    Folders and plain files are written, each inside the new folder and each file once; anything else in the
+    archive refuses the whole of it. Owners, modes and times are not taken over.
+
+    Args:
+      archive: a .zip, .tar, .tar.gz, .tgz or .tar.xz.
+      destination: the folder to make; must not exist.
+      max_bytes: most bytes that may come out of the compression, a tar's headers among them.
+      max_members: most files and folders together.
+
+    Returns:
+      destination.
+
+    Raises:
+      FileExistsError: when destination exists.
+      ValueError: when the archive is unsafe, too large, damaged or cannot be written; names archive, member and reason.
+    """
+    if destination.exists():
+        raise FileExistsError(f"{destination} exists: delete it, or unpack {archive.name} elsewhere")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unpack-", dir=destination.parent) as temporary:
+        folder = Path(temporary) / "whole"  # the temporary folder itself is closed to other users
+        folder.mkdir()
+        name = None
+        try:
+            with contextlib.closing(_members(archive, max_bytes)) as members:
+                for number, (name, kind, content) in enumerate(members, start=1):
+                    if number > max_members:
+                        raise ValueError(f"more than {max_members} members")
+                    if leads_out(name):
+                        raise ValueError("it leads out of the folder")
+                    if kind == "other":
+                        raise ValueError("neither a plain file nor a folder")
+                    target = folder / name
+                    (target if kind == "folder" else target.parent).mkdir(parents=True, exist_ok=True)
+                    if kind == "file":
+                        # The file system decides which names are the same: "x" fails where one occurs twice.
+                        with target.open("xb") as copy:
+                            shutil.copyfileobj(content, copy)
+        except Exception as error:  # on damaged bytes the parsers raise a dozen unrelated types
+            raise ValueError(f"{archive} not unpacked, last member read {name!r}: {short_reason(error)}") from error
+        os.rename(folder, destination)
+    return destination
+
+
+def _members(archive: Path, max_bytes: int) -> Generator[tuple[str, str, Any]]:
+    """(name, "file" or "folder" or "other", a file's content to read) of each member in turn."""
+    metered: Any = _Metered(max_bytes)
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as zipped:
+            for info in zipped.infolist():
+                plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
+                kind = "folder" if info.is_dir() else "file" if plain else "other"
+                with zipped.open(info) as metered.stream:
+                    yield info.filename, kind, metered
+        return
+    openers: dict[str, Any] = {".tar": open, ".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
+    if archive.suffix not in openers:
+        raise ValueError("expected .zip, .tar, .tar.gz, .tgz or .tar.xz")
+    with openers[archive.suffix](archive, "rb") as metered.stream:
+        with tarfile.open(fileobj=metered, mode="r|") as tar:
+            for member in tar:
+                plain = member.isreg() and not member.issparse()  # the holes of a sparse file are not metered
+                kind = "folder" if member.isdir() else "file" if plain else "other"
+                yield member.name, kind, tar.extractfile(member) if plain else None
+        while metered.read(2**16):  # up to the checksum at the end of the compression
+            pass
+
+
+class _Metered:
+    """A stream that fails beyond a limit on what really comes out: the sizes in an archive's headers may lie."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.count = 0
+        self.stream: Any = None
+
+    def read(self, size: int) -> bytes:
+        chunk = self.stream.read(size)
+        self.count += len(chunk)
+        if self.count > self.limit:
+            raise ValueError(f"more than {self.limit} bytes uncompressed")
+        return chunk
