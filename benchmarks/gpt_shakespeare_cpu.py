@@ -1,6 +1,7 @@
 """A training step of the recipe gpt_shakespeare_cpu on its own data, data pipeline included."""
 
 import functools
+import itertools
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from train.loop import set_up, step_function
 from train.optimizer import make_schedule
 from train.parallel import make_parallel
 
-TURNS, STEPS = 5, 100
+TURNS, STEPS = 10, 50
 
 
 def ours() -> Step:
@@ -52,13 +53,15 @@ def theirs(*, bfloat16: bool) -> Step:
         weight_decay=config.optimizer.weight_decay,
     )
     schedule = make_schedule(config.optimizer, total_steps=config.total_steps)
-    rates = iter(np.asarray(schedule(jnp.arange(1, 2 * config.total_steps, dtype=jnp.float32))))
+    rates = np.asarray(schedule(jnp.arange(1, config.total_steps + 1, dtype=jnp.float32))).tolist()
+    rates = itertools.chain(rates, itertools.repeat(rates[-1]))
     batches = iter(setup.corpus.train)
 
     def loss_of(called: torch.nn.Module) -> torch.Tensor:
         batch = next(batches)
+        rate = next(rates)
         for group in optimizer.param_groups:
-            group["lr"] = float(next(rates))
+            group["lr"] = rate
         return called(torch.from_numpy(batch["tokens"]).long(), torch.from_numpy(batch["targets"]).long())
 
     clip_norm = config.optimizer.clip_norm

@@ -32,7 +32,6 @@ def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[jax.Arra
     loss, count = linear_cross_entropy(
         x.reshape(-1, WIDTH),
         targets=batch["targets"].reshape(-1),
-        chunk=BATCH * POSITIONS,
         matmul_dtype="bfloat16",
         **params["output"],
     )

@@ -114,7 +114,9 @@ def shuffled_windows(
     # Grain's endless repeat() overflows in batch(1); this many epochs are as good as no end.
     epochs = 2**62 // windows
     starts = grain.MapDataset.range(windows).seed(seed).shuffle().repeat(epochs).batch(batch_size)
-    batches = starts.map(_Windows(tokens, sequence_length)).to_iter_dataset()
+    # No threads that read ahead: a batch is cut in microseconds, and on few cores they slow down the training step.
+    reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    batches = starts.map(_Windows(tokens, sequence_length)).to_iter_dataset(reading)
     if num_workers:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else here parses

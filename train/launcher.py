@@ -21,6 +21,8 @@ _NEVER = 1 << 34
 KEEP = (
     f"glibc.malloc.mmap_threshold={_NEVER}"  # no block of its own mapping, which would be unmapped when freed
     f":glibc.malloc.trim_threshold={_NEVER}"  # no memory given back
+    ":glibc.malloc.arena_max=1"  # one heap: other threads' are too small for XLA's arrays, which would be mapped
+    f":glibc.malloc.top_pad={1 << 28}"  # grown by 256 MiB at a time, which hold nothing until they are written to
 )
 TUNABLES = f"glibc.malloc.hugetlb=1:{KEEP}"
 """With transparent huge pages (glibc 2.35 and newer; older ones ignore the name)."""

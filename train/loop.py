@@ -26,11 +26,11 @@ from train.optimizer import Schedule, current_learning_rate, make_optimizer, mak
 from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
 from train.signals import StopSignal
-from train.step import TrainState, init_state, train_step
+from train.step import TrainState, all_finite, init_state, train_step
 
 
 class NonFiniteError(ArithmeticError):
-    """The loss or its gradient became NaN or infinite."""
+    """The loss, its gradient or the parameters became NaN or infinite."""
 
 
 class Setup(NamedTuple):
@@ -72,7 +72,8 @@ def fit(
     Raises:
       RunMismatchError: when the folder holds another run.
       DataError: when the data does not suffice, or the sample's prompt cannot be spelt in it.
-      NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates.
+      NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates; and on parameters that
+        are not finite when they are due to be saved.
       DamagedCheckpointError: when there are checkpoints and none can be read.
     """
     workdir, console = Path(workdir), console or Console()
@@ -123,6 +124,7 @@ def fit(
                     if config.nonfinite == "stop":
                         _check_finite(here, checkpoints, workdir)
                 if saving_due:
+                    _check_parameters(here, checkpoints, workdir)
                     with log.paused():
                         loss = evaluator(step, state, log) if evaluation_due else None
                         checkpoints.save(
@@ -203,14 +205,27 @@ def count_parameters(state: TrainState) -> int:
 
 def _check_finite(state: TrainState, checkpoints: Checkpoints, workdir: Path) -> None:
     """Raises NonFiniteError when an update was skipped; the parameters are still those before it."""
-    if not int(state.skipped_updates):
-        return
+    if int(state.skipped_updates):
+        raise NonFiniteError(
+            f"the loss or its gradient was not finite at step {int(state.first_skipped_step)}; "
+            f"{_remedy(checkpoints, workdir)}, or --nonfinite skip to go on without such updates"
+        )
+
+
+def _check_parameters(state: TrainState, checkpoints: Checkpoints, workdir: Path) -> None:
+    """Raises NonFiniteError rather than save parameters that no step could mend: an update has overflowed."""
+    if not all_finite((state.params, state.ema)):
+        raise NonFiniteError(
+            f"the parameters are not finite after step {int(state.step)}; {_remedy(checkpoints, workdir)}"
+        )
+
+
+def _remedy(checkpoints: Checkpoints, workdir: Path) -> str:
     latest = checkpoints.latest_step()
     good = "there is no checkpoint before it" if latest is None else f"the last good checkpoint is step {latest}"
-    raise NonFiniteError(
-        f"the loss, its gradient or the update was not finite at step {int(state.first_skipped_step)}; {good} in "
-        f"{workdir}. In a new --workdir, try a lower --optimizer.learning-rate or a smaller --optimizer.clip-norm, or "
-        f"--nonfinite skip to go on without such updates"
+    return (
+        f"{good} in {workdir}. In a new --workdir, try a lower --optimizer.learning-rate or a smaller "
+        f"--optimizer.clip-norm"
     )
 
 

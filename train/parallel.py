@@ -81,6 +81,9 @@ class JitParallel:
         else:
             batch = accumulation_parts(batch, accumulation_steps, self.mesh.size)
             spec = PartitionSpec(None, BATCH_AXIS)
+        if self.mesh.size == 1:
+            # A jitted call takes NumPy arrays in a tenth of the time that it takes to place them first.
+            return cast(Batch, batch)
         sharding = NamedSharding(self.mesh, spec)
         return {name: jax.make_array_from_process_local_data(sharding, x) for name, x in batch.items()}
 

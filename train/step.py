@@ -22,7 +22,7 @@ class TrainState:
       params: parameters.
       opt_state: the optimizer's state.
       ema: moving average of the parameters; None when the run keeps none.
-      skipped_updates: [] int32, steps whose loss, gradient or update was not finite; they changed nothing.
+      skipped_updates: [] int32, steps whose loss or gradient was not finite; they changed nothing.
       first_skipped_step: [] int32, the first of them, counted from 1; 0 = none.
     """
 
@@ -66,8 +66,8 @@ def train_step(
 ) -> tuple[TrainState, Metrics]:
     """One update.
 
-    Where loss, gradient or update is not finite, the update is not made: the state keeps parameters and moments, counts
-    it, and the metrics' sums and counts are 0.
+    Where loss or gradient is not finite, there is no update: the state keeps parameters and moments, counts the step,
+    and the metrics' sums and counts are 0.
 
     Args:
       state: before the step.
@@ -94,9 +94,11 @@ def train_step(
         metrics = jax.lax.psum(metrics, axis_name)
 
     loss, tokens = metrics["loss"]
-    norm = optax.global_norm(grads)
+    norm = optax.tree.norm(grads)
+    # The updates are not asked: to look at all of them before the first is made would double the optimizer's traffic to
+    # memory. From a finite gradient only an absurd learning rate makes an infinite one; `all_finite` is for that.
+    finite = jnp.isfinite(loss) & jnp.isfinite(norm)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
-    finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(optax.global_norm(updates))
     params = optax.apply_updates(state.params, updates)
     ema = None if state.ema is None else _averaged(state.ema, params, state.step, ema_decay)
 
@@ -115,6 +117,12 @@ def train_step(
     )
     metrics = metrics | {"grad_norm": (norm, jnp.ones_like(norm))}
     return new_state, jax.tree.map(lambda m: jnp.where(finite, m, jnp.zeros_like(m)), metrics)
+
+
+@jax.jit
+def all_finite(tree: PyTree) -> Array:
+    """Whether every value is, [] bool."""
+    return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
 
 
 def eval_step(params: Params, batch: Batch, *, loss_fn: LossFunction, axis_name: str | None = None) -> Metrics:

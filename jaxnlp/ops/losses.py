@@ -36,21 +36,24 @@ def cross_entropy(
     if loss_mask is not None:
         # A masked position may hold anything, also NaN, which a product with 0 would pass on to the gradient.
         logits = jnp.where(loss_mask.astype(bool)[..., None], logits, jnp.zeros_like(logits))
-    losses, _ = _losses(logits, targets, label_smoothing, z_loss)
+    losses = _losses(logits, targets, label_smoothing, z_loss)
     weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(jnp.float32)
     return _weighted_sum(losses, weights), weights.sum()
 
 
 def _losses(z, targets, label_smoothing, z_loss):
-    """Each token's loss [...], and its log normaliser [...]."""
-    log_normaliser = jax.nn.logsumexp(z, axis=-1)
+    """Each token's loss [...]."""
+    return _losses_from(z, jax.nn.logsumexp(z, axis=-1), targets, label_smoothing, z_loss)
+
+
+def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
     aim = jnp.take_along_axis(z, targets[..., None], axis=-1)[..., 0]
     if label_smoothing:
         aim = (1.0 - label_smoothing) * aim + label_smoothing * z.mean(axis=-1)
     losses = log_normaliser - aim
     if z_loss:
         losses = losses + z_loss * jnp.square(log_normaliser)
-    return losses, log_normaliser
+    return losses
 
 
 def _weighted_sum(losses, weights):
@@ -67,7 +70,7 @@ def linear_cross_entropy(
     *,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
-    chunk: int = 128,
+    chunk: int | None = None,
     matmul_dtype: jax.typing.DTypeLike | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """`cross_entropy` of logits = x W + b, for vocabularies so large that logits and their gradient should not be held.
@@ -84,10 +87,11 @@ def linear_cross_entropy(
       w: [D, V].
       b: [V] or None.
       targets: [N] int, in [0, V).
-      loss_mask: [N] bool or float weights m; None = ones.
+      loss_mask: [N] bool or float weights m; None = ones. No gradient flows to it.
       label_smoothing: e.
       z_loss: c.
-      chunk: tokens at a time; [chunk, V] is the largest array. The last chunk is padded with weight 0.
+      chunk: tokens at a time; [chunk, V] is the largest array. The last chunk is padded with weight 0. None: as many
+        as keep that array at 2^24 logits, 64 MiB in float32.
       matmul_dtype: what the products' operands are rounded to; None = the dtype of x.
 
     Returns:
@@ -99,13 +103,23 @@ def linear_cross_entropy(
     weights = jnp.ones(count, jnp.float32) if loss_mask is None else loss_mask.astype(jnp.float32)
     if loss_mask is not None:
         x = jnp.where(loss_mask.astype(bool)[:, None], x, jnp.zeros_like(x))  # see cross_entropy
-    chunk = max(1, min(chunk, count))
-    padding = -count % chunk
-    padded = [jnp.pad(a, [(0, padding)] + [(0, 0)] * (a.ndim - 1)) for a in (x, targets, weights)]
-    x, targets, weights = (a.reshape(-1, chunk, *a.shape[1:]) for a in padded)
-    bias = jnp.zeros(w.shape[1], w.dtype) if b is None else b
+    chunk = max(1, min(count, MAX_LOGITS // w.shape[1] if chunk is None else chunk))
+    chunks = -(-count // chunk)
+
+    def dealt(a: jax.Array) -> jax.Array:
+        # Token i goes to chunk i modulo their number: where devices share the tokens, each has its part of every chunk.
+        padded = jnp.pad(a, [(0, chunks * chunk - count)] + [(0, 0)] * (a.ndim - 1))
+        return padded.reshape(chunk, chunks, *a.shape[1:]).swapaxes(0, 1)
+
     dtype = jnp.dtype(matmul_dtype or x.dtype).name
-    return _linear_cross_entropy(x, w, bias, targets, weights, label_smoothing, z_loss, dtype), weights.sum()
+    losses = _linear_cross_entropy(
+        dealt(x), w, b, dealt(targets), dealt(jax.lax.stop_gradient(weights)), label_smoothing, z_loss, dtype
+    )
+    return losses, weights.sum()
+
+
+MAX_LOGITS = 2**24
+"""Logits that `linear_cross_entropy` holds unless told otherwise."""
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
@@ -114,48 +128,57 @@ def _linear_cross_entropy(x, w, b, targets, weights, label_smoothing, z_loss, dt
 
     def add_chunk(total, chunk):
         x, targets, weights = chunk
-        losses, _ = _losses(_logits(x, short_w, b, dtype), targets, label_smoothing, z_loss)
+        losses = _losses(_logits(x, short_w, b, dtype), targets, label_smoothing, z_loss)
         return total + _weighted_sum(losses, weights), None
 
     return jax.lax.scan(add_chunk, jnp.zeros((), jnp.float32), (x, targets, weights))[0]
 
 
 def _logits(x, short_w, b, dtype):
-    return product(x.astype(dtype), short_w, "nd,dv->nv").astype(jnp.float32) + b.astype(jnp.float32)[None]
+    z = product(x.astype(dtype), short_w, "nd,dv->nv").astype(jnp.float32)
+    return z if b is None else z + b.astype(jnp.float32)[None]
 
 
 def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
     short_w = w.astype(dtype)
-    vocabulary = w.shape[1]
+    spread = label_smoothing / w.shape[1]
 
     def add_chunk(carry, chunk):
         total, dw, db = carry
         x, targets, weights = chunk
         z = _logits(x, short_w, b, dtype)
-        losses, log_normaliser = _losses(z, targets, label_smoothing, z_loss)
-        log_normaliser = log_normaliser[:, None]
+        highest = z.max(axis=-1)
+        # Barriers: each of these arrays is written once, or XLA would compute exponentials anew wherever one is read.
+        exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
+        sums = exponentials.sum(axis=-1)
+        log_normaliser = highest + jnp.log(sums)
+        losses = _losses_from(z, log_normaliser, targets, label_smoothing, z_loss)
+        factor = weights * (1.0 + 2.0 * z_loss * log_normaliser) / sums
         # In int32, since V may exceed what the targets' dtype holds.
         onehot = jax.lax.broadcasted_iota(jnp.int32, z.shape, 1) == targets.astype(jnp.int32)[:, None]
-        spread = label_smoothing / vocabulary
-        dz = jnp.exp(z - log_normaliser) * (1.0 + 2.0 * z_loss * log_normaliser)
-        dz = (dz - jnp.where(onehot, 1.0 - label_smoothing + spread, spread)) * weights[:, None]
-        # Products read it in short form, and a barrier keeps XLA from computing it once in each of them.
-        dz = jax.lax.optimization_barrier(dz.astype(dtype))
+        aim = jnp.where(onehot, 1.0 - label_smoothing + spread, spread) * weights[:, None]
+        dz = jax.lax.optimization_barrier((exponentials * factor[:, None] - aim).astype(dtype))
         dx = product(dz, short_w, "nv,dv->nd").astype(x.dtype)
         dw = dw + product(transposed(x.astype(dtype)), dz, "dn,nv->dv")
-        # A sum over rows as a product: on CPU a reduction over the first axis takes many times as long.
-        db = db + product(jnp.ones((1, z.shape[0]), dtype), dz, "on,nv->ov")[0]
+        if db is not None:
+            db = db + _column_sums(dz)
         return (total + _weighted_sum(losses, weights), dw, db), dx
 
     wide = accumulator(dtype)
-    zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, wide), jnp.zeros(b.shape, wide))
+    zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
     (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
-    return total, (dx, dw.astype(w.dtype), db.astype(b.dtype))
+    return total, (dx, dw.astype(w.dtype), None if b is None else db.astype(b.dtype))
+
+
+def _column_sums(dz):
+    """As a product: on CPU a reduction over the first axis takes many times as long. One row of ones would take
+    bfloat16 off its fast path, eight do not."""
+    return product(jnp.ones((8, dz.shape[0]), dz.dtype), dz, "on,nv->ov")[0]
 
 
 def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangent):
     del label_smoothing, z_loss, dtype
-    dx, dw, db = (g * cotangent.astype(g.dtype) for g in residuals)
+    dx, dw, db = jax.tree.map(lambda g: g * cotangent.astype(g.dtype), residuals)
     return dx, dw, db, None, None
 
 

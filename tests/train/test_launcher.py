@@ -114,8 +114,9 @@ def test_asking_changes_no_environment(monkeypatch):
 
 def test_tunables_are_known_settings_of_glibc_in_its_format():
     settings = dict(setting.split("=") for setting in TUNABLES.split(":"))
-    assert settings.keys() == {f"glibc.malloc.{name}" for name in ("hugetlb", "mmap_threshold", "trim_threshold")}
-    assert settings["glibc.malloc.hugetlb"] == "1"
+    names = ("hugetlb", "mmap_threshold", "trim_threshold", "arena_max", "top_pad")
+    assert settings.keys() == {f"glibc.malloc.{name}" for name in names}
+    assert settings["glibc.malloc.hugetlb"] == settings["glibc.malloc.arena_max"] == "1"
     assert all(int(value) > 0 for value in settings.values())
 
 

@@ -243,6 +243,16 @@ def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_f
         chex.assert_tree_all_finite((restored.state.params, restored.state.opt_state))
 
 
+@pytest.mark.parametrize("nonfinite", ["stop", "skip"])
+def test_parameters_that_overflow_are_never_saved(tiny_config, tmp_path, quick_fit, nonfinite):
+    absurd = {"optimizer.learning_rate": 3e38, "optimizer.weight_decay": 1e3}
+    config = tiny_config(checkpoint_every_steps=1, nonfinite=nonfinite, **absurd)
+    for _ in range(2):
+        with pytest.raises(NonFiniteError, match="parameters are not finite after step 1; there is no checkpoint"):
+            quick_fit(config, tmp_path)
+    assert not saved_steps(tmp_path)
+
+
 def test_another_config_on_the_same_folder_is_refused_before_the_data_is_read_or_anything_changes(straight, quick_fit):
     config, workdir, _ = straight
     before = files(workdir)
