@@ -80,7 +80,8 @@ def _row_major(x: jax.Array) -> jax.Array:
 
 
 # A function of its own: where a constraint's result is an output of a whole program, JAX 0.10 leaves the layouts of all
-# outputs to XLA, and the next program reads those that it was not told of wrongly.
+# outputs to XLA, and the next program reads those that it was not told of wrongly. Where several CPU devices share an
+# array, XLA gathers it for the constraint: the result is the same, and later.
 @jax.jit
 def _constrained(x):
     return with_layout_constraint(x, Layout(tuple(range(x.ndim))))

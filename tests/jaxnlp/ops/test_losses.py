@@ -1,4 +1,5 @@
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -320,3 +321,29 @@ def test_loss_by_chunks_and_its_gradient_never_hold_all_logits():
     assert memory(linear_sum_and_gradients, chunk=chunk) < all_logits / 10
     assert memory(compiled_linear_loss, chunk=chunk) < all_logits / 10
     assert memory(plain_sum_and_gradients) > all_logits
+
+
+def test_loss_by_chunks_of_the_default_length_holds_a_part_of_many_logits():
+    tokens, vocabulary = 256, 2**20
+    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in [(tokens, 8), (8, vocabulary)]]
+    program = linear_sum_and_gradients.lower(*arguments, None, jax.ShapeDtypeStruct((tokens,), np.int32)).compile()
+    assert program.memory_analysis().temp_size_in_bytes < 4 * tokens * vocabulary / 3
+
+
+@pytest.mark.parametrize("chunk", [16, 64])
+def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives(devices, chunk, monkeypatch):
+    tokens, width, vocabulary = 512, 5, 1000
+    generator = np.random.default_rng(0)
+    x, w = (generator.normal(size=shape).astype(np.float32) for shape in [(tokens, width), (width, vocabulary)])
+    targets = generator.integers(0, vocabulary, tokens).astype(np.int32)
+    expected = linear_sum_and_gradients(x, w, None, targets, chunk=chunk)
+
+    # As on other devices than CPUs, whose layout constraints make XLA gather the products.
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    mesh = jax.sharding.Mesh(np.array(devices), ("batch",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    shared = (jax.device_put(x, sharding), w, None, jax.device_put(targets, sharding))
+    program = jax.jit(linear_sum_and_gradients.__wrapped__, static_argnames="chunk").lower(*shared, chunk=chunk)
+    assert_near(program.compile()(*shared), expected, 1e-5)
+    logits = {int(rows) for rows in re.findall(rf"f32\[(\d+),{vocabulary}\]", program.compile().as_text())}
+    assert logits == {chunk // len(devices), width}  # a device's part of a chunk, and W's gradient
