@@ -15,6 +15,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.nn.cache import KVCache
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import DecoderBlock
 from jaxnlp.ops.matmul import matmul
 
@@ -119,7 +120,7 @@ class GPT(nn.Module):
 
         x, layers = self._blocks(deterministic)(x, None if cache is None else (cache.keys, cache.values), first)
 
-        x = nn.LayerNorm(1e-5, config.dtype, use_bias=config.use_bias, name="final_norm")(x)
+        x = LayerNorm(1e-5, config.dtype, config.use_bias, name="final_norm")(x)
         x = x.reshape(-1, config.width)
         if config.tie_embeddings:
             logits = matmul(x, embedding.embedding.T, config.matmul_dtype)

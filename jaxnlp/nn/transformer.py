@@ -5,6 +5,7 @@ import jax
 
 from jaxnlp.nn.attention import LayerCache, SelfAttention
 from jaxnlp.nn.feed_forward import FeedForward
+from jaxnlp.nn.normalization import LayerNorm
 
 
 class DecoderBlock(nn.Module):
@@ -41,7 +42,7 @@ class DecoderBlock(nn.Module):
         self, x: jax.Array, cache: LayerCache | None, cached_positions: jax.Array | int
     ) -> tuple[jax.Array, LayerCache | None]:
         """Args: x [B, T, D], and the layer's cache. Returns: [B, T, D], and the cache with x's positions added."""
-        branch = nn.LayerNorm(1e-5, self.dtype, use_bias=self.use_bias, name="attention_norm")(x)
+        branch = LayerNorm(1e-5, self.dtype, self.use_bias, name="attention_norm")(x)
         branch, cache = SelfAttention(
             num_heads=self.num_heads,
             attention_dropout_rate=self.attention_dropout_rate,
@@ -53,7 +54,7 @@ class DecoderBlock(nn.Module):
             name="attention",
         )(branch, deterministic=self.deterministic, cache=cache, cached_positions=cached_positions)
         x = x + branch
-        branch = nn.LayerNorm(1e-5, self.dtype, use_bias=self.use_bias, name="feed_forward_norm")(x)
+        branch = LayerNorm(1e-5, self.dtype, self.use_bias, name="feed_forward_norm")(x)
         branch = FeedForward(
             hidden_width=self.hidden_width,
             dropout_rate=self.residual_dropout_rate,
@@ -104,7 +105,7 @@ class EncoderBlock(nn.Module):
             matmul_dtype=self.matmul_dtype,
             name="attention",
         )(x, deterministic=deterministic, attention_mask=attention_mask)
-        x = nn.LayerNorm(self.epsilon, self.dtype, name="attention_norm")(x + branch)
+        x = LayerNorm(self.epsilon, self.dtype, name="attention_norm")(x + branch)
         branch = FeedForward(
             hidden_width=self.hidden_width,
             dropout_rate=self.residual_dropout_rate,
@@ -112,4 +113,4 @@ class EncoderBlock(nn.Module):
             matmul_dtype=self.matmul_dtype,
             name="feed_forward",
         )(x, deterministic=deterministic)
-        return nn.LayerNorm(self.epsilon, self.dtype, name="feed_forward_norm")(x + branch)
+        return LayerNorm(self.epsilon, self.dtype, name="feed_forward_norm")(x + branch)

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.ops.matmul import accumulator, product, transposed
+from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
 
 def cross_entropy(
@@ -161,19 +161,13 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         dx = product(dz, short_w, "nv,dv->nd").astype(x.dtype)
         dw = dw + product(transposed(x.astype(dtype)), dz, "dn,nv->dv")
         if db is not None:
-            db = db + _column_sums(dz)
+            db = db + column_sums(dz)
         return (total + _weighted_sum(losses, weights), dw, db), dx
 
     wide = accumulator(dtype)
     zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
     (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
     return total, (dx, dw.astype(w.dtype), None if b is None else db.astype(b.dtype))
-
-
-def _column_sums(dz):
-    """As a product: on CPU a reduction over the first axis takes many times as long. One row of ones would take
-    bfloat16 off its fast path, eight do not."""
-    return product(jnp.ones((8, dz.shape[0]), dz.dtype), dz, "on,nv->ov")[0]
 
 
 def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangent):

@@ -1,4 +1,4 @@
-"""One step of an LSTM, with its gradient by hand."""
+"""LSTM: one step and one layer, with their gradients by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,11 @@ lstm_cell.defvjp(_forward, _backward)
 def lstm(
     x: jax.Array, state: tuple[jax.Array, jax.Array], *, w_x: jax.Array, w_h: jax.Array, b: jax.Array
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """One layer over a whole sequence.
+    """One layer over a whole sequence: `lstm_cell` at each position t, with z_t = x_t W_x + h_{t-1} W_h + b.
+
+    dz_t is the cell's gradient, with dh_t = dy_t + dz_{t+1} W_h^T. Over all t and the batch,
+
+        dx = dz W_x^T,   dW_x = x^T dz,   dW_h = h_before^T dz,   db = sum(dz).
 
     Args:
       x: [B, T, D], float.
@@ -69,6 +73,15 @@ def lstm(
     Returns:
       The outputs [B, T, K], and h and c after the sequence.
     """
+    return _lstm(x, state, w_x, w_h, b)
+
+
+@jax.custom_vjp
+def _lstm(x, state, w_x, w_h, b):
+    return _lstm_forward(x, state, w_x, w_h, b)[0]
+
+
+def _lstm_forward(x, state, w_x, w_h, b):
     batch, positions, width = x.shape
     # Time first, so that the scan cuts whole blocks of memory.
     rows = x.swapaxes(0, 1).reshape(positions * batch, width)
@@ -76,8 +89,29 @@ def lstm(
 
     def step(state, gates):
         h, c = state
-        h, c = lstm_cell(gates + h @ w_h, c)
-        return (h, c), h
+        state, cell = _forward(gates + h @ w_h, c)
+        return state, (state[0], cell)
 
-    state, outputs = jax.lax.scan(step, state, gates)
-    return outputs.swapaxes(0, 1), state
+    final, (outputs, cells) = jax.lax.scan(step, state, gates)
+    return (outputs.swapaxes(0, 1), final), (rows, state[0], outputs, cells, w_x, w_h)
+
+
+def _lstm_backward(residuals, cotangents):
+    rows, first_h, outputs, cells, w_x, w_h = residuals
+    d_outputs, d_final = cotangents
+    positions, batch, width = outputs.shape
+
+    def step(d_state, now):
+        (dh, dc), (dy, cell) = d_state, now
+        dz, dc = _backward(cell, (dh + dy, dc))
+        return (dz @ w_h.T, dc), dz
+
+    d_state, dz = jax.lax.scan(step, d_final, (d_outputs.swapaxes(0, 1), cells), reverse=True)
+    # What the weights get from all time steps is one product each, as is what the input gets.
+    dz = dz.reshape(positions * batch, 4 * width)
+    before = jnp.concatenate([first_h[None], outputs[:-1]]).reshape(positions * batch, width)
+    dx = (dz @ w_x.T).reshape(positions, batch, -1).swapaxes(0, 1)
+    return dx, d_state, rows.T @ dz, before.T @ dz, dz.sum(axis=0)
+
+
+_lstm.defvjp(_lstm_forward, _lstm_backward)

@@ -45,7 +45,11 @@ def _matmul_backward(dtype, residuals, dy):
     x, w, like_x, like_w = residuals
     dy = dy.astype(dtype)
     dx = product(dy, w, "nf,df->nd")
-    dw = product(transposed(x), dy, "dn,nf->df")
+    # Transposed in memory is the smaller of the two.
+    if x.shape[1] > dy.shape[1]:
+        dw = product(transposed(dy), x, "fn,nd->fd").T
+    else:
+        dw = product(transposed(x), dy, "dn,nf->df")
     return dx.astype(like_x.dtype), dw.astype(like_w.dtype)
 
 
@@ -68,6 +72,17 @@ def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
 def accumulator(dtype: jax.typing.DTypeLike) -> jnp.dtype:
     """In what sums over values of this type are taken: float32 at least."""
     return jnp.dtype(jnp.float64 if jnp.dtype(dtype) == jnp.float64 else jnp.float32)
+
+
+def column_sums(x: jax.Array) -> jax.Array:
+    """[N, D] summed over its rows, [D], in float32 at least.
+
+    As a product on CPU, where a reduction over the first axis takes many times as long. One row of ones would take
+    bfloat16 off its fast path, eight do not.
+    """
+    if jax.default_backend() != "cpu":
+        return x.astype(accumulator(x.dtype)).sum(axis=0)
+    return product(jnp.ones((8, x.shape[0]), x.dtype), x, "on,nd->od")[0]
 
 
 def transposed(x: jax.Array) -> jax.Array:

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.ops.matmul import accumulator
+from jaxnlp.ops.matmul import accumulator, column_sums
 
 
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, epsilon: float = 1e-5) -> jax.Array:
@@ -42,10 +42,9 @@ def _layer_norm(x, scale, bias, epsilon):
 
 def _forward(x, scale, bias, epsilon):
     wide = x.astype(accumulator(x.dtype))
-    mean = wide.mean(axis=-1, keepdims=True)
+    mean = _row_means(wide)
     # From the centred values: the mean of squares minus the squared mean loses its digits where the mean is large.
-    variance = jnp.square(wide - mean).mean(axis=-1, keepdims=True)
-    r = jax.lax.rsqrt(variance + epsilon)
+    r = jax.lax.rsqrt(_row_means(jnp.square(wide - mean)) + epsilon)
     y = (wide - mean) * r * scale.astype(wide.dtype)[None]
     if bias is not None:
         y = y + bias.astype(wide.dtype)[None]
@@ -56,12 +55,20 @@ def _backward(epsilon, residuals, dy):
     del epsilon
     x, scale, bias, mean, r = residuals
     n = (x.astype(mean.dtype) - mean) * r
-    wide = dy.astype(mean.dtype)
-    g = wide * scale.astype(mean.dtype)[None]
-    dx = r * (g - g.mean(axis=-1, keepdims=True) - n * (g * n).mean(axis=-1, keepdims=True))
-    dscale = (wide * n).sum(axis=0).astype(scale.dtype)
-    dbias = None if bias is None else wide.sum(axis=0).astype(bias.dtype)
+    wide, wide_scale = dy.astype(mean.dtype), scale.astype(mean.dtype)
+    dy_n = jax.lax.optimization_barrier(wide * n)
+    dx = r * (wide * wide_scale[None] - _row_means(wide, wide_scale) - n * _row_means(dy_n, wide_scale))
+    dscale = column_sums(dy_n).astype(scale.dtype)
+    dbias = None if bias is None else column_sums(wide).astype(bias.dtype)
     return dx.astype(x.dtype), dscale, dbias
+
+
+def _row_means(x, weights=None):
+    """[N, 1]: as a product with one column on CPU, where a reduction breaks up the loops around it."""
+    if jax.default_backend() != "cpu":
+        return (x if weights is None else x * weights[None]).mean(axis=-1, keepdims=True)
+    weights = jnp.ones(x.shape[-1], x.dtype) if weights is None else weights
+    return x @ (weights / x.shape[-1])[:, None]
 
 
 _layer_norm.defvjp(_forward, _backward)

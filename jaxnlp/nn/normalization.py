@@ -1,0 +1,30 @@
+"""Normalisation layers."""
+
+import flax.linen as nn
+import jax
+from jax.nn.initializers import ones, zeros
+
+from jaxnlp.ops.normalization import layer_norm
+
+
+class LayerNorm(nn.Module):
+    """Each position brought to mean 0 and variance 1, then scaled and shifted.
+
+    Attributes:
+      epsilon: keeps a constant row finite.
+      dtype: of the input and the output; statistics in float32 at least, parameters stay float32.
+      use_bias: whether there is a shift.
+
+    Source: Ba et al. 2016. Parameters are named as Flax names them.
+    """
+
+    epsilon: float = 1e-5
+    dtype: str = "float32"
+    use_bias: bool = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Args: x [..., D]. Returns: [..., D], in `dtype`."""
+        scale = self.param("scale", ones, (x.shape[-1],))
+        bias = self.param("bias", zeros, (x.shape[-1],)) if self.use_bias else None
+        return layer_norm(x.astype(self.dtype), scale, bias, epsilon=self.epsilon)
