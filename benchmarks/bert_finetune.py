@@ -9,6 +9,7 @@ from jax.nn.initializers import normal
 from benchmarks.case import Case, Step
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import EncoderBlock
 from jaxnlp.ops import masks
 from jaxnlp.ops.losses import cross_entropy
@@ -41,7 +42,7 @@ class Classifier(nn.Module):
         """Args: tokens [B, T] int and lengths [B] int. Returns: logits [B, C]."""
         x = nn.Embed(VOCABULARY, WIDTH, embedding_init=normal(0.02))(tokens)
         x = x + self.param("positions", normal(0.02), (POSITIONS, WIDTH))[None]
-        x = Dropout(DROPOUT)(nn.LayerNorm(1e-12)(x), deterministic=deterministic)
+        x = Dropout(DROPOUT)(LayerNorm(1e-12)(x), deterministic=deterministic)
         mask = masks.padding(lengths, POSITIONS)
         for _ in range(LAYERS):
             block = EncoderBlock(HEADS, 4 * WIDTH, DROPOUT, DROPOUT, matmul_dtype="bfloat16")
@@ -72,7 +73,7 @@ def ours() -> Step:
     return jax_step(loss_fn, params, arrays)
 
 
-def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+def theirs(*, fused: bool, **settings: bool) -> Step:
     import torch
     import torch.nn.functional as F
 
@@ -82,9 +83,7 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
     arrays = batch()
     tokens, lengths, labels = (torch.from_numpy(arrays[name]).long() for name in ("tokens", "lengths", "labels"))
     model = TorchBert(VOCABULARY, WIDTH, HEADS, LAYERS, POSITIONS, CLASSES, DROPOUT, fused=fused)
-    return torch_step(
-        model, lambda called: F.cross_entropy(called(tokens, lengths), labels), bfloat16=bfloat16, compiled=compiled
-    )
+    return torch_step(model, lambda called: F.cross_entropy(called(tokens, lengths), labels), fused=fused, **settings)
 
 
 def cases() -> list[Case]:

@@ -44,7 +44,7 @@ def ours() -> Step:
     return jax_step(OBJECTIVES["next_token"](model), params, batch())
 
 
-def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+def theirs(*, fused: bool, **settings: bool) -> Step:
     import torch
 
     from benchmarks.torch_gpt import TorchGPT
@@ -53,10 +53,10 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
     arrays = batch()
     tokens, targets = (torch.from_numpy(arrays[name]).long() for name in ("tokens", "targets"))
     model = TorchGPT(CONFIG, VOCABULARY, fused=fused)
-    return torch_step(model, lambda called: called(tokens, targets), bfloat16=bfloat16, compiled=compiled)
+    return torch_step(model, lambda called: called(tokens, targets), fused=fused, **settings)
 
 
 def cases() -> list[Case]:
     from benchmarks.torch_step import torch_sides
 
-    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, flop())]
+    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, flop(), turns=4)]

@@ -57,7 +57,7 @@ def ours() -> Step:
     return jax_step(loss_fn, params, batch())
 
 
-def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
+def theirs(*, fused: bool, **settings: bool) -> Step:
     import torch
 
     from benchmarks.torch_lstm import TorchLSTM
@@ -66,7 +66,7 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
     arrays = batch()
     tokens, targets = (torch.from_numpy(arrays[name]).long() for name in ("tokens", "targets"))
     model = TorchLSTM(VOCABULARY, WIDTH, LAYERS, fused=fused)
-    return torch_step(model, lambda called: called(tokens, targets), bfloat16=bfloat16, compiled=compiled)
+    return torch_step(model, lambda called: called(tokens, targets), fused=fused, **settings)
 
 
 def cases() -> list[Case]:

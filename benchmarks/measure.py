@@ -106,10 +106,14 @@ def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, A
                     if huge_pages:
                         workers.pop((side, False)).close()
                     break
-        for worker in workers.values():
-            worker.steps = case.steps_a_turn or max(1, round(TURN_SECONDS / worker.run(1)))
+        pilots = {}
+        for key, worker in workers.items():
+            pilots[key] = worker.run(1)
+            worker.steps = case.steps_a_turn or max(1, round(TURN_SECONDS / pilots[key]))
+            if worker.steps > 1:
+                pilots[key] = worker.run(worker.steps)
         for side in [side for side, huge_pages in workers if not huge_pages]:
-            _keep_faster(workers, side)
+            workers.pop((side, pilots[side, True] > pilots[side, False])).close()
         for _ in range(case.turns):
             for worker in workers.values():
                 worker.turns.append(worker.run(worker.steps))
@@ -128,12 +132,6 @@ def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, A
         theirs = next(worker.turns for (name, _), worker in workers.items() if name == side)
         rows.append(row | compared(ours, theirs, flop=case.flop, limit_gflops=limit_gflops))
     return rows
-
-
-def _keep_faster(workers: dict[tuple[str, bool], Worker], side: str) -> None:
-    """Of a rival's two processes, with huge pages and without, keeps the one that is faster in a turn."""
-    seconds = {pages: workers[side, pages].run(workers[side, pages].steps) for pages in (False, True)}
-    workers.pop((side, seconds[True] > seconds[False])).close()
 
 
 def compared(

@@ -14,6 +14,7 @@ def torch_step(
     loss_of: Callable[[nn.Module], torch.Tensor],
     *,
     clip_norm: float | None = 1.0,
+    fused: bool = False,
     bfloat16: bool = False,
     compiled: bool = False,
     optimizer: torch.optim.Optimizer | None = None,
@@ -24,12 +25,13 @@ def torch_step(
       model: called by `loss_of`.
       loss_of: a batch's loss under the model it is given.
       clip_norm: longest gradient; None = no clipping.
+      fused: whether that AdamW is the one in a single kernel, which course code does not ask for.
       bfloat16: under autocast.
       compiled: with torch.compile.
-      optimizer: None = AdamW with PyTorch's defaults.
+      optimizer: None = AdamW.
     """
     model.train()
-    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3)
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3, fused=fused)
     called: Any = torch.compile(model) if compiled else model
 
     def step() -> None:
@@ -47,8 +49,8 @@ def torch_step(
 def torch_sides(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:
     """The rivals of a case, from a function with the keywords `fused`, `bfloat16` and `compiled`.
 
-    `eager_f32` is the course assignments' own style of code; `fused` stands for PyTorch's own modules and kernels, and
-    `eager_bf16` is with them the best that PyTorch can do without compiling.
+    `eager_f32` is the course assignments' own style of code; `fused` stands for PyTorch's own modules, kernels and
+    AdamW, and `eager_bf16` is with them the best that PyTorch can do without compiling.
     """
     return {
         "eager_f32": lambda: prepare(fused=False, bfloat16=False, compiled=False),
