@@ -104,5 +104,5 @@ class SelfAttention(nn.Module):
         y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
             y.reshape(batch * positions, width)
         )
-        y = Dropout(self.dropout_rate)(y.reshape(batch, positions, width), deterministic=deterministic)
-        return y, cache
+        y = Dropout(self.dropout_rate)(y, deterministic=deterministic)
+        return y.reshape(batch, positions, width), cache

@@ -37,9 +37,9 @@ class FeedForward(nn.Module):
         """Args: x [B, T, D]. Returns: [B, T, D], in `dtype`."""
         chex.assert_rank(x, 3)
         batch, positions, width = x.shape
-        x = x.reshape(batch * positions, width)  # on CPU the gradient of GELU runs 2-3x faster on two axes
+        x = x.reshape(batch * positions, width)  # see nn.transformer
         x = Dense(self.hidden_width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="up")(x)
         x = nn.gelu(x, approximate=self.approximate_gelu)
         x = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="down")(x)
-        x = x.reshape(batch, positions, width)
-        return Dropout(self.dropout_rate)(x, deterministic=deterministic)
+        x = Dropout(self.dropout_rate)(x, deterministic=deterministic)
+        return x.reshape(batch, positions, width)
