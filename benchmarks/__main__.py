@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.case import Case
-from benchmarks.measure import matmul_limit, measure
+from benchmarks.measure import matmul_limits, measure
 from train.folder import device_name, write_json
 
 MODULES = (
@@ -41,7 +41,7 @@ def rows_of(module: str, limit_gflops: float) -> Iterator[dict]:
         yield from own()
         return
     for case in cases_of(module):
-        yield from measure(module, case, limit_gflops=limit_gflops)
+        yield from measure(case, limit_gflops=limit_gflops)
 
 
 def main() -> int:
@@ -61,16 +61,17 @@ def main() -> int:
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
     console = Console()
-    limit = matmul_limit()
-    console.print(f"{device_name()}: {limit:.0f} GFLOP/s in float32 matrix products", highlight=False)
+    limits = matmul_limits()
+    rates = " and ".join(f"{limit:.0f} GFLOP/s in {name}" for name, limit in limits.items())
+    console.print(f"{device_name()}: matrix products at {rates}", highlight=False)
     where = {
-        "device": f"{device_name()} at {limit:.0f} GFLOP/s, {len(os.sched_getaffinity(0))} cores",
+        "device": f"{device_name()}, {len(os.sched_getaffinity(0))} cores, matrix products at {rates}",
         "date": datetime.date.today().isoformat(),
         "versions": f"jax {jax.__version__}, PyTorch {torch.__version__}",
     }
     rows = []
     for module in arguments.cases or MODULES:
-        for row in rows_of(module, limit):
+        for row in rows_of(module, max(limits.values())):
             console.print(summary(row), highlight=False)
             rows.append(row | where)
             if arguments.json is not None:  # after every row: a suite that is interrupted keeps what it has measured
@@ -82,30 +83,40 @@ def main() -> int:
 def summary(row: dict) -> str:
     """A row as one line."""
     if "error" in row:
-        return f"{row['case']} beside {row['opponent']}: not measured, {row['error']}"
-    return f"{row['case']} beside {row['opponent']}: {row['ratio']:.2f} times as fast"
+        return f"{full_name(row)} beside {row['opponent']}: not measured, {row['error']}"
+    return f"{full_name(row)} beside {row['opponent']}: {row['ratio']:.2f} times as fast"
+
+
+def full_name(row: dict) -> str:
+    """The row's case, and which of its variants."""
+    return f"{row['case']}, {row['variant']}" if row["variant"] else row["case"]
 
 
 def table(rows: list[dict]) -> Table:
     """The rows to look at: seconds a step, ratio theirs / ours."""
-    columns = ("case", "opponent", "ours (ms)", "theirs (ms)", "ratio", "spread", "GFLOP/s", "of the limit")
-    found = Table(*columns)
+    found = Table("case", "opponent", *COLUMNS)
     for row in rows:
-        if "error" in row:
-            found.add_row(row["case"], row["opponent"], "", "", row["error"][:40])
-            continue
-        gflops, fraction = row.get("gflops"), row.get("fraction_of_limit")
-        found.add_row(
-            row["case"],
-            row["opponent"],
-            f"{row['ours_seconds'] * 1e3:.3g}",
-            f"{row['theirs_seconds'] * 1e3:.3g}",
-            f"{row['ratio']:.2f}",
-            f"{row.get('spread', 0.0):.0%}",
-            "" if gflops is None else f"{gflops:.0f}",
-            "" if fraction is None else f"{fraction:.2f}",
-        )
+        found.add_row(full_name(row), row["opponent"], *cells(row))
     return found
+
+
+COLUMNS = ("ours (ms)", "theirs (ms)", "ratio", "spread", "tokens/s", "GFLOP/s", "of the limit")
+
+
+def cells(row: dict) -> list[str]:
+    """A row's numbers as text, one for each of COLUMNS."""
+    if "error" in row:
+        return ["", "", f"not measured: {row['error']}", "", "", "", ""]
+    texts = {
+        "ours_seconds": lambda seconds: f"{seconds * 1e3:.3g}",
+        "theirs_seconds": lambda seconds: f"{seconds * 1e3:.3g}",
+        "ratio": "{:.2f}".format,
+        "spread": "{:.0%}".format,
+        "tokens_per_second": "{:,.0f}".format,
+        "gflops": "{:.0f}".format,
+        "fraction_of_limit": "{:.2f}".format,
+    }
+    return ["" if row[name] is None else text(row[name]) for name, text in texts.items()]
 
 
 if __name__ == "__main__":

@@ -56,13 +56,14 @@ def theirs(positions: int, *, backward: bool, fused: bool, bfloat16: bool) -> St
 def cases() -> list[Case]:
     return [
         Case(
-            f"attention {'both ways' if backward else 'forward'}, {positions}",
+            "attention",
             {
                 "ours": functools.partial(ours, positions, backward=backward),
                 "eager_f32": functools.partial(theirs, positions, backward=backward, fused=False, bfloat16=False),
                 "eager_bf16": functools.partial(theirs, positions, backward=backward, fused=True, bfloat16=True),
             },
-            flop(positions, backward=backward),
+            f"{'forward and backward' if backward else 'forward'}, {positions} positions",
+            flop=flop(positions, backward=backward),
         )
         for positions in (128, 512, 2048)
         for backward in (False, True)

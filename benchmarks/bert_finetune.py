@@ -1,5 +1,7 @@
 """A fine-tuning step of a small BERT: 6 layers, width 384, 12 heads, vocabulary 30,522, batch 32 x 64, two classes."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -73,7 +75,7 @@ def ours() -> Step:
     return jax_step(loss_fn, params, arrays)
 
 
-def theirs(*, fused: bool, **settings: bool) -> Step:
+def theirs(*, fused: bool, **settings: Any) -> Step:
     import torch
     import torch.nn.functional as F
 
@@ -89,4 +91,4 @@ def theirs(*, fused: bool, **settings: bool) -> Step:
 def cases() -> list[Case]:
     from benchmarks.torch_step import torch_sides
 
-    return [Case("bert_finetune", {"ours": ours, **torch_sides(theirs)}, flop())]
+    return [Case("bert_finetune", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]

@@ -12,9 +12,11 @@ class Case:
     """One row a rival.
 
     Attributes:
-      name: as in the table.
+      name: of the module that holds it.
+      variant: which of the module's cases it is; "" where there is one.
       sides: functions that prepare a side and return its step; "ours" is one of them, the others are PyTorch's. Each
         side runs in a process of its own.
+      tokens: that one step trains on or generates; None where there are none.
       flop: floating-point operations in the matrix products of one step; None where they are not what counts.
       turns: of each side; a disturbance of the machine meets all sides of one round alike.
       steps_a_turn: steps in a turn; None = as many as take about a second.
@@ -22,6 +24,8 @@ class Case:
 
     name: str
     sides: Mapping[str, Callable[[], Step]]
+    variant: str = ""
+    tokens: int | None = None
     flop: float | None = None
     turns: int = 5
     steps_a_turn: int | None = None

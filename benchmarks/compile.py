@@ -22,14 +22,14 @@ def rows() -> list[dict[str, Any]]:
         cache = {"JAX_COMPILATION_CACHE_DIR": str(Path(folder))}
 
         def start(side: str) -> float:
-            worker = Worker("gpt_names", case, side, huge_pages=side == OURS, environ=cache)
+            worker = Worker(case, side, huge_pages=True, environ=cache)
             worker.close()
             return worker.seconds_to_first_step
 
         cold = start(OURS)
         seconds = {side: [start(side) for _ in range(STARTS)] for side in (OURS, "eager_f32", "compile")}
+    ours = seconds.pop(OURS)
     return [
-        {"case": "compile", "opponent": side, **compared(seconds[OURS], theirs), "ours_cold_seconds": cold}
+        {"case": "compile", "variant": "", "opponent": side, **compared(ours, theirs), "ours_cold_seconds": cold}
         for side, theirs in seconds.items()
-        if side != OURS
     ]

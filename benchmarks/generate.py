@@ -57,8 +57,10 @@ def theirs(batch: int) -> Step:
 def cases() -> list[Case]:
     return [
         Case(
-            f"generate, batch {batch}",
+            "generate",
             {"ours": functools.partial(ours, batch), "eager_f32": functools.partial(theirs, batch)},
+            f"batch {batch}",
+            tokens=batch * NEW,
         )
         for batch in (1, 32)
     ]

@@ -1,5 +1,7 @@
 """A training step of the birth-place assignment's GPT: 4 layers, 8 heads, width 256, 64 x 127 tokens, dropout 0.1."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,7 +46,7 @@ def ours() -> Step:
     return jax_step(OBJECTIVES["next_token"](model), params, batch())
 
 
-def theirs(*, fused: bool, **settings: bool) -> Step:
+def theirs(*, fused: bool, **settings: Any) -> Step:
     import torch
 
     from benchmarks.torch_gpt import TorchGPT
@@ -59,4 +61,4 @@ def theirs(*, fused: bool, **settings: bool) -> Step:
 def cases() -> list[Case]:
     from benchmarks.torch_step import torch_sides
 
-    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, flop(), turns=4)]
+    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop(), turns=4)]

@@ -1,5 +1,7 @@
 """A training step of a 2-layer LSTM language model: width 128, vocabulary 33,280, batch 32 x 10."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,7 +59,7 @@ def ours() -> Step:
     return jax_step(loss_fn, params, batch())
 
 
-def theirs(*, fused: bool, **settings: bool) -> Step:
+def theirs(*, fused: bool, **settings: Any) -> Step:
     import torch
 
     from benchmarks.torch_lstm import TorchLSTM
@@ -72,4 +74,4 @@ def theirs(*, fused: bool, **settings: bool) -> Step:
 def cases() -> list[Case]:
     from benchmarks.torch_step import torch_sides
 
-    return [Case("lstm_lm", {"ours": ours, **torch_sides(theirs)}, flop())]
+    return [Case("lstm_lm", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]

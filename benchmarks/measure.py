@@ -32,15 +32,13 @@ class Worker:
       SideError: when it ends before it is ready.
     """
 
-    def __init__(
-        self, module: str, case: Case, side: str, *, huge_pages: bool, environ: Mapping[str, str] | None = None
-    ):
+    def __init__(self, case: Case, side: str, *, huge_pages: bool, environ: Mapping[str, str] | None = None):
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
         # Not a pipe: one that nobody reads could fill up and stop the process. `close` closes it.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", module, case.name, side],
+            [sys.executable, "-m", "benchmarks.worker", case.name, case.variant, side],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -77,20 +75,19 @@ class Worker:
         self._errors.close()
 
 
-def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, Any]]:
+def measure(case: Case, *, limit_gflops: float) -> list[dict[str, Any]]:
     """One row a rival, slowest first as the case lists them.
 
     Ours has huge pages, as `python -m train` has them; each rival runs with and without, and the faster counts.
 
     Args:
-      module: where the case comes from.
       case: what to time.
       limit_gflops: the machine's rate of matrix products, for `fraction_of_limit`.
 
     Returns:
-      Rows with case, opponent, ours_seconds, theirs_seconds (medians over the rounds), ratio (theirs / ours), spread
-      (interquartile range of the rounds' ratios over their median), gflops and fraction_of_limit of ours. A rival that
-      cannot run here has `error` in place of its numbers.
+      Rows with case, variant, opponent, ours_seconds, theirs_seconds (medians over the rounds), ratio (theirs / ours),
+      spread (interquartile range of the rounds' ratios over their median), and of ours tokens_per_second, gflops and
+      fraction_of_limit. A rival that cannot run here has None for numbers, and the reason as `error`.
     """
     workers: dict[tuple[str, bool], Worker] = {}
     errors: dict[str, str] = {}
@@ -98,7 +95,7 @@ def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, A
         for side in case.sides:
             for huge_pages in (True,) if side == OURS else (False, True):
                 try:
-                    workers[side, huge_pages] = Worker(module, case, side, huge_pages=huge_pages)
+                    workers[side, huge_pages] = Worker(case, side, huge_pages=huge_pages)
                 except SideError as error:
                     if side == OURS:
                         raise
@@ -125,17 +122,35 @@ def measure(module: str, case: Case, *, limit_gflops: float) -> list[dict[str, A
     for side in case.sides:
         if side == OURS:
             continue
-        row: dict[str, Any] = {"case": case.name, "opponent": side}
-        if side in errors:
-            rows.append(row | {"error": errors[side]})
-            continue
-        theirs = next(worker.turns for (name, _), worker in workers.items() if name == side)
-        rows.append(row | compared(ours, theirs, flop=case.flop, limit_gflops=limit_gflops))
+        row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": side}
+        theirs = [worker.turns for (name, _), worker in workers.items() if name == side]
+        if theirs:
+            numbers = compared(ours, theirs[0], tokens=case.tokens, flop=case.flop, limit_gflops=limit_gflops)
+        else:
+            numbers = dict.fromkeys(NUMBERS) | {"error": errors[side]}
+        rows.append(row | numbers)
     return rows
 
 
+NUMBERS = (
+    "ours_seconds",
+    "theirs_seconds",
+    "ratio",
+    "spread",
+    "tokens_per_second",
+    "gflops",
+    "fraction_of_limit",
+)
+"""Keys of a row's numbers; all None where a rival could not run."""
+
+
 def compared(
-    ours: list[float], theirs: list[float], *, flop: float | None = None, limit_gflops: float = 0.0
+    ours: list[float],
+    theirs: list[float],
+    *,
+    tokens: int | None = None,
+    flop: float | None = None,
+    limit_gflops: float = 0.0,
 ) -> dict[str, float | None]:
     """The numbers of a row, from each round's seconds of both sides."""
     ratios = [t / o for t, o in zip(theirs, ours, strict=True)]
@@ -147,25 +162,31 @@ def compared(
         "theirs_seconds": statistics.median(theirs),
         "ratio": statistics.median(ratios),
         "spread": (upper - lower) / statistics.median(ratios),
+        "tokens_per_second": None if tokens is None else tokens / seconds,
         "gflops": gflops,
         "fraction_of_limit": None if gflops is None else gflops / limit_gflops,
     }
 
 
-def matmul_limit() -> float:
-    """The machine's rate of float32 matrix products, in GFLOP/s: the better of PyTorch's and XLA's at 2048^3."""
+def matmul_limits() -> dict[str, float]:
+    """The machine's rates of matrix products, in GFLOP/s: the better of PyTorch's and XLA's at 2048^3, by operands."""
     import jax
     import jax.numpy as jnp
     import torch
 
+    from jaxnlp.ops.matmul import product
+
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     size = 2048
-    a, b = torch.ones(size, size), jnp.ones((size, size))
-    product = jax.jit(lambda x: x @ x)
-    best = float("inf")
-    for _ in range(10):
-        for run in (lambda: a @ a, lambda: jax.block_until_ready(product(b))):
-            start = time.perf_counter()
-            run()
-            best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best / 1e9
+    run_xla = jax.jit(lambda x: product(x, x, "nd,df->nf"))
+    limits = {}
+    for name in ("float32", "bfloat16"):
+        a, b = torch.ones(size, size, dtype=getattr(torch, name)), jnp.ones((size, size), name)
+        best = float("inf")
+        for _ in range(10):
+            for run in (lambda a=a: a @ a, lambda b=b: jax.block_until_ready(run_xla(b))):
+                start = time.perf_counter()
+                run()
+                best = min(best, time.perf_counter() - start)
+        limits[name] = 2 * size**3 / best / 1e9
+    return limits

@@ -167,7 +167,7 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
     wide = accumulator(dtype)
     zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
     (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
-    return total, (dx, dw.astype(w.dtype), None if b is None else db.astype(b.dtype))
+    return total, (dx, dw.astype(w.dtype), None if db is None else db.astype(b.dtype))
 
 
 def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangent):

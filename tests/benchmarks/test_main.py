@@ -13,7 +13,7 @@ from benchmarks.measure import compared
 @pytest.mark.parametrize("module", MODULES)
 def test_every_case_has_our_side_and_rivals(module):
     cases = cases_of(module)
-    assert len({case.name for case in cases}) == len(cases) > 0
+    assert len({case.variant for case in cases}) == len(cases) > 0
     for case in cases:
         assert next(iter(case.sides)) == OURS
         assert len(case.sides) > 1
@@ -31,9 +31,10 @@ def test_unknown_case_is_refused_with_those_there_are(monkeypatch, capsys):
 
 
 def test_the_table_shows_numbers_and_what_was_not_measured():
+    row = {"case": "a", "variant": "long", "opponent": "eager_f32"}
     rows = [
-        {"case": "a", "opponent": "eager_f32"} | compared([0.5, 0.5], [1.0, 1.0], flop=1e9, limit_gflops=4.0),
-        {"case": "a", "opponent": "compile", "error": "no compiler"},
+        row | compared([0.5, 0.5], [1.0, 1.0], flop=1e9, limit_gflops=4.0),
+        row | {"opponent": "compile", "error": "no compiler"},
     ]
     console = Console(width=200, record=True)
     console.print(table(rows))
@@ -41,5 +42,5 @@ def test_the_table_shows_numbers_and_what_was_not_measured():
     assert "2.00" in text
     assert "0.50" in text
     assert "no compiler" in text
-    assert summary(rows[0]) == "a beside eager_f32: 2.00 times as fast"
+    assert summary(rows[0]) == "a, long beside eager_f32: 2.00 times as fast"
     assert "not measured, no compiler" in summary(rows[1])

@@ -7,15 +7,17 @@ from benchmarks.measure import compared
 
 WHERE = {"device": "a machine", "date": "2026-01-02", "versions": "jax 1"}
 
+ROW = {"case": "a", "variant": "", "opponent": "eager_f32"}
+
 
 def test_every_row_is_in_the_table_with_its_numbers():
     rows = [
-        {"case": "a", "opponent": "eager_f32"} | compared([0.5, 0.5], [1.0, 1.0], flop=1e9, limit_gflops=4.0) | WHERE,
-        {"case": "b", "opponent": "compile", "error": "no compiler"} | WHERE,
+        ROW | compared([0.5, 0.5], [1.0, 1.0], tokens=1000, flop=1e9, limit_gflops=4.0) | WHERE,
+        ROW | {"case": "b", "variant": "long", "opponent": "compile", "error": "no compiler"} | WHERE,
     ]
     text = markdown(rows)
-    assert "| a | `eager_f32` | 500 | 1e+03 | **2.00** | 0% | 2 | 0.50 |" in text
-    assert "not measured: no compiler" in text
+    assert "| a | `eager_f32` | 500 | 1e+03 | 2.00 | 0% | 2,000 | 2 | 0.50 |" in text
+    assert "| b, long | `compile` |  |  | not measured: no compiler |  |  |  |  |" in text
     assert "a machine, 2026-01-02" in text
 
 

@@ -5,7 +5,7 @@ import pytest
 from benchmarks import measure as measure_module
 from benchmarks.case import Case
 from benchmarks.dropout import cases
-from benchmarks.measure import SideError, Worker, compared, measure
+from benchmarks.measure import NUMBERS, SideError, Worker, compared, matmul_limits, measure
 
 
 def test_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians():
@@ -22,6 +22,18 @@ def test_rate_and_share_of_the_limit_come_from_our_median():
     assert row["spread"] == 0.0
 
 
+def test_tokens_are_counted_by_our_seconds():
+    row = compared([0.5, 0.5, 0.5], [1.0, 1.0, 1.0], tokens=64)
+    assert row["tokens_per_second"] == pytest.approx(128.0)
+    assert compared([0.5, 0.5], [1.0, 1.0])["tokens_per_second"] is None
+
+
+def test_limits_are_rates_of_a_machine():
+    limits = matmul_limits()
+    assert limits.keys() == {"float32", "bfloat16"}
+    assert all(1.0 < limit < 1e6 for limit in limits.values())
+
+
 def test_without_a_count_of_operations_there_is_no_rate():
     row = compared([1.0, 1.0], [1.0, 1.0])
     assert row["gflops"] is None
@@ -31,7 +43,7 @@ def test_without_a_count_of_operations_there_is_no_rate():
 def test_both_sides_run_in_processes_of_their_own_and_give_a_row(monkeypatch):
     monkeypatch.setattr(measure_module, "TURN_SECONDS", 0.01)
     (case,) = cases()
-    (row,) = measure("dropout", case, limit_gflops=100.0)
+    (row,) = measure(case, limit_gflops=100.0)
     assert (row["case"], row["opponent"]) == ("dropout", "eager_f32")
     assert row["ours_seconds"] > 0
     assert row["theirs_seconds"] > 0
@@ -41,11 +53,13 @@ def test_a_rival_that_cannot_run_is_told_with_its_reason(monkeypatch):
     monkeypatch.setattr(measure_module, "TURN_SECONDS", 0.01)
     (case,) = cases()
     broken = Case("dropout", {**case.sides, "compile": case.sides["ours"]})  # the worker knows no such side
-    rows = measure("dropout", broken, limit_gflops=100.0)
+    rows = measure(broken, limit_gflops=100.0)
     assert {row["opponent"]: "error" in row for row in rows} == {"eager_f32": False, "compile": True}
     assert "compile" in rows[1]["error"]
+    assert rows[0].keys() == rows[1].keys() - {"error"}
+    assert {rows[1][name] for name in NUMBERS} == {None}
 
 
 def test_a_side_of_ours_that_cannot_run_is_an_error():
     with pytest.raises(SideError, match="nothing"):
-        Worker("dropout", Case("dropout", {}), "nothing", huge_pages=False)
+        Worker(Case("dropout", {}), "nothing", huge_pages=False)
