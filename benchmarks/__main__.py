@@ -40,8 +40,7 @@ def rows_of(module: str, limit_gflops: float) -> Iterator[dict]:
     if own is not None:
         yield from own()
         return
-    for case in cases_of(module):
-        yield from measure(case, limit_gflops=limit_gflops)
+    yield from measure(cases_of(module), limit_gflops=limit_gflops)
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ def ours(positions: int, *, backward: bool) -> Step:
         y, pullback = jax.vjp(functools.partial(attend, causal=True), q, k, v)
         return y, pullback(dy)
 
-    return lambda: jax.block_until_ready(run(q, k, v, dy)) and None
+    return lambda: jax.block_until_ready(run(q, k, v, dy))
 
 
 def theirs(positions: int, *, backward: bool, fused: bool, bfloat16: bool) -> Step:
@@ -64,6 +64,7 @@ def cases() -> list[Case]:
             },
             f"{'forward and backward' if backward else 'forward'}, {positions} positions",
             flop=flop(positions, backward=backward),
+            turn_seconds=0.3,
         )
         for positions in (128, 512, 2048)
         for backward in (False, True)

@@ -9,7 +9,7 @@ Step = Callable[[], object]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One row a rival.
+    """One row a rival. All cases of a module have the same sides.
 
     Attributes:
       name: of the module that holds it.
@@ -19,7 +19,8 @@ class Case:
       tokens: that one step trains on or generates; None where there are none.
       flop: floating-point operations in the matrix products of one step; None where they are not what counts.
       turns: of each side; a disturbance of the machine meets all sides of one round alike.
-      steps_a_turn: steps in a turn; None = as many as take about a second.
+      turn_seconds: about how long a turn takes; at least one step.
+      steps_a_turn: steps in a turn; None = as many as turn_seconds allows.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Case:
     tokens: int | None = None
     flop: float | None = None
     turns: int = 5
+    turn_seconds: float = 1.0
     steps_a_turn: int | None = None
 
 

@@ -1,6 +1,5 @@
 """Generation with the GPT of `gpt_names`: 100 characters after a prompt of 16, one sequence and 32 at once, greedy."""
 
-import dataclasses
 import functools
 
 import jax
@@ -23,8 +22,7 @@ def ours(batch: int) -> Step:
     from jaxnlp.decoding.sampling import Sampling
     from jaxnlp.runs import make_decoder
 
-    # At one position a step the products are bound by memory, and rounding float32 weights anew each time costs more.
-    model = dataclasses.replace(CONFIG, matmul_dtype=None).build(VOCABULARY)
+    model = CONFIG.build(VOCABULARY)
     params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     decoder, prompt, greedy = make_decoder(model), prompts(batch), Sampling(temperature=0.0)
 

@@ -6,14 +6,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.case import OURS, Case
 from train.launcher import SWITCH, TUNABLES
-
-TURN_SECONDS = 1.0
-"""About how long one turn takes, unless the case says; at least one step."""
 
 
 class SideError(RuntimeError):
@@ -25,28 +22,24 @@ class Worker:
 
     Attributes:
       seconds_to_first_step: from its start to the end of its first step.
-      steps: in a turn.
-      turns: seconds a step, of each turn so far.
 
     Raises:
       SideError: when it ends before it is ready.
     """
 
-    def __init__(self, case: Case, side: str, *, huge_pages: bool, environ: Mapping[str, str] | None = None):
+    def __init__(self, module: str, side: str, *, huge_pages: bool, environ: Mapping[str, str] | None = None):
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
         # Not a pipe: one that nobody reads could fill up and stop the process. `close` closes it.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", case.name, case.variant, side],
+            [sys.executable, "-m", "benchmarks.worker", module, side],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             env=inherited | {SWITCH: "0"} | pages | dict(environ or {}),
         )
-        self.steps = 1
-        self.turns: list[float] = []
         line = self._line()
         while line.split()[:1] != ["ready"]:  # libraries may print
             line = self._line()
@@ -62,10 +55,10 @@ class Worker:
             raise SideError(error[-1] if error else f"ended with status {status}")
         return line
 
-    def run(self, steps: int) -> float:
-        """Seconds for each of so many steps."""
+    def run(self, number: int, steps: int) -> float:
+        """Seconds for each of so many steps of the module's case of this number."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.write(f"{number} {steps}\n")
         self._process.stdin.flush()
         return float(self._line()) / steps
 
@@ -75,13 +68,17 @@ class Worker:
         self._errors.close()
 
 
-def measure(case: Case, *, limit_gflops: float) -> list[dict[str, Any]]:
-    """One row a rival, slowest first as the case lists them.
+Turns = list[float]
+"""Seconds a step, of each turn of a side."""
+
+
+def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str, Any]]:
+    """One row a rival and case, as the cases list them.
 
     Ours has huge pages, as `python -m train` has them; each rival runs with and without, and the faster counts.
 
     Args:
-      case: what to time.
+      cases: all of one module.
       limit_gflops: the machine's rate of matrix products, for `fraction_of_limit`.
 
     Returns:
@@ -92,44 +89,47 @@ def measure(case: Case, *, limit_gflops: float) -> list[dict[str, Any]]:
     workers: dict[tuple[str, bool], Worker] = {}
     errors: dict[str, str] = {}
     try:
-        for side in case.sides:
-            for huge_pages in (True,) if side == OURS else (False, True):
-                try:
-                    workers[side, huge_pages] = Worker(case, side, huge_pages=huge_pages)
-                except SideError as error:
-                    if side == OURS:
-                        raise
-                    errors[side] = str(error)
-                    if huge_pages:
-                        workers.pop((side, False)).close()
-                    break
-        pilots = {}
-        for key, worker in workers.items():
-            pilots[key] = worker.run(1)
-            worker.steps = case.steps_a_turn or max(1, round(TURN_SECONDS / pilots[key]))
-            if worker.steps > 1:
-                pilots[key] = worker.run(worker.steps)
-        for side in [side for side, huge_pages in workers if not huge_pages]:
-            workers.pop((side, pilots[side, True] > pilots[side, False])).close()
-        for _ in range(case.turns):
-            for worker in workers.values():
-                worker.turns.append(worker.run(worker.steps))
+        for side in cases[0].sides:
+            try:
+                for huge_pages in (True,) if side == OURS else (False, True):
+                    workers[side, huge_pages] = Worker(cases[0].name, side, huge_pages=huge_pages)
+            except SideError as error:
+                if side == OURS:
+                    raise
+                errors[side] = str(error)
+                if (side, False) in workers:
+                    workers.pop((side, False)).close()
+        for number, case in enumerate(cases):
+            turns = _turns(workers, number, case)
+            for side in case.sides:
+                if side == OURS:
+                    continue
+                row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": side}
+                if side in errors:
+                    yield row | dict.fromkeys(NUMBERS) | {"error": errors[side]}
+                else:
+                    yield row | compared(
+                        turns[OURS], turns[side], tokens=case.tokens, flop=case.flop, limit_gflops=limit_gflops
+                    )
     finally:
         for worker in workers.values():
             worker.close()
-    ours = workers[OURS, True].turns
-    rows = []
-    for side in case.sides:
-        if side == OURS:
-            continue
-        row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": side}
-        theirs = [worker.turns for (name, _), worker in workers.items() if name == side]
-        if theirs:
-            numbers = compared(ours, theirs[0], tokens=case.tokens, flop=case.flop, limit_gflops=limit_gflops)
-        else:
-            numbers = dict.fromkeys(NUMBERS) | {"error": errors[side]}
-        rows.append(row | numbers)
-    return rows
+
+
+def _turns(workers: Mapping[tuple[str, bool], Worker], number: int, case: Case) -> dict[str, Turns]:
+    """The turns of each side in alternation; of a rival's two processes those of the faster in a first, short one."""
+    steps, pilots = {}, {}
+    for key, worker in workers.items():
+        pilots[key] = worker.run(number, 1)
+        steps[key] = case.steps_a_turn or max(1, round(case.turn_seconds / pilots[key]))
+        if steps[key] > 1:
+            pilots[key] = worker.run(number, steps[key])
+    faster = {key[0]: key for key in sorted(workers, key=pilots.__getitem__, reverse=True)}
+    turns: dict[str, Turns] = {side: [] for side in faster}
+    for _ in range(case.turns):
+        for side, key in faster.items():
+            turns[side].append(workers[key].run(number, steps[key]))
+    return turns
 
 
 NUMBERS = (

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.worker CASE VARIANT SIDE`: one side of one case, in a process of its own.
+"""`python -m benchmarks.worker CASE SIDE`: one side of a case, in a process of its own.
 
-Threads, allocator and compiled programs of one side cannot get into the way of another's. Once prepared and warmed up,
-it prints "ready"; then, for every number of steps it reads, it prints the seconds they took.
+Threads, allocator and compiled programs of one side cannot get into the way of another's. It prints "ready" and the
+seconds that its first step took to come; then it reads lines with a variant's number and a number of steps, and prints
+the seconds they took.
 """
 
 import importlib
@@ -9,39 +10,41 @@ import os
 import sys
 import time
 
-from benchmarks.case import OURS
+from benchmarks.case import OURS, Step
 
 
 def main() -> None:
-    module, variant, side = sys.argv[1:]
+    module, side = sys.argv[1:]
     started = time.perf_counter()
-    case = next(case for case in importlib.import_module(f"benchmarks.{module}").cases() if case.variant == variant)
+    cases = importlib.import_module(f"benchmarks.{module}").cases()
     if side != OURS:
         started = time.perf_counter()  # importing JAX is not PyTorch's to pay
         import torch
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         torch.manual_seed(0)
-    step = case.sides[side]()
+    prepared: dict[int, Step] = {}
 
-    def run(count: int) -> None:
+    def run(number: int, count: int) -> None:
+        if number not in prepared:
+            prepared[number] = cases[number].sides[side]()
+            run(number, 2)
         begun: object = None
         for _ in range(count):
-            begun = step()
+            begun = prepared[number]()
         if side == OURS:
             import jax
 
             jax.block_until_ready(begun)
 
-    run(1)
-    first = time.perf_counter() - started
-    run(1)
-    print("ready", first, flush=True)
+    prepared[0] = cases[0].sides[side]()
+    run(0, 1)
+    print("ready", time.perf_counter() - started, flush=True)
     for line in sys.stdin:
-        count = int(line)
-        run(1)  # untimed: caches and pages grow cold while the other sides take their turns
+        number, count = map(int, line.split())
+        run(number, 1)  # untimed: caches and pages grow cold while the other sides take their turns
         start = time.perf_counter()
-        run(count)
+        run(number, count)
         print(time.perf_counter() - start, flush=True)
 
 

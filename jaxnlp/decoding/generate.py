@@ -72,30 +72,29 @@ def generate(
     history = [prompt[:, i] for i in range(length)]
     filled = 0
     for number in range(max_new_tokens):
-        token_key = jax.random.fold_in(key, number)
         if filled == 0 or filled == capacity:
             kept = length if filled == 0 else max(1, capacity // 2)
             window = np.stack(history[-kept:], axis=1)
             padding = bucket_length(kept, capacity) - kept
             window = np.pad(window, [(0, 0), (0, padding)])
-            tokens, cache = _prefill(decoder, sampling, params, window, kept, cache, token_key)
+            tokens, cache = _prefill(decoder, sampling, params, window, kept, cache, key, number)
             filled = kept
         else:
-            tokens, cache = _decode(decoder, sampling, params, history[-1], cache, token_key)
+            tokens, cache = _decode(decoder, sampling, params, history[-1], cache, key, number)
             filled += 1
         history.append(np.asarray(tokens))
         yield history[-1]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="cache")
-def _prefill(decoder, sampling, params, window, length, cache, key):
+def _prefill(decoder, sampling, params, window, length, cache, key, number):
     """Reads a padded prompt from position 0; what the padding left in the cache lies behind `length`, unseen."""
     logits, cache = decoder.read(params, window, cache.replace(length=0 * cache.length))
     last = jax.lax.dynamic_index_in_dim(logits, length - 1, axis=1, keepdims=False)
-    return sample(last, key, sampling), cache.replace(length=length + 0 * cache.length)
+    return sample(last, jax.random.fold_in(key, number), sampling), cache.replace(length=length + 0 * cache.length)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="cache")
-def _decode(decoder, sampling, params, tokens, cache, key):
+def _decode(decoder, sampling, params, tokens, cache, key, number):
     logits, cache = decoder.read(params, tokens[:, None], cache)
-    return sample(logits[:, 0], key, sampling), cache
+    return sample(logits[:, 0], jax.random.fold_in(key, number), sampling), cache

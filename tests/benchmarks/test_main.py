@@ -17,6 +17,7 @@ def test_every_case_has_our_side_and_rivals(module):
     for case in cases:
         assert next(iter(case.sides)) == OURS
         assert len(case.sides) > 1
+        assert case.sides.keys() == cases[0].sides.keys()
         assert case.flop is None or case.flop > 1e8
 
 

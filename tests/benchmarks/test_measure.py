@@ -1,8 +1,9 @@
 """The harness that times ours beside PyTorch."""
 
+import dataclasses
+
 import pytest
 
-from benchmarks import measure as measure_module
 from benchmarks.case import Case
 from benchmarks.dropout import cases
 from benchmarks.measure import NUMBERS, SideError, Worker, compared, matmul_limits, measure
@@ -40,20 +41,18 @@ def test_without_a_count_of_operations_there_is_no_rate():
     assert row["fraction_of_limit"] is None
 
 
-def test_both_sides_run_in_processes_of_their_own_and_give_a_row(monkeypatch):
-    monkeypatch.setattr(measure_module, "TURN_SECONDS", 0.01)
-    (case,) = cases()
-    (row,) = measure(case, limit_gflops=100.0)
+def test_both_sides_run_in_processes_of_their_own_and_give_a_row():
+    (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
+    (row,) = measure([case], limit_gflops=100.0)
     assert (row["case"], row["opponent"]) == ("dropout", "eager_f32")
     assert row["ours_seconds"] > 0
     assert row["theirs_seconds"] > 0
 
 
-def test_a_rival_that_cannot_run_is_told_with_its_reason(monkeypatch):
-    monkeypatch.setattr(measure_module, "TURN_SECONDS", 0.01)
-    (case,) = cases()
+def test_a_rival_that_cannot_run_is_told_with_its_reason():
+    (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     broken = Case("dropout", {**case.sides, "compile": case.sides["ours"]})  # the worker knows no such side
-    rows = measure(broken, limit_gflops=100.0)
+    rows = list(measure([broken], limit_gflops=100.0))
     assert {row["opponent"]: "error" in row for row in rows} == {"eager_f32": False, "compile": True}
     assert "compile" in rows[1]["error"]
     assert rows[0].keys() == rows[1].keys() - {"error"}
@@ -62,4 +61,4 @@ def test_a_rival_that_cannot_run_is_told_with_its_reason(monkeypatch):
 
 def test_a_side_of_ours_that_cannot_run_is_an_error():
     with pytest.raises(SideError, match="nothing"):
-        Worker(Case("dropout", {}), "nothing", huge_pages=False)
+        Worker("dropout", "nothing", huge_pages=False)
