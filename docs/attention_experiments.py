@@ -211,29 +211,31 @@ def averaging_table(result: Averaging) -> str:
     return table(f"(b) averaging v_a and v_b: q = c (k_a + k_b), S = {KEYS}", columns, ["g"] + [".4f"] * 4)
 
 
-def one_head_table(steady: Sequence[Samples], varying: Sequence[Samples]) -> str:
-    """Experiment c in numbers, a row for each factor."""
-    columns = {
+def places_columns(steady: Sequence[Samples], varying: Sequence[Samples]) -> dict[str, Sequence[float]]:
+    """What experiments c and d both tell, a row for each factor."""
+    return {
         "c": SPREAD_FACTORS,
         "std, same length": [samples.places.std() for samples in steady],
         "std, varying": [samples.places.std() for samples in varying],
         "mean, varying": [samples.places.mean() for samples in varying],
         "within 0.1 of an end": [one_sided(samples.places) for samples in varying],
     }
-    return table("(c) one head: place between v_b (0) and v_a (1)", columns, ["g", ".4f", ".3f", ".3f", ".3f"])
+
+
+PLACES_FORMATS = ["g", ".4f", ".3f", ".3f", ".3f"]
+
+
+def one_head_table(steady: Sequence[Samples], varying: Sequence[Samples]) -> str:
+    """Experiment c in numbers."""
+    columns = places_columns(steady, varying)
+    return table("(c) one head: place between v_b (0) and v_a (1)", columns, PLACES_FORMATS)
 
 
 def two_heads_table(steady: Sequence[Samples], varying: Sequence[Samples], one: Sequence[Samples]) -> str:
     """Experiment d in numbers, and how many times one head's standard deviation is that of two."""
-    columns = {
-        "c": SPREAD_FACTORS,
-        "std, same length": [samples.places.std() for samples in steady],
-        "std, varying": [samples.places.std() for samples in varying],
-        "mean, varying": [samples.places.mean() for samples in varying],
-        "within 0.1 of an end": [one_sided(samples.places) for samples in varying],
-        "std of one / two": [a.places.std() / b.places.std() for a, b in zip(one, varying, strict=True)],
-    }
-    return table("(d) two heads, averaged: the same", columns, ["g", ".4f", ".3f", ".3f", ".3f", ".1f"])
+    columns = places_columns(steady, varying)
+    columns["std of one / two"] = [a.places.std() / b.places.std() for a, b in zip(one, varying, strict=True)]
+    return table("(d) two heads, averaged: the same", columns, [*PLACES_FORMATS, ".1f"])
 
 
 def draw(copied: Copying, averaged: Averaging, one: Samples, two: Samples, path: Path) -> None:

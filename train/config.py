@@ -7,6 +7,7 @@ import tyro
 
 from data import DataConfig
 from jaxnlp.models import ModelConfig
+from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
 
@@ -21,6 +22,7 @@ class TrainConfig:
     model: ModelConfig
     objective: Literal["next_token"] = "next_token"
     """What is minimised, by its name in train/objectives.py."""
+    loss: LossConfig = dataclasses.field(default_factory=LossConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     ema_decay: float | None = None
     """Keep a moving average of the parameters with this decay, and evaluate and sample with it; None = don't."""

@@ -1,7 +1,15 @@
 """`python -m train.evaluate RUN`: scores a run on a split or a file, and records the number in the ledger."""
 
+import time
+
+from train.launcher import use_huge_pages
+
+if __name__ == "__main__":
+    use_huge_pages(time.time())
+
 import dataclasses
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +79,7 @@ def score(command: Evaluate) -> Scores:
     else:
         split, batches = str(command.file), config.data.read_file(command.file, run.vocabulary)
     layout = make_parallel("jit")
-    step = compile_evaluation(OBJECTIVES[config.objective](run.model), layout)
+    step = compile_evaluation(OBJECTIVES[config.objective](run.model, config.loss), layout)
     values, examples = evaluate(step, layout.replicate(run.params), batches, layout)
     return Scores(run, config, split, values, examples)
 
@@ -98,10 +106,21 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
             "commit": environment["commit"],
             "seed": config.seed,
             "config": to_json(config),
-            "command": environment["command"],
+            "command": _anywhere(environment["command"]),
         }
         for metric, value in scores.values.items()
     ]
+
+
+def _anywhere(command: str) -> str:
+    """A command without the place of the run's folder, which decides no number."""
+    words = shlex.split(command)
+    for i, word in enumerate(words):
+        if word == "--workdir":
+            words[i + 1 : i + 2] = [f"runs/{Path(place).name}" for place in words[i + 1 : i + 2]]
+        elif word.startswith("--workdir="):
+            words[i] = f"--workdir=runs/{Path(word).name}"
+    return shlex.join(words)
 
 
 def record(entries: list[dict[str, Any]], ledger: Path, run: Path) -> Path:

@@ -5,7 +5,8 @@ system at once, so that each step faults them in again, 4 KiB at a time. With th
 had, in pages of 2 MiB: docs/benchmarks.md has what that is worth. glibc reads them once, before the program starts;
 therefore the program is started a second time, in place of itself.
 
-The process then holds its largest need of memory to its end; worker processes inherit the settings.
+`python -m train`, `train.evaluate` and `train.lr_find` begin with it. The process then holds its largest need of memory
+to its end; worker processes inherit the settings.
 `JAXNLP_HUGE_PAGES=0` in the environment turns all of this off. A user's own GLIBC_TUNABLES stays as it is.
 """
 

@@ -153,7 +153,7 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None) -> Setup:
         params = model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"]
         return init_state(params, optimizer, state_key, ema=config.ema_decay is not None)
 
-    return Setup(corpus, model, OBJECTIVES[config.objective](model), optimizer, initial_state())
+    return Setup(corpus, model, OBJECTIVES[config.objective](model, config.loss), optimizer, initial_state())
 
 
 def step_function(config: TrainConfig, setup: Setup) -> Callable[..., tuple[TrainState, Metrics]]:

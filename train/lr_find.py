@@ -5,6 +5,13 @@ The rate grows exponentially from step to step, and the loss tells where learnin
 Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smoothed curve, as in fastai.
 """
 
+import time
+
+from train.launcher import use_huge_pages
+
+if __name__ == "__main__":
+    use_huge_pages(time.time())
+
 import dataclasses
 import math
 import sys

@@ -17,7 +17,9 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import DecoderBlock
+from jaxnlp.ops.attention import Implementation
 from jaxnlp.ops.matmul import matmul
+from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02
 
@@ -55,6 +57,8 @@ class GPTConfig(ModelConfig):
     matmul_dtype: Literal["bfloat16"] | None = None
     """Round the operands of matrix products, and what attention keeps and returns: faster on CPUs with bfloat16
     instructions, slower on others; None = don't."""
+    attention_implementation: Implementation = "auto"
+    """Gradient by hand (vjp), by autodiff (xla), or JAX's fused kernel on a GPU (cudnn); auto picks what is fastest."""
 
     def __post_init__(self):
         for name in ("num_layers", "num_heads", "width", "context_length"):
@@ -90,17 +94,26 @@ class GPT(nn.Module):
     vocabulary_size: int
 
     @nn.compact
-    def __call__(self, tokens: jax.Array, *, deterministic: bool = True, cache: KVCache | None = None):
+    def __call__(
+        self,
+        tokens: jax.Array,
+        *,
+        deterministic: bool = True,
+        cache: KVCache | None = None,
+        return_hidden: bool = False,
+    ):
         """Reads a sequence, or with a cache the next part of one.
 
         Args:
           tokens: [B, T] int, in [0, V); T is at most the context length.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
           cache: what was read before; `tokens` follow it. Its capacity must hold them too.
+          return_hidden: stop before the output layer, for a loss that takes `output_layer` itself.
 
         Returns:
           Logits [B, T, V], float32: those of position t score token t + 1, from tokens 0..t alone.
           With a cache: (logits, cache with these T positions added).
+          With return_hidden: the output layer's input [B, T, D].
 
         Raises:
           ValueError: when T exceeds the context length; the message gives both.
@@ -121,6 +134,8 @@ class GPT(nn.Module):
         x, layers = self._blocks(deterministic)(x, None if cache is None else (cache.keys, cache.values), first)
 
         x = LayerNorm(1e-5, config.dtype, config.use_bias, name="final_norm")(x)
+        if return_hidden:
+            return x
         x = x.reshape(-1, config.width)
         if config.tie_embeddings:
             logits = matmul(x, embedding.embedding.T, config.matmul_dtype)
@@ -155,9 +170,14 @@ class GPT(nn.Module):
             residual_stddev=INITIAL_STDDEV / (2 * config.num_layers) ** 0.5,
             dtype=config.dtype,
             matmul_dtype=config.matmul_dtype,
+            attention_implementation=config.attention_implementation,
             deterministic=deterministic,
             name="blocks",
         )
+
+    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
+        """W [D, V] and b [V] or None: logits = hidden W + b."""
+        return params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head"]["kernel"], None
 
     def empty_cache(self, batch: int) -> KVCache:
         """A cache with room for the whole context, none of it filled."""

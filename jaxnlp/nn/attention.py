@@ -9,7 +9,7 @@ from jax.nn.initializers import normal
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
-from jaxnlp.ops.attention import attend
+from jaxnlp.ops.attention import Implementation, attend
 
 LayerCache = tuple[jax.Array, jax.Array]
 """Keys and values of one layer's earlier positions, each [B, S, H, K]; S is the capacity."""
@@ -27,6 +27,7 @@ class SelfAttention(nn.Module):
       output_stddev: standard deviation of the output projection's initial weights.
       dtype: of the computation; parameters stay float32.
       matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+      implementation: of attention over a whole sequence, see `ops.attention.attend`.
 
     Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection.
     """
@@ -39,6 +40,7 @@ class SelfAttention(nn.Module):
     output_stddev: float = 0.02
     dtype: str = "float32"
     matmul_dtype: str | None = None
+    implementation: Implementation = "auto"
 
     @nn.compact
     def __call__(
@@ -91,6 +93,7 @@ class SelfAttention(nn.Module):
                 dropout_rate=self.attention_dropout_rate,
                 dropout_key=self.make_rng("dropout") if drop else None,
                 first_row=first_row_of_shard(batch),
+                implementation=self.implementation,
             )
         else:
             k, v = (

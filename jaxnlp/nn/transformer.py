@@ -10,6 +10,7 @@ import jax
 from jaxnlp.nn.attention import LayerCache, SelfAttention
 from jaxnlp.nn.feed_forward import FeedForward
 from jaxnlp.nn.normalization import LayerNorm
+from jaxnlp.ops.attention import Implementation
 
 
 def rows(x: jax.Array) -> jax.Array:
@@ -32,6 +33,7 @@ class DecoderBlock(nn.Module):
       dtype: of the computation; parameters stay float32.
       deterministic: no dropout. An attribute here, since `nn.scan` passes arrays alone.
       matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+      attention_implementation: see `ops.attention.attend`.
 
     Source: Radford et al. 2019, section 2.3 (pre-norm); GELU in the tanh form of its code.
     """
@@ -45,6 +47,7 @@ class DecoderBlock(nn.Module):
     dtype: str
     deterministic: bool
     matmul_dtype: str | None = None
+    attention_implementation: Implementation = "auto"
 
     @nn.compact
     def __call__(
@@ -61,6 +64,7 @@ class DecoderBlock(nn.Module):
             output_stddev=self.residual_stddev,
             dtype=self.dtype,
             matmul_dtype=self.matmul_dtype,
+            implementation=self.attention_implementation,
             name="attention",
         )(branch.reshape(shape), deterministic=self.deterministic, cache=cache, cached_positions=cached_positions)
         x = x + rows(branch)
@@ -91,6 +95,7 @@ class EncoderBlock(nn.Module):
       epsilon: of the normalisations.
       dtype: of the computation; parameters stay float32.
       matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+      attention_implementation: see `ops.attention.attend`.
 
     Source: Vaswani et al. 2017, section 3.1 (post-norm); Devlin et al. 2019 for exact GELU.
     """
@@ -102,6 +107,7 @@ class EncoderBlock(nn.Module):
     epsilon: float = 1e-12
     dtype: str = "float32"
     matmul_dtype: str | None = None
+    attention_implementation: Implementation = "auto"
 
     @nn.compact
     def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None, *, deterministic: bool) -> jax.Array:
@@ -114,6 +120,7 @@ class EncoderBlock(nn.Module):
             dropout_rate=self.residual_dropout_rate,
             dtype=self.dtype,
             matmul_dtype=self.matmul_dtype,
+            implementation=self.attention_implementation,
             name="attention",
         )(x, deterministic=deterministic, attention_mask=attention_mask)
         x = LayerNorm(self.epsilon, self.dtype, name="attention_norm")(rows(x) + rows(branch))

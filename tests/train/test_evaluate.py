@@ -4,7 +4,7 @@ import math
 import pytest
 
 from train import evaluate
-from train.folder import METRICS_FILE
+from train.folder import ENVIRONMENT_FILE, METRICS_FILE
 
 
 @pytest.fixture
@@ -44,6 +44,21 @@ def test_ledger_entry_holds_its_keys_and_the_metrics_lie_beside_it(run, tmp_path
     assert set(keys.split()) <= entries[0].keys()
     beside = [json.loads(line) for line in (ledger.parent / "recipe.metrics.jsonl").read_text().splitlines()]
     assert beside == rows_of(run)
+
+
+@pytest.mark.parametrize(
+    ("typed", "recorded"),
+    [
+        ("python -m train x --workdir '/my runs/a b' --seed 3", "python -m train x --workdir 'runs/a b' --seed 3"),
+        ("python -m train x --workdir=../a", "python -m train x --workdir=runs/a"),
+        ("python -m train x --data.path text.txt", "python -m train x --data.path text.txt"),
+    ],
+)
+def test_ledger_tells_the_command_without_the_place_of_its_folder(run, typed, recorded):
+    file = run / ENVIRONMENT_FILE
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"command": typed}))
+    (entry,) = evaluate.ledger_entries(evaluate.score(evaluate.Evaluate(run)))
+    assert entry["command"] == recorded
 
 
 def test_thinned_metrics_keep_every_evaluation_and_at_most_the_limit(run, tmp_path, monkeypatch):

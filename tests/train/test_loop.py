@@ -48,8 +48,8 @@ def poison(monkeypatch):
     """Makes the training loss of some batches NaN; returns the steps of a config at which it is."""
     objective = OBJECTIVES["next_token"]
 
-    def next_token(model):
-        loss_fn = objective(model)
+    def next_token(model, config):
+        loss_fn = objective(model, config)
 
         def poisoned_loss(params, batch, key):
             loss, metrics = loss_fn(params, batch, key)

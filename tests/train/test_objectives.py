@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import chex
@@ -7,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.dropout import Dropout
-from train.objectives import next_token
+from jaxnlp.ops.losses import cross_entropy
+from train.objectives import LossConfig, next_token
 
 VOCABULARY = 5
 
@@ -96,3 +99,54 @@ def test_sums_of_two_halves_are_the_sum_of_the_whole():
     loss_fn = next_token(Bigram())
     parts = [np.array(loss_fn(params(), half, None)[1]["loss"]) for half in halves]
     np.testing.assert_allclose(sum(parts), loss_fn(params(), held, None)[1]["loss"], rtol=1e-6)
+
+
+GPT = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=4, embedding_dropout_rate=0.3)
+
+
+def loss_metrics_and_gradient(model, weights, config, key):
+    @jax.jit
+    def run(weights, held, key):
+        return jax.value_and_grad(next_token(model, config), has_aux=True)(weights, held, key)
+
+    (loss, metrics), gradient = run(weights, batch(), key)
+    return loss, metrics, gradient
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("smoothing", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}])
+def test_a_loss_by_chunks_is_that_of_all_logits_at_once(training, tied, smoothing):
+    model = dataclasses.replace(GPT, tie_embeddings=tied).build(VOCABULARY)
+    weights = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    key = jax.random.key(1) if training else None
+    found = loss_metrics_and_gradient(model, weights, LossConfig(chunk_tokens=5, **smoothing), key)
+    expected = loss_metrics_and_gradient(model, weights, LossConfig(**smoothing), key)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected)
+
+
+def test_smoothing_and_z_loss_are_what_is_minimised_and_evaluation_reports_the_cross_entropy_beside_them():
+    held, settings = batch(), {"label_smoothing": 0.3, "z_loss": 0.2}
+    loss, metrics = next_token(Bigram(), LossConfig(**settings))(params(), held, None)
+    logits = params()["table"]["embedding"][held["tokens"]]
+    total, count = cross_entropy(logits, held["targets"], held["loss_mask"], **settings)
+    np.testing.assert_allclose(metrics["loss"], (total, count), rtol=1e-6)
+    np.testing.assert_allclose(loss, total / count, rtol=1e-6)
+    np.testing.assert_allclose(metrics["nll"], next_token(Bigram())(params(), held, None)[1]["loss"], rtol=1e-6)
+    assert metrics["nll"][0] < total
+    assert next_token(Bigram(), LossConfig(**settings))(params(), held, jax.random.key(0))[1].keys() == {"loss"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label_smoothing": 1.0}, r"loss.label_smoothing must lie in \[0, 1\), got 1.0"),
+        ({"label_smoothing": math.nan}, "loss.label_smoothing"),
+        ({"z_loss": -0.1}, "loss.z_loss must be finite and not negative, got -0.1"),
+        ({"z_loss": math.inf}, "loss.z_loss"),
+        ({"chunk_tokens": 0}, "loss.chunk_tokens must be at least 1 or None, got 0"),
+    ],
+)
+def test_loss_config_that_cannot_be_is_refused_with_its_value(changes, message):
+    with pytest.raises(ValueError, match=message):
+        LossConfig(**changes)

@@ -397,3 +397,25 @@ def test_configs_are_values():
     assert hash(config) == hash(GPTConfig(width=64))
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.width = 32
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_logits_are_the_hidden_states_through_the_output_layer(tied):
+    model = make_model(tie_embeddings=tied)
+    params = initial_params(model, make_key(0))
+    hidden = model.apply({"params": params}, TOKENS, return_hidden=True)
+    w, b = model.output_layer(params)
+    assert b is None
+    assert hidden.shape == (BATCH, CONTEXT, WIDTH)
+    np.testing.assert_allclose(hidden @ w, model.apply({"params": params}, TOKENS), atol=1e-5)
+
+
+def test_implementations_of_attention_give_the_same_gradients_and_an_impossible_one_is_refused():
+    def gradients(implementation):
+        model = make_model(attention_implementation=implementation)
+        params = initial_params(model, make_key(0))
+        return jax.jit(jax.grad(lambda p: jnp.square(model.apply({"params": p}, TOKENS)).sum()))(params)
+
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), gradients("vjp"), gradients("xla"))
+    with pytest.raises(ValueError, match="implementation='cudnn'"):
+        gradients("cudnn")
