@@ -1,15 +1,18 @@
 import math
 import re
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import torch
 
 from jaxnlp.models.gpt import GPTConfig
 from train.optimizer import (
     OptimizerConfig,
+    clip_by_global_norm,
     current_learning_rate,
     decayed,
     make_optimizer,
@@ -112,6 +115,22 @@ def test_updates_equal_torch_with_clipping_and_schedule(name, weight_decay):
         np.testing.assert_allclose(rate, optimizer.param_groups[0]["lr"], rtol=1e-6)
         for key, x in params.items():
             np.testing.assert_allclose(found[key], x.detach(), rtol=2e-5, atol=2e-6, err_msg=f"{key}, step {step}")
+
+
+@pytest.mark.parametrize("longest", [0.1, 3.0, 1e9])
+def test_clipping_is_that_of_optax(longest):
+    updates = {"a": jnp.array([3.0, -4.0]), "b": jnp.array([[12.0]], jnp.bfloat16)}
+    ours, theirs = clip_by_global_norm(longest), optax.clip_by_global_norm(longest)
+    found, _ = ours.update(updates, ours.init(updates))
+    expected, _ = theirs.update(updates, theirs.init(updates))
+    chex.assert_trees_all_close(found, expected, rtol=1e-2)
+    np.testing.assert_allclose(found["a"], expected["a"], rtol=1e-6)
+    assert found["b"].dtype == jnp.bfloat16
+
+
+def test_clipping_leaves_zeros_alone():
+    clip = clip_by_global_norm(1.0)
+    np.testing.assert_array_equal(clip.update({"a": jnp.zeros(3)}, clip.init({}))[0]["a"], 0.0)
 
 
 def test_short_gradients_are_not_lengthened_by_clipping():

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxnlp.ops.matmul import accumulator, matmul, product, transposed
+from jaxnlp.ops.matmul import accumulator, column_sums, matmul, product, transposed
 
 ROWS, DEPTH, COLUMNS = 5, 300, 7
 SHAPES = [(ROWS, DEPTH, COLUMNS), (1, 6, 5), (4, 6, 1), (4, 1, 5), (1, 1, 1), (17, 33, 65), (0, 3, 2), (3, 0, 2)]
@@ -224,3 +224,14 @@ def test_gradient_of_transposed_is_its_upstream_gradient_transposed():
 )
 def test_sums_are_taken_in_float32_at_least(dtype, expected):
     assert accumulator(dtype) == np.dtype(expected)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("rows", [0, 1, 3, 2000])
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16], ids=str)
+def test_column_sums_are_sums_over_rows_in_float32(rows, dtype, backend, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    x = jnp.asarray(1.0 + np.random.default_rng(0).random((rows, 5)), dtype)
+    found = jax.jit(lambda x: column_sums(x))(x)  # a new function, or the other backend's program would be taken
+    assert (found.shape, found.dtype) == ((5,), np.float32)
+    assert_near(found, np.float64(x).sum(axis=0))

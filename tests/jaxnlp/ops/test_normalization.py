@@ -173,3 +173,15 @@ def test_jit_vmap_and_scan_change_nothing():
         np.testing.assert_allclose(y, expected, atol=2e-6)
         for found, gradient in zip(vjp(upstream), (dx, dscale, dbias), strict=True):
             np.testing.assert_allclose(found, gradient, atol=2e-5)
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_other_devices_than_cpus_take_reductions_and_give_the_same(has_bias, monkeypatch):
+    x, scale, bias, upstream = random_inputs(5)
+    arguments = (x, scale, bias if has_bias else None, upstream)
+    expected = jax.jit(values_and_gradients.__wrapped__)(*arguments)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    program = jax.jit(values_and_gradients.__wrapped__).lower(*arguments)
+    assert "dot_general" not in program.as_text()
+    found = program.compile()(*arguments)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
