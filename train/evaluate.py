@@ -112,8 +112,10 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
     ]
 
 
-def _anywhere(command: str) -> str:
-    """A command without the place of the run's folder, which decides no number."""
+def _anywhere(command: str | None) -> str | None:
+    """A command without the place of the run's folder, which decides no number; None when nobody typed one."""
+    if command is None:
+        return None
     words = shlex.split(command)
     for i, word in enumerate(words):
         if word == "--workdir":
