@@ -3,7 +3,7 @@
 Source: the model of gpt_shakespeare_cpu with twice the context; a learning rate that falls to zero. Tried, at five
 minutes each: width 192, 4,400 steps: 1.619; the same with dropout 0.1: 1.633; width 128, 9,000 steps: 1.539. The
 smaller model sees twice as many tokens.
-Cost: five to seven minutes on two CPU cores.
+Cost: four to seven minutes on two CPU cores.
 Expect: see docs/results/gpt_shakespeare_fast.json.
 Command: python -m train gpt_shakespeare_fast --workdir runs/gpt_shakespeare_fast
 """
