@@ -18,14 +18,7 @@ class SideError(RuntimeError):
 
 
 class Worker:
-    """A side's process.
-
-    Attributes:
-      seconds_to_first_step: from its start to the end of its first step.
-
-    Raises:
-      SideError: when it ends before it is ready.
-    """
+    """A side's process, which `wait_until_ready` waits for."""
 
     def __init__(self, module: str, side: str, *, huge_pages: bool, environ: Mapping[str, str] | None = None):
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
@@ -40,10 +33,13 @@ class Worker:
             text=True,
             env=inherited | {SWITCH: "0"} | pages | dict(environ or {}),
         )
+
+    def wait_until_ready(self) -> float:
+        """Seconds from its start to the end of its first step. Raises: SideError when it ends before that."""
         line = self._line()
         while line.split()[:1] != ["ready"]:  # libraries may print
             line = self._line()
-        self.seconds_to_first_step = float(line.split()[1])
+        return float(line.split()[1])
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -90,15 +86,17 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
     errors: dict[str, str] = {}
     try:
         for side in cases[0].sides:
+            keys = [(side, pages) for pages in ((True,) if side == OURS else (False, True))]
+            workers |= {key: Worker(cases[0].name, side, huge_pages=key[1]) for key in keys}
             try:
-                for huge_pages in (True,) if side == OURS else (False, True):
-                    workers[side, huge_pages] = Worker(cases[0].name, side, huge_pages=huge_pages)
+                for key in keys:
+                    workers[key].wait_until_ready()
             except SideError as error:
                 if side == OURS:
                     raise
                 errors[side] = str(error)
-                if (side, False) in workers:
-                    workers.pop((side, False)).close()
+                for key in keys:
+                    workers.pop(key).close()
         for number, case in enumerate(cases):
             turns = _turns(workers, number, case)
             for side in case.sides:

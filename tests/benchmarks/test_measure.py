@@ -61,4 +61,4 @@ def test_a_rival_that_cannot_run_is_told_with_its_reason():
 
 def test_a_side_of_ours_that_cannot_run_is_an_error():
     with pytest.raises(SideError, match="nothing"):
-        Worker("dropout", "nothing", huge_pages=False)
+        Worker("dropout", "nothing", huge_pages=False).wait_until_ready()
