@@ -2,10 +2,10 @@
 
 import time
 
-from train.launcher import use_huge_pages
+from train.launcher import start_time, use_huge_pages
 
 if __name__ == "__main__":
-    use_huge_pages(time.time())
+    use_huge_pages(start_time(time.time()))
 
 import dataclasses
 import json

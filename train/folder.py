@@ -12,7 +12,7 @@ import jax
 
 from data import Corpus
 from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE
-from jaxnlp.serialization import differences, from_json, to_json
+from jaxnlp.serialization import ConfigError, differences, from_json, to_json
 from train.config import TrainConfig
 
 ENVIRONMENT_FILE = "environment.json"
@@ -37,7 +37,8 @@ def check(workdir: Path, config: TrainConfig) -> None:
         raise RunMismatchError(f"{files[0]} is a file; give a folder with --workdir")
     path = workdir / CONFIG_FILE
     if path.exists():
-        refuse_change(_read_object(path), to_json(config), f"{workdir} holds a run of another config")
+        held = with_defaults(_read_object(path))
+        refuse_change(held, to_json(config), f"{workdir} holds a run of another config")
         return
     strangers = [name for name in (METRICS_FILE, SAMPLES_FILE, CHECKPOINTS) if (workdir / name).exists()]
     if strangers:
@@ -79,9 +80,21 @@ def _identity(corpus: Corpus) -> dict[str, str]:
     return {"description": corpus.description, "fingerprint": corpus.fingerprint}
 
 
+def with_defaults(held: Any) -> Any:
+    """A saved config with the fields that configs have got since; as it is where it no longer fits."""
+    try:
+        return to_json(from_json(held, TrainConfig, packages=CONFIG_PACKAGES))
+    except ConfigError:
+        return held
+
+
+CONFIG_PACKAGES = ("jaxnlp", "data", "train")
+"""Whose dataclasses a run's config may name."""
+
+
 def read_config(workdir: Path) -> TrainConfig:
     """The config of a run's folder. Raises: FileNotFoundError, or ConfigError naming the field that does not fit."""
-    return from_json(_read_object(workdir / CONFIG_FILE), TrainConfig, packages=("jaxnlp", "data", "train"))
+    return from_json(_read_object(workdir / CONFIG_FILE), TrainConfig, packages=CONFIG_PACKAGES)
 
 
 def write_environment(workdir: Path, *, parameters: int, parallel: str, command: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,7 +74,7 @@ def fit(
       RunMismatchError: when the folder holds another run.
       DataError: when the data does not suffice, or the sample's prompt cannot be spelt in it.
       NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates; and on parameters that
-        are not finite when they are due to be saved.
+        are not finite when they are logged or saved.
       DamagedCheckpointError: when there are checkpoints and none can be read.
     """
     workdir, console = Path(workdir), console or Console()
@@ -97,7 +98,9 @@ def fit(
         state, train_seconds = setup.state, 0.0
         restored = checkpoints.restore_latest(state)
         if restored is not None:
-            folder.refuse_change(restored.config, to_json(config), f"{workdir} has checkpoints of another config")
+            folder.refuse_change(
+                folder.with_defaults(restored.config), to_json(config), f"{workdir} has checkpoints of another config"
+            )
             state, train_seconds = restored.state, restored.train_seconds
             batches.set_state(restored.data_state)
             console.print(f"continuing from step {int(state.step)} of {config.total_steps}", highlight=False)
@@ -123,8 +126,8 @@ def fit(
                     log.log_train(step, learning_rate=rate, skipped_updates=here.skipped_updates)
                     if config.nonfinite == "stop":
                         _check_finite(here, checkpoints, workdir)
-                if saving_due:
                     _check_parameters(here, checkpoints, workdir)
+                if saving_due:
                     with log.paused():
                         loss = evaluator(step, state, log) if evaluation_due else None
                         checkpoints.save(
@@ -246,8 +249,17 @@ def _check_prompt(config: TrainConfig, corpus: Corpus) -> None:
 @contextlib.contextmanager
 def _report_at_end(workdir: Path) -> Iterator[None]:
     """Writes the report however the run ends, once there is something to report."""
-    try:
-        yield
-    finally:
+
+    def write() -> None:
         if (workdir / folder.METRICS_FILE).exists():
             write_report(workdir)
+
+    try:
+        yield
+    except BaseException:
+        try:
+            write()
+        except Exception as error:  # of whatever kind: it must not hide how the run ended
+            logging.getLogger(__name__).warning("no report: %s", error)
+        raise
+    write()

@@ -7,10 +7,10 @@ Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smo
 
 import time
 
-from train.launcher import use_huge_pages
+from train.launcher import start_time, use_huge_pages
 
 if __name__ == "__main__":
-    use_huge_pages(time.time())
+    use_huge_pages(start_time(time.time()))
 
 import dataclasses
 import math
@@ -77,7 +77,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     for step in range(1, steps + 1):
         state, metrics = step_fn(state, layout.put_batch(next(batches), config.accumulation_steps))
         loss, count = jax.device_get(metrics["loss"])
-        if not np.isfinite(loss):
+        if not count:  # a step whose loss or gradient is not finite counts nothing
             break
         rates.append(float(exponential(jnp.float32(step))))
         losses.append(float(loss / count))
@@ -102,6 +102,8 @@ def suggest(rates: np.ndarray, losses: np.ndarray) -> float:
     Raises:
       ValueError: when the loss never falls over the range.
     """
+    if not len(losses):
+        raise ValueError("no loss or gradient was finite, even at the smallest rate; try a lower --smallest")
     curve = smoothed(losses)
     lowest = int(curve.argmin())
     if lowest < 2:

@@ -28,6 +28,15 @@ def test_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert f"validation loss {logged:.4f}" in capsys.readouterr().out
 
 
+def test_a_runs_own_loss_is_minimised_and_scored(tiny_config, tiny_gpt, small_text, quick_fit, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
+    loss = {"loss.label_smoothing": 0.3, "loss.chunk_tokens": 7, "data.path": str(small_text)}
+    quick_fit(tiny_config(model=tiny_gpt, total_steps=2, **loss), tmp_path / "run")
+    scores = evaluate.score(evaluate.Evaluate(tmp_path / "run"))
+    assert scores.values["loss"] > scores.values["nll"] > 0.0
+    assert [set(row) >= {"loss", "nll"} for row in rows_of(tmp_path / "run") if row["split"] == "validation"] == [True]
+
+
 def test_scoring_writes_nothing_into_the_run(run):
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert evaluate.main([str(run)]) == 0

@@ -54,6 +54,16 @@ def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_
     assert files(tmp_path) == before
 
 
+def test_a_config_from_before_there_was_a_field_is_that_of_its_default(tmp_path, tiny_config, tiny_gpt, corpus):
+    claim(tmp_path, tiny_config(model=tiny_gpt), corpus)
+    held = json.loads((tmp_path / "config.json").read_text())
+    del held["loss"], held["ema_decay"]
+    (tmp_path / "config.json").write_text(json.dumps(held))
+    check(tmp_path, tiny_config(model=tiny_gpt))
+    with pytest.raises(RunMismatchError, match=r"loss.z_loss: 0.0 -> 0.5"):
+        check(tmp_path, tiny_config(model=tiny_gpt, **{"loss.z_loss": 0.5}))
+
+
 def test_changed_data_is_refused_and_changes_nothing(tmp_path, tiny_config, corpus):
     text = tmp_path / "text.txt"
     text.write_text("ab" * 200)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from data import DataError
+from train import loop
 from train.checkpoint import Checkpoints
 from train.config import update
 from train.folder import RunMismatchError
@@ -241,6 +242,18 @@ def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_f
         restored = checkpoints.restore_latest(set_up(config).state)
     if good:
         chex.assert_tree_all_finite((restored.state.params, restored.state.opt_state))
+
+
+def test_a_report_that_fails_does_not_hide_how_the_run_ended(tiny_config, tmp_path, poison, quiet, monkeypatch, caplog):
+    def broken(workdir):
+        raise OSError("disk full")
+
+    config = tiny_config(log_every_steps=1, evaluate_every_steps=1000)
+    poison(config)
+    monkeypatch.setattr(loop, "write_report", broken)
+    with pytest.raises(NonFiniteError):
+        fit(config, tmp_path, console=quiet)
+    assert "no report: disk full" in caplog.text
 
 
 @pytest.mark.parametrize("nonfinite", ["stop", "skip"])

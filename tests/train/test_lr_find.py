@@ -1,7 +1,13 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from train import lr_find
+from train.objectives import OBJECTIVES
+from train.parallel import make_parallel
 
 
 def curve(rates, best):
@@ -34,6 +40,31 @@ def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverge
     assert len(rates) == len(losses) < 60
     assert np.isfinite(losses).all()
     np.testing.assert_allclose(np.diff(np.log10(rates)), 10 / 59, rtol=1e-3)
+
+
+@pytest.mark.parametrize("bad_step", [1, 4])
+def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypatch, bad_step):
+    config, objective = tiny_config(), OBJECTIVES["next_token"]
+    bad = next(itertools.islice(iter(config.data.load(config.seed).train), bad_step - 1, None))["tokens"]
+
+    def broken(model, loss_config):
+        def loss_fn(params, batch, key):
+            loss, metrics = objective(model, loss_config)(params, batch, key)
+            factor = jnp.where(jnp.any(batch["tokens"] != bad), 1.0, jnp.nan)
+            return loss * factor, {"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}
+
+        return loss_fn
+
+    monkeypatch.setitem(OBJECTIVES, "next_token", broken)
+    monkeypatch.setattr(lr_find, "make_parallel", lambda mode: make_parallel(mode, jax.devices()[:1]))
+    rates, losses = lr_find.range_test(config, smallest=1e-6, largest=1e-2, steps=20)
+    assert len(rates) == len(losses) == bad_step - 1
+    assert np.isfinite(losses).all()
+
+
+def test_no_finite_loss_at_all_is_told():
+    with pytest.raises(ValueError, match=r"no loss or gradient was finite.*--smallest"):
+        lr_find.suggest(np.array([]), np.array([]))
 
 
 def test_plot_is_written_in_the_format_of_its_name(tmp_path):
