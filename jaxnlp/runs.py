@@ -167,6 +167,7 @@ def check_digests(tree: PyTree, expected: dict[str, int], name: str) -> None:
 def make_decoder(model: Any) -> Decoder:
     """The model's step function for `jaxnlp.decoding.generate`; make it once, since each one compiles anew."""
     return Decoder(
+        prepare=model.decoding_params,
         read=lambda params, tokens, cache: model.apply({"params": params}, tokens, cache=cache),
         empty_cache=model.empty_cache,
     )

@@ -19,10 +19,12 @@ class Decoder:
     """All that generation knows of a model.
 
     Attributes:
+      prepare: parameters as they were trained -> as `read` takes them; done once, before the first token.
       read: (params, tokens [B, T], cache) -> (logits [B, T, V], cache with the T positions added).
       empty_cache: batch size -> a cache with nothing in it.
     """
 
+    prepare: Callable[[Params], Params]
     read: Callable[[Params, Array, KVCache], tuple[Array, KVCache]]
     empty_cache: Callable[[int], KVCache]
 
@@ -69,6 +71,7 @@ def generate(
     if length > capacity:
         raise ValueError(f"the prompt has {length} tokens, but the model's context holds {capacity}; shorten it")
 
+    params = _prepare(decoder, params)
     history = [prompt[:, i] for i in range(length)]
     filled = 0
     for number in range(max_new_tokens):
@@ -84,6 +87,11 @@ def generate(
             filled += 1
         history.append(np.asarray(tokens))
         yield history[-1]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _prepare(decoder, params):
+    return decoder.prepare(params)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="cache")

@@ -4,7 +4,7 @@ Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, p
 """
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.models import ModelConfig
-from jaxnlp.nn.cache import KVCache
+from jaxnlp.nn.cache import KVCache, LayerCache
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.normalization import LayerNorm
@@ -107,7 +107,8 @@ class GPT(nn.Module):
         Args:
           tokens: [B, T] int, in [0, V); T is at most the context length.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          cache: what was read before; `tokens` follow it. Its capacity must hold them too.
+          cache: what was read before; `tokens` follow it. Its capacity must hold them too. The parameters are then
+            those of `decoding_params`.
           return_hidden: stop before the output layer, for a loss that takes `output_layer` itself.
 
         Returns:
@@ -116,9 +117,15 @@ class GPT(nn.Module):
           With return_hidden: the output layer's input [B, T, D].
 
         Raises:
-          ValueError: when T exceeds the context length; the message gives both.
+          ValueError: when T exceeds the context length, the message gives both; for a cache with stacked parameters.
         """
         config = self.config
+        if cache is not None and self.has_variable("params", "blocks"):
+            raise ValueError(
+                "with a cache the blocks' parameters lie apart: apply the model to decoding_params(params)"
+            )
+        # With a cache there are few rows, and to round the weights for them takes longer than the products.
+        matmul_dtype = config.matmul_dtype if cache is None else None
         positions = tokens.shape[1]
         if positions > config.context_length:
             raise ValueError(f"a sequence of {positions} tokens exceeds the context of {config.context_length}")
@@ -131,57 +138,76 @@ class GPT(nn.Module):
         x = embedding(tokens) + here[None].astype(config.dtype)
         x = Dropout(config.embedding_dropout_rate)(x, deterministic=deterministic)
 
-        x, layers = self._blocks(deterministic)(x, None if cache is None else (cache.keys, cache.values), first)
+        x, layers = self._blocks(x, deterministic, cache, first)
 
         x = LayerNorm(1e-5, config.dtype, config.use_bias, name="final_norm")(x)
         if return_hidden:
             return x
         x = x.reshape(-1, config.width)
         if config.tie_embeddings:
-            logits = matmul(x, embedding.embedding.T, config.matmul_dtype)
+            logits = matmul(x, embedding.embedding.T, matmul_dtype)
         else:
-            head = Dense(
-                self.vocabulary_size, False, config.dtype, config.matmul_dtype, normal(INITIAL_STDDEV), name="head"
-            )
+            head = Dense(self.vocabulary_size, False, config.dtype, matmul_dtype, normal(INITIAL_STDDEV), name="head")
             logits = head(x)
         logits = logits.astype(jnp.float32).reshape(*tokens.shape, self.vocabulary_size)
         if cache is None:
             return logits
-        return logits, KVCache(keys=layers[0], values=layers[1], length=cache.length + positions)
+        return logits, KVCache(layers=layers, length=cache.length + positions)
 
-    def _blocks(self, deterministic: bool) -> nn.Module:
+    def _blocks(
+        self, x: jax.Array, deterministic: bool, cache: KVCache | None, first: jax.Array
+    ) -> tuple[jax.Array, tuple[LayerCache, ...]]:
         config = self.config
-        block = nn.remat(DecoderBlock, prevent_cse=not config.scan_layers) if config.remat else DecoderBlock
-        blocks = nn.scan(
-            block,
+        arguments: dict[str, Any] = {
+            "num_heads": config.num_heads,
+            "hidden_width": config.hidden_width or 4 * config.width,
+            "attention_dropout_rate": config.attention_dropout_rate,
+            "residual_dropout_rate": config.residual_dropout_rate,
+            "use_bias": config.use_bias,
+            # Two branches a block write to the residual stream: this keeps its variance near 1 at any depth.
+            "residual_stddev": INITIAL_STDDEV / (2 * config.num_layers) ** 0.5,
+            "dtype": config.dtype,
+            "matmul_dtype": config.matmul_dtype if cache is None else None,
+            "attention_implementation": config.attention_implementation,
+            "deterministic": deterministic,
+        }
+        if cache is not None:
+            layers: list[Any] = []
+            for number, layer in enumerate(cache.layers):
+                x, new = DecoderBlock(**arguments, name=f"block_{number}")(x, layer, first)
+                layers.append(new)
+            return x, tuple(layers)
+        scanned = nn.scan(
+            nn.remat(DecoderBlock, prevent_cse=not config.scan_layers) if config.remat else DecoderBlock,
             variable_axes={"params": 0},
             split_rngs={"params": True, "dropout": True},
-            in_axes=(0, nn.broadcast),
+            in_axes=(nn.broadcast, nn.broadcast),
             length=config.num_layers,
             unroll=1 if config.scan_layers else config.num_layers,
         )
-        return blocks(
-            num_heads=config.num_heads,
-            hidden_width=config.hidden_width or 4 * config.width,
-            attention_dropout_rate=config.attention_dropout_rate,
-            residual_dropout_rate=config.residual_dropout_rate,
-            use_bias=config.use_bias,
-            # Two branches a block write to the residual stream: this keeps its variance near 1 at any depth.
-            residual_stddev=INITIAL_STDDEV / (2 * config.num_layers) ** 0.5,
-            dtype=config.dtype,
-            matmul_dtype=config.matmul_dtype,
-            attention_implementation=config.attention_implementation,
-            deterministic=deterministic,
-            name="blocks",
-        )
+        x, _ = scanned(**arguments, name="blocks")(x, None, first)
+        return x, ()
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""
         return params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head"]["kernel"], None
 
+    def decoding_params(self, params: Params) -> Params:
+        """Parameters as reading with a cache takes them: each block's apart, `block_0` to `block_{L-1}`.
+
+        Cut out of their stack at each token they would be copied each time, which takes longer than using them.
+        """
+        apart = {
+            f"block_{number}": jax.tree.map(lambda x, number=number: x[number], params["blocks"])
+            for number in range(self.config.num_layers)
+        }
+        return {name: value for name, value in params.items() if name != "blocks"} | apart
+
     def empty_cache(self, batch: int) -> KVCache:
         """A cache with room for the whole context, none of it filled."""
         config = self.config
-        shape = (config.num_layers, batch, config.context_length, config.num_heads, config.width // config.num_heads)
-        dtype = config.matmul_dtype or config.dtype
-        return KVCache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype), jnp.zeros((), jnp.int32))
+        shape = (batch, config.num_heads, config.context_length, config.width // config.num_heads)
+        layers = tuple(
+            (jnp.zeros(shape, config.dtype), jnp.zeros(shape, config.dtype)) for _ in range(config.num_layers)
+        )
+        return KVCache(layers, jnp.zeros((), jnp.int32))

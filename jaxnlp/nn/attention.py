@@ -6,13 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
+from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
 from jaxnlp.ops.attention import Implementation, attend
-
-LayerCache = tuple[jax.Array, jax.Array]
-"""Keys and values of one layer's earlier positions, each [B, S, H, K]; S is the capacity."""
 
 
 class SelfAttention(nn.Module):
@@ -97,13 +95,13 @@ class SelfAttention(nn.Module):
             )
         else:
             k, v = (
-                jax.lax.dynamic_update_slice_in_dim(old, new.astype(old.dtype), cached_positions, axis=1)
+                jax.lax.dynamic_update_slice_in_dim(old, new.swapaxes(1, 2).astype(old.dtype), cached_positions, axis=2)
                 for old, new in zip(cache, (k, v), strict=True)
             )
             cache = (k, v)
             # Slots past the newest position hold nothing yet, and the causal mask hides them.
-            mask = masks.causal(positions, k.shape[1], first_query=cached_positions)
-            y = attend(q, k, v, attention_mask=mask)
+            mask = masks.causal(positions, k.shape[2], first_query=cached_positions)
+            y = attend(q, k.swapaxes(1, 2), v.swapaxes(1, 2), attention_mask=mask)
         y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
             y.reshape(batch * positions, width)
         )

@@ -7,7 +7,8 @@ work into one loop, and where shapes of two and three axes meet in a loop it div
 import flax.linen as nn
 import jax
 
-from jaxnlp.nn.attention import LayerCache, SelfAttention
+from jaxnlp.nn.attention import SelfAttention
+from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.feed_forward import FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.ops.attention import Implementation

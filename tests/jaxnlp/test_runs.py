@@ -263,7 +263,7 @@ def test_the_decoder_reads_what_the_model_reads(finished_run):
     run = load_run(finished_run.folder)
     decoder = make_decoder(run.model)
     tokens = np.array([[1, 2, 0], [3, 1, 1]], np.int32)
-    logits, cache = jax.jit(decoder.read)(run.params, tokens, decoder.empty_cache(2))
+    logits, cache = jax.jit(decoder.read)(decoder.prepare(run.params), tokens, decoder.empty_cache(2))
     expected = jax.jit(run.model.apply)({"params": run.params}, tokens)
     np.testing.assert_allclose(logits, expected, atol=1e-5)
     assert (int(cache.length), cache.capacity) == (3, 20)

@@ -25,6 +25,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.cache import KVCache
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.typing import Params
 from train.config import TrainConfig, update
 from train.log import RunLog
 from train.loop import Outcome, fit
@@ -85,8 +86,11 @@ class Bigram(nn.Module):
 
     def empty_cache(self, batch: int) -> KVCache:
         """Room for the context, of which nothing is kept."""
-        shape = (1, batch, self.config.context_length, 1, 1)
-        return KVCache(jnp.zeros(shape), jnp.zeros(shape), jnp.zeros((), jnp.int32))
+        room = jnp.zeros((batch, 1, self.config.context_length, 1))
+        return KVCache(((room, jnp.zeros_like(room)),), jnp.zeros((), jnp.int32))
+
+    def decoding_params(self, params: Params) -> Params:
+        return params
 
 
 @pytest.fixture(scope="session")

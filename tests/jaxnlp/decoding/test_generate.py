@@ -11,6 +11,7 @@ from jaxnlp.decoding.generate import Decoder, bucket_length, generate
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.cache import KVCache
+from jaxnlp.runs import make_decoder
 
 GREEDY = Sampling(temperature=0.0)
 KEY = jax.random.key(0)
@@ -22,7 +23,10 @@ class Counter:
     def __init__(self, capacity):
         self.capacity = capacity
         self.traced = []
-        self.decoder = Decoder(self.read, self.empty_cache)
+        self.decoder = Decoder(self.prepare, self.read, self.empty_cache)
+
+    def prepare(self, params):
+        return {"step": params["step_of_training"]}
 
     def read(self, params, tokens, cache):
         self.traced.append(tokens.shape)
@@ -30,13 +34,13 @@ class Counter:
         return logits, cache.replace(length=cache.length + tokens.shape[1])
 
     def empty_cache(self, batch):
-        room = jnp.zeros((1, batch, self.capacity, 1, 1))
-        return KVCache(room, jnp.zeros_like(room), jnp.zeros((), jnp.int32))
+        room = jnp.zeros((batch, 1, self.capacity, 1))
+        return KVCache(((room, jnp.zeros_like(room)),), jnp.zeros((), jnp.int32))
 
     def continue_from(self, prompt, count, *, step=1, **settings):
         tokens = generate(
             self.decoder,
-            {"step": np.int32(step)},
+            {"step_of_training": np.int32(step)},
             np.asarray(prompt, np.int32),
             max_new_tokens=count,
             key=KEY,
@@ -53,10 +57,7 @@ def tiny_gpt(context):
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
-    decoder = Decoder(
-        read=lambda params, tokens, cache: model.apply({"params": params}, tokens, cache=cache),
-        empty_cache=model.empty_cache,
-    )
+    decoder = make_decoder(model)
     return params, decoder, jax.jit(lambda tokens: model.apply({"params": params}, tokens))
 
 
@@ -129,7 +130,8 @@ def test_continues_each_row_from_its_last_token():
 def test_yields_one_int32_token_a_row_and_as_many_as_asked_for():
     counter = Counter(capacity=8)
     prompt = np.zeros((3, 2), np.int32)
-    tokens = list(generate(counter.decoder, {"step": np.int32(1)}, prompt, max_new_tokens=11, key=KEY, sampling=GREEDY))
+    params = {"step_of_training": np.int32(1)}
+    tokens = list(generate(counter.decoder, params, prompt, max_new_tokens=11, key=KEY, sampling=GREEDY))
     assert [(token.shape, token.dtype) for token in tokens] == [((3,), np.int32)] * 11
     assert counter.continue_from([[1]], 0) == []
 
@@ -159,7 +161,12 @@ def test_other_parameters_need_no_compilation():
 def test_the_first_token_comes_before_the_second_is_computed():
     counter = Counter(capacity=64)
     tokens = generate(
-        counter.decoder, {"step": np.int32(1)}, np.zeros((1, 3), np.int32), max_new_tokens=9, key=KEY, sampling=GREEDY
+        counter.decoder,
+        {"step_of_training": np.int32(1)},
+        np.zeros((1, 3), np.int32),
+        max_new_tokens=9,
+        key=KEY,
+        sampling=GREEDY,
     )
     next(tokens)
     assert counter.traced == [(1, 16)]

@@ -25,6 +25,10 @@ def make_model(*, vocabulary_size=VOCABULARY, **changes):
     return GPTConfig(**(settings | {"scan_layers": True} | changes)).build(vocabulary_size)
 
 
+def dtypes_of(cache):
+    return {x.dtype for x in jax.tree.leaves(cache.layers)}
+
+
 def make_key(seed):
     return jax.random.key(seed, impl="rbg")  # compiles faster than the default
 
@@ -270,9 +274,9 @@ def test_layers_begin_with_different_weights(deep_params):
 def test_reading_with_a_cache_equals_reading_at_once(sizes, scan_layers):
     model = make_model(scan_layers=scan_layers)
     params = random_params(model)
-    cache, parts, filled = model.empty_cache(BATCH), [], 0
+    apart, cache, parts, filled = model.decoding_params(params), model.empty_cache(BATCH), [], 0
     for size in sizes:
-        logits, cache = apply(model, params, TOKENS[:, filled : filled + size], cache=cache)
+        logits, cache = apply(model, apart, TOKENS[:, filled : filled + size], cache=cache)
         parts.append(logits)
         filled += size
         assert int(cache.length) == filled
@@ -281,13 +285,10 @@ def test_reading_with_a_cache_equals_reading_at_once(sizes, scan_layers):
 
 def test_what_lies_behind_the_length_of_a_cache_is_not_seen():
     model = make_model()
-    params = random_params(model)
+    params = model.decoding_params(random_params(model))
     _, cache = apply(model, params, TOKENS[:, :5], cache=model.empty_cache(BATCH))
-    unfilled = (np.arange(CONTEXT) >= 5)[:, None, None]
-    noisy = cache.replace(
-        keys=np.where(unfilled, np.float32(100.0), cache.keys),
-        values=np.where(unfilled, np.float32(100.0), cache.values),
-    )
+    unfilled = (np.arange(CONTEXT) >= 5)[:, None]
+    noisy = cache.replace(layers=jax.tree.map(lambda x: np.where(unfilled, np.float32(100.0), x), cache.layers))
     next_token = TOKENS[:, 5:6]
     np.testing.assert_array_equal(
         apply(model, params, next_token, cache=noisy)[0], apply(model, params, next_token, cache=cache)[0]
@@ -297,8 +298,8 @@ def test_what_lies_behind_the_length_of_a_cache_is_not_seen():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_empty_cache_has_room_for_the_context(dtype):
     cache = make_model(dtype=dtype).empty_cache(5)
-    assert cache.keys.shape == cache.values.shape == (LAYERS, 5, CONTEXT, HEADS, WIDTH // HEADS)
-    assert cache.keys.dtype == cache.values.dtype == jnp.dtype(dtype)
+    assert [[x.shape for x in layer] for layer in cache.layers] == [[(5, HEADS, CONTEXT, WIDTH // HEADS)] * 2] * LAYERS
+    assert dtypes_of(cache) == {jnp.dtype(dtype)}
     assert (cache.capacity, int(cache.length)) == (CONTEXT, 0)
 
 
@@ -328,10 +329,10 @@ def test_bfloat16_keeps_float32_parameters_and_logits():
         assert {leaf.dtype for leaf in jax.tree.leaves(shapes_of(model))} == {jnp.dtype("float32")}
         untied = make_model(dtype="bfloat16")
         assert jax.eval_shape(untied.init_with_output, make_key(0), TOKENS)[0].dtype == jnp.float32
-        logits, cache = apply(model, params, TOKENS, cache=model.empty_cache(BATCH))
+        logits, cache = apply(model, model.decoding_params(params), TOKENS, cache=model.empty_cache(BATCH))
     exact = apply(exact_model, params, TOKENS)
     assert logits.dtype == jnp.float32
-    assert cache.keys.dtype == cache.values.dtype == jnp.bfloat16
+    assert dtypes_of(cache) == {jnp.dtype("bfloat16")}
     np.testing.assert_allclose(logits, exact, atol=0.15)
     assert np.abs(logits - exact).max() > 1e-4  # it did compute in bfloat16
 
@@ -352,18 +353,32 @@ def test_rounded_matmul_operands_give_logits_and_gradients_near_the_exact_ones(t
         assert 1e-4 < np.linalg.norm(leaf - exact) / np.linalg.norm(exact) < 0.03, name
 
 
-def test_rounded_matmul_operands_keep_the_agreement_of_reading_with_a_cache_and_at_once():
-    model = make_model(matmul_dtype="bfloat16")
+def test_reading_with_a_cache_rounds_no_operands():
+    model, exact_model = make_model(matmul_dtype="bfloat16"), make_model()
     params = random_params(model)
-    cache, parts, filled = model.empty_cache(BATCH), [], 0
-    assert cache.keys.dtype == cache.values.dtype == jnp.bfloat16
+    apart, cache, parts, filled = model.decoding_params(params), model.empty_cache(BATCH), [], 0
+    assert dtypes_of(cache) == {jnp.dtype("float32")}
     for size in (5, 1, 1, 1, 1, 1):
-        logits, cache = apply(model, params, TOKENS[:, filled : filled + size], cache=cache)
+        logits, cache = apply(model, apart, TOKENS[:, filled : filled + size], cache=cache)
         parts.append(logits)
         filled += size
-    assert cache.keys.dtype == cache.values.dtype == jnp.bfloat16
-    # Sums in another order may round an operand to its other neighbour.
-    np.testing.assert_allclose(np.concatenate(parts, axis=1), apply(model, params, TOKENS), atol=5e-3)
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), apply(exact_model, params, TOKENS), atol=1e-5)
+    assert np.abs(apply(model, params, TOKENS) - apply(exact_model, params, TOKENS)).max() > 1e-4
+
+
+def test_decoding_params_are_those_of_each_block():
+    model = make_model()
+    params = random_params(model)
+    apart = model.decoding_params(params)
+    assert set(apart) == {"tokens", "positions", "final_norm", "head", "block_0", "block_1"}
+    again = jax.tree.map(lambda *leaves: np.stack(leaves), apart["block_0"], apart["block_1"])
+    jax.tree.map(np.testing.assert_array_equal, again, params["blocks"])
+
+
+def test_a_cache_with_stacked_parameters_is_refused():
+    model = make_model()
+    with pytest.raises(ValueError, match=re.escape("apply the model to decoding_params(params)")):
+        apply(model, random_params(model), TOKENS, cache=model.empty_cache(BATCH))
 
 
 def test_a_sequence_longer_than_the_context_is_refused():

@@ -33,7 +33,7 @@ def apply(module, params, x, *, deterministic=True, dropout_key=None, **cache):
 
 
 def padded_cache(*, capacity=POSITIONS, filler=0.0):
-    return (np.full((BATCH, capacity, HEADS, WIDTH // HEADS), filler, np.float32),) * 2
+    return (np.full((BATCH, HEADS, capacity, WIDTH // HEADS), filler, np.float32),) * 2
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
@@ -92,9 +92,9 @@ def test_what_lies_behind_the_filled_part_of_a_cache_is_not_seen():
     noisy = padded_cache(filler=1e6)
     noisy_y, (noisy_keys, noisy_values) = apply(module, params, X[:, :4], cache=noisy, cached_positions=0)
     np.testing.assert_array_equal(y, noisy_y)
-    np.testing.assert_array_equal(keys[:, :4], noisy_keys[:, :4])
-    np.testing.assert_array_equal(noisy_values[:, 4:], 1e6)
-    assert keys.shape == values.shape == (BATCH, POSITIONS, HEADS, WIDTH // HEADS)
+    np.testing.assert_array_equal(keys[:, :, :4], noisy_keys[:, :, :4])
+    np.testing.assert_array_equal(noisy_values[:, :, 4:], 1e6)
+    assert keys.shape == values.shape == (BATCH, HEADS, POSITIONS, WIDTH // HEADS)
 
 
 def test_without_a_cache_none_comes_back():

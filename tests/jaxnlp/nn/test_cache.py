@@ -3,7 +3,7 @@ import numpy as np
 
 from jaxnlp.nn.cache import KVCache
 
-CACHE = KVCache(keys=np.zeros((2, 3, 7, 4, 5)), values=np.zeros((2, 3, 7, 4, 5)), length=np.int32(6))
+CACHE = KVCache(layers=((np.zeros((3, 4, 7, 5)), np.zeros((3, 4, 7, 5))),) * 2, length=np.int32(6))
 
 
 def test_capacity_is_the_number_of_positions_not_those_filled():
@@ -20,4 +20,4 @@ def test_passes_through_jit_with_a_capacity_known_at_compile_time():
 
 
 def test_holds_arrays_alone():
-    assert [np.shape(leaf) for leaf in jax.tree.leaves(CACHE)] == [(2, 3, 7, 4, 5), (2, 3, 7, 4, 5), ()]
+    assert [np.shape(leaf) for leaf in jax.tree.leaves(CACHE)] == [(3, 4, 7, 5)] * 4 + [()]

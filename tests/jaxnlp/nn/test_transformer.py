@@ -134,7 +134,7 @@ def test_without_biases_there_is_no_bias_leaf():
 
 def test_reading_in_parts_with_a_cache_equals_reading_at_once():
     block, params = make_block(), random_params()
-    cache = (np.zeros((BATCH, POSITIONS + 1, HEADS, WIDTH // HEADS), np.float32),) * 2
+    cache = (np.zeros((BATCH, HEADS, POSITIONS + 1, WIDTH // HEADS), np.float32),) * 2
     first, cache = apply(block, params, X[:, :4], cache, np.int32(0))
     second, cache = apply(block, params, X[:, 4:], cache, np.int32(4))
     whole, no_cache = apply(block, params, X)
