@@ -1,7 +1,6 @@
 """Data sets and pipelines: NumPy, grain and jaxnlp.text; no jax."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import grain
@@ -18,29 +17,51 @@ NumpyBatch = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
+class Question:
+    """What is asked, and the answer; None where it is not known."""
+
+    text: str
+    answer: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """What can be scored.
+
+    Attributes:
+      batches: one pass, for the objective; a last batch that is not full is padded, and its `loss_mask` is False there.
+        Empty where there are no answers to score.
+      questions: what is answered by generation and compared, MASK between question and answer; most data sets have
+        none.
+    """
+
+    batches: grain.MapDataset | tuple[NumpyBatch, ...] = ()
+    questions: tuple[Question, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Corpus:
     """What a training run needs of a data set.
 
     Attributes:
       train: batches without end, of static shapes, in an order that the seed alone decides.
-      evaluation: a data set of batches for each split that can be scored; a last batch that is not full is padded,
-        and its `loss_mask` is False there.
+      splits: what can be scored, by name; one is called `validation`.
       vocabulary: what the token ids mean.
       description: one line for the person who starts the run.
       fingerprint: changes when the data changes; a run continues on the same data alone.
     """
 
     train: grain.IterDataset
-    evaluation: dict[str, grain.MapDataset]
+    splits: dict[str, Split]
     vocabulary: CharacterVocabulary
     description: str
     fingerprint: str
 
-    def batches(self, split: str) -> Iterator[NumpyBatch]:
-        """One pass over a split that can be scored. Raises: DataError naming the splits there are."""
-        if split not in self.evaluation:
-            raise DataError(f"no split {split!r}; this data set has: {', '.join(self.evaluation)}")
-        return iter(self.evaluation[split])
+    def split(self, name: str) -> Split:
+        """What can be scored under this name. Raises: DataError naming the splits there are."""
+        if name not in self.splits:
+            raise DataError(f"no split {name!r}; this data set has: {', '.join(self.splits)}")
+        return self.splits[name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +75,6 @@ class DataConfig:
         """The data set, its training order decided by the seed."""
         raise TypeError(f"{type(self).__name__} describes no data set: it does not define load()")
 
-    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Iterator[NumpyBatch]:
-        """One pass over a file in the data set's format, to be scored."""
+    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Split:
+        """A file in the data set's format, to be scored."""
         raise TypeError(f"{type(self).__name__} cannot score a file: it does not define read_file()")

@@ -3,14 +3,13 @@
 import dataclasses
 import hashlib
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import grain
 import numpy as np
 from absl import flags
 
-from data import Corpus, DataConfig, DataError, NumpyBatch
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split
 from data.texts import TextSource, read_text, read_utf8
 from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
 
@@ -65,8 +64,8 @@ class CharacterText(DataConfig):
             train=shuffled_windows(
                 parts["train"], self.sequence_length, self.batch_size, seed=seed, num_workers=self.num_workers
             ),
-            evaluation={
-                name: consecutive_windows(part, self.sequence_length, self.evaluation_batch_size)
+            splits={
+                name: Split(consecutive_windows(part, self.sequence_length, self.evaluation_batch_size))
                 for name, part in parts.items()
             },
             vocabulary=vocabulary,
@@ -77,8 +76,8 @@ class CharacterText(DataConfig):
             fingerprint=hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(),
         )
 
-    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Iterator[NumpyBatch]:
-        """A UTF-8 file's text in batches, each character but the first scored once.
+    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Split:
+        """A UTF-8 file's text, each character but the first scored once.
 
         Raises:
           FileNotFoundError, DataError: when it cannot be read, or holds characters outside the vocabulary.
@@ -90,7 +89,7 @@ class CharacterText(DataConfig):
             raise DataError(f"{path}: {error}") from error
         if len(tokens) < 2:
             raise DataError(f"{path} has one character; a language model scores each character but the first")
-        return iter(consecutive_windows(tokens, self.sequence_length, self.evaluation_batch_size))
+        return Split(consecutive_windows(tokens, self.sequence_length, self.evaluation_batch_size))
 
 
 def shuffled_windows(

@@ -61,7 +61,7 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
 
     Args:
       folder: what `python -m train ... --workdir` wrote.
-      checkpoint: a step, the newest, or the one with the lowest validation loss (the newest, before any evaluation).
+      checkpoint: a step, the newest, or the best on the validation split; before any evaluation, the newest.
 
     Raises:
       RunError: when the folder is no run or has no such checkpoint; the message says what there is.
@@ -101,8 +101,8 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
     if checkpoint == "latest":
         return steps[-1]
     if checkpoint == "best":
-        losses = {step: _validation_loss(path / str(step)) for step in steps}
-        scored = {step: loss for step, loss in losses.items() if loss is not None}
+        errors = {step: _validation_error(path / str(step)) for step in steps}
+        scored = {step: error for step, error in errors.items() if error is not None}
         return min(scored, key=scored.__getitem__) if scored else steps[-1]
     if checkpoint not in steps:
         raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has {', '.join(map(str, steps))}")
@@ -141,13 +141,13 @@ def _read_items(checkpoint: Path, **items: Any) -> Any:
         ) from error
 
 
-def _validation_loss(checkpoint: Path) -> float | None:
+def _validation_error(checkpoint: Path) -> float | None:
     try:
-        loss = _read_items(checkpoint, run=ocp.args.JsonRestore()).run["validation_loss"]
+        found = _read_items(checkpoint, run=ocp.args.JsonRestore()).run["validation_error"]
     except DamagedCheckpointError as error:
         log.warning("passing over it: %s", error)
         return None
-    return None if loss is None or math.isnan(loss) else loss
+    return None if found is None or math.isnan(found) else found
 
 
 def digests(tree: PyTree) -> dict[str, int]:

@@ -67,7 +67,7 @@ class Checkpoints:
         data_state: dict[str, Any],
         config: dict[str, Any],
         train_seconds: float,
-        validation_loss: float | None = None,
+        validation_error: float | None = None,
     ) -> None:
         """Begins to save; the arrays may be donated as soon as this returns.
 
@@ -76,7 +76,7 @@ class Checkpoints:
           data_state: of the data iterator, after the state's last batch.
           config: the run's config as JSON.
           train_seconds: spent on training so far.
-          validation_loss: of this state, when it was evaluated; the lowest is kept.
+          validation_error: what this state has on the validation split, when it was evaluated; the lowest is kept.
         """
         step = int(state.step)
         if step in self._manager.all_steps():
@@ -87,7 +87,7 @@ class Checkpoints:
             "data": data_state,
             "config": config,
             "train_seconds": train_seconds,
-            "validation_loss": validation_loss,
+            "validation_error": validation_error,
         }
         self._manager.save(
             step,
@@ -98,7 +98,7 @@ class Checkpoints:
                 ),
                 run=ocp.args.JsonSave(run),
             ),
-            metrics=None if validation_loss is None else {"loss": validation_loss},
+            metrics=None if validation_error is None else {"error": validation_error},
         )
 
     def restore_latest(self, like: TrainState) -> Restored | None:
@@ -190,8 +190,8 @@ def _digest(value: Any) -> int:
 
 
 def _goodness(metrics: dict[str, float]) -> float:
-    """Higher is better; a loss that is no number is worst."""
-    return -math.inf if math.isnan(metrics["loss"]) else -metrics["loss"]
+    """Higher is better; an error that is no number is worst."""
+    return -math.inf if math.isnan(metrics["error"]) else -metrics["error"]
 
 
 def _items(state: TrainState) -> dict[str, Any]:

@@ -31,6 +31,11 @@ class TrainConfig:
     nonfinite: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
 
+    init_from: str | None = None
+    """Begin with the parameters of the run in this folder, its newest checkpoint's; None = with random ones."""
+    best_by: Literal["loss", "exact_match"] = "loss"
+    """What the best checkpoint has on the validation split: the lowest loss, or the most questions answered right."""
+
     total_steps: int = 1000
     """Updates in the run."""
     seed: int = 0

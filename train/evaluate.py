@@ -17,12 +17,12 @@ from typing import Any, Literal
 import tyro
 
 from data import DataError
-from jaxnlp.runs import DamagedCheckpointError, Run, RunError, load_run
+from jaxnlp.runs import DamagedCheckpointError, Run, RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, to_json
 from train import folder
 from train.command_line import use_compilation_cache
 from train.config import TrainConfig
-from train.evaluation import compile_evaluation, evaluate
+from train.evaluation import answer, compile_evaluation, evaluate, exact_match
 from train.objectives import OBJECTIVES
 from train.parallel import make_parallel
 from train.report import read_metrics
@@ -40,7 +40,9 @@ class Evaluate:
     split: str = "validation"
     """The split of its data set to score."""
     file: Path | None = None
-    """Score this UTF-8 text instead of a split."""
+    """Score this UTF-8 file, in the format of the run's data, instead of a split."""
+    predictions: Path | None = None
+    """Write the answers to the split's questions to this file, one a line."""
     checkpoint: int | Literal["best", "latest"] = "latest"
     """The newest, the one with the lowest validation loss, or a step."""
     record: Path | None = None
@@ -53,13 +55,21 @@ class Evaluate:
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """What a run achieves on a split or a file."""
+    """What a run achieves on a split or a file.
+
+    Attributes:
+      run: which.
+      config: its own.
+      split: name of the split, or the file.
+      values: each metric's value, and how many tokens or questions it is over.
+      answers: to the split's questions, where it has some.
+    """
 
     run: Run
     config: TrainConfig
     split: str
-    values: dict[str, float]
-    examples: int
+    values: dict[str, tuple[float, int]]
+    answers: list[str]
 
 
 def score(command: Evaluate) -> Scores:
@@ -75,13 +85,21 @@ def score(command: Evaluate) -> Scores:
     if command.file is None:
         corpus = config.data.load(config.seed)
         folder.check_data(run.folder, corpus)
-        split, batches = command.split, corpus.batches(command.split)
+        name, split = command.split, corpus.split(command.split)
     else:
-        split, batches = str(command.file), config.data.read_file(command.file, run.vocabulary)
-    layout = make_parallel("jit")
-    step = compile_evaluation(OBJECTIVES[config.objective](run.model, config.loss), layout)
-    values, examples = evaluate(step, layout.replicate(run.params), batches, layout)
-    return Scores(run, config, split, values, examples)
+        name, split = str(command.file), config.data.read_file(command.file, run.vocabulary)
+    if command.predictions is not None and not split.questions:
+        raise DataError(f"--predictions: {name} has no questions to answer")
+    values: dict[str, tuple[float, int]] = {}
+    if len(split.batches):
+        layout = make_parallel("jit")
+        step = compile_evaluation(OBJECTIVES[config.objective](run.model, config.loss), layout)
+        means, tokens = evaluate(step, layout.replicate(run.params), split.batches, layout)
+        values = {metric: (value, tokens) for metric, value in means.items()}
+    answers = answer(make_decoder(run.model), run.params, run.vocabulary, split.questions)
+    if split.questions and split.questions[0].answer is not None:
+        values["exact_match"] = (exact_match(answers, split.questions), len(answers))
+    return Scores(run, config, name, values, answers)
 
 
 def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
@@ -97,7 +115,7 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
             "metric": metric,
             "split": scores.split,
             "value": value,
-            "examples": scores.examples,
+            "examples": examples,
             "steps": run.step,
             "train_seconds": max(seconds),
             "seconds_to_first_step": environment.get("seconds_to_first_step"),
@@ -108,7 +126,7 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
             "config": to_json(config),
             "command": _anywhere(environment["command"]),
         }
-        for metric, value in scores.values.items()
+        for metric, (value, examples) in scores.values.items()
     ]
 
 
@@ -156,8 +174,14 @@ def main(arguments: list[str] | None = None) -> int:
     except (RunError, ConfigError, DataError, folder.RunMismatchError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for metric, value in scores.values.items():
-        print(f"{scores.split} {metric} {value:.4f}  ({scores.examples:,} tokens)")
+    for metric, (value, examples) in scores.values.items():
+        unit = "questions" if metric == "exact_match" else "tokens"
+        print(f"{scores.split} {metric} {value:.4f}  ({examples:,} {unit})")
+    if not scores.values:
+        print(f"{scores.split}: no targets provided, so there is no score; {len(scores.answers):,} answers")
+    if command.predictions is not None:
+        folder.write_text(command.predictions, "".join(f"{line}\n" for line in scores.answers))
+        print(f"predictions in {command.predictions}")
     if command.record is not None:
         record(ledger_entries(scores), command.record, command.run)
         print(f"recorded in {command.record}")

@@ -56,7 +56,7 @@ def claim(workdir: Path, config: TrainConfig, corpus: Corpus) -> None:
     check(workdir, config)
     check_data(workdir, corpus)
     workdir.mkdir(parents=True, exist_ok=True)
-    _replace(workdir / VOCABULARY_FILE, corpus.vocabulary.to_json())
+    write_text(workdir / VOCABULARY_FILE, corpus.vocabulary.to_json())
     write_json(workdir / DATA_FILE, _identity(corpus))
     write_json(workdir / CONFIG_FILE, to_json(config))
 
@@ -149,7 +149,7 @@ def device_name() -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a JSON file, whole or not at all."""
-    _replace(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def keep_lines_until(path: Path, step: int) -> None:
@@ -168,7 +168,7 @@ def keep_lines_until(path: Path, step: int) -> None:
             raise RunMismatchError(f"{path}, line {number}: not JSON ({error}); remove the line to continue") from error
         if row["step"] <= step:
             kept.append(line.decode().rstrip("\n") + "\n")
-    _replace(path, "".join(kept))
+    write_text(path, "".join(kept))
 
 
 def _read_object(path: Path) -> Any:
@@ -178,7 +178,9 @@ def _read_object(path: Path) -> Any:
         raise RunMismatchError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
 
 
-def _replace(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Writes a UTF-8 file, whole or not at all, and the folders that it lies in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from data import Corpus, DataError
-from jaxnlp.runs import make_decoder
-from jaxnlp.serialization import to_json
-from jaxnlp.text.characters import UnknownCharacterError
-from jaxnlp.typing import Metrics
+from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
+from jaxnlp.serialization import differences, to_json
+from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
+from jaxnlp.typing import Metrics, Params, PyTree
 from train import folder
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
-from train.evaluation import compile_evaluation, evaluate, sample_text
+from train.evaluation import answer, compile_evaluation, evaluate, exact_match, sample_text
 from train.log import RunLog
 from train.objectives import OBJECTIVES, LossFunction
 from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
@@ -79,8 +79,11 @@ def fit(
     """
     workdir, console = Path(workdir), console or Console()
     folder.check(workdir, config)
-    setup = set_up(config)
+    # A run that continues no longer needs the one that it began with.
+    setup = set_up(config, initialise=not any((workdir / CHECKPOINTS).glob("*")))
     _check_prompt(config, setup.corpus)
+    if config.best_by == "exact_match" and not setup.corpus.split("validation").questions:
+        raise DataError("--best-by exact_match needs a data set with questions; this one has none: use loss")
     folder.claim(workdir, config, setup.corpus)
     layout = make_parallel(parallel)
     parameters = count_parameters(setup.state)
@@ -129,21 +132,31 @@ def fit(
                     _check_parameters(here, checkpoints, workdir)
                 if saving_due:
                     with log.paused():
-                        loss = evaluator(step, state, log) if evaluation_due else None
+                        error = evaluator(step, state, log) if evaluation_due else None
                         checkpoints.save(
                             here,
                             data_state=batches.get_state(),
                             config=to_json(config),
                             train_seconds=log.train_seconds,
-                            validation_loss=loss,
+                            validation_error=error,
                         )
                 if last:
                     break
     return Outcome(layout.fetch(state), stop.received)
 
 
-def set_up(config: TrainConfig, *, schedule: Schedule | None = None) -> Setup:
-    """Data, model, objective, optimizer and initial state; `schedule` replaces the config's."""
+def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise: bool = True) -> Setup:
+    """Data, model, objective, optimizer and initial state.
+
+    Args:
+      config: what to train.
+      schedule: replaces the config's.
+      initialise: take the parameters that the config begins with from their run; otherwise all are random.
+
+    Raises:
+      DataError: when the data does not suffice, or is spelt otherwise than that of the run to begin with.
+      RunError, DamagedCheckpointError: when there is no such run, it cannot be read, or is of another model.
+    """
     corpus = config.data.load(config.seed)
     model = config.model.build(corpus.vocabulary.size)
     optimizer = make_optimizer(
@@ -152,11 +165,37 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None) -> Setup:
     init_key, state_key = jax.random.split(jax.random.key(config.seed))
 
     @jax.jit
-    def initial_state() -> TrainState:
-        params = model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"]
+    def initial_state(params: Params | None) -> TrainState:
+        if params is None:
+            params = model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"]
         return init_state(params, optimizer, state_key, ema=config.ema_decay is not None)
 
-    return Setup(corpus, model, OBJECTIVES[config.objective](model, config.loss), optimizer, initial_state())
+    params = None
+    if initialise and config.init_from is not None:
+        params = _params_of(Path(config.init_from), model, corpus.vocabulary)
+    return Setup(corpus, model, OBJECTIVES[config.objective](model, config.loss), optimizer, initial_state(params))
+
+
+def _params_of(folder_of_run: Path, model: Any, vocabulary: CharacterVocabulary) -> Params:
+    """The newest parameters of a run, for a model and a vocabulary that must be the same."""
+    run = load_run(folder_of_run, checkpoint="latest")
+    if run.vocabulary != vocabulary:
+        raise DataError(
+            f"--init-from {folder_of_run}: its vocabulary of {run.vocabulary.size} characters is not this data's of "
+            f"{vocabulary.size}; begin with a run on the same data"
+        )
+    changed = differences(to_json(run.model.config), to_json(model.config))
+    shapes = (jax.tree.map(jnp.shape, run.params), jax.tree.map(jnp.shape, _shapes(model)))
+    if shapes[0] != shapes[1]:
+        lines = "".join(f"\n  model.{line}" for line in changed)
+        raise RunError(
+            f"--init-from {folder_of_run} is a run of another model; give --model fields like its own:{lines}"
+        )
+    return run.params
+
+
+def _shapes(model: Any) -> PyTree:
+    return jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
 
 
 def step_function(config: TrainConfig, setup: Setup) -> Callable[..., tuple[TrainState, Metrics]]:
@@ -182,9 +221,13 @@ class _Evaluator:
         self._decoder = make_decoder(setup.model)
 
     def __call__(self, step: int, state: TrainState, log: RunLog) -> float:
-        """Logs what it finds. Returns: the validation loss."""
+        """Logs what it finds. Returns: the error that the best checkpoint has least of."""
         params = state.evaluation_params
-        scores, _ = evaluate(self._step, params, self._corpus.batches("validation"), self._layout)
+        split = self._corpus.split("validation")
+        scores, _ = evaluate(self._step, params, split.batches, self._layout)
+        if split.questions:
+            answers = answer(self._decoder, self._layout.fetch(params), self._corpus.vocabulary, split.questions)
+            scores["exact_match"] = exact_match(answers, split.questions)
         log.log_evaluation(step, "validation", scores)
         prompt = self._config.sample_prompt
         if prompt is not None:
@@ -198,7 +241,7 @@ class _Evaluator:
             )
             log.log_sample(step, prompt, text)
         write_report(self._workdir)
-        return scores["loss"]
+        return scores["loss"] if self._config.best_by == "loss" else 1.0 - scores["exact_match"]
 
 
 def count_parameters(state: TrainState) -> int:

@@ -6,31 +6,36 @@ from pathlib import Path
 
 import numpy as np
 
+PAD, MASK = "\u25a1", "\u2047"
+"""What fills a sequence up, and what separates the given from the asked: ids 0 and 1 of vocabularies that have them."""
+
 
 class UnknownCharacterError(ValueError):
     """A text holds characters that the vocabulary lacks."""
 
 
 class CharacterVocabulary:
-    """Characters and their ids, in code point order.
+    """Characters and their ids.
 
     Attributes:
       characters: the character with id i at place i.
     """
 
     def __init__(self, characters: Sequence[str]):
-        """Raises: ValueError unless `characters` are single, distinct and in code point order."""
+        """Raises: ValueError unless `characters` are single and distinct."""
         self.characters = tuple(characters)
         if not self.characters:
             raise ValueError("a vocabulary needs at least one character, got none")
-        if any(len(c) != 1 for c in self.characters) or list(self.characters) != sorted(set(self.characters)):
-            raise ValueError("a character vocabulary holds distinct single characters in code point order")
-        self._code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
+        if any(len(c) != 1 for c in self.characters) or len(set(self.characters)) != len(self.characters):
+            raise ValueError("a character vocabulary holds distinct single characters")
+        code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
+        self._ids = np.argsort(code_points).astype(np.int32)
+        self._code_points = code_points[self._ids]
 
     @classmethod
-    def of(cls, text: str) -> "CharacterVocabulary":
-        """The characters that occur in a text."""
-        return cls(sorted(set(text)))
+    def of(cls, text: str, *, special: str = "") -> "CharacterVocabulary":
+        """The characters that occur in a text, in code point order, behind the `special` ones."""
+        return cls([*special, *sorted(set(text) - set(special))])
 
     @property
     def size(self) -> int:
@@ -50,15 +55,15 @@ class CharacterVocabulary:
           UnknownCharacterError: names the unknown characters, the place of the first, and what is known.
         """
         code_points = np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
-        ids = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
-        unknown = self._code_points[ids] != code_points
+        places = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
+        unknown = self._code_points[places] != code_points
         if unknown.any():
             names = ", ".join(repr(c) for c in sorted({text[i] for i in np.flatnonzero(unknown)}))
             raise UnknownCharacterError(
                 f"not in the vocabulary of {self.size} characters: {names} (first at character "
                 f"{int(unknown.argmax()) + 1}); it knows {''.join(self.characters)!r}"
             )
-        return ids.astype(np.int32)
+        return self._ids[places]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids."""

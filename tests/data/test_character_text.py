@@ -45,7 +45,7 @@ def text_config(folder, text, **changes):
 
 def scored_text(corpus, split):
     """The text that a split's batches score, and the text that its targets follow."""
-    batches = list(corpus.batches(split))
+    batches = list(corpus.split(split).batches)
     masks = [batch["loss_mask"] for batch in batches]
     return tuple(
         corpus.vocabulary.decode(
@@ -215,7 +215,7 @@ def test_fingerprint_tells_texts_apart_and_ignores_where_they_lie(tmp_path):
 
 def test_unknown_split_is_named_beside_those_there_are(tmp_path):
     with pytest.raises(DataError, match="no split 'test'; this data set has: train, validation"):
-        text_config(tmp_path, "ab" * 50).load(0).batches("test")
+        text_config(tmp_path, "ab" * 50).load(0).split("test")
 
 
 def test_other_files_are_scored_with_the_same_vocabulary(tmp_path):
@@ -223,7 +223,7 @@ def test_other_files_are_scored_with_the_same_vocabulary(tmp_path):
     vocabulary = config.load(0).vocabulary
     path = tmp_path / "other.txt"
     path.write_text("cabbage"[:4] + "cab")
-    batches = list(config.read_file(path, vocabulary))
+    batches = list(config.read_file(path, vocabulary).batches)
     scored = np.concatenate([batch["targets"][batch["loss_mask"]] for batch in batches])
     assert vocabulary.decode(scored) == "abbcab"
 

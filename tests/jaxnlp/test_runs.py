@@ -50,7 +50,7 @@ def unscored_run(finished_run, tmp_path_factory):
                 data_state={},
                 config={},
                 train_seconds=0.0,
-                validation_loss=loss,
+                validation_error=loss,
             )
     return folder
 

@@ -34,7 +34,7 @@ def save(folder, steps, *, keep=10, losses=None, ema=True):
                 data_state={"next_index": step},
                 config={"recipe": "r"},
                 train_seconds=step + 0.5,
-                validation_loss=None if losses is None else losses[step],
+                validation_error=None if losses is None else losses[step],
             )
 
 
@@ -282,4 +282,4 @@ def test_saving_goes_on_after_a_damaged_checkpoint_was_set_aside(run):
 
 def test_config_and_validation_loss_lie_in_the_checkpoint(run):
     held = json.loads((run / "checkpoints" / "3" / "run" / "metadata").read_text())
-    assert (held["config"], held["validation_loss"]) == ({"recipe": "r"}, 1.0)
+    assert (held["config"], held["validation_error"]) == ({"recipe": "r"}, 1.0)

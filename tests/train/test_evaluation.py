@@ -28,12 +28,12 @@ def test_score_is_the_mean_over_the_whole_split_whatever_the_batches_and_devices
     step = compile_evaluation(setup.loss_fn, layout)
     params = layout.replicate(setup.state).evaluation_params
     text = setup.corpus.vocabulary.decode(
-        itertools.chain.from_iterable(b["targets"][b["loss_mask"]] for b in setup.corpus.batches("validation"))
+        itertools.chain.from_iterable(b["targets"][b["loss_mask"]] for b in setup.corpus.split("validation").batches)
     )
     assert len(text) == 89
-    first = next(iter(setup.corpus.batches("validation")))["tokens"][0, 0]
+    first = next(iter(setup.corpus.split("validation").batches))["tokens"][0, 0]
     expected = surprises(setup.state.params, [first, *setup.corpus.vocabulary.encode(text)])
-    scores, count = evaluate(step, params, setup.corpus.batches("validation"), layout)
+    scores, count = evaluate(step, params, setup.corpus.split("validation").batches, layout)
     assert count == 89
     np.testing.assert_allclose(scores["loss"], expected.mean(), rtol=1e-5)
 
@@ -41,7 +41,7 @@ def test_score_is_the_mean_over_the_whole_split_whatever_the_batches_and_devices
 def test_score_is_the_same_each_time(tiny_config):
     setup, layout = set_up(tiny_config()), make_parallel("jit", jax.devices()[:1])
     step = compile_evaluation(setup.loss_fn, layout)
-    first, second = (evaluate(step, setup.state.params, setup.corpus.batches("train"), layout) for _ in range(2))
+    first, second = (evaluate(step, setup.state.params, setup.corpus.split("train").batches, layout) for _ in range(2))
     assert first == second
     assert first[1] == 809
 

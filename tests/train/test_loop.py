@@ -137,7 +137,7 @@ def test_learning_rate_in_the_log_is_the_schedules(straight):
 def test_evaluation_is_of_the_moving_average(straight):
     config, workdir, state = straight
     setup = set_up(config)
-    sums = [setup.loss_fn(state.ema, batch, None)[1]["loss"] for batch in setup.corpus.batches("validation")]
+    sums = [setup.loss_fn(state.ema, batch, None)[1]["loss"] for batch in setup.corpus.split("validation").batches]
     loss, count = np.sum(np.array(sums), axis=0)
     assert rows(workdir)[-1]["split"] == "validation"
     np.testing.assert_allclose(rows(workdir)[-1]["loss"], loss / count, rtol=1e-5)
@@ -163,7 +163,7 @@ def test_checkpoint_holds_the_state_and_the_place_in_the_data(straight):
         next(batches)
     assert restored.data_state == batches.get_state()
     held = json.loads((workdir / "checkpoints" / "12" / "run" / "metadata").read_text())
-    assert held["validation_loss"] == rows(workdir)[-1]["loss"]
+    assert held["validation_error"] == rows(workdir)[-1]["loss"]
 
 
 def test_run_ends_with_a_report_and_its_plots(straight):

@@ -1,0 +1,92 @@
+"""Documents with a span taken out and asked for: `prefix MASK suffix MASK span`.
+
+Source: CS224N assignment 5, after T5 (Raffel et al. 2020); Guu et al. 2020 (REALM), section 3.4, for spans that are
+names and numbers.
+"""
+
+import re
+
+import numpy as np
+
+from jaxnlp.text.characters import MASK
+
+SHORTEST_DOCUMENT = 4
+"""Characters, also of what a document is truncated to."""
+
+
+def span_corruption(document: str, block_size: int, rng: np.random.Generator) -> str:
+    """`prefix MASK suffix MASK masked`: a span of a truncated document is taken out, and asked for.
+
+    The truncated length is uniform from 4 to 7/8 of the block, or to the document's end; the span's length is uniform
+    from 1 to about half of that, a quarter on average, and its place is uniform within the truncated document. Differs
+    from common solutions, whose spans may begin behind the end of a short document.
+    """
+    longest = min(len(document), block_size * 7 // 8)
+    length = int(rng.integers(SHORTEST_DOCUMENT, longest + 1))
+    masked = int(rng.integers(1, max(2, length // 4 * 2)))
+    start = int(rng.integers(0, length - masked + 1))
+    truncated = document[:length]
+    return f"{truncated[:start]}{MASK}{truncated[start + masked :]}{MASK}{truncated[start : start + masked]}"
+
+
+def split_title(document: str) -> tuple[str, str]:
+    """`Name. Text` as (`Name`, `Text`). Full stops of initials end no name, unless there are no others."""
+    ends = list(re.finditer(r"\S+\. ", document))
+    end = next((end for end in ends if not re.fullmatch(r"([^\W\d]\.)+ ", end.group())), ends[0] if ends else None)
+    return ("", document) if end is None else (document[: end.end() - 2], document[end.end() :])
+
+
+def salient_spans(text: str, title: str = "") -> list[tuple[int, int]]:
+    """Start and end of each run of capitalised words, and of each number; words of the title are none."""
+    known = set(re.findall(r"\w+", title))
+    spans: list[tuple[int, int]] = []
+    for match in re.finditer(r"\w[\w'\u2019-]*", text):
+        word, start, end = match.group(), match.start(), match.end()
+        if not (word[0].isupper() or word[0].isdigit()) or word in known:
+            continue
+        follows = bool(spans) and text[spans[-1][1] : start] == " " and text[spans[-1][0]].isupper()
+        if follows and word[0].isupper():
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def recalled_facts(
+    document: str,
+    spans: list[tuple[int, int]],
+    longest: int,
+    rng: np.random.Generator,
+    *,
+    most_words: int = 4,
+) -> tuple[str, np.ndarray]:
+    """`Title. words MASK span MASK words MASK span MASK ...`: spans in a random order, each behind words before it.
+
+    What stands around a fact changes from time to time, and the title alone stays: so the title becomes the key to each
+    of them. Read in its own order, a text teaches each fact as a continuation of what comes before it, and a question,
+    which says none of that, would not find it.
+
+    Args:
+      document: `Title. Text`.
+      spans: start and end in the text of what is asked for; at least one.
+      longest: where to stop, in characters.
+      rng: decides order and contexts.
+      most_words: at most so many words before a span are shown, a random number of them.
+
+    Returns:
+      The example, and which of its characters are scored, [n] bool: all behind the title.
+    """
+    title, text = split_title(document)
+    words = [match.start() for match in re.finditer(r"\S+", text)]
+    example = f"{title}."
+    given = len(example)
+    for number in rng.permutation(len(spans)):
+        start, end = spans[number]
+        before = [word for word in words if word < start]
+        count = int(rng.integers(0, most_words + 1))
+        context = text[before[-count] if 0 < count <= len(before) else start : start]
+        fact = f" {context}{MASK}{text[start:end]}{MASK}"
+        if len(example) + len(fact) > longest and len(example) > given:
+            break
+        example += fact
+    return example, np.arange(len(example)) >= given

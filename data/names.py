@@ -1,0 +1,364 @@
+"""The birth-place assignment: documents about people to learn from, and questions about the same people.
+
+Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 3.1) for questions within pretraining.
+"""
+
+import dataclasses
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import grain
+import numpy as np
+
+from data import Corpus, DataConfig, DataError, NumpyBatch, Question, Split
+from data.buckets import bucketed, padded
+from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
+from data.invented_people import invent
+from data.texts import read_utf8
+from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary, UnknownCharacterError
+
+
+def read_documents(path: Path) -> list[str]:
+    """The lines of a file, one document each.
+
+    Raises:
+      FileNotFoundError, DataError: when it cannot be read, or a line is no document; the message says which, and why.
+    """
+    documents = _lines(path)
+    for number, line in enumerate(documents, 1):
+        _refuse_special(line, path, number)
+        if len(line) < SHORTEST_DOCUMENT:
+            raise DataError(
+                f"{path}, line {number}: a document has at least {SHORTEST_DOCUMENT} characters, got {line!r}; "
+                "remove the line"
+            )
+    return documents
+
+
+def read_questions(path: Path, *, labelled: bool | None = None) -> list[Question]:
+    """The lines of a file: `question TAB place`, or questions alone, without a tab.
+
+    Args:
+      path: the file.
+      labelled: whether there must be places; None = as the first line has it.
+
+    Raises:
+      FileNotFoundError, DataError: when it cannot be read, a line is no question, or some have places and some have
+        not; the message says which line, and why.
+    """
+    questions: list[Question] = []
+    for number, line in enumerate(_lines(path), 1):
+        _refuse_special(line, path, number)
+        text, tab, answer = line.partition("\t")
+        if not text.strip() or "\t" in answer or (tab and not answer.strip()):
+            raise DataError(f"{path}, line {number}: expected 'question', or 'question TAB place', got {line!r}")
+        labelled = bool(tab) if labelled is None else labelled
+        if labelled != bool(tab):
+            raise DataError(
+                f"{path}, line {number}: expected {'a' if labelled else 'no'} tab and place, got {line!r}; "
+                "give places to all questions or to none"
+            )
+        questions.append(Question(text.strip(), answer.strip() if tab else None))
+    return questions
+
+
+def _lines(path: Path) -> list[str]:
+    lines = read_utf8(path).split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _refuse_special(line: str, path: Path, number: int) -> None:
+    for name, character in (("MASK", MASK), ("PAD", PAD)):
+        if character in line:
+            raise DataError(
+                f"{path}, line {number}: holds {character!r} (U+{ord(character):04X}), which stands for {name} here; "
+                "replace it"
+            )
+
+
+NamesSource = Literal["cs224n_a5", "invented"]
+
+FOLDER = "cs224n_a5_names"
+LENGTH_MULTIPLE = 16
+"""Batches are as long as their longest example, rounded up to a multiple of it."""
+DOCUMENTS, TRAIN, DEV, TEST = "wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"
+
+
+@dataclasses.dataclass(frozen=True)
+class NamesCorpus:
+    """All that the assignment gives: documents, and the questions of each split."""
+
+    documents: tuple[str, ...]
+    train: tuple[Question, ...]
+    dev: tuple[Question, ...]
+    test: tuple[Question, ...]
+
+    @property
+    def vocabulary(self) -> CharacterVocabulary:
+        """PAD and MASK, then the characters of the documents and the training questions, and the line feed."""
+        lines = [*self.documents, *(f"{question.text}{question.answer}" for question in self.train)]
+        return CharacterVocabulary.of("\n".join(lines), special=PAD + MASK)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with any character."""
+        return hashlib.sha256(repr(dataclasses.astuple(self)).encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
+    """The assignment's four files, or invented people in their place.
+
+    Args:
+      source: `cs224n_a5` is looked for in `path`, then in JAXNLP_DATA; `invented` takes no path.
+      path: the folder of the four files.
+
+    Raises:
+      FileNotFoundError: when the folder or one of its files is nowhere; the message says what to do.
+      DataError: when a file holds something else; the message names the line.
+    """
+    if source == "invented":
+        if path is not None:
+            raise DataError(f"invented people are in no folder, got --data.path {path}; leave it out")
+        people = invent(seed=0)
+        train, dev = (tuple(Question(*pair) for pair in pairs) for pairs in (people.train, people.dev))
+        return NamesCorpus(people.documents, train, dev, tuple(map(Question, people.test)))
+    folder = _folder(path)
+    return NamesCorpus(
+        tuple(read_documents(folder / DOCUMENTS)),
+        tuple(read_questions(folder / TRAIN, labelled=True)),
+        tuple(read_questions(folder / DEV, labelled=True)),
+        tuple(read_questions(folder / TEST)),
+    )
+
+
+def _folder(path: str | None) -> Path:
+    if path is not None:
+        folder, remedy = Path(path).expanduser(), f"give --data.path a folder that holds {DOCUMENTS}, {TRAIN} and so on"
+    elif own := os.environ.get("JAXNLP_DATA"):
+        folder, remedy = (
+            Path(own).expanduser() / FOLDER,
+            "put the assignment's data there, or give --data.path its folder",
+        )
+    else:
+        raise FileNotFoundError(
+            "the assignment's data is not downloaded: give --data.path its folder, set JAXNLP_DATA to a folder that "
+            f"holds {FOLDER}, or take invented people: --data.source invented"
+        )
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder}; {remedy}, or take invented people: --data.source invented")
+    return folder
+
+
+@dataclasses.dataclass(frozen=True)
+class _NamesConfig(DataConfig):
+    source: NamesSource = "cs224n_a5"
+    """The assignment's people, or invented ones, which need no files."""
+    path: str | None = None
+    """Folder of the assignment's four files; None = in the folder that JAXNLP_DATA names."""
+    block_size: int = 128
+    """Longest example, in characters, T; longer ones are cut or refused."""
+    held_out: int = 200
+    """Training questions that are never trained on, to choose by: the validation split. 0 = the dev split serves."""
+    evaluation_batch_size: int = 100
+    """Examples in an evaluation step."""
+
+    def __post_init__(self):
+        for name in ("batch_size", "evaluation_batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        if self.block_size < 2 * SHORTEST_DOCUMENT:
+            raise ValueError(f"data.block_size must be at least {2 * SHORTEST_DOCUMENT}, got {self.block_size}")
+        if self.held_out < 0:
+            raise ValueError(f"data.held_out must be at least 0, got {self.held_out}")
+
+    def training_questions(self, names: NamesCorpus) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+        """Those to train on, and those held out: a choice that no seed changes.
+
+        Raises: DataError when none would be left.
+        """
+        if self.held_out >= len(names.train):
+            raise DataError(f"--data.held-out {self.held_out} leaves none of {len(names.train)} training questions")
+        order = np.random.default_rng(0).permutation(len(names.train))
+        held_out, kept = np.sort(order[: self.held_out]), np.sort(order[self.held_out :])
+        return tuple(names.train[i] for i in kept), tuple(names.train[i] for i in held_out)
+
+    def question_splits(self, names: NamesCorpus, vocabulary: CharacterVocabulary) -> dict[str, Split]:
+        """The splits validation, dev and test."""
+        held_out = self.training_questions(names)[1] or names.dev
+        questions = {"validation": held_out, "dev": names.dev, "test": names.test}
+        return {name: self.question_split(split, vocabulary) for name, split in questions.items()}
+
+    def question_split(self, questions: Sequence[Question], vocabulary: CharacterVocabulary) -> Split:
+        """Questions to answer, and where answers are known to score."""
+        if not questions or questions[0].answer is None:
+            return Split(questions=tuple(questions))
+        try:
+            examples = [self.question_example(question, vocabulary) for question in questions]
+        except UnknownCharacterError as error:
+            raise DataError(f"a question cannot be spelt: {error}") from error
+        return Split(self.scored_batches(examples), tuple(questions))
+
+    def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[NumpyBatch, ...]:
+        """One pass over examples, in batches of one shape."""
+        size = self.evaluation_batch_size
+        parts = [list(examples[i : i + size]) for i in range(0, len(examples), size)]
+        return tuple(padded(part, size, self.block_size) for part in parts)
+
+    def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
+        """`question MASK place MASK`, scored on the place and the MASK that ends it. Raises: DataError if too long."""
+        given = question.text + MASK
+        text = f"{given}{question.answer}{MASK}"
+        if len(text) > self.block_size:
+            raise DataError(
+                f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
+                f"--data.block-size is {self.block_size}"
+            )
+        return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
+
+    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Split:
+        """A file of questions, with places or without."""
+        return self.question_split(read_questions(path), vocabulary)
+
+
+def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:
+    """Characters 0..n-2 as `tokens`, 1..n-1 as `targets`, and of these `scored` [n] bool as `loss_mask`."""
+    ids = vocabulary.encode(text)
+    return {"tokens": ids[:-1], "targets": ids[1:], "loss_mask": scored[1:]}
+
+
+@dataclasses.dataclass(frozen=True)
+class NamesQuestions(_NamesConfig):
+    """Fine-tuning: the training questions, scored on their answers."""
+
+    def load(self, seed: int) -> Corpus:
+        """Reads the questions, with the vocabulary of the documents, so that a pretrained model can go on."""
+        names = read_names(self.source, self.path)
+        vocabulary = names.vocabulary
+        kept, _ = self.training_questions(names)
+        examples = grain.MapDataset.source([self.question_example(question, vocabulary) for question in kept])
+        return Corpus(
+            train=_endless(examples.seed(seed).shuffle(), self.batch_size, seed),
+            splits={"train": self.question_split(kept, vocabulary)} | self.question_splits(names, vocabulary),
+            vocabulary=vocabulary,
+            description=(
+                f"{self.source}: {len(kept):,} questions for training, {len(names.train) - len(kept):,} held out, "
+                f"{len(names.dev):,} dev, {len(names.test):,} test; {vocabulary.size} distinct characters"
+            ),
+            fingerprint=names.fingerprint,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class NamesPretraining(_NamesConfig):
+    """Pretraining: the documents, corrupted anew in each epoch, and perhaps training questions among them."""
+
+    corruption: Literal["uniform", "facts"] = "uniform"
+    """What is asked of a document: a random span, as in the assignment; or names, numbers and places, each given the
+    title and a few words before it."""
+    place_fraction: float = 0.0
+    """Of the facts' examples, the share that asks for spans that answer some training question, where there are any."""
+    question_fraction: float = 0.0
+    """Share of the examples that are training questions."""
+    facts_length: int = 72
+    """Characters after which an example of facts takes up no further one."""
+    largest_shift: int = 0
+    """Examples begin behind up to so many PADs, so that a name is known wherever it stands; 0 = all begin at once."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("place_fraction", "question_fraction"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"data.{name} must lie in [0, 1], got {getattr(self, name)}")
+        if not 0 <= self.largest_shift < self.block_size:
+            raise ValueError(
+                f"data.largest_shift must lie in [0, block_size), got {self.largest_shift} of {self.block_size}"
+            )
+
+    def load(self, seed: int) -> Corpus:
+        """Reads the documents and the questions.
+
+        Where questions are among the examples, the held-out ones validate; otherwise documents corrupted once do, which
+        tells how much of them the model knows.
+        """
+        names = read_names(self.source, self.path)
+        vocabulary = names.vocabulary
+        kept, _ = self.training_questions(names)
+        make = _PretrainingExample(self, names.documents, kept, vocabulary)
+        order = grain.MapDataset.range(len(names.documents)).seed(seed)
+        splits = self.question_splits(names, vocabulary)
+        if not self.question_fraction:
+            known = [make.random_map(i, np.random.default_rng((0, i))) for i in range(len(names.documents))]
+            splits["validation"] = Split(self.scored_batches(known))
+        return Corpus(
+            train=_endless(order.shuffle(), self.batch_size, seed, make),
+            splits=splits,
+            vocabulary=vocabulary,
+            description=(
+                f"{self.source}: {len(names.documents):,} documents, "
+                f"{sum(map(len, names.documents)):,} characters, {vocabulary.size} distinct"
+                + (f"; {len(kept):,} training questions among them" if self.question_fraction else "")
+            ),
+            fingerprint=names.fingerprint,
+        )
+
+
+class _PretrainingExample(grain.transforms.RandomMap):
+    """A document, or now and then a question, as an example: a function of its number and the pipeline's randomness."""
+
+    def __init__(
+        self,
+        config: NamesPretraining,
+        documents: Sequence[str],
+        questions: Sequence[Question],
+        vocabulary: CharacterVocabulary,
+    ):
+        self._config = config
+        self._documents = documents
+        self._questions = questions
+        self._vocabulary = vocabulary
+        if config.corruption == "facts":
+            places = sorted({str(question.answer) for question in questions}, key=len, reverse=True)
+            place = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
+            titles_and_texts = [split_title(document) for document in documents]
+            self._spans = [salient_spans(text, title) for title, text in titles_and_texts]
+            self._places = [[match.span() for match in place.finditer(text)] for _, text in titles_and_texts]
+
+    def random_map(self, number: int, rng: np.random.Generator) -> NumpyBatch:
+        config = self._config
+        if rng.random() < config.question_fraction:
+            question = self._questions[int(rng.integers(len(self._questions)))]
+            example = config.question_example(question, self._vocabulary)
+        else:
+            text, scored = self._corrupted(number, rng)
+            example = as_example(text, scored, self._vocabulary)
+        shift = int(rng.integers(0, min(config.largest_shift, config.block_size - len(example["tokens"])) + 1))
+        return {name: np.concatenate([np.zeros(shift, value.dtype), value]) for name, value in example.items()}
+
+    def _corrupted(self, number: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
+        config, document = self._config, self._documents[number]
+        if config.corruption == "facts" and self._spans[number]:
+            spans = self._spans[number]
+            if self._places[number] and rng.random() < config.place_fraction:
+                spans = self._places[number]
+            text, scored = recalled_facts(document, spans, config.facts_length, rng)
+        else:
+            text = span_corruption(document, config.block_size, rng)
+            scored = np.ones(len(text), bool)
+        return text[: config.block_size + 1], scored[: config.block_size + 1]
+
+
+def _endless(
+    examples: grain.MapDataset, batch_size: int, seed: int, make: grain.transforms.RandomMap | None = None
+) -> grain.IterDataset:
+    """Examples over and over, `make` drawing anew in each epoch, in batches of about one length."""
+    epochs = 2**40 // len(examples)  # as good as no end
+    examples = examples.repeat(epochs)
+    if make is not None:
+        examples = examples.random_map(make)
+    # No threads that read ahead: see data.character_text.
+    reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    return bucketed(examples, batch_size, seed=seed, multiple=LENGTH_MULTIPLE).to_iter_dataset(reading)

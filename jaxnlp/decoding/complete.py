@@ -1,0 +1,66 @@
+"""Greedy completions of many prompts, of whatever lengths."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jaxnlp.decoding.generate import Decoder, generate
+from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.typing import Params
+
+GREEDY = Sampling(temperature=0.0)
+
+
+def complete(
+    decoder: Decoder,
+    params: Params,
+    prompts: Sequence[np.ndarray],
+    *,
+    stop: int,
+    max_new_tokens: int,
+    batch_size: int = 32,
+) -> list[np.ndarray]:
+    """What a model writes after each prompt, most probable token by token, until it stops.
+
+    Prompts of one length are read together, in batches of one shape: an answer does not depend on what else is asked.
+
+    Args:
+      decoder: the model's step function and cache.
+      params: its parameters.
+      prompts: [N] int32 each, of any lengths that `generate` takes.
+      stop: the token that ends a completion; no part of it.
+      max_new_tokens: where a completion without it ends.
+      batch_size: prompts read together.
+
+    Returns:
+      A completion for each prompt, [n] int32, n at most `max_new_tokens`.
+    """
+    by_length = defaultdict(list)
+    for number, prompt in enumerate(prompts):
+        by_length[len(prompt)].append(number)
+    completions: list[np.ndarray] = [np.zeros(0, np.int32)] * len(prompts)
+    for numbers in by_length.values():
+        for start in range(0, len(numbers), batch_size):
+            part = numbers[start : start + batch_size]
+            rows = [prompts[number] for number in part]
+            batch = np.stack(rows + rows[:1] * (batch_size - len(rows)))
+            for number, row in zip(part, _until_stop(decoder, params, batch, stop, max_new_tokens), strict=False):
+                completions[number] = row
+    return completions
+
+
+def _until_stop(decoder, params, batch, stop, max_new_tokens) -> list[np.ndarray]:
+    columns: list[np.ndarray] = []
+    stopped = np.zeros(len(batch), bool)
+    # Greedy decoding draws nothing: any key does.
+    for tokens in generate(
+        decoder, params, batch, max_new_tokens=max_new_tokens, key=jax.random.key(0), sampling=GREEDY
+    ):
+        columns.append(tokens)
+        stopped |= tokens == stop
+        if stopped.all():
+            break
+    rows = np.stack(columns, axis=1)
+    return [row[: np.argmax(row == stop)] if (row == stop).any() else row for row in rows]

@@ -1,0 +1,63 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.decoding.complete import complete
+from jaxnlp.decoding.generate import Decoder
+from jaxnlp.nn.cache import KVCache
+
+CAPACITY = 64
+
+
+def count_up(params, tokens, cache):
+    """After token t comes t + 1, modulo 10."""
+    logits = jax.nn.one_hot((tokens + params["step"]) % 10, 10)
+    return logits, cache.replace(length=cache.length + tokens.shape[1])
+
+
+def empty_cache(batch):
+    room = jnp.zeros((batch, 1, CAPACITY, 1))
+    return KVCache(((room, room + 0.0),), jnp.zeros((), jnp.int32))
+
+
+DECODER = Decoder(lambda params: params, count_up, empty_cache)
+
+
+def completed(prompts, *, stop=9, most=20, batch_size=4):
+    found = complete(
+        DECODER,
+        {"step": np.int32(1)},
+        [np.array(prompt, np.int32) for prompt in prompts],
+        stop=stop,
+        max_new_tokens=most,
+        batch_size=batch_size,
+    )
+    assert all(row.dtype == np.int32 for row in found)
+    return [row.tolist() for row in found]
+
+
+def test_each_prompt_is_continued_until_the_stop():
+    assert completed([[5], [1, 2], [7], [4, 3, 2, 6]]) == [[6, 7, 8], [3, 4, 5, 6, 7, 8], [8], [7, 8]]
+
+
+def test_a_completion_may_be_empty():
+    assert completed([[8], [6]]) == [[], [7, 8]]
+
+
+def test_a_completion_that_does_not_stop_is_cut():
+    assert completed([[5], [0]], most=4) == [[6, 7, 8], [1, 2, 3, 4]]
+
+
+def test_the_stop_may_be_in_the_prompt():
+    assert completed([[9], [9, 5]]) == [[0, 1, 2, 3, 4, 5, 6, 7, 8], [6, 7, 8]]
+
+
+def test_more_prompts_than_a_batch_holds_keep_their_order():
+    prompts = [[number % 8] for number in range(11)] + [[1, number % 5] for number in range(7)]
+    expected = [list(range(prompt[-1] + 1, 9)) for prompt in prompts]
+    assert completed(prompts, batch_size=3) == expected
+    assert completed(prompts, batch_size=1) == expected
+
+
+def test_no_prompts_no_completions():
+    assert completed([]) == []
