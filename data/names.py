@@ -187,9 +187,9 @@ class _NamesConfig(DataConfig):
         return tuple(names.train[i] for i in kept), tuple(names.train[i] for i in held_out)
 
     def question_splits(self, names: NamesCorpus, vocabulary: CharacterVocabulary) -> dict[str, Split]:
-        """The splits validation, dev and test."""
-        held_out = self.training_questions(names)[1] or names.dev
-        questions = {"validation": held_out, "dev": names.dev, "test": names.test}
+        """The splits train, validation, dev and test."""
+        kept, held_out = self.training_questions(names)
+        questions = {"train": kept, "validation": held_out or names.dev, "dev": names.dev, "test": names.test}
         return {name: self.question_split(split, vocabulary) for name, split in questions.items()}
 
     def question_split(self, questions: Sequence[Question], vocabulary: CharacterVocabulary) -> Split:
@@ -242,7 +242,7 @@ class NamesQuestions(_NamesConfig):
         examples = grain.MapDataset.source([self.question_example(question, vocabulary) for question in kept])
         return Corpus(
             train=_endless(examples.seed(seed).shuffle(), self.batch_size, seed),
-            splits={"train": self.question_split(kept, vocabulary)} | self.question_splits(names, vocabulary),
+            splits=self.question_splits(names, vocabulary),
             vocabulary=vocabulary,
             description=(
                 f"{self.source}: {len(kept):,} questions for training, {len(names.train) - len(kept):,} held out, "

@@ -19,6 +19,7 @@ ENVIRONMENT_FILE = "environment.json"
 DATA_FILE = "data.json"
 METRICS_FILE = "metrics.jsonl"
 SAMPLES_FILE = "samples.jsonl"
+ANSWERS_FILE = "answers.json"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
 
 

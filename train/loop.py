@@ -4,7 +4,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from data import Corpus, DataError
+from data import Corpus, DataError, Question
 from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
 from jaxnlp.serialization import differences, to_json
 from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
 from jaxnlp.typing import Metrics, Params, PyTree
 from train import folder
+from train.answers import describe
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.evaluation import answer, compile_evaluation, evaluate, exact_match, sample_text
@@ -218,6 +219,7 @@ class _Evaluator:
         self._corpus = setup.corpus
         self._layout = layout
         self._step = compile_evaluation(setup.loss_fn, layout)
+        self._model = setup.model
         self._decoder = make_decoder(setup.model)
 
     def __call__(self, step: int, state: TrainState, log: RunLog) -> float:
@@ -226,8 +228,7 @@ class _Evaluator:
         split = self._corpus.split("validation")
         scores, _ = evaluate(self._step, params, split.batches, self._layout)
         if split.questions:
-            answers = answer(self._decoder, self._layout.fetch(params), self._corpus.vocabulary, split.questions)
-            scores["exact_match"] = exact_match(answers, split.questions)
+            scores["exact_match"] = self._answer(step, self._layout.fetch(params), split.questions)
         log.log_evaluation(step, "validation", scores)
         prompt = self._config.sample_prompt
         if prompt is not None:
@@ -242,6 +243,16 @@ class _Evaluator:
             log.log_sample(step, prompt, text)
         write_report(self._workdir)
         return scores["loss"] if self._config.best_by == "loss" else 1.0 - scores["exact_match"]
+
+
+    def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:
+        """Keeps the answers for the report. Returns: the share that is right."""
+        vocabulary = self._corpus.vocabulary
+        answers = answer(self._decoder, params, vocabulary, questions)
+        training = self._corpus.split("train").questions
+        description = describe(self._model, params, vocabulary, questions, answers, training)
+        folder.write_json(self._workdir / folder.ANSWERS_FILE, {"step": step} | description)
+        return exact_match(answers, questions)
 
 
 def count_parameters(state: TrainState) -> int:

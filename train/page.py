@@ -21,6 +21,8 @@ _LABELS = {
 }
 
 _MOST_SAMPLED_STEPS = 40
+_MOST_ANSWERS = 50
+_SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 and more", 20, math.inf))
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --soft: #f0f2f5; --line: #e3e7ec; --ink: #1b222b;
@@ -68,6 +70,15 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-n
 th, td { padding: .34rem 1.2rem .34rem 0; border-top: 1px solid var(--line); text-align: left; vertical-align: top }
 th { color: var(--muted); font-weight: 400 }
 tr:first-child > * { border-top: 0 }
+.answers td:nth-child(4) { width: 40% }
+.answers .right td:nth-child(2) { color: var(--good) }
+.answers .wrong td:nth-child(2) { color: var(--series-1) }
+.bar { display: block; height: .7em; min-width: 1px; border-radius: 3px; background: var(--series-0) }
+section > .card + .card { margin-top: 12px }
+.heat table { margin-bottom: 1rem; font-family: var(--mono); font-size: .85rem }
+.heat :is(th, td) { padding: 0 .6rem 0 0; border: 0; white-space: pre; line-height: 1.35 }
+.heat th { color: var(--ink); font-weight: 650; width: 1ch }
+.heat span { background: color-mix(in srgb, var(--series-0) var(--share), transparent) }
 .card.tree th { width: 50%; font: .8rem/1.7 var(--mono); overflow-wrap: anywhere }
 .card.tree td { padding-right: 0; font: .8rem/1.7 var(--mono); overflow-wrap: anywhere }
 .measured :is(th[scope=col], td) { text-align: right; padding-right: 0; padding-left: 1.2rem }
@@ -108,6 +119,7 @@ $warnings
 <dl>$tiles</dl>
 <figure><div class="wide">$loss</div><div class="narrow">$loss_narrow</div></figure>
 <div class="pair"><figure>$learning_rate</figure><figure>$throughput</figure></div>
+$answers
 $samples
 $measured
 <section><h2>Config</h2><div class="columns">$config</div></section>
@@ -119,7 +131,9 @@ $measured
 """)
 
 
-def render_page(config: Object, environment: Object, rows: Rows, samples: Rows, drawings: dict[str, str]) -> str:
+def render_page(
+    config: Object, environment: Object, rows: Rows, samples: Rows, answers: Object | None, drawings: dict[str, str]
+) -> str:
     """The document.
 
     Args:
@@ -127,6 +141,7 @@ def render_page(config: Object, environment: Object, rows: Rows, samples: Rows, 
       environment: what it ran on.
       rows: its metrics, in step order.
       samples: objects with step, prompt and text.
+      answers: what `train.answers.describe` made of the newest, and their step.
       drawings: what `train.plots.draw_plots` made of the rows.
     """
     step, total = max((row["step"] for row in rows), default=0), config.get("total_steps")
@@ -146,6 +161,7 @@ def render_page(config: Object, environment: Object, rows: Rows, samples: Rows, 
             for name, value, remark in _tiles(rows, environment)
         ),
         samples=_samples(samples),
+        answers="" if answers is None else _answers(answers),
         measured=_measured(rows),
         config="".join(_section(*section) for section in _sections("run", config)),
         environment="".join(_section(*section) for section in _sections("machine", environment)),
@@ -216,6 +232,50 @@ def _samples(samples: Rows) -> str:
         groups.append(f"<details{' open' * (step == shown[0])}><summary>Step {step:,}</summary>{texts}</details>")
     note = f"<p>{len(shown)} of {len(steps)} steps; all are in samples.jsonl.</p>" if len(shown) < len(steps) else ""
     return f'<section><h2>Samples</h2>{note}<div class="card samples">{"".join(groups)}</div></section>'
+
+
+def _answers(answers: Object) -> str:
+    """How many are right by how often their place occurs in training, what was looked at, and the first of them."""
+    rows, step = answers["answers"], answers["step"]
+    right = sum(row["given"] == row["answer"] for row in rows)
+    parts = []
+    for label, low, high in _SEEN:
+        part = [row for row in rows if low <= row["seen"] <= high]
+        if part:
+            share = sum(row["given"] == row["answer"] for row in part) / len(part)
+            bar = f'<span class="bar" style="width: {100 * share:.1f}%"></span>'
+            parts.append(
+                f'<tr><th scope="row">{label}</th><td>{len(part):,}</td><td>{share:.1%}</td><td>{bar}</td></tr>'
+            )
+    head = "<th>in training</th><th>questions</th><th>right</th><th></th>"
+    by_seen = f'<table class="answers"><tr>{head}</tr>{"".join(parts)}</table>'
+    listed = "".join(
+        f'<tr class="{"right" if row["given"] == row["answer"] else "wrong"}"><td>{_text(row["question"])}</td>'
+        f"<td>{_text(row['given'])}</td><td>{_text(row['answer'])}</td></tr>"
+        for row in rows[:_MOST_ANSWERS]
+    )
+    heat = "".join(map(_heat, answers["attention"]))
+    return (
+        f"<section><h2>Answers</h2><p>Step {step:,}: {right:,} of {len(rows):,} right.</p>"
+        f'<div class="card scroll"><h3>By how often the place is an answer in training</h3>{by_seen}</div>'
+        + (f'<div class="card scroll heat"><h3>What each character of an answer looks at</h3>{heat}</div>' if heat else "")
+        + f'<div class="card scroll"><details><summary>The first {min(len(rows), _MOST_ANSWERS)}</summary>'
+        f'<table class="answers"><tr><th>question</th><th>given</th><th>expected</th></tr>{listed}</table></details></div>'
+        "</section>"
+    )
+
+
+def _heat(shown: Object) -> str:
+    """The question once for each character of the answer, darker where that character attends to it."""
+    lines = []
+    for character, weights in zip(shown["given"], shown["weights"], strict=True):
+        most = max(weights) or 1.0
+        cells = "".join(
+            f'<span style="--share: {100 * weight / most:.0f}%">{_text(each)}</span>'
+            for each, weight in zip(shown["text"], weights, strict=True)
+        )
+        lines.append(f"<tr><th>{_text(character)}</th><td>{cells}</td></tr>")
+    return f"<table>{''.join(lines)}</table>"
 
 
 def _sample(prompt: str, text: str) -> str:

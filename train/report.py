@@ -21,17 +21,18 @@ def write_report(run: Path) -> Path:
     A pure function of what the run has written so far, finished or not: the same folder gives the same bytes.
 
     Args:
-      run: folder with config.json, environment.json, metrics.jsonl and perhaps samples.jsonl.
+      run: folder with config.json, environment.json, metrics.jsonl and perhaps samples.jsonl and answers.json.
 
     Raises:
       FileNotFoundError: when one of the first three is missing.
-      ValueError: when one of the four is broken; the message names the file and the line.
+      ValueError: when one of them is broken; the message names the file and the line.
     """
     config, environment = _read_json(run / "config.json"), _read_json(run / "environment.json")
     rows = read_metrics(run / "metrics.jsonl")
     samples = _read_lines(run / "samples.jsonl", ("step", "prompt", "text")) if (run / "samples.jsonl").exists() else []
+    answers = _read_json(run / "answers.json") if (run / "answers.json").exists() else None
     drawings = draw_plots(rows)
-    page = render_page(config, environment, rows, samples, drawings)
+    page = render_page(config, environment, rows, samples, answers, drawings)
     for name in ("loss", "learning_rate", "throughput"):
         _replace(run / "plots" / f"{name}.svg", drawings[name])
     return _replace(run / "report.html", page)

@@ -1,0 +1,81 @@
+"""Answers to a split's questions, for people to read: which are right, and what the model looked at."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from data import Question
+from jaxnlp.text.characters import MASK, CharacterVocabulary
+from jaxnlp.typing import Params
+
+MOST_SHOWN = 4
+"""Questions whose attention is shown."""
+
+
+def describe(
+    model: Any,
+    params: Params,
+    vocabulary: CharacterVocabulary,
+    questions: Sequence[Question],
+    answers: Sequence[str],
+    training: Sequence[Question],
+) -> dict[str, Any]:
+    """What the report says about answers, as JSON.
+
+    Args:
+      model: a Linen module; its attention is shown where it has `attention_maps`.
+      params: its parameters.
+      vocabulary: what its tokens mean.
+      questions: what was asked, answers known.
+      answers: what the model said.
+      training: the questions that it was trained on.
+
+    Returns:
+      `answers`: of each question its text, its answer, the model's, and how many training questions have that answer;
+      `attention`: of a few, the text, and for each character of the model's answer a weight for each of the text's.
+    """
+    seen = Counter(question.answer for question in training)
+    rows = [
+        {"question": q.text, "answer": q.answer, "given": given, "seen": seen[q.answer]}
+        for q, given in zip(questions, answers, strict=True)
+    ]
+    shown = [(q, given) for q, given in zip(questions, answers, strict=True) if given][:MOST_SHOWN]
+    attention = []
+    if hasattr(model, "attention_maps"):
+        for question, given in shown:
+            text = f"{question.text}{MASK}{given}"
+            weights = attention_to_inputs(model.attention_maps(params, vocabulary.encode(text)[None]))[0]
+            first = len(question.text)  # the position that says the answer's first character
+            said = weights[first : first + len(given), : first + 1]
+            attention.append({"text": question.text + MASK, "given": given, "weights": said.round(3).tolist()})
+    return {"answers": rows, "attention": attention}
+
+
+def attention_to_inputs(maps: dict[str, Any]) -> np.ndarray:
+    """How much each output takes from each input through all layers, [B, T, T], rows summing to 1.
+
+    Layers are multiplied, heads averaged; half of each layer's output counts as passed on by the residual connection.
+    A Perceiver's outputs take half from their own input and half through the latents.
+
+    Args:
+      maps: of `attention_maps`.
+
+    Source: Abnar and Zuidema 2020, attention rollout.
+    """
+    means = {name: np.asarray(weights).mean(axis=1) for name, weights in maps.items()}
+    down, up = means.pop("down_project", None), means.pop("up_project", None)
+    stack = None
+    for weights in means.values():
+        layer = 0.5 * weights + 0.5 * np.eye(weights.shape[1])
+        stack = layer if stack is None else layer @ stack
+    if down is None or up is None:
+        assert stack is not None
+        return stack
+    latents = down if stack is None else stack @ down
+    number, positions = latents.shape[1], up.shape[1]
+    total = np.repeat(np.eye(positions)[None], len(up), axis=0)
+    total[:, :, : up.shape[2] - number] += up[:, :, number:]  # inputs that stand beside the latents
+    total[:, :, : latents.shape[2]] += up[:, :, :number] @ latents
+    return 0.5 * total
