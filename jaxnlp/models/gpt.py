@@ -264,7 +264,8 @@ class GPT(nn.Module):
           tokens: [B, T] int.
 
         Returns:
-          In the order of the layers, weights [B, H, T, T], float32, under `block_0`, `block_1`, ... A row sums to 1.
+          In the order of the layers (which jit would sort), weights [B, H, T, T], float32, under `block_0`, `block_1`,
+          ... Each row sums to 1.
           A perceiver has `down_project` [B, H, M, S] first, of the M latents that T tokens reach and the S inputs that
           these see; its blocks' are [B, H, M, M]; and last comes `up_project` [B, H, T, M], or [B, H, T, M + T] where
           outputs see inputs too.
@@ -295,7 +296,7 @@ class GPT(nn.Module):
         """A cache with room for the whole context, none of it filled."""
         config = self.config
         heads = (batch, config.num_heads, config.context_length, config.width // config.num_heads)
-        shapes = {
+        shapes: dict[str, list[tuple[tuple[int, ...], ...]]] = {
             "vanilla": [(heads, heads)] * config.num_layers,
             "synthesizer": [(heads,)] * config.num_layers,
             "perceiver": [((batch, config.context_length, config.width),)],

@@ -11,9 +11,8 @@ Every latent stands at a position, and nothing attends to what stands at a later
 sees inputs 0..e(m) and latents 0..m; output t sees its own input and the latents with e(m) <= t. Where they stand:
 
 - "prefix", e(m) = m: the mask is lower-triangular by index, M x T on the way down and T x M on the way up, as in
-  CS224N's assignment 5. Latent m then sees inputs 0..m, and output t sees latents 0..min(t, M - 1). Beyond its own
-  input, an output thus sees nothing that stands at position M or later: of a text longer than M, all but each output's
-  own token is lost.
+  CS224N's assignment 5. Latent m then sees inputs 0..m, and output t sees latents 0..min(t, M - 1). Of all
+  that stands at position M or later an output thus sees its own input, and nothing else.
 - "along", e(m) = (m + 1) S // M - 1, for a context of S: each latent ends one of M stretches of the context, and sums
   up all that came before. Latents of stretches that have not ended tell an output nothing; so that nothing is lost,
   outputs read the inputs 0..t beside the latents, in the same attention.

@@ -52,7 +52,7 @@ class Counter:
 VARIANTS = {
     "vanilla": {},
     "synthesizer": {"variant": "synthesizer"},
-    "prefix": {"variant": "perceiver", "num_layers": 3, "num_latents": 6},
+    "prefix": {"variant": "perceiver", "num_layers": 3, "num_latents": 12},
     "along": {"variant": "perceiver", "num_layers": 3, "num_latents": 6, "latent_placement": "along"},
 }
 
