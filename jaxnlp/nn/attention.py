@@ -1,4 +1,4 @@
-"""Multi-head self-attention, with a cache for decoding."""
+"""Multi-head attention: of a sequence to itself, with a cache for decoding, and to another."""
 
 import chex
 import flax.linen as nn
@@ -10,7 +10,7 @@ from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
-from jaxnlp.ops.attention import Implementation, attend
+from jaxnlp.ops.attention import Implementation, attend, attention_weights
 
 
 class SelfAttention(nn.Module):
@@ -93,6 +93,9 @@ class SelfAttention(nn.Module):
                 first_row=first_row_of_shard(batch),
                 implementation=self.implementation,
             )
+            if self.is_mutable_collection("intermediates"):  # somebody wants to look
+                weights = attention_weights(q, k, attention_mask=attention_mask, causal=self.causal)
+                self.sow("intermediates", "weights", weights)
         else:
             k, v = (
                 jax.lax.dynamic_update_slice_in_dim(old, new.swapaxes(1, 2).astype(old.dtype), cached_positions, axis=2)
@@ -107,3 +110,82 @@ class SelfAttention(nn.Module):
         )
         y = Dropout(self.dropout_rate)(y, deterministic=deterministic)
         return y.reshape(batch, positions, width), cache
+
+
+class CrossAttention(nn.Module):
+    """Each position of one sequence attends to the positions of another.
+
+    Attributes:
+      num_heads: H; must divide the width.
+      attention_dropout_rate: share of attention weights dropped in training.
+      dropout_rate: share of outputs dropped in training.
+      use_bias: whether the projections have biases.
+      output_stddev: standard deviation of the output projection's initial weights.
+      dtype: of the computation; parameters stay float32.
+      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+      implementation: see `ops.attention.attend`.
+
+    Source: Vaswani et al. 2017, section 3.2.3. Keys and values come of one product.
+    """
+
+    num_heads: int
+    attention_dropout_rate: float = 0.0
+    dropout_rate: float = 0.0
+    use_bias: bool = True
+    output_stddev: float = 0.02
+    dtype: str = "float32"
+    matmul_dtype: str | None = None
+    implementation: Implementation = "auto"
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, memory: jax.Array, *, deterministic: bool, attention_mask: jax.Array | None = None
+    ) -> jax.Array:
+        """Mixes the memory's values.
+
+        Args:
+          x: [B, T, D], or [1, T, D]: the same queries for all examples, computed once.
+          memory: what is attended to [B, S, D].
+          deterministic: no dropout.
+          attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all.
+
+        Returns:
+          [B, T, D] in `dtype`.
+
+        Raises:
+          ValueError: when H does not divide D, the message gives both.
+        """
+        chex.assert_rank([x, memory], 3)
+        batch, keys, width = memory.shape
+        positions = x.shape[1]
+        if width % self.num_heads:
+            raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
+        head_width = width // self.num_heads
+        q = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="q")(x.reshape(-1, width))
+        kv = Dense(2 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="kv")(
+            memory.reshape(batch * keys, width)
+        )
+        # Rounded once here, as in self-attention.
+        q, kv = (part.astype(self.matmul_dtype or self.dtype) for part in (q, kv))
+        q = jnp.broadcast_to(
+            q.reshape(-1, positions, self.num_heads, head_width), (batch, positions, self.num_heads, head_width)
+        )
+        k, v = (part.reshape(batch, keys, self.num_heads, head_width) for part in jnp.split(kv, 2, axis=-1))
+        drop = self.attention_dropout_rate > 0.0 and not deterministic
+        y = attend(
+            q,
+            k,
+            v,
+            attention_mask=attention_mask,
+            dropout_rate=self.attention_dropout_rate,
+            dropout_key=self.make_rng("dropout") if drop else None,
+            first_row=first_row_of_shard(batch),
+            implementation=self.implementation,
+        )
+        if self.is_mutable_collection("intermediates"):  # somebody wants to look
+            self.sow("intermediates", "weights", attention_weights(q, k, attention_mask=attention_mask))
+        y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
+            y.reshape(batch * positions, width)
+        )
+        y = Dropout(self.dropout_rate)(y, deterministic=deterministic)
+        return y.reshape(batch, positions, width)

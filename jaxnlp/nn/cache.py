@@ -1,22 +1,23 @@
-"""The key-value cache of a decoder: static shapes, so that decoding compiles once."""
+"""A decoder's cache: static shapes, so that decoding compiles once."""
 
 import flax.struct
 import jax
 
-LayerCache = tuple[jax.Array, jax.Array]
-"""Keys and values of one layer's earlier positions, each [B, H, S, K]; S is the capacity.
+LayerCache = tuple[jax.Array, ...]
+"""What one layer keeps of earlier positions, each array [B, ..., S, width]; S is the capacity.
 
+Self-attention keeps keys and values [B, H, S, K], the Synthesizer values alone, the Perceiver its inputs [B, S, D].
 Heads before positions, as attention's products want them: otherwise each token would transpose the whole cache.
 """
 
 
 @flax.struct.dataclass
 class KVCache:
-    """Keys and values of the positions that a decoder has read.
+    """What a decoder keeps of the positions that it has read: for most, their keys and values.
 
     Attributes:
-      layers: of each of the L layers. Arrays of their own: a token then writes its own place in each, where one
-        array [L, ...] would be put together anew.
+      layers: of each layer that keeps anything. Arrays of their own: a token then writes its own place in each, where
+        one array [L, ...] would be put together anew.
       length: [] int32, how many positions are filled. Whatever lies behind them is never attended to.
     """
 
@@ -26,4 +27,4 @@ class KVCache:
     @property
     def capacity(self) -> int:
         """S."""
-        return self.layers[0][0].shape[2]
+        return self.layers[0][0].shape[-2]

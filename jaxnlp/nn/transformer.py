@@ -4,6 +4,8 @@ Only attention tells an example's positions apart; all else is done on rows, [B 
 work into one loop, and where shapes of two and three axes meet in a loop it divides to find each element's place.
 """
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 
@@ -11,6 +13,7 @@ from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.feed_forward import FeedForward
 from jaxnlp.nn.normalization import LayerNorm
+from jaxnlp.nn.synthesizer import SynthesizerAttention
 from jaxnlp.ops.attention import Implementation
 
 
@@ -35,6 +38,7 @@ class DecoderBlock(nn.Module):
       deterministic: no dropout. An attribute here, since `nn.scan` passes arrays alone.
       matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
       attention_implementation: see `ops.attention.attend`.
+      synthesizer_length: None: dot products; a number: Synthesizer attention in their place, for so many positions.
 
     Source: Radford et al. 2019, section 2.3 (pre-norm); GELU in the tanh form of its code.
     """
@@ -49,6 +53,7 @@ class DecoderBlock(nn.Module):
     deterministic: bool
     matmul_dtype: str | None = None
     attention_implementation: Implementation = "auto"
+    synthesizer_length: int | None = None
 
     @nn.compact
     def __call__(
@@ -57,17 +62,24 @@ class DecoderBlock(nn.Module):
         """Args: x [B, T, D], and the layer's cache. Returns: [B, T, D], and the cache with x's positions added."""
         shape, x = x.shape, rows(x)
         branch = LayerNorm(1e-5, self.dtype, self.use_bias, name="attention_norm")(x)
-        branch, cache = SelfAttention(
-            num_heads=self.num_heads,
-            attention_dropout_rate=self.attention_dropout_rate,
-            dropout_rate=self.residual_dropout_rate,
-            use_bias=self.use_bias,
-            output_stddev=self.residual_stddev,
-            dtype=self.dtype,
-            matmul_dtype=self.matmul_dtype,
-            implementation=self.attention_implementation,
-            name="attention",
-        )(branch.reshape(shape), deterministic=self.deterministic, cache=cache, cached_positions=cached_positions)
+        arguments: dict[str, Any] = {
+            "num_heads": self.num_heads,
+            "attention_dropout_rate": self.attention_dropout_rate,
+            "dropout_rate": self.residual_dropout_rate,
+            "use_bias": self.use_bias,
+            "output_stddev": self.residual_stddev,
+            "dtype": self.dtype,
+            "matmul_dtype": self.matmul_dtype,
+            "name": "attention",
+        }
+        attention: SelfAttention | SynthesizerAttention
+        if self.synthesizer_length is None:
+            attention = SelfAttention(**arguments, implementation=self.attention_implementation)
+        else:
+            attention = SynthesizerAttention(**arguments, context_length=self.synthesizer_length)
+        branch, cache = attention(
+            branch.reshape(shape), deterministic=self.deterministic, cache=cache, cached_positions=cached_positions
+        )
         x = x + rows(branch)
         branch = LayerNorm(1e-5, self.dtype, self.use_bias, name="feed_forward_norm")(x)
         branch = FeedForward(

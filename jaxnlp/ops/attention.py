@@ -101,6 +101,38 @@ def attend(
     return y.swapaxes(1, 2)
 
 
+def attention_weights(
+    q: jax.Array,
+    k: jax.Array,
+    *,
+    attention_mask: jax.Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> jax.Array:
+    """The weights that `attend` mixes values by, before dropout: to look at, not to compute with.
+
+    A = softmax(Q K^T * scale)
+
+    Args:
+      q: queries [B, T, H, K], float.
+      k: keys [B, S, G, K].
+      attention_mask: as for `attend`, as are the others.
+      causal: query t sees keys 0..t alone.
+      scale: factor on the scores; None = 1 / sqrt(K).
+
+    Returns:
+      [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.
+
+    Raises:
+      ValueError: when shapes do not fit.
+    """
+    _check(q, k, k, attention_mask)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    k = jnp.repeat(k, q.shape[2] // k.shape[2], axis=2)
+    visible = _visible(attention_mask, causal, 0, q.shape[1], k.shape[1])
+    return _weights(q.swapaxes(1, 2), k.swapaxes(1, 2), visible, scale)
+
+
 def _check(q: jax.Array, k: jax.Array, v: jax.Array, attention_mask: jax.Array | None) -> None:
     fit = (
         q.ndim == k.ndim == 4

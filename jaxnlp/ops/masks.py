@@ -15,8 +15,21 @@ def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.
     Returns:
       [1, 1, T, S] bool.
     """
-    query_positions = first_query + jnp.arange(queries)
-    return (jnp.arange(keys)[None, :] <= query_positions[:, None])[None, None]
+    return not_later(first_query + jnp.arange(queries), jnp.arange(keys))
+
+
+def not_later(query_positions: jax.typing.ArrayLike, key_positions: jax.typing.ArrayLike) -> jax.Array:
+    """Each query sees the keys that stand at its own position or before, wherever both stand.
+
+    Args:
+      query_positions: [T] int.
+      key_positions: [S] int, in any order.
+
+    Returns:
+      [1, 1, T, S] bool.
+    """
+    query_positions, key_positions = jnp.asarray(query_positions), jnp.asarray(key_positions)
+    return (key_positions[None, :] <= query_positions[:, None])[None, None]
 
 
 def from_additive(mask: jax.Array) -> jax.Array:

@@ -49,10 +49,19 @@ class Counter:
         return [token.tolist() for token in tokens]
 
 
+VARIANTS = {
+    "vanilla": {},
+    "synthesizer": {"variant": "synthesizer"},
+    "prefix": {"variant": "perceiver", "num_layers": 3, "num_latents": 12},
+    "along": {"variant": "perceiver", "num_layers": 3, "num_latents": 6, "latent_placement": "along"},
+}
+
+
 @functools.cache
-def tiny_gpt(context):
+def tiny_gpt(context, variant="vanilla"):
     """Parameters, decoder and full forward pass of a GPT with weights of ordinary size."""
-    config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=context, use_bias=False, scan_layers=True)
+    settings = {"num_layers": 1, "num_heads": 2, "width": 8, "use_bias": False, "scan_layers": True}
+    config = GPTConfig(context_length=context, **(settings | VARIANTS[variant]))
     model = config.build(11)
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
     generator = np.random.default_rng(1)
@@ -61,15 +70,15 @@ def tiny_gpt(context):
     return params, decoder, jax.jit(lambda tokens: model.apply({"params": params}, tokens))
 
 
-def continue_prompt(context, prompt, count, *, key=KEY, sampling=GREEDY):
-    params, decoder, _ = tiny_gpt(context)
+def continue_prompt(context, prompt, count, *, key=KEY, sampling=GREEDY, variant="vanilla"):
+    params, decoder, _ = tiny_gpt(context, variant)
     tokens = list(generate(decoder, params, prompt, max_new_tokens=count, key=key, sampling=sampling))
     return np.stack(tokens, axis=1)
 
 
-def continue_naively(context, prompt, count, *, key=KEY, sampling=GREEDY):
+def continue_naively(context, prompt, count, *, key=KEY, sampling=GREEDY, variant="vanilla"):
     """No cache: the whole window is read for each token, and it shrinks to half a context when it grows beyond one."""
-    _, _, forward = tiny_gpt(context)
+    _, _, forward = tiny_gpt(context, variant)
     text, window = prompt, prompt
     for number in range(count):
         padded = np.pad(window, [(0, 0), (0, context - window.shape[1])])
@@ -86,10 +95,11 @@ def random_prompt(batch, length):
 
 
 @pytest.mark.parametrize("length", [1, 5, 19])
-def test_greedy_generation_equals_reading_the_whole_text_for_each_token(length):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_greedy_generation_equals_reading_the_whole_text_for_each_token(variant, length):
     prompt = random_prompt(3, length)
-    found = continue_prompt(20, prompt, 20 - length)
-    np.testing.assert_array_equal(found, continue_naively(20, prompt, 20 - length))
+    found = continue_prompt(20, prompt, 20 - length, variant=variant)
+    np.testing.assert_array_equal(found, continue_naively(20, prompt, 20 - length, variant=variant))
     assert length > 1 or len(np.unique(found)) > 3  # no model that repeats itself
 
 
@@ -98,6 +108,13 @@ def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     prompt = random_prompt(2, length)
     count = 2 * context + 3
     np.testing.assert_array_equal(continue_prompt(context, prompt, count), continue_naively(context, prompt, count))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_newest_half_is_read_again_whatever_the_cache_keeps(variant):
+    prompt = random_prompt(2, 5)
+    found = continue_prompt(20, prompt, 30, variant=variant)
+    np.testing.assert_array_equal(found, continue_naively(20, prompt, 30, variant=variant))
 
 
 def test_token_n_is_drawn_with_the_nth_key():

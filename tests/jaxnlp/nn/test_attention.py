@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.nn.attention import SelfAttention
+from jaxnlp.nn.attention import CrossAttention, SelfAttention
 from jaxnlp.typing import BATCH_AXIS
 
 BATCH, POSITIONS, WIDTH, HEADS = 2, 6, 8, 2
@@ -155,3 +155,106 @@ def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
 def test_heads_that_do_not_divide_the_width_are_named():
     with pytest.raises(ValueError, match=re.escape("num_heads must divide the width, got 3 heads for width 8")):
         apply(SelfAttention(3), random_params(), X)
+
+
+def load_theirs(params):
+    """PyTorch's multi-head attention with the parameters of ours, of either kind."""
+    theirs = torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+    projections = [params["qkv"]] if "qkv" in params else [params["q"], params["kv"]]
+    weights = {
+        "in_proj_weight": np.concatenate([dense["kernel"].T for dense in projections]),
+        "in_proj_bias": np.concatenate([dense["bias"] for dense in projections]),
+        "out_proj.weight": params["out"]["kernel"].T,
+        "out_proj.bias": params["out"]["bias"],
+    }
+    theirs.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    return theirs
+
+
+def test_weights_asked_for_are_those_of_pytorch():
+    params = random_params()
+    (y, _), found = SelfAttention(HEADS).apply({"params": params}, X, deterministic=True, mutable=["intermediates"])
+    np.testing.assert_allclose(y, apply(SelfAttention(HEADS), params, X)[0], atol=1e-6)
+    (weights,) = found["intermediates"]["weights"]
+    leaf, future = torch.tensor(X), torch.tensor(~np.tri(POSITIONS, dtype=bool))
+    _, expected = load_theirs(params)(leaf, leaf, leaf, attn_mask=future, average_attn_weights=False)
+    np.testing.assert_allclose(weights, expected.detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "module", [SelfAttention(HEADS), CrossAttention(HEADS)], ids=lambda module: type(module).__name__
+)
+def test_weights_not_asked_for_are_not_computed(module, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr("jaxnlp.nn.attention.attention_weights", refuse)
+    inputs = (X,) if isinstance(module, SelfAttention) else (X, X)
+    init = functools.partial(module.init, jax.random.key(0), *inputs, deterministic=True)
+    params = jax.eval_shape(init)["params"]
+    jax.eval_shape(lambda params: module.apply({"params": params}, *inputs, deterministic=True), params)
+    with pytest.raises(AssertionError, match="computed"):
+        jax.eval_shape(
+            lambda params: module.apply({"params": params}, *inputs, deterministic=True, mutable=["intermediates"]),
+            params,
+        )
+
+
+MEMORY = np.random.default_rng(4).normal(size=(BATCH, 4, WIDTH)).astype(np.float32)
+VISIBLE = np.tri(POSITIONS, 4, dtype=bool)
+
+
+def cross_params():
+    qkv = random_params()["qkv"]
+    q, kv = ({name: value[..., part] for name, value in qkv.items()} for part in (slice(WIDTH), slice(WIDTH, None)))
+    return {"q": q, "kv": kv, "out": random_params()["out"]}
+
+
+def test_cross_attention_gives_values_gradients_and_weights_of_pytorch():
+    params = cross_params()
+    theirs = load_theirs(params)
+    leaves = [torch.tensor(a, requires_grad=True) for a in (X, MEMORY)]
+    expected, expected_weights = theirs(
+        leaves[0], leaves[1], leaves[1], attn_mask=torch.tensor(~VISIBLE), average_attn_weights=False
+    )
+    upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
+    expected.backward(torch.tensor(upstream))
+
+    @jax.jit
+    def ours(params, x, memory):
+        def read(params, x, memory):
+            return CrossAttention(HEADS).apply(
+                {"params": params},
+                x,
+                memory,
+                deterministic=True,
+                attention_mask=VISIBLE[None, None],
+                mutable=["intermediates"],
+            )
+
+        y, vjp, found = jax.vjp(read, params, x, memory, has_aux=True)
+        return y, found, *vjp(upstream)
+
+    y, found, gradients, *input_gradients = ours(params, X, MEMORY)
+    np.testing.assert_allclose(y, expected.detach(), atol=1e-5)
+    np.testing.assert_allclose(found["intermediates"]["weights"][0], expected_weights.detach(), atol=1e-6)
+    for found, leaf in zip(input_gradients, leaves, strict=True):
+        np.testing.assert_allclose(found, leaf.grad, atol=1e-5)
+    in_proj = np.concatenate([gradients["q"]["kernel"], gradients["kv"]["kernel"]], axis=1)
+    np.testing.assert_allclose(in_proj.T, theirs.in_proj_weight.grad, atol=2e-5)
+    np.testing.assert_allclose(gradients["out"]["kernel"].T, theirs.out_proj.weight.grad, atol=2e-5)
+
+
+def test_cross_attention_takes_the_same_queries_for_all_examples():
+    module, params = CrossAttention(HEADS), cross_params()
+
+    @jax.jit
+    def read(x):
+        return module.apply({"params": params}, x, MEMORY, deterministic=True)
+
+    np.testing.assert_allclose(read(X[:1]), read(np.repeat(X[:1], BATCH, axis=0)), atol=1e-6)
+
+
+def test_cross_attention_names_heads_that_do_not_divide_the_width():
+    with pytest.raises(ValueError, match=re.escape("num_heads must divide the width, got 3 heads for width 8")):
+        CrossAttention(3).apply({"params": cross_params()}, X, MEMORY, deterministic=True)

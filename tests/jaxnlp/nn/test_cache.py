@@ -21,3 +21,8 @@ def test_passes_through_jit_with_a_capacity_known_at_compile_time():
 
 def test_holds_arrays_alone():
     assert [np.shape(leaf) for leaf in jax.tree.leaves(CACHE)] == [(3, 4, 7, 5)] * 4 + [()]
+
+
+def test_layers_may_keep_what_they_need_in_arrays_whose_last_axes_are_positions_and_width():
+    for layer in ((np.zeros((3, 4, 7, 5)),), (np.zeros((3, 7, 20)),)):
+        assert KVCache(layers=(layer,), length=np.int32(0)).capacity == 7

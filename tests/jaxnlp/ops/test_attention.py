@@ -8,7 +8,7 @@ import pytest
 import torch
 from jax.test_util import check_grads
 
-from jaxnlp.ops.attention import MAX_QUERY_BLOCKS, QUERY_BLOCK, attend
+from jaxnlp.ops.attention import MAX_QUERY_BLOCKS, QUERY_BLOCK, attend, attention_weights
 from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.typing import BATCH_AXIS
 
@@ -690,3 +690,24 @@ def test_masks_that_are_not_boolean_are_named(dtype):
     message = f"attention_mask must be bool, got {dtype}; see masks.from_additive"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         attend(*random_inputs(), attention_mask=np.ones((1, 1, QUERIES, KEYS), dtype))
+
+
+@pytest.mark.parametrize(("key_heads", "causal", "scale"), [(None, False, None), (1, True, 0.3)])
+def test_weights_to_look_at_are_those_that_mix(key_heads, causal, scale):
+    q, k, v = random_inputs(key_heads=key_heads)
+    mask = random_mask()
+    mask[0, 1, 2] = False
+    weights = attention_weights(q, k, attention_mask=mask, causal=causal, scale=scale)
+    assert weights.shape == (BATCH, HEADS, QUERIES, KEYS)
+    visible = mask & np.tri(QUERIES, KEYS, dtype=bool) if causal else mask
+    np.testing.assert_array_equal(weights > 0.0, visible)
+    np.testing.assert_allclose(weights.sum(axis=-1), visible.any(axis=-1), atol=1e-6)
+    mixed = np.einsum("bhts,bshk->bthk", weights, np.broadcast_to(v, (BATCH, KEYS, HEADS, WIDTH)))
+    expected = compiled_attend(q, k, v, attention_mask=mask, causal=causal, scale=scale)
+    np.testing.assert_allclose(mixed, expected, atol=1e-6)
+
+
+def test_weights_to_look_at_of_shapes_that_do_not_fit_are_refused():
+    q, k, _ = random_inputs()
+    with pytest.raises(ValueError, match=re.escape("expected q [B, T, H, K]")):
+        attention_weights(q, k[..., :-1])

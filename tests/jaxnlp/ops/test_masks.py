@@ -132,3 +132,10 @@ def test_combinations_see_what_each_of_their_masks_shows():
     for left_out in parts:
         others = functools.reduce(lambda a, b: a & b, [mask for name, mask in parts.items() if name != left_out])
         assert (np.broadcast_to(others, found.shape) != found).any(), left_out
+
+
+def test_not_later_goes_by_positions_wherever_they_stand():
+    queries, keys = np.array([3, 0, 7]), np.array([1, 4, 7, 0, 3])
+    expected = written_out(lambda t, s: keys[s] <= queries[t], len(queries), len(keys))
+    assert_equals(masks.not_later(queries, keys), expected)
+    assert_equals(jax.jit(masks.not_later)(jnp.array(queries), jnp.array(keys)), expected)

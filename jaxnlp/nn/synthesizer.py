@@ -1,0 +1,110 @@
+"""Multi-head Synthesizer attention, with a cache for decoding."""
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import normal, zeros
+
+from jaxnlp.nn.cache import LayerCache
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
+
+INITIAL_SCORE = 0.001
+
+
+def _near_zero(key, shape, dtype=jnp.float32):
+    return jax.random.uniform(key, shape, dtype, -INITIAL_SCORE, INITIAL_SCORE)
+
+
+class SynthesizerAttention(nn.Module):
+    """Each position mixes the values of itself and those before it, by weights computed from itself alone.
+
+    Y_h = softmax(ReLU(X A_h + b_1h) B + b_2) X V_h, for head h of H; out = [Y_1 ... Y_H] W. A_h and V_h are D x K; B
+    [K, S] and b_2 are one for all heads. No query meets a key: what a position attends to cannot depend on what is
+    there.
+
+    Attributes:
+      num_heads: H; must divide the width.
+      context_length: S, columns of B: the longest sequence.
+      attention_dropout_rate: share of attention weights dropped in training.
+      dropout_rate: share of outputs dropped in training.
+      use_bias: whether the projections and the scores have biases.
+      output_stddev: standard deviation of the output projection's initial weights.
+      dtype: of the computation; parameters stay float32.
+      matmul_dtype: what the operands of the projections are rounded to; None = dtype. Scores and mixing stay in dtype:
+        autodiff's forms of their products miss the fast path (see `ops.matmul`).
+
+    Source: Tay et al. 2021, section 3.1.1, as in CS224N, assignment 5. B begins in (-0.001, 0.001): with weights
+    that are nearly the same for all that a position may see.
+    """
+
+    num_heads: int
+    context_length: int
+    attention_dropout_rate: float = 0.0
+    dropout_rate: float = 0.0
+    use_bias: bool = True
+    output_stddev: float = 0.02
+    dtype: str = "float32"
+    matmul_dtype: str | None = None
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        *,
+        deterministic: bool,
+        cache: LayerCache | None = None,
+        cached_positions: jax.Array | int = 0,
+    ) -> tuple[jax.Array, LayerCache | None]:
+        """Mixes values over positions.
+
+        Args:
+          x: [B, T, D].
+          deterministic: no dropout.
+          cache: values of the positions before x; None: x is the whole sequence.
+          cached_positions: [] int, how many positions of the cache are filled; x's positions follow them.
+
+        Returns:
+          [B, T, D] in `dtype`, and the cache with the T positions of x added (None without a cache).
+
+        Raises:
+          ValueError: when H does not divide D, or T exceeds the context length; the message gives both.
+        """
+        chex.assert_rank(x, 3)
+        batch, positions, width = x.shape
+        if width % self.num_heads:
+            raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
+        head_width = width // self.num_heads
+        zv = Dense(2 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="zv")(
+            x.reshape(batch * positions, width)
+        )
+        z, v = (part.reshape(batch, positions, self.num_heads, head_width) for part in jnp.split(zv, 2, axis=-1))
+        # B and b_2, named as those of the dense layer that they are: weight decay goes by the name.
+        kernel = self.param("kernel", _near_zero, (head_width, self.context_length))
+        bias = self.param("bias", zeros, (self.context_length,)) if self.use_bias else None
+        scores = {"w_b": kernel.astype(self.dtype), "b_2": bias}
+        if cache is None:
+            drop = self.attention_dropout_rate > 0.0 and not deterministic
+            y = synthesize(
+                z,
+                v,
+                **scores,
+                dropout_rate=self.attention_dropout_rate,
+                dropout_key=self.make_rng("dropout") if drop else None,
+                first_row=first_row_of_shard(batch),
+            )
+            if self.is_mutable_collection("intermediates"):  # somebody wants to look
+                self.sow("intermediates", "weights", synthesizer_weights(z, positions, **scores))
+        else:
+            (values,) = cache
+            v = v.swapaxes(1, 2).astype(values.dtype)
+            values = jax.lax.dynamic_update_slice_in_dim(values, v, cached_positions, axis=2)
+            cache = (values,)
+            y = synthesize(z, values.swapaxes(1, 2), **scores, first_query=cached_positions)
+        y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
+            y.reshape(batch * positions, width)
+        )
+        y = Dropout(self.dropout_rate)(y, deterministic=deterministic)
+        return y.reshape(batch, positions, width), cache
