@@ -96,7 +96,9 @@ def score(command: Evaluate) -> Scores:
         step = compile_evaluation(OBJECTIVES[config.objective](run.model, config.loss), layout)
         means, tokens = evaluate(step, layout.replicate(run.params), split.batches, layout)
         values = {metric: (value, tokens) for metric, value in means.items()}
-    answers = answer(make_decoder(run.model), run.params, run.vocabulary, split.questions)
+    answers = []
+    if split.questions:
+        answers = answer(make_decoder(run.model), run.params, run.vocabulary, split.questions)
     if split.questions and split.questions[0].answer is not None:
         values["exact_match"] = (exact_match(answers, split.questions), len(answers))
     return Scores(run, config, name, values, answers)

@@ -24,8 +24,8 @@ DRAWINGS = draw_plots(ROWS)
 HOSTILE = "<script>alert('&\"')</script>"
 
 
-def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, samples=()):
-    return render_page(config, environment, rows, samples, DRAWINGS)
+def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, samples=(), answers=None):
+    return render_page(config, environment, rows, samples, answers, DRAWINGS)
 
 
 def tiles(text):
@@ -167,3 +167,38 @@ def test_config_is_shown_by_section_with_every_value_and_no_module_path():
         "tasks.1.betas": "[0.9, 0.95]",
     }
     assert "jaxnlp.models.gpt" not in text
+
+
+ANSWERS = {
+    "step": 150,
+    "answers": [
+        {"question": "Where was Ada born?", "answer": "Rome", "given": "Rome", "seen": 7},
+        {"question": f"Where was {HOSTILE} born?", "answer": "Oslo", "given": HOSTILE, "seen": 7},
+        {"question": "Where was Bob born?", "answer": "Bonn", "given": "Rome", "seen": 0},
+    ],
+    "attention": [{"text": "Ada?", "given": "Ro", "weights": [[0.1, 0.4, 0.0, 0.2], [0.0, 0.0, 0.0, 0.0]]}],
+}
+
+
+def test_answers_are_counted_by_how_often_their_place_occurs_in_training():
+    text = page(answers=ANSWERS)
+    assert "Step 150: 1 of 3 right." in text
+    rows = re.findall(r'<tr><th scope="row">([^<]*)</th><td>(\d+)</td><td>([^<]*)</td>', text)
+    assert rows == [("never", "1", "0.0%"), ("5 to 19", "2", "50.0%")]
+
+
+def test_each_character_of_an_answer_shades_the_question_by_its_own_largest_weight():
+    text = page(answers=ANSWERS)
+    table = text[text.index("What each character of an answer looks at") :]
+    lines = re.findall(r"<tr><th>(.)</th><td>(.*?)</td></tr>", table)
+    assert [character for character, _ in lines[:2]] == ["R", "o"]
+    shades = [re.findall(r"--share: (\d+)%\">(.)<", line) for _, line in lines[:2]]
+    assert shades[0] == [("25", "A"), ("100", "d"), ("0", "a"), ("50", "?")]
+    assert shades[1] == [("0", character) for character in "Ada?"]
+
+
+def test_answers_are_marked_right_or_wrong_and_cannot_break_the_page():
+    text = page(answers=ANSWERS)
+    assert re.findall(r'<tr class="(right|wrong)">', text) == ["right", "wrong", "wrong"]
+    assert HOSTILE not in text
+    assert "<h2>Answers</h2>" not in page()
