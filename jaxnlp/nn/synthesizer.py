@@ -9,6 +9,7 @@ from jax.nn.initializers import normal, zeros
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.ops import masks
 from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
 
 INITIAL_SCORE = 0.001
@@ -33,8 +34,7 @@ class SynthesizerAttention(nn.Module):
       use_bias: whether the projections and the scores have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       dtype: of the computation; parameters stay float32.
-      matmul_dtype: what the operands of the projections are rounded to; None = dtype. Scores and mixing stay in dtype:
-        autodiff's forms of their products miss the fast path (see `ops.matmul`).
+      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
 
     Source: Tay et al. 2021, section 3.1.1, as in CS224N, assignment 5. B begins in (-0.001, 0.001): with weights
     that are nearly the same for all that a position may see.
@@ -80,11 +80,13 @@ class SynthesizerAttention(nn.Module):
         zv = Dense(2 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="zv")(
             x.reshape(batch * positions, width)
         )
+        # Rounded once here, as in self-attention.
+        zv = zv.astype(self.matmul_dtype or self.dtype)
         z, v = (part.reshape(batch, positions, self.num_heads, head_width) for part in jnp.split(zv, 2, axis=-1))
         # B and b_2, named as those of the dense layer that they are: weight decay goes by the name.
         kernel = self.param("kernel", _near_zero, (head_width, self.context_length))
         bias = self.param("bias", zeros, (self.context_length,)) if self.use_bias else None
-        scores = {"w_b": kernel.astype(self.dtype), "b_2": bias}
+        scores = {"w_b": kernel.astype(zv.dtype), "b_2": bias}
         if cache is None:
             drop = self.attention_dropout_rate > 0.0 and not deterministic
             y = synthesize(
@@ -102,7 +104,9 @@ class SynthesizerAttention(nn.Module):
             v = v.swapaxes(1, 2).astype(values.dtype)
             values = jax.lax.dynamic_update_slice_in_dim(values, v, cached_positions, axis=2)
             cache = (values,)
-            y = synthesize(z, values.swapaxes(1, 2), **scores, first_query=cached_positions)
+            # Slots past the newest position hold nothing yet, and the causal mask hides them.
+            mask = masks.causal(positions, values.shape[2], first_query=cached_positions)
+            y = synthesize(z, values.swapaxes(1, 2), **scores, attention_mask=mask, causal=False)
         y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
             y.reshape(batch * positions, width)
         )

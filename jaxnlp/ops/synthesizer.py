@@ -1,11 +1,19 @@
-"""Synthesizer attention: weights that each position computes from itself, without dot products."""
+"""Synthesizer attention: weights that each position computes from itself, without comparing it to others.
+
+For one head, with Z = X A + b_1 [T, K], the output of a first layer:
+
+    A = softmax(ReLU(Z) B + b_2)      weights        [T, S]
+    Y = A V                           mixed values   [T, K]
+
+This is attention whose keys are the columns of B, the same for all examples, each with its element of b_2 as one
+feature more, against a 1 in the query: ReLU(Z) B + b_2 = [ReLU(Z) 1] [B; b_2]. So `ops.attention` computes it, and its
+gradient by hand serves here as well.
+"""
 
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.ops import masks
-from jaxnlp.ops.dropout import dropout
-from jaxnlp.ops.matmul import accumulator
+from jaxnlp.ops.attention import attend, attention_weights
 
 
 def synthesize(
@@ -14,40 +22,51 @@ def synthesize(
     *,
     w_b: jax.Array,
     b_2: jax.Array | None = None,
+    attention_mask: jax.Array | None = None,
     causal: bool = True,
-    first_query: int | jax.Array = 0,
     dropout_rate: float = 0.0,
     dropout_key: jax.Array | None = None,
     first_row: int | jax.Array = 0,
 ) -> jax.Array:
     """Values mixed by weights that depend on the query's position and content alone.
 
-    Y = softmax(ReLU(Z) B + b_2) V, for each head, with Z = X A + b_1; column s of B scores the key at position s.
+    Y = softmax(ReLU(Z) B + b_2) V, for each head; column s of B scores the key at position s.
 
     Args:
       z: [B, T, H, K], the first layer's output, each head's own part.
       v: values [B, S, H, K]; S = T, unless earlier positions are cached.
       w_b: B [K, C], with C at least S: the first S columns are used.
       b_2: [C] or None.
+      attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all that `causal` leaves.
       causal: position t attends to positions 0..t alone.
-      first_query: position of the first query, not 0 when values of earlier calls are cached.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
       first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
 
     Returns:
-      [B, T, H, K], dtype of v.
+      [B, T, H, K], dtype of z. A fully masked row is zero.
 
     Raises:
       ValueError: when there are more keys than B has columns; the message gives both.
 
-    Source: Tay et al. 2021, section 3.1.1 (dense Synthesizer), as in CS224N, assignment 5: B and b_2 are shared
-    by the heads.
+    Source: Tay et al. 2021, section 3.1.1 (dense Synthesizer), as in CS224N, assignment 5: B and b_2 are shared by the
+    heads.
     """
-    weights = synthesizer_weights(z, v.shape[1], w_b=w_b, b_2=b_2, causal=causal, first_query=first_query)
-    if dropout_key is not None:
-        weights = dropout(weights, dropout_rate, dropout_key, first_row=first_row)
-    return jnp.einsum("bhts,bshk->bthk", weights.astype(v.dtype), v)
+    q, k = _queries_and_keys(z, v.shape[1], w_b, b_2)
+    extra = q.shape[3] - v.shape[3]
+    y = attend(
+        q,
+        k,
+        jnp.pad(v, [(0, 0), (0, 0), (0, 0), (0, extra)]),  # attention's keys and values are of one width
+        attention_mask=attention_mask,
+        causal=causal,
+        scale=1.0,
+        dropout_rate=dropout_rate,
+        dropout_key=dropout_key,
+        first_row=first_row,
+        implementation="vjp",
+    )
+    return y[..., : v.shape[3]]
 
 
 def synthesizer_weights(
@@ -56,10 +75,10 @@ def synthesizer_weights(
     *,
     w_b: jax.Array,
     b_2: jax.Array | None = None,
+    attention_mask: jax.Array | None = None,
     causal: bool = True,
-    first_query: int | jax.Array = 0,
 ) -> jax.Array:
-    """The weights of `synthesize`, before dropout.
+    """The weights of `synthesize`, before dropout: to look at, not to compute with.
 
     A = softmax(ReLU(Z) B + b_2)
 
@@ -68,22 +87,25 @@ def synthesizer_weights(
       keys: S.
       w_b: B [K, C].
       b_2: [C] or None.
+      attention_mask: as for `synthesize`.
       causal: position t attends to positions 0..t alone.
-      first_query: position of the first query.
 
     Returns:
-      [B, H, T, S], float32 at least; each row sums to 1.
+      [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.
 
     Raises:
       ValueError: as `synthesize`.
     """
+    q, k = _queries_and_keys(z, keys, w_b, b_2)
+    return attention_weights(q, k, attention_mask=attention_mask, causal=causal, scale=1.0)
+
+
+def _queries_and_keys(z, keys, w_b, b_2):
+    """[ReLU(Z) 1], and the columns of [B; b_2] for each example and head."""
     if keys > w_b.shape[1]:
         raise ValueError(f"a sequence of {keys} positions exceeds the synthesizer's {w_b.shape[1]}")
-    hidden = jax.nn.relu(z).swapaxes(1, 2)  # here, where it is smaller than the scores would be
-    scores = jnp.einsum("bhtk,ks->bhts", hidden, w_b[:, :keys]).astype(accumulator(z.dtype))
+    q, columns = jax.nn.relu(z), w_b[:, :keys].T
     if b_2 is not None:
-        scores = scores + b_2[None, None, None, :keys].astype(scores.dtype)
-    if causal:
-        mask = masks.causal(z.shape[1], keys, first_query=first_query)
-        scores = jnp.where(mask, scores, jnp.finfo(scores.dtype).min)
-    return jax.nn.softmax(scores, axis=-1)
+        q = jnp.concatenate([q, jnp.ones_like(z[..., :1])], axis=-1)
+        columns = jnp.concatenate([columns, b_2[:keys, None].astype(w_b.dtype)], axis=-1)
+    return q, jnp.broadcast_to(columns[None, :, None], (z.shape[0], keys, *q.shape[2:]))

@@ -615,3 +615,10 @@ def test_attention_maps_that_nobody_asks_for_are_not_computed(variant, monkeypat
     jax.eval_shape(jax.grad(loss), params)
     with pytest.raises(AssertionError, match="computed"):
         jax.eval_shape(model.attention_maps, params, TOKENS)
+
+
+@pytest.mark.parametrize("variant", ["synthesizer", "prefix"])
+def test_initial_loss_of_a_variant_is_that_of_guessing(variant):
+    model = make_model(**VARIANTS[variant], width=32)
+    logits = apply(model, initial_params(model, make_key(0)), TOKENS)
+    assert abs(float(mean_loss(logits)) - np.log(VOCABULARY)) < 0.02

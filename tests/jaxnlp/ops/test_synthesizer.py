@@ -120,8 +120,25 @@ def test_reading_in_parts_with_cached_values_equals_reading_at_once():
     whole = compiled_synthesizer(z, v, parameters)
     noise = np.full((BATCH, COLUMNS - POSITIONS, HEADS, WIDTH), 1e3, np.float32)  # room behind the newest position
     values = np.concatenate([v, noise], axis=1)
-    parts = [compiled_synthesizer(z[:, t : t + 1], values, parameters, first_query=t) for t in range(POSITIONS)]
+    masks = np.tri(POSITIONS, COLUMNS, dtype=bool)[None, None]
+    parts = [
+        compiled_synthesizer(z[:, t : t + 1], values, parameters, attention_mask=masks[:, :, t : t + 1], causal=False)
+        for t in range(POSITIONS)
+    ]
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_mask_hides_what_causality_leaves_and_a_row_that_sees_nothing_is_zero(causal):
+    z, _, parameters = random_inputs()
+    mask = np.random.default_rng(3).random((BATCH, HEADS, POSITIONS, POSITIONS)) < 0.6
+    mask[0, 0, 2] = False
+    weights = synthesizer_weights(z, POSITIONS, **parameters, attention_mask=mask, causal=causal)
+    sees = mask & np.tri(POSITIONS, dtype=bool) if causal else mask
+    np.testing.assert_array_equal(weights > 0.0, sees)
+    np.testing.assert_allclose(weights.sum(axis=-1), sees.any(axis=-1), atol=1e-6)
+    mixed = compiled_synthesizer(z, unit_values(), parameters, attention_mask=mask, causal=causal)
+    np.testing.assert_allclose(weights, np.swapaxes(mixed, 1, 2), atol=1e-6)
 
 
 @pytest.mark.parametrize("causal", [True, False])
