@@ -244,7 +244,6 @@ class _Evaluator:
         write_report(self._workdir)
         return scores["loss"] if self._config.best_by == "loss" else 1.0 - scores["exact_match"]
 
-
     def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:
         """Keeps the answers for the report. Returns: the share that is right."""
         vocabulary = self._corpus.vocabulary

@@ -11,20 +11,24 @@ import jax.numpy as jnp
 import optax
 
 from jaxnlp.typing import Array, Params, PyTree
+from train.muon import is_hidden_matrix, scale_by_muon
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam or AdamW with clipping, and a schedule of the learning rate by steps or by tokens."""
+    """Adam, AdamW or Muon with clipping, and a schedule of the learning rate by steps or by tokens."""
 
-    name: Literal["adamw", "adam"] = "adamw"
-    """AdamW decays weights apart from the gradient; Adam does not decay them."""
+    name: Literal["adamw", "adam", "muon"] = "adamw"
+    """AdamW decays weights apart from the gradient; Adam does not decay them; Muon is for the matrices between
+    embedding and output layer, the rest then has AdamW."""
     learning_rate: float = 1e-3
     """Peak of the schedule."""
     beta1: float = 0.9
     """Decay of the gradient's running mean."""
     beta2: float = 0.999
     """Decay of its running mean square."""
+    muon_decay: float = 0.95
+    """Decay of Muon's running mean."""
     epsilon: float = 1e-8
     """Added to the root of the mean square."""
     weight_decay: float = 0.0
@@ -47,7 +51,7 @@ class OptimizerConfig:
     def __post_init__(self):
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"optimizer.learning_rate must be positive, got {self.learning_rate}")
-        for name in ("beta1", "beta2"):
+        for name in ("beta1", "beta2", "muon_decay"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"optimizer.{name} must lie in [0, 1), got {getattr(self, name)}")
         if not 0 < self.epsilon < math.inf:
@@ -174,13 +178,24 @@ def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
 
 
 def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Clipping, Adam's direction, decay, the schedule's rate. Its `update` takes `tokens`: see scale_by_progress."""
+    """Clipping, Adam's or Muon's direction, decay, the rate. Its `update` takes `tokens`: see scale_by_progress."""
     steps = [] if config.clip_norm is None else [clip_by_global_norm(config.clip_norm)]
-    steps.append(optax.scale_by_adam(config.beta1, config.beta2, config.epsilon))
+    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
+    if config.name == "muon":
+        kinds = {"muon": scale_by_muon(config.muon_decay), "adam": adam}
+        steps.append(optax.partition(kinds, _kinds))
+    else:
+        steps.append(adam)
     if config.weight_decay:
         steps.append(optax.add_decayed_weights(config.weight_decay, mask=decayed))
     steps.append(scale_by_progress(schedule, by_tokens=config.final_tokens is not None))
     return optax.chain(*steps)
+
+
+def _kinds(params: Params) -> PyTree:
+    return jax.tree_util.tree_map_with_path(
+        lambda path, value: "muon" if is_hidden_matrix(path, value) else "adam", params
+    )
 
 
 def current_learning_rate(opt_state: PyTree) -> Array:

@@ -258,7 +258,11 @@ def _answers(answers: Object) -> str:
     return (
         f"<section><h2>Answers</h2><p>Step {step:,}: {right:,} of {len(rows):,} right.</p>"
         f'<div class="card scroll"><h3>By how often the place is an answer in training</h3>{by_seen}</div>'
-        + (f'<div class="card scroll heat"><h3>What each character of an answer looks at</h3>{heat}</div>' if heat else "")
+        + (
+            f'<div class="card scroll heat"><h3>What each character of an answer looks at</h3>{heat}</div>'
+            if heat
+            else ""
+        )
         + f'<div class="card scroll"><details><summary>The first {min(len(rows), _MOST_ANSWERS)}</summary>'
         f'<table class="answers"><tr><th>question</th><th>given</th><th>expected</th></tr>{listed}</table></details></div>'
         "</section>"

@@ -1,0 +1,117 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from optax.contrib import MuonDimensionNumbers
+from optax.contrib._muon import orthogonalize_via_newton_schulz
+
+from train.muon import ADAM_SIZE, COEFFICIENTS, is_hidden_matrix, orthogonalized, scale_by_muon
+from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
+
+SHAPES = [(6, 6), (5, 12), (12, 5), (1, 7), (3, 4, 9), (2, 9, 4)]
+
+
+def random(shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_singular_values_become_about_one_and_singular_vectors_stay(shape):
+    x = random(shape)
+    found = np.asarray(orthogonalized(x), np.float64)
+    u, s, vt = np.linalg.svd(x.astype(np.float64), full_matrices=False)
+    inside = np.einsum("...mi,...mn,...jn->...ij", u, found, vt)
+    diagonal = np.einsum("...ii->...i", inside)
+    assert diagonal.shape == s.shape
+    assert (diagonal > 0.6).all()
+    assert (diagonal < 1.3).all()
+    np.testing.assert_allclose(inside - diagonal[..., None] * np.eye(s.shape[-1]), 0.0, atol=0.05)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_it_is_optax_s_iteration_with_rounded_operands(shape):
+    x = random(shape)
+    stacked = jnp.asarray(x.reshape(-1, *shape[-2:]))
+    expected = orthogonalize_via_newton_schulz(
+        stacked, jnp.array(COEFFICIENTS), dimension_numbers=MuonDimensionNumbers(1, 2)
+    )
+    np.testing.assert_allclose(orthogonalized(x), np.asarray(expected).reshape(shape), atol=0.05)
+
+
+def test_the_size_of_a_gradient_does_not_matter():
+    x = random((4, 8))
+    for factor in (2.0**13, 2.0**-10):
+        np.testing.assert_allclose(orthogonalized(x * np.float32(factor)), orthogonalized(x), atol=1e-3)
+
+
+def test_no_gradient_no_direction():
+    np.testing.assert_array_equal(orthogonalized(np.zeros((3, 5), np.float32)), 0.0)
+
+
+def test_stacked_matrices_are_made_orthogonal_each_alone():
+    x = random((3, 4, 9))
+    np.testing.assert_allclose(orthogonalized(x), np.stack([orthogonalized(each) for each in x]), atol=0.01)
+
+
+def test_a_small_direction_moves_as_far_as_a_large_one():
+    gradient = np.diag(np.array([1.0, 0.03], np.float32))
+    found = np.abs(np.asarray(orthogonalized(gradient)))
+    assert 0.6 < found[1, 1] / found[0, 0] < 1.7
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16)])
+def test_updates_have_about_the_size_of_adams(shape):
+    transform = scale_by_muon(0.0)
+    updates, _ = transform.update({"kernel": random(shape)}, transform.init({"kernel": random(shape)}))
+    # All singular values at 1 would give exactly this.
+    assert 0.7 * ADAM_SIZE < np.sqrt(np.square(updates["kernel"]).mean()) < 1.2 * ADAM_SIZE
+
+
+def test_the_direction_is_of_the_running_mean_one_step_ahead():
+    gradients = [random((4, 6), seed) for seed in range(3)]
+    transform = scale_by_muon(0.9)
+    state = transform.init({"kernel": gradients[0]})
+    momentum = np.zeros((4, 6))
+    for gradient in gradients:
+        updates, state = transform.update({"kernel": gradient}, state)
+        momentum = 0.9 * momentum + 0.1 * gradient
+        ahead = 0.9 * momentum + 0.1 * gradient
+        expected = ADAM_SIZE * 6**0.5 * orthogonalized(ahead.astype(np.float32))
+        np.testing.assert_allclose(updates["kernel"], expected, atol=0.01)
+        np.testing.assert_allclose(state.momentum["kernel"], momentum, rtol=1e-5)
+
+
+PARAMS = {
+    "tokens": {"embedding": (7, 4)},
+    "positions": (5, 4),
+    "blocks": {"up": {"kernel": (2, 4, 8), "bias": (2, 8)}, "norm": {"scale": (2, 4)}},
+    "head": {"kernel": (4, 7)},
+}
+
+
+def test_muon_is_for_matrices_between_embedding_and_output_layer():
+    params = jax.tree.map(random, PARAMS, is_leaf=lambda x: isinstance(x, tuple))
+    kinds = jax.tree_util.tree_map_with_path(is_hidden_matrix, params)
+    assert kinds["blocks"] == {"up": {"kernel": True, "bias": False}, "norm": {"scale": False}}
+    assert not any(jax.tree.leaves({name: kind for name, kind in kinds.items() if name != "blocks"}))
+
+
+def test_the_other_parameters_have_adam():
+    params = jax.tree.map(random, PARAMS, is_leaf=lambda x: isinstance(x, tuple))
+    gradients = jax.tree.map(lambda x: x + 1.0, params)
+    config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.01, clip_norm=None)
+    updates = {}
+    for name in ("muon", "adamw"):
+        named = OptimizerConfig(**{**vars(config), "name": name})
+        optimizer = make_optimizer(named, make_schedule(named, total_steps=10))
+        found, _ = optimizer.update(gradients, optimizer.init(params), params, tokens=jnp.array(1))
+        updates[name] = found
+    muon, adam = updates["muon"], updates["adamw"]
+    for name in ("tokens", "positions", "head"):
+        jax.tree.map(np.testing.assert_array_equal, muon[name], adam[name])
+    np.testing.assert_array_equal(muon["blocks"]["up"]["bias"], adam["blocks"]["up"]["bias"])
+    kernel, gradient = params["blocks"]["up"]["kernel"], gradients["blocks"]["up"]["kernel"]
+    direction, _ = scale_by_muon(0.95).update({"kernel": gradient}, scale_by_muon(0.95).init({"kernel": gradient}))
+    rate = float(make_schedule(config, total_steps=10)(jnp.array(1.0)))
+    np.testing.assert_allclose(muon["blocks"]["up"]["kernel"], -rate * (direction["kernel"] + 0.01 * kernel), atol=2e-4)
