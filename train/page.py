@@ -22,6 +22,7 @@ _LABELS = {
 
 _MOST_SAMPLED_STEPS = 40
 _MOST_ANSWERS = 50
+_HEAT = "What each character of an answer looks at"
 _SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 and more", 20, math.inf))
 
 _STYLE = """
