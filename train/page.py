@@ -22,7 +22,6 @@ _LABELS = {
 
 _MOST_SAMPLED_STEPS = 40
 _MOST_ANSWERS = 50
-_HEAT = "What each character of an answer looks at"
 _SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 and more", 20, math.inf))
 
 _STYLE = """
@@ -255,19 +254,17 @@ def _answers(answers: Object) -> str:
         f"<td>{_text(row['given'])}</td><td>{_text(row['answer'])}</td></tr>"
         for row in rows[:_MOST_ANSWERS]
     )
-    heat = "".join(map(_heat, answers["attention"]))
-    return (
-        f"<section><h2>Answers</h2><p>Step {step:,}: {right:,} of {len(rows):,} right.</p>"
-        f'<div class="card scroll"><h3>By how often the place is an answer in training</h3>{by_seen}</div>'
-        + (
-            f'<div class="card scroll heat"><h3>What each character of an answer looks at</h3>{heat}</div>'
-            if heat
-            else ""
-        )
-        + f'<div class="card scroll"><details><summary>The first {min(len(rows), _MOST_ANSWERS)}</summary>'
-        f'<table class="answers"><tr><th>question</th><th>given</th><th>expected</th></tr>{listed}</table></details></div>'
-        "</section>"
+    cards = [f"<h3>By how often the place is an answer in training</h3>{by_seen}"]
+    if answers["attention"]:
+        heat = "".join(map(_heat, answers["attention"]))
+        cards.append(f'<h3>What each character of an answer looks at</h3><div class="heat">{heat}</div>')
+    columns = "<th>question</th><th>given</th><th>expected</th>"
+    first = f"The first {min(len(rows), _MOST_ANSWERS)}"
+    cards.append(
+        f'<details><summary>{first}</summary><table class="answers"><tr>{columns}</tr>{listed}</table></details>'
     )
+    body = "".join(f'<div class="card scroll">{card}</div>' for card in cards)
+    return f"<section><h2>Answers</h2><p>Step {step:,}: {right:,} of {len(rows):,} right.</p>{body}</section>"
 
 
 def _heat(shown: Object) -> str:
