@@ -18,7 +18,7 @@ QUESTIONS, EPOCHS, BATCH = 2000, 10, 256
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="names_finetune_a5",
-        data=NamesQuestions(batch_size=BATCH, block_size=BLOCK, held_out=0),
+        data=NamesQuestions(batch_size=BATCH, sequence_length=BLOCK, held_out=0),
         model=assignment_model(),
         optimizer=OptimizerConfig(
             learning_rate=6e-4,

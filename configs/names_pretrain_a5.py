@@ -20,7 +20,7 @@ DOCUMENTS, EPOCHS, BATCH, BLOCK = 2937, 650, 128, 128
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="names_pretrain_a5",
-        data=NamesPretraining(corruption="uniform", batch_size=BATCH, block_size=BLOCK, held_out=0),
+        data=NamesPretraining(corruption="uniform", batch_size=BATCH, sequence_length=BLOCK, held_out=0),
         model=assignment_model(),
         optimizer=OptimizerConfig(
             learning_rate=6e-3,

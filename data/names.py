@@ -159,8 +159,8 @@ class _NamesConfig(DataConfig):
     """The assignment's people, or invented ones, which need no files."""
     path: str | None = None
     """Folder of the assignment's four files; None = in the folder that JAXNLP_DATA names."""
-    block_size: int = 128
-    """Longest example, in characters, T; longer ones are cut or refused."""
+    sequence_length: int = 128
+    """Longest example, in characters, T (the assignment's block size); longer ones are cut or refused."""
     held_out: int = 200
     """Training questions that are never trained on, to choose by: the validation split. 0 = the dev split serves."""
     evaluation_batch_size: int = 100
@@ -170,8 +170,10 @@ class _NamesConfig(DataConfig):
         for name in ("batch_size", "evaluation_batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
-        if self.block_size < 2 * SHORTEST_DOCUMENT:
-            raise ValueError(f"data.block_size must be at least {2 * SHORTEST_DOCUMENT}, got {self.block_size}")
+        if self.sequence_length < 2 * SHORTEST_DOCUMENT:
+            raise ValueError(
+                f"data.sequence_length must be at least {2 * SHORTEST_DOCUMENT}, got {self.sequence_length}"
+            )
         if self.held_out < 0:
             raise ValueError(f"data.held_out must be at least 0, got {self.held_out}")
 
@@ -206,16 +208,16 @@ class _NamesConfig(DataConfig):
         """One pass over examples, in batches of one shape."""
         size = self.evaluation_batch_size
         parts = [list(examples[i : i + size]) for i in range(0, len(examples), size)]
-        return tuple(padded(part, size, self.block_size) for part in parts)
+        return tuple(padded(part, size, self.sequence_length) for part in parts)
 
     def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
         """`question MASK place MASK`, scored on the place and the MASK that ends it. Raises: DataError if too long."""
         given = question.text + MASK
         text = f"{given}{question.answer}{MASK}"
-        if len(text) > self.block_size:
+        if len(text) > self.sequence_length:
             raise DataError(
                 f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
-                f"--data.block-size is {self.block_size}"
+                f"--data.sequence-length is {self.sequence_length}"
             )
         return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
 
@@ -273,10 +275,8 @@ class NamesPretraining(_NamesConfig):
         for name in ("place_fraction", "question_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"data.{name} must lie in [0, 1], got {getattr(self, name)}")
-        if not 0 <= self.largest_shift < self.block_size:
-            raise ValueError(
-                f"data.largest_shift must lie in [0, block_size), got {self.largest_shift} of {self.block_size}"
-            )
+        if not 0 <= self.largest_shift < self.sequence_length:
+            raise ValueError(f"data.largest_shift must lie in [0, {self.sequence_length}), got {self.largest_shift}")
 
     def load(self, seed: int) -> Corpus:
         """Reads the documents and the questions.
@@ -335,7 +335,7 @@ class _PretrainingExample(grain.transforms.RandomMap):
         else:
             text, scored = self._corrupted(number, rng)
             example = as_example(text, scored, self._vocabulary)
-        shift = int(rng.integers(0, min(config.largest_shift, config.block_size - len(example["tokens"])) + 1))
+        shift = int(rng.integers(0, min(config.largest_shift, config.sequence_length - len(example["tokens"])) + 1))
         return {name: np.concatenate([np.zeros(shift, value.dtype), value]) for name, value in example.items()}
 
     def _corrupted(self, number: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
@@ -346,9 +346,9 @@ class _PretrainingExample(grain.transforms.RandomMap):
                 spans = self._places[number]
             text, scored = recalled_facts(document, spans, config.facts_length, rng)
         else:
-            text = span_corruption(document, config.block_size, rng)
+            text = span_corruption(document, config.sequence_length, rng)
             scored = np.ones(len(text), bool)
-        return text[: config.block_size + 1], scored[: config.block_size + 1]
+        return text[: config.sequence_length + 1], scored[: config.sequence_length + 1]
 
 
 def _endless(

@@ -16,7 +16,7 @@ from pathlib import Path  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from data import DataError  # noqa: E402
-from jaxnlp.runs import DamagedCheckpointError  # noqa: E402
+from jaxnlp.runs import DamagedCheckpointError, RunError  # noqa: E402
 from train.command_line import RunOptions, UsageError, parse, print_config, use_compilation_cache  # noqa: E402
 from train.folder import RunMismatchError  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
@@ -34,7 +34,7 @@ def main() -> int:
         use_compilation_cache(options.compilation_cache)
         print_config(console, config)
         outcome = fit(config, workdir, parallel=options.parallel, console=console, started=STARTED, command=typed)
-    except (UsageError, RunMismatchError, DataError, FileNotFoundError) as error:
+    except (UsageError, RunMismatchError, RunError, DataError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (NonFiniteError, DamagedCheckpointError) as error:

@@ -23,6 +23,7 @@ import numpy as np
 from rich.console import Console
 
 from data import DataError
+from jaxnlp.runs import RunError
 from jaxnlp.typing import Array
 from train.command_line import UsageError, parse, use_compilation_cache
 from train.config import TrainConfig
@@ -138,7 +139,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         use_compilation_cache(None)
         rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
-    except (UsageError, DataError, FileNotFoundError) as error:
+    except (UsageError, RunError, DataError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     try:

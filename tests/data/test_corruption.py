@@ -13,9 +13,9 @@ def parts(text):
     return prefix, suffix, span
 
 
-def draws(document, block_size, count=3000, seed=0):
+def draws(document, sequence_length, count=3000, seed=0):
     rng = np.random.default_rng(seed)
-    return [parts(span_corruption(document, block_size, rng)) for _ in range(count)]
+    return [parts(span_corruption(document, sequence_length, rng)) for _ in range(count)]
 
 
 @pytest.mark.parametrize("length", [4, 5, 7, 8, 20, 52])

@@ -151,7 +151,7 @@ def test_shifted_examples_begin_behind_pads_that_are_not_scored(folder):
 
 
 def test_examples_fit_the_block(folder):
-    config = pretraining(folder, corruption="facts", block_size=64, largest_shift=20, facts_length=70)
+    config = pretraining(folder, corruption="facts", sequence_length=64, largest_shift=20, facts_length=70)
     assert max(batch["tokens"].shape[1] for batch in itertools.islice(config.load(0).train, 20)) <= 64
 
 
@@ -266,8 +266,8 @@ def test_training_questions_must_have_places(folder):
 
 
 def test_a_question_longer_than_the_block_is_refused(folder):
-    with pytest.raises(DataError, match=r"needs \d+ characters; --data.block-size is 20"):
-        questions(folder, block_size=20).load(0)
+    with pytest.raises(DataError, match=r"needs \d+ characters; --data.sequence-length is 20"):
+        questions(folder, sequence_length=20).load(0)
 
 
 def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
@@ -282,11 +282,11 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
     ("changes", "message"),
     [
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
-        ({"block_size": 7}, "data.block_size must be at least 8, got 7"),
+        ({"sequence_length": 7}, "data.sequence_length must be at least 8, got 7"),
         ({"held_out": -1}, "data.held_out must be at least 0, got -1"),
         ({"question_fraction": 1.5}, "data.question_fraction must lie in [0, 1], got 1.5"),
         ({"place_fraction": -0.1}, "data.place_fraction must lie in [0, 1], got -0.1"),
-        ({"largest_shift": 128}, "data.largest_shift must lie in [0, block_size), got 128 of 128"),
+        ({"largest_shift": 128}, "data.largest_shift must lie in [0, 128), got 128"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -2,6 +2,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 
 import chex
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from data import DataError
+from jaxnlp.runs import RunError
 from train import loop
 from train.checkpoint import Checkpoints
 from train.config import update
@@ -285,3 +287,41 @@ def test_too_short_text_is_refused_and_leaves_no_folder(tiny_config, tmp_path, q
 def test_parameters_are_counted(tiny_config):
     state = set_up(tiny_config()).state
     assert count_parameters(state) == 11 * 8 + 8 * 11 + 11
+
+
+def test_a_run_begins_with_the_newest_parameters_of_another(straight, tiny_config, quick_fit, tmp_path):
+    _, folder, state = straight
+    config = tiny_config(init_from=str(folder), ema_decay=0.9, seed=5)
+    begun = set_up(config).state
+    chex.assert_trees_all_equal(begun.params, state.ema)
+    chex.assert_trees_all_equal(begun.ema, state.ema)
+    fresh = set_up(tiny_config(ema_decay=0.9, seed=5)).state
+    assert int(begun.step) == 0
+    chex.assert_trees_all_equal(begun.opt_state, fresh.opt_state)
+    assert (begun.params["head"]["kernel"] != fresh.params["head"]["kernel"]).any()
+
+
+def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(straight, tiny_config, quick_fit, tmp_path):
+    beginning = tmp_path / "beginning"
+    shutil.copytree(straight[1], beginning)
+    config = tiny_config(init_from=str(beginning), total_steps=6)
+    quick_fit(config, tmp_path / "run")
+    shutil.rmtree(beginning)
+    assert int(quick_fit(config, tmp_path / "run").state.step) == 6
+    with pytest.raises(RunError, match="is not a run's folder"):
+        quick_fit(config, tmp_path / "another")
+
+
+def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(straight, tiny_config, tmp_path):
+    begin = {"init_from": str(straight[1])}
+    with pytest.raises(RunError, match=r"a run of another model.*\n  model\.width: 8 -> 4"):
+        set_up(tiny_config(**begin, **{"model.width": 4}))
+    other = tmp_path / "other.txt"
+    other.write_text("xyz " * 200)
+    with pytest.raises(DataError, match=r"its vocabulary of 11 characters is not this data's of 4"):
+        set_up(tiny_config(**begin, **{"data.path": str(other)}))
+
+
+def test_the_best_checkpoint_by_answers_needs_questions(tiny_config, quick_fit, tmp_path):
+    with pytest.raises(DataError, match="--best-by exact_match needs a data set with questions"):
+        quick_fit(tiny_config(best_by="exact_match"), tmp_path / "run")

@@ -1,0 +1,28 @@
+"""Birth places: fine-tuning on the training questions, after names_pretrain or from nothing.
+
+Source: CS224N assignment 5 for the task. Differs: see docs/names.md.
+Cost: a minute on two CPU cores.
+Expect: see docs/results/names_finetune.json; without --init-from about 2%.
+Command: python -m train names_finetune --init-from runs/names_pretrain --workdir runs/names_finetune
+"""
+
+from configs import names_pretrain
+from data.names import NamesQuestions
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="names_finetune",
+        data=NamesQuestions(batch_size=64),
+        model=names_pretrain.get_config().model,
+        optimizer=OptimizerConfig(
+            learning_rate=1e-4, beta2=0.99, weight_decay=0.1, warmup_steps=10, final_fraction=0.1
+        ),
+        best_by="exact_match",
+        total_steps=84,
+        evaluate_every_steps=28,
+        checkpoint_every_steps=28,
+        log_every_steps=7,
+    )
