@@ -74,19 +74,21 @@ def recalled_facts(
       most_words: at most so many words before a span are shown, a random number of them.
 
     Returns:
-      The example, and which of its characters are scored, [n] bool: all behind the title.
+      The example, and which of its characters are scored, [n] bool: the spans and the MASKs that end them. Which words
+      are shown is chance, and nothing to learn.
     """
     title, text = split_title(document)
     words = [match.start() for match in re.finditer(r"\S+", text)]
     example = f"{title}."
-    given = len(example)
+    scored = [False] * len(example)
     for number in rng.permutation(len(spans)):
         start, end = spans[number]
         before = [word for word in words if word < start]
         count = int(rng.integers(0, most_words + 1))
         context = text[before[-count] if 0 < count <= len(before) else start : start]
-        fact = f" {context}{MASK}{text[start:end]}{MASK}"
-        if len(example) + len(fact) > longest and len(example) > given:
+        given, asked = f" {context}{MASK}", f"{text[start:end]}{MASK}"
+        if len(example) + len(given) + len(asked) > longest and any(scored):
             break
-        example += fact
-    return example, np.arange(len(example)) >= given
+        example += given + asked
+        scored += [False] * len(given) + [True] * len(asked)
+    return example, np.array(scored)
