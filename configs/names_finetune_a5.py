@@ -31,6 +31,6 @@ def get_config() -> TrainConfig:
         ),
         total_steps=EPOCHS * QUESTIONS // BATCH,
         evaluate_every_steps=20,
-        checkpoint_every_steps=100,
+        checkpoint_every_steps=20,
         log_every_steps=5,
     )

@@ -22,13 +22,15 @@ class London:
     """Its folder; None = looked for."""
     split: Literal["validation", "dev"] = "dev"
     """The questions to answer."""
+    held_out: int = 200
+    """Training questions that are the validation split."""
     place: str | None = "London"
     """The answer; None = the place that the training questions have most often."""
 
 
 def london(command: London) -> tuple[str, float, int]:
     """The answer given, the share of questions it is right for, and how many there are."""
-    corpus = NamesQuestions(source=command.source, path=command.path).load(seed=0)
+    corpus = NamesQuestions(source=command.source, path=command.path, held_out=command.held_out).load(seed=0)
     questions = corpus.split(command.split).questions
     place = command.place
     if place is None:

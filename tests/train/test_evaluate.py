@@ -84,7 +84,8 @@ def test_a_file_is_scored_character_by_character(run, tmp_path):
     text = tmp_path / "other.txt"
     text.write_text((tmp_path / "text.txt").read_text()[:50])
     scores = evaluate.score(evaluate.Evaluate(run, file=text))
-    assert scores.examples == 49
+    assert scores.values["loss"][1] == 49
+    assert scores.answers == []
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,7 @@ def test_a_file_is_scored_character_by_character(run, tmp_path):
     [
         (["--split", "test"], "no split 'test'"),
         (["--file", "nowhere.txt"], "no text file at nowhere.txt"),
+        (["--predictions", "answers.txt"], "--predictions: validation has no questions to answer"),
         (["--checkpoint", "12345"], "no checkpoint of step 12345"),
     ],
 )

@@ -103,6 +103,7 @@ def test_all_text_is_escaped():
         {"device": HOSTILE, HOSTILE: {HOSTILE: HOSTILE}, "command": ["python", HOSTILE]},
         rows := [{"step": 1, "split": HOSTILE, "loss": 1.0, HOSTILE: 2.0}, {"step": 2, "split": "train", "loss": "<b"}],
         [{"step": 1, "prompt": HOSTILE, "text": HOSTILE + HOSTILE}, {"step": 2, "prompt": "", "text": HOSTILE}],
+        None,
         draw_plots(rows),
     )
     assert "<script" not in text
