@@ -74,21 +74,19 @@ def recalled_facts(
       most_words: at most so many words before a span are shown, a random number of them.
 
     Returns:
-      The example, and which of its characters are scored, [n] bool: the spans and the MASKs that end them. Which words
-      are shown is chance, and nothing to learn.
+      The example, and which of its characters are scored, [n] bool: all behind the title.
     """
     title, text = split_title(document)
     words = [match.start() for match in re.finditer(r"\S+", text)]
     example = f"{title}."
-    scored = [False] * len(example)
+    given = len(example)
     for number in rng.permutation(len(spans)):
         start, end = spans[number]
         before = [word for word in words if word < start]
         count = int(rng.integers(0, most_words + 1))
         context = text[before[-count] if 0 < count <= len(before) else start : start]
-        given, asked = f" {context}{MASK}", f"{text[start:end]}{MASK}"
-        if len(example) + len(given) + len(asked) > longest and any(scored):
+        fact = f" {context}{MASK}{text[start:end]}{MASK}"
+        if len(example) + len(fact) > longest and len(example) > given:
             break
-        example += given + asked
-        scored += [False] * len(given) + [True] * len(asked)
-    return example, np.array(scored)
+        example += fact
+    return example, np.arange(len(example)) >= given
