@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,10 +11,11 @@ import jax
 import numpy as np
 import tyro
 
+from jaxnlp.decoding.answer import answer
 from jaxnlp.decoding.generate import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.runs import DamagedCheckpointError, RunError, load_run, make_decoder
-from jaxnlp.text.characters import UnknownCharacterError
+from jaxnlp.text.characters import MASK, UnknownCharacterError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Generate:
     num_samples: int = 1
     """How many continuations."""
     checkpoint: int | Literal["best", "latest"] = "best"
-    """The one with the lowest validation loss, the newest, or a step."""
+    """The best on the validation split, the newest, or a step."""
 
     def __post_init__(self):
         if self.max_new_tokens < 1:
@@ -74,11 +76,40 @@ def generate(command: Generate) -> None:
         print(_title(row + 1), command.prompt, run.vocabulary.decode(t[row] for t in new_tokens), sep="")
 
 
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Answers questions with a model that was trained on questions, one answer a line."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    questions: tyro.conf.Positional[tuple[str, ...]]
+    """What to ask."""
+    checkpoint: int | Literal["best", "latest"] = "best"
+    """The best on the validation split, the newest, or a step."""
+
+
+def predict(command: Predict) -> None:
+    """Prints the answers.
+
+    Raises:
+      RunError, DamagedCheckpointError: when there is no such run or checkpoint, or it knows no questions.
+      QuestionError: for a question that cannot be spelt, or is too long.
+    """
+    run = load_run(command.run, checkpoint=command.checkpoint)
+    if MASK not in run.vocabulary.characters:
+        raise RunError(f"the run in {command.run} was not trained on questions; continue a text with: generate")
+    for line in answer(make_decoder(run.model), run.params, run.vocabulary, command.questions):
+        print(line)
+
+
 def _title(number: int) -> str:
     return f"--- sample {number} ---\n"
 
 
-COMMANDS = {"generate": (Generate, generate)}
+COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
+    "generate": (Generate, generate),
+    "predict": (Predict, predict),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

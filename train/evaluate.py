@@ -17,12 +17,13 @@ from typing import Any, Literal
 import tyro
 
 from data import DataError
+from jaxnlp.decoding.answer import QuestionError, answer
 from jaxnlp.runs import DamagedCheckpointError, Run, RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, to_json
 from train import folder
 from train.command_line import use_compilation_cache
 from train.config import TrainConfig
-from train.evaluation import answer, compile_evaluation, evaluate, exact_match
+from train.evaluation import compile_evaluation, evaluate, exact_match
 from train.objectives import OBJECTIVES
 from train.parallel import make_parallel
 from train.report import read_metrics
@@ -44,7 +45,7 @@ class Evaluate:
     predictions: Path | None = None
     """Write the answers to the split's questions to this file, one a line."""
     checkpoint: int | Literal["best", "latest"] = "latest"
-    """The newest, the one with the lowest validation loss, or a step."""
+    """The newest, the best on the validation split, or a step."""
     record: Path | None = None
     """Append the numbers to this ledger file, docs/results/RECIPE.json, and lay the run's metrics beside it."""
 
@@ -98,7 +99,8 @@ def score(command: Evaluate) -> Scores:
         values = {metric: (value, tokens) for metric, value in means.items()}
     answers = []
     if split.questions:
-        answers = answer(make_decoder(run.model), run.params, run.vocabulary, split.questions)
+        texts = [question.text for question in split.questions]
+        answers = answer(make_decoder(run.model), run.params, run.vocabulary, texts)
     if split.questions and split.questions[0].answer is not None:
         values["exact_match"] = (exact_match(answers, split.questions), len(answers))
     return Scores(run, config, name, values, answers)
@@ -173,7 +175,7 @@ def main(arguments: list[str] | None = None) -> int:
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (RunError, ConfigError, DataError, folder.RunMismatchError, FileNotFoundError) as error:
+    except (RunError, ConfigError, DataError, QuestionError, folder.RunMismatchError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for metric, (value, examples) in scores.values.items():

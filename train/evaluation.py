@@ -1,4 +1,4 @@
-"""Scoring parameters on a split, asking them questions, and sampling from them."""
+"""Scoring parameters on a split, and sampling from them."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -6,18 +6,14 @@ from typing import Any
 
 import jax
 
-from data import DataError, NumpyBatch, Question
-from jaxnlp.decoding.complete import complete
+from data import NumpyBatch, Question
 from jaxnlp.decoding.generate import Decoder, generate
 from jaxnlp.metrics import means, total
-from jaxnlp.text.characters import MASK, CharacterVocabulary, UnknownCharacterError
+from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.typing import Batch, Metrics, Params
 from train.objectives import LossFunction
 from train.parallel import Parallel
 from train.step import eval_step
-
-LONGEST_ANSWER = 32
-"""Characters after which an answer that does not end is cut."""
 
 
 def compile_evaluation(loss_fn: LossFunction, layout: Parallel) -> Callable[[Params, Batch], Metrics]:
@@ -38,34 +34,6 @@ def evaluate(
     """
     summed = total(jax.device_get([step(params, layout.put_batch(batch)) for batch in batches]))
     return means(summed), int(summed["loss"][1])
-
-
-def answer(
-    decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, questions: Sequence[Question]
-) -> list[str]:
-    """What the model writes after each question and MASK, up to the next MASK, greedily.
-
-    Raises:
-      DataError: for a question that cannot be spelt, or leaves no room for an answer; the message shows it.
-    """
-    capacity = decoder.empty_cache(1).capacity
-    prompts = []
-    for question in questions:
-        try:
-            prompt = vocabulary.encode(question.text + MASK)
-        except UnknownCharacterError as error:
-            raise DataError(f"question {question.text!r} cannot be spelt: {error}") from error
-        if len(prompt) >= capacity:
-            raise DataError(
-                f"question {question.text!r} has {len(question.text)} characters; the model's context of {capacity} "
-                "must hold it, MASK and an answer"
-            )
-        prompts.append(prompt)
-    stop = int(vocabulary.encode(MASK)[0])
-    return [
-        vocabulary.decode(tokens)
-        for tokens in complete(decoder, params, prompts, stop=stop, max_new_tokens=LONGEST_ANSWER)
-    ]
 
 
 def exact_match(answers: Sequence[str], questions: Sequence[Question]) -> float:

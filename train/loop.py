@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from data import Corpus, DataError, Question
+from jaxnlp.decoding.answer import answer
 from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
 from jaxnlp.serialization import differences, to_json
 from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
@@ -21,7 +22,7 @@ from train import folder
 from train.answers import describe
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
-from train.evaluation import answer, compile_evaluation, evaluate, exact_match, sample_text
+from train.evaluation import compile_evaluation, evaluate, exact_match, sample_text
 from train.log import RunLog
 from train.objectives import OBJECTIVES, LossFunction
 from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
@@ -247,7 +248,7 @@ class _Evaluator:
     def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:
         """Keeps the answers for the report. Returns: the share that is right."""
         vocabulary = self._corpus.vocabulary
-        answers = answer(self._decoder, params, vocabulary, questions)
+        answers = answer(self._decoder, params, vocabulary, [question.text for question in questions])
         training = self._corpus.split("train").questions
         description = describe(self._model, params, vocabulary, questions, answers, training)
         folder.write_json(self._workdir / folder.ANSWERS_FILE, {"step": step} | description)

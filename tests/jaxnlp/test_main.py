@@ -159,3 +159,8 @@ def test_a_damaged_checkpoint_is_a_broken_run(finished_run, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"error: checkpoint {copy / 'checkpoints' / '2'} cannot be read")
+
+
+def test_a_run_that_knows_no_questions_says_so(finished_run, capsys):
+    assert main(["predict", str(finished_run.folder), "Where?"]) == 2
+    assert "was not trained on questions; continue a text with: generate" in capsys.readouterr().err

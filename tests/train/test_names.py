@@ -1,15 +1,20 @@
 """The birth-place assignment from end to end, on invented people: pretrain, fine-tune, evaluate."""
 
+import json
+
 import pytest
 
 from data.invented_people import invent, write
 from data.names import NamesPretraining, NamesQuestions
+from jaxnlp.__main__ import main
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.runs import load_run
 from train import evaluate
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
+from train.report import write_report
 
-PEOPLE = invent(0, train=60, dev=20, test=5)
+PEOPLE = invent(0, train=90, dev=40, test=5)
 
 
 def config(data, steps, *, learning_rate, **changes):
@@ -38,19 +43,64 @@ def runs(tmp_path_factory, quick_fit):
         corruption="facts", place_fraction=0.9, question_fraction=0.2, facts_length=56, largest_shift=12, **sizes
     )
     questions = NamesQuestions(**sizes)
-    quick_fit(config(documents, 700, learning_rate=1e-2), folder / "pretrained")
+    quick_fit(config(documents, 300, learning_rate=1e-2), folder / "pretrained")
     few = {"learning_rate": 1e-3, "best_by": "exact_match"}
-    quick_fit(config(questions, 30, init_from=str(folder / "pretrained"), **few), folder / "fine_tuned")
-    quick_fit(config(questions, 200, learning_rate=1e-2), folder / "from_nothing")
+    quick_fit(config(questions, 20, init_from=str(folder / "pretrained"), **few), folder / "fine_tuned")
+    quick_fit(config(questions, 100, learning_rate=1e-2), folder / "from_nothing")
     return folder
 
 
-def exact_match(run, split="dev"):
-    return evaluate.score(evaluate.Evaluate(run, split=split)).values["exact_match"]
+def score(run, **options):
+    return evaluate.score(evaluate.Evaluate(run, **options))
 
 
 def test_pretraining_beats_no_pretraining_by_a_wide_margin_on_held_out_names(runs):
-    with_it, questions = exact_match(runs / "fine_tuned")
-    without, _ = exact_match(runs / "from_nothing")
-    assert questions == 20
-    assert with_it > without + 0.3
+    with_it, questions = score(runs / "fine_tuned", split="dev").values["exact_match"]
+    without, _ = score(runs / "from_nothing", split="dev").values["exact_match"]
+    assert questions == 40
+    assert with_it > without + 0.25
+
+
+def test_answers_are_written_one_a_line_and_scored_by_whoever_has_the_targets(runs, tmp_path, capsys):
+    files = {split: tmp_path / split / "answers.txt" for split in ("dev", "test")}
+    for split, path in files.items():
+        assert evaluate.main([str(runs / "fine_tuned"), "--split", split, "--predictions", str(path)]) == 0
+    printed = capsys.readouterr().out
+    lines = files["dev"].read_text(encoding="utf-8").splitlines()
+    right = sum(line == place for line, (_, place) in zip(lines, PEOPLE.dev, strict=True))
+    assert f"dev exact_match {right / 40:.4f}  (40 questions)" in printed
+    assert "test: no targets provided, so there is no score; 5 answers" in printed
+    assert "test exact_match" not in printed
+    assert len(files["test"].read_text(encoding="utf-8").splitlines()) == 5
+
+
+def test_a_file_of_questions_is_answered_as_its_split_is(runs, tmp_path):
+    split = score(runs / "fine_tuned", split="dev")
+    assert score(runs / "fine_tuned", file=runs / "people" / "birth_dev.tsv").values == split.values
+    bare = tmp_path / "bare.tsv"
+    bare.write_text("".join(f"{question}\n" for question, _ in PEOPLE.dev), encoding="utf-8")
+    found = score(runs / "fine_tuned", file=bare)
+    assert (found.values, found.answers) == ({}, split.answers)
+
+
+def test_training_logs_and_reports_how_many_answers_are_right(runs):
+    rows = [json.loads(line) for line in (runs / "fine_tuned" / "metrics.jsonl").read_text().splitlines()]
+    (logged,) = [row["exact_match"] for row in rows if row["split"] == "validation"]
+    kept = json.loads((runs / "fine_tuned" / "answers.json").read_text())
+    assert kept["step"] == 20
+    assert logged == sum(row["given"] == row["answer"] for row in kept["answers"]) / 10
+    page = write_report(runs / "fine_tuned").read_text(encoding="utf-8")
+    assert f"Step 20: {round(10 * logged)} of 10 right." in page
+    assert "What each character of an answer looks at" in page
+
+
+def test_the_best_checkpoint_is_the_one_with_the_most_right_answers(runs):
+    assert load_run(runs / "fine_tuned", checkpoint="best").step == 20
+
+
+def test_the_installed_command_answers_too(runs, capsys):
+    questions = [question for question, _ in PEOPLE.dev[:3]]
+    assert main(["predict", str(runs / "fine_tuned"), *questions, "--checkpoint", "latest"]) == 0
+    assert capsys.readouterr().out.splitlines() == score(runs / "fine_tuned", split="dev").answers[:3]
+    assert main(["predict", str(runs / "fine_tuned"), "Ж?"]) == 2
+    assert "question 'Ж?' cannot be spelt" in capsys.readouterr().err
