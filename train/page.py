@@ -182,6 +182,10 @@ def _tiles(rows: Rows, environment: Object) -> Iterator[tuple[str, str, str]]:
     if losses:
         loss, step = losses[-1]
         yield f"Final {split} loss", _number(loss), f"nats/token, step {step:,}"
+    right = [(row["exact_match"], row["step"]) for row in rows if row["split"] == split and "exact_match" in row]
+    if right:
+        share, step = max(right, key=lambda pair: pair[0])
+        yield f"Best {split} answers", f"{share:.1%}", f"right, step {step:,}"
     if parameters := environment.get("parameters"):
         yield "Parameters", _short(parameters), f"{parameters:,}"
     if seconds := _finite(rows, "train_seconds"):

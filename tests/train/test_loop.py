@@ -289,37 +289,50 @@ def test_parameters_are_counted(tiny_config):
     assert count_parameters(state) == 11 * 8 + 8 * 11 + 11
 
 
-def test_a_run_begins_with_the_newest_parameters_of_another(straight, tiny_config, quick_fit, tmp_path):
-    _, folder, state = straight
-    config = tiny_config(init_from=str(folder), ema_decay=0.9, seed=5)
-    begun = set_up(config).state
+@pytest.fixture(scope="module")
+def beginning(tiny_config, tiny_gpt, tmp_path_factory, quick_fit):
+    """A run of three steps to begin with: its folder and last state."""
+    workdir = tmp_path_factory.mktemp("beginning") / "run"
+    state = quick_fit(tiny_config(model=tiny_gpt, total_steps=3, ema_decay=0.9), workdir).state
+    return workdir, arrays(state)
+
+
+def test_a_run_begins_with_the_newest_parameters_of_another(beginning, tiny_config, tiny_gpt):
+    workdir, state = beginning
+    config = tiny_config(model=tiny_gpt, ema_decay=0.9, seed=5)
+    begun, fresh = (set_up(each).state for each in (update(config, init_from=str(workdir)), config))
+    assert int(begun.step) == 0
+    # What evaluation uses: the moving average, where the run keeps one.
     chex.assert_trees_all_equal(begun.params, state.ema)
     chex.assert_trees_all_equal(begun.ema, state.ema)
-    fresh = set_up(tiny_config(ema_decay=0.9, seed=5)).state
-    assert int(begun.step) == 0
     chex.assert_trees_all_equal(begun.opt_state, fresh.opt_state)
     assert (begun.params["head"]["kernel"] != fresh.params["head"]["kernel"]).any()
 
 
-def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(straight, tiny_config, quick_fit, tmp_path):
-    beginning = tmp_path / "beginning"
-    shutil.copytree(straight[1], beginning)
-    config = tiny_config(init_from=str(beginning), total_steps=6)
-    quick_fit(config, tmp_path / "run")
-    shutil.rmtree(beginning)
+def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(
+    beginning, tiny_config, tiny_gpt, quick_fit, stop_at, tmp_path
+):
+    copy = tmp_path / "beginning"
+    shutil.copytree(beginning[0], copy)
+    config = tiny_config(model=tiny_gpt, init_from=str(copy), total_steps=6)
+    with stop_at(3):
+        quick_fit(config, tmp_path / "run")
+    shutil.rmtree(copy)
     assert int(quick_fit(config, tmp_path / "run").state.step) == 6
     with pytest.raises(RunError, match="is not a run's folder"):
         quick_fit(config, tmp_path / "another")
 
 
-def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(straight, tiny_config, tmp_path):
-    begin = {"init_from": str(straight[1])}
+def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
+    beginning, tiny_config, tiny_gpt, tmp_path
+):
+    config = tiny_config(model=tiny_gpt, init_from=str(beginning[0]))
     with pytest.raises(RunError, match=r"a run of another model.*\n  model\.width: 8 -> 4"):
-        set_up(tiny_config(**begin, **{"model.width": 4}))
+        set_up(update(config, **{"model.width": 4}))
     other = tmp_path / "other.txt"
     other.write_text("xyz " * 200)
     with pytest.raises(DataError, match=r"its vocabulary of 11 characters is not this data's of 4"):
-        set_up(tiny_config(**begin, **{"data.path": str(other)}))
+        set_up(update(config, **{"data.path": str(other)}))
 
 
 def test_the_best_checkpoint_by_answers_needs_questions(tiny_config, quick_fit, tmp_path):

@@ -181,6 +181,12 @@ ANSWERS = {
 }
 
 
+def test_the_best_share_of_right_answers_stands_at_the_head():
+    rows = [row | {"exact_match": share} for row, share in zip(ROWS, (0.1, 0.4, 0.2, 0.3, 0.35), strict=True)]
+    assert tiles(page(rows=rows))["Best validation answers"] == ("40.0%", "right, step 100")
+    assert "answers" not in " ".join(tiles(page()))
+
+
 def test_answers_are_counted_by_how_often_their_place_occurs_in_training():
     text = page(answers=ANSWERS)
     assert "Step 150: 1 of 3 right." in text
