@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxnlp.ops.matmul import product
+from jaxnlp.ops.matmul import product, transposed
 from jaxnlp.typing import Array, Params, PyTree
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -35,7 +35,8 @@ def orthogonalized(x: Array) -> Array:
       [..., M, N], float32.
     """
     wide = x.shape[-2] <= x.shape[-1]
-    x = jnp.asarray(x if wide else x.swapaxes(-1, -2), jnp.float32)
+    # Transposed in memory: XLA on CPU refuses some bfloat16 products of an operand that is only relabelled.
+    x = jnp.asarray(x if wide else transposed(x), jnp.float32)
     batch = x.shape[:-2]
     x = x.reshape(-1, *x.shape[-2:])
     x = x / (jnp.linalg.norm(x, axis=(-2, -1), keepdims=True) + 1e-7)

@@ -44,6 +44,14 @@ def test_the_size_of_a_gradient_does_not_matter():
         np.testing.assert_allclose(orthogonalized(x * np.float32(factor)), orthogonalized(x), atol=0.05)
 
 
+@pytest.mark.parametrize("shape", [(256, 64), (1024, 256), (1, 256, 64)], ids=str)
+def test_shapes_of_models_compile_whole(shape):
+    found = np.asarray(jax.jit(orthogonalized)(random(shape)), np.float64)
+    values = np.linalg.svd(found, compute_uv=False)
+    assert (values > 0.6).all()
+    assert (values < 1.3).all()
+
+
 def test_no_gradient_no_direction():
     np.testing.assert_array_equal(orthogonalized(np.zeros((3, 5), np.float32)), 0.0)
 
