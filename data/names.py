@@ -180,13 +180,17 @@ class _NamesConfig(DataConfig):
     def training_questions(self, names: NamesCorpus) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """Those to train on, and those held out: a choice that no seed changes.
 
+        A question that stands in the dev or test file too, or twice, and once among those held out, is not trained on.
+
         Raises: DataError when none would be left.
         """
-        if self.held_out >= len(names.train):
-            raise DataError(f"--data.held-out {self.held_out} leaves none of {len(names.train)} training questions")
         order = np.random.default_rng(0).permutation(len(names.train))
-        held_out, kept = np.sort(order[: self.held_out]), np.sort(order[self.held_out :])
-        return tuple(names.train[i] for i in kept), tuple(names.train[i] for i in held_out)
+        held_out = tuple(names.train[i] for i in np.sort(order[: self.held_out]))
+        never = {question.text for questions in (held_out, names.dev, names.test) for question in questions}
+        kept = tuple(question for question in names.train if question.text not in never)
+        if not kept:
+            raise DataError(f"--data.held-out {self.held_out} leaves none of {len(names.train)} training questions")
+        return kept, held_out
 
     def question_splits(self, names: NamesCorpus, vocabulary: CharacterVocabulary) -> dict[str, Split]:
         """The splits train, validation, dev and test."""

@@ -127,23 +127,45 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
             "versions": environment["versions"],
             "commit": environment["commit"],
             "seed": config.seed,
-            "config": to_json(config),
+            "config": to_json(_without_place(config)),
             "command": _anywhere(environment["command"]),
         }
+        | ({} if config.init_from is None else {"begun_with": _origin(Path(config.init_from))})
         for metric, (value, examples) in scores.values.items()
     ]
 
 
+def _origin(run: Path) -> dict[str, Any] | None:
+    """What the run cost that another began with; None when it is gone."""
+    if not (run / folder.METRICS_FILE).exists():
+        return None
+    rows = read_metrics(run / folder.METRICS_FILE)
+    environment = json.loads((run / folder.ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+    return {
+        "steps": max(row["step"] for row in rows),
+        "train_seconds": max(row["train_seconds"] for row in rows),
+        "commit": environment["commit"],
+        "command": _anywhere(environment["command"]),
+    }
+
+
+def _without_place(config: TrainConfig) -> TrainConfig:
+    if config.init_from is None:
+        return config
+    return dataclasses.replace(config, init_from=f"runs/{Path(config.init_from).name}")
+
+
 def _anywhere(command: str | None) -> str | None:
-    """A command without the place of the run's folder, which decides no number; None when nobody typed one."""
+    """A command without the places of runs' folders, which decide no number; None when nobody typed one."""
     if command is None:
         return None
     words = shlex.split(command)
     for i, word in enumerate(words):
-        if word == "--workdir":
-            words[i + 1 : i + 2] = [f"runs/{Path(place).name}" for place in words[i + 1 : i + 2]]
-        elif word.startswith("--workdir="):
-            words[i] = f"--workdir=runs/{Path(word).name}"
+        for option in ("--workdir", "--init-from"):
+            if word == option:
+                words[i + 1 : i + 2] = [f"runs/{Path(place).name}" for place in words[i + 1 : i + 2]]
+            elif word.startswith(f"{option}="):
+                words[i] = f"{option}=runs/{Path(word).name}"
     return shlex.join(words)
 
 

@@ -82,19 +82,20 @@ def scaled(x: jax.Array, kept: jax.Array, rate: float) -> jax.Array:
     return jnp.where(kept, x.astype(wide) * jnp.asarray(1.0 / (1.0 - rate), wide), jnp.zeros((), wide)).astype(x.dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _drop(x, rate, key, first_row):
-    kept = keep_mask(key, x.shape, rate, first_row=first_row)
-    return scaled(x, kept, rate)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _drop(x, rate, shared_axis, key, first_row):
+    """With one mask for all places along `shared_axis`, unless it is None."""
+    shape = tuple(1 if axis == shared_axis else size for axis, size in enumerate(x.shape))
+    return scaled(x, keep_mask(key, shape, rate, first_row=first_row), rate)
 
 
-def _drop_forward(x, rate, key, first_row):
-    return _drop(x, rate, key, first_row), (key, first_row)
+def _drop_forward(x, rate, shared_axis, key, first_row):
+    return _drop(x, rate, shared_axis, key, first_row), (key, first_row)
 
 
-def _drop_backward(rate, residuals, dy):
+def _drop_backward(rate, shared_axis, residuals, dy):
     key, first_row = residuals
-    return _drop(dy, rate, key, first_row), None, None
+    return _drop(dy, rate, shared_axis, key, first_row), None, None
 
 
 _drop.defvjp(_drop_forward, _drop_backward)
@@ -119,7 +120,7 @@ def dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.A
     """
     if rate == 0.0:
         return x
-    return _drop(x, rate, key, jnp.asarray(first_row, jnp.uint32))
+    return _drop(x, rate, None, key, jnp.asarray(first_row, jnp.uint32))
 
 
 def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.Array = 0) -> jax.Array:
@@ -138,8 +139,7 @@ def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int 
     """
     if rate == 0.0:
         return x
-    kept = keep_mask(key, (x.shape[0], x.shape[2]), rate, first_row=first_row)[:, None]
-    return scaled(x, kept, rate)
+    return _drop(x, rate, 1, key, jnp.asarray(first_row, jnp.uint32))
 
 
 def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Array:
@@ -157,5 +157,4 @@ def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Arra
     """
     if rate == 0.0:
         return table
-    kept = keep_mask(key, (table.shape[0], 1), rate)
-    return scaled(table, kept, rate)
+    return _drop(table, rate, 1, key, jnp.zeros((), jnp.uint32))

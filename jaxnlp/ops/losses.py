@@ -22,7 +22,7 @@ def cross_entropy(
 
     Args:
       logits: scores z [..., V], float.
-      targets: [...] int, in [0, V).
+      targets: [...] int, in [0, V); the loss of others is NaN, unless it is masked.
       loss_mask: [...] bool or float weights m; None = ones.
       label_smoothing: e, the share of the target's probability that is spread evenly over all V.
       z_loss: c, which keeps the normaliser Z near 0, where float32 is exact.
@@ -48,6 +48,8 @@ def _losses(z, targets, label_smoothing, z_loss):
 
 def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
     aim = jnp.take_along_axis(z, targets[..., None], axis=-1)[..., 0]
+    # JAX would count -1 from the end; -100, which stands for "no target" elsewhere, belongs into the loss_mask.
+    aim = jnp.where((targets >= 0) & (targets < z.shape[-1]), aim, jnp.nan)
     if label_smoothing:
         aim = (1.0 - label_smoothing) * aim + label_smoothing * z.mean(axis=-1)
     losses = log_normaliser - aim

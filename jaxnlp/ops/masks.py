@@ -32,6 +32,10 @@ def not_later(query_positions: jax.typing.ArrayLike, key_positions: jax.typing.A
     return (key_positions[None, :] <= query_positions[:, None])[None, None]
 
 
+HIDDEN = -1000.0
+"""What an additive mask has at most where a query may not attend."""
+
+
 def from_additive(mask: jax.Array) -> jax.Array:
     """The boolean mask of one that is added to the scores: 0 may attend, -inf may not.
 
@@ -42,12 +46,20 @@ def from_additive(mask: jax.Array) -> jax.Array:
       [...] bool: True where the element is above -1,000.
 
     Raises:
-      ValueError: when the mask is not float; an int mask of 1 and 0 would mean something else.
+      ValueError: when the mask is not float; an int mask of 1 and 0 would mean something else. And when it holds
+        other numbers, such as a bias by distance, which no boolean mask could express; under jit this goes unseen.
     """
     mask = jnp.asarray(mask)
     if not jnp.issubdtype(mask.dtype, jnp.floating):
         raise ValueError(f"an additive mask must be float, got {mask.dtype}; for 1 and 0, pass mask != 0")
-    return mask > -1000.0
+    if not isinstance(mask, jax.core.Tracer):
+        others = mask[(mask != 0.0) & ~(mask <= HIDDEN)]
+        if others.size:
+            raise ValueError(
+                f"an additive mask holds 0 and numbers of at most {HIDDEN:,.0f}, got {float(others[0])}; attention "
+                "here takes no bias on its scores"
+            )
+    return mask > HIDDEN
 
 
 def padding(lengths: jax.Array, keys: int) -> jax.Array:

@@ -94,9 +94,11 @@ def _row_major(x: jax.Array) -> jax.Array:
     return _constrained(x) if jax.default_backend() == "cpu" else x
 
 
-# A function of its own: where a constraint's result is an output of a whole program, JAX 0.10 leaves the layouts of all
-# outputs to XLA, and the next program reads those that it was not told of wrongly. Where several CPU devices share an
-# array, XLA gathers it for the constraint: the result is the same, and later.
+# A function of its own, between barriers: where a constraint's result is an output of a whole program, JAX 0.10 leaves
+# the layouts of all outputs to XLA, and the next program reads those that it was not told of wrongly. The jit alone
+# does not keep it from that: under a vmap that is not jitted it runs as a program of its own, and so does its gradient.
+# Where several CPU devices share an array, XLA gathers it for the constraint: the result is the same, and later.
 @jax.jit
 def _constrained(x):
-    return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
+    barrier = jax.lax.optimization_barrier
+    return barrier(with_layout_constraint(barrier(x), Layout(tuple(range(x.ndim)))))

@@ -83,8 +83,12 @@ def self_attention(
     Returns:
       [B, T, V].
 
+    Raises:
+      ValueError: when shapes do not fit, the message gives them all; for a mask that holds a bias (`masks`).
+
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1.
     """
+    _check(x, w_q, w_k, w_v)
     return _self_attention(x, w_q, w_k, w_v, _combined(attention_mask, causal, x.shape[1]))
 
 
@@ -102,8 +106,21 @@ def self_attention_gradients(
 
     Args: as for `self_attention`, and dy [B, T, V], the gradient of the loss with respect to the output.
     """
+    _check(x, w_q, w_k, w_v)
+    expected = (*x.shape[:2], w_v.shape[1])
+    if dy.shape != expected:
+        raise ValueError(f"expected dy of the output's shape {expected}, got {dy.shape}")
     steps = _steps(x, w_q, w_k, w_v, _combined(attention_mask, causal, x.shape[1]))
     return steps, _gradients(x, w_q, w_k, w_v, steps, dy)
+
+
+def _check(x: jax.Array, w_q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> None:
+    matrices = w_q.ndim == w_k.ndim == w_v.ndim == 2
+    if x.ndim != 3 or not matrices or w_q.shape != w_k.shape or not x.shape[2] == w_q.shape[0] == w_v.shape[0]:
+        raise ValueError(
+            "expected x [B, T, D], w_q and w_k [D, K] and w_v [D, V], "
+            f"got x {x.shape}, w_q {w_q.shape}, w_k {w_k.shape}, w_v {w_v.shape}"
+        )
 
 
 def _combined(attention_mask: jax.Array | None, causal: bool, positions: int) -> jax.Array:

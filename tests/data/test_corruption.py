@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from data.corruption import SHORTEST_DOCUMENT, salient_spans, span_corruption, split_title
+from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from jaxnlp.text.characters import MASK
 
 ALPHABET = "".join(chr(ord("a") + i) for i in range(26)) + "".join(chr(ord("A") + i) for i in range(26))
@@ -83,3 +83,41 @@ def test_salient_are_names_and_numbers_outside_the_title():
 
 def test_a_text_of_small_words_has_nothing_salient():
     assert salient_spans("he was a writer of songs .") == []
+
+
+DOCUMENT = "Ada Byron. She was born in London and lived in Ockham ."
+PLACES = [(16, 22), (36, 42)]
+
+
+def facts(longest=100, count=2000, spans=PLACES, **settings):
+    rng = np.random.default_rng(0)
+    return [recalled_facts(DOCUMENT, spans, longest, rng, **settings) for _ in range(count)]
+
+
+def test_zero_to_four_words_stand_before_a_fact_each_number_as_often_as_the_others():
+    contexts = [text.partition(MASK)[0].removeprefix("Ada Byron. ") for text, _ in facts(spans=PLACES[:1])]
+    shown = ["", "in ", "born in ", "was born in ", "She was born in "]
+    counts = np.array([contexts.count(context) for context in shown])
+    assert counts.sum() == len(contexts)
+    assert np.abs(counts - 400).max() < 5 * 400**0.5
+
+
+def test_where_fewer_words_stand_before_a_fact_all_of_them_are_shown():
+    contexts = [text.partition(MASK)[0].removeprefix("Ada Byron. ") for text, _ in facts(spans=[(4, 7)])]
+    assert {context: round(contexts.count(context) / 400) for context in set(contexts)} == {"": 1, "She ": 4}
+
+
+def test_facts_come_in_every_order_and_all_behind_the_title_is_scored():
+    orders = [tuple(text.split(MASK)[1::2]) for text, _ in facts(most_words=0)]
+    assert abs(orders.count(("London", "Ockham")) - 1000) < 5 * 500**0.5
+    assert orders.count(("Ockham", "London")) == 2000 - orders.count(("London", "Ockham"))
+    for text, scored in facts(count=20):
+        assert text.startswith("Ada Byron.")
+        np.testing.assert_array_equal(scored, np.arange(len(text)) >= len("Ada Byron."))
+
+
+@pytest.mark.parametrize("longest", [5, 19, 27, 28, 100])
+def test_no_further_fact_is_taken_up_where_the_example_would_grow_too_long(longest):
+    """`Ada Byron. ?London?` has 19 characters; with ` ?Ockham?`, 28."""
+    found = {len(text) for text, _ in facts(longest=longest, most_words=0, count=50)}
+    assert found == {28 if longest >= 28 else 19}

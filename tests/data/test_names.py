@@ -51,6 +51,18 @@ def test_a_question_is_followed_by_mask_place_mask_and_scored_on_the_place_alone
     assert (len(held_out), seen) == (3, set(known) - held_out)
 
 
+def test_a_question_that_is_held_out_elsewhere_too_is_not_trained_on(folder):
+    train = folder / "birth_places_train.tsv"
+    repeated = [PEOPLE.dev[0][0], PEOPLE.test[0], PEOPLE.train[0][0]]
+    with train.open("a") as file:
+        file.writelines(f"{question}\tElsewhere\n" for question in repeated)
+    corpus = questions(folder, held_out=6).load(0)
+    asked = {name: {question.text for question in split.questions} for name, split in corpus.splits.items()}
+    for name in ("validation", "dev", "test"):
+        assert not asked["train"] & asked[name]
+    assert asked["train"] | asked["validation"] >= {question for question, _ in PEOPLE.train}
+
+
 def test_splits_are_train_validation_dev_and_test(folder):
     corpus = questions(folder).load(0)
     as_pairs = {name: [(q.text, q.answer) for q in split.questions] for name, split in corpus.splits.items()}
@@ -307,3 +319,12 @@ def test_the_real_data_is_read_whole():
     assert names.vocabulary.size == 256
     assert names.dev[0] == Question("Where was Bryan Dubreuiel born?", "Atlanta")
     assert dataclasses.astuple(names.test[0]) == ("Where was Adam Bright born?", None)
+
+
+@pytest.mark.realdata
+def test_no_real_question_that_is_held_out_is_trained_on():
+    splits = NamesQuestions(batch_size=4).load(0).splits
+    texts = {name: {question.text for question in split.questions} for name, split in splits.items()}
+    for name in ("validation", "dev", "test"):
+        assert not texts["train"] & texts[name]
+    assert 1790 < len(splits["train"].questions) < 1800

@@ -329,6 +329,10 @@ def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
     config = tiny_config(model=tiny_gpt, init_from=str(beginning[0]))
     with pytest.raises(RunError, match=r"a run of another model.*\n  model\.width: 8 -> 4"):
         set_up(update(config, **{"model.width": 4}))
+    # Parameters of the same shapes, and another function.
+    with pytest.raises(RunError, match=r"a run of another model.*\n  model\.num_heads: 2 -> 4"):
+        set_up(update(config, **{"model.num_heads": 4}))
+    set_up(update(config, **{"model.attention_dropout_rate": 0.7, "model.scan_layers": True}))
     other = tmp_path / "other.txt"
     other.write_text("xyz " * 200)
     with pytest.raises(DataError, match=r"its vocabulary of 11 characters is not this data's of 4"):

@@ -1,4 +1,5 @@
 import functools
+import itertools
 import re
 
 import jax
@@ -500,6 +501,63 @@ def test_transformations_give_the_gradients_of_each_call(implementation, transfo
     }[transformation]()
     for gradient, expected in zip(found, of_each_call(jax.jit(jax.grad(loss))), strict=True):
         np.testing.assert_allclose(gradient, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize(
+    ("transformation", "mapped"),
+    [
+        *itertools.product(["vmap", "vmap_of_grad", "grad_of_vmap"], ["q", "v", "mask", "key"]),
+        ("vmap", "k"),  # the gradients are with respect to k
+    ],
+)
+def test_transformations_that_are_not_jitted_give_the_same(implementation, mapped, transformation):
+    """Each operation is then a program of its own, and only one input has the mapped axis."""
+    steps = 3
+    shared = dict(zip("qkv", random_inputs(), strict=True)) | {"mask": random_mask(), "key": jax.random.key(0)}
+    stacked = {
+        "mask": np.stack([np.roll(shared["mask"], step, axis=0) for step in range(steps)]),
+        "key": jax.random.split(jax.random.key(1), steps),
+    }.get(mapped)
+    if stacked is None:
+        stacked = np.stack([np.float32(step + 1.0) * shared[mapped] for step in range(steps)])
+
+    def values(q, k, v, mask, key):
+        settings = {"attention_mask": mask, "dropout_rate": 0.3, "dropout_key": key}
+        return attend(q, k, v, **settings, implementation=implementation)
+
+    def loss(k, varied):
+        return jnp.sin(values(**(shared | {"k": k} | {mapped: varied}))).sum()
+
+    axes = {name: 0 if name == mapped else None for name in shared}
+    by_name = {
+        "vmap": lambda: jax.vmap(lambda *each: values(*each), in_axes=tuple(axes.values()))(
+            *(shared | {mapped: stacked}).values()
+        ),
+        "vmap_of_grad": lambda: jax.vmap(jax.grad(loss), in_axes=(None, 0))(shared["k"], stacked),
+        "grad_of_vmap": lambda: jax.grad(lambda k: jax.vmap(loss, in_axes=(None, 0))(k, stacked).sum())(shared["k"]),
+    }
+    each = [shared | {mapped: stacked[step]} for step in range(steps)]
+    gradient = jax.jit(jax.grad(loss))
+    expected = {
+        "vmap": lambda: np.stack([jax.jit(values)(**one) for one in each]),
+        "vmap_of_grad": lambda: np.stack([gradient(shared["k"], stacked[step]) for step in range(steps)]),
+        "grad_of_vmap": lambda: sum(gradient(shared["k"], stacked[step]) for step in range(steps)),
+    }
+    np.testing.assert_allclose(by_name[transformation](), expected[transformation](), atol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_second_derivatives_that_are_not_jitted_are_those_of_the_jitted_function(implementation):
+    q, k, v = (x[:1, :3, :1] for x in random_inputs())
+
+    def loss(q):
+        return jnp.sin(attend(q, k, v, implementation=implementation)).sum()
+
+    second = jax.jacrev(jax.grad(loss))
+    np.testing.assert_allclose(second(q), jax.jit(second)(q), atol=1e-5)
+    if implementation == BY_AUTODIFF:
+        np.testing.assert_allclose(jax.jacfwd(jax.grad(loss))(q), jax.jit(second)(q), atol=1e-5)
 
 
 def kept_for_the_backward_pass(inputs, **settings):

@@ -174,3 +174,11 @@ def test_rate_outside_its_interval_is_named(rate):
     for function in (lambda: locked_dropout(x, rate, key), lambda: embedding_dropout(x[0], rate, key)):
         with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
             function()
+
+
+@pytest.mark.parametrize("function", [locked_dropout, embedding_dropout])
+def test_no_mask_is_kept_for_the_backward_pass(function):
+    x = random_input(4, 9, 50)[: None if function is locked_dropout else 1].reshape(-1, 50)
+    x = x.reshape(4, 9, 50) if function is locked_dropout else x
+    _, vjp = jax.eval_shape(lambda x: jax.vjp(lambda x: function(x, 0.3, jax.random.key(0)), x), x)
+    assert sum(leaf.size for leaf in jax.tree.leaves(vjp)) < 5

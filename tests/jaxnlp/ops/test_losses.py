@@ -347,3 +347,17 @@ def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives
     assert_near(program.compile()(*shared), expected, 1e-5)
     logits = {int(rows) for rows in re.findall(rf"f32\[(\d+),{vocabulary}\]", program.compile().as_text())}
     assert logits == {chunk // len(devices), width}  # a device's part of a chunk, and W's gradient
+
+
+@pytest.mark.parametrize("target", [-1, -100, 11, 1000])
+def test_a_target_outside_the_vocabulary_has_no_loss_unless_it_is_masked(target):
+    targets, mask = TOKEN_TARGETS.copy(), np.ones(12, bool)
+    targets[3], mask[3] = target, False
+    x, w, b = (each.astype(np.float32) for each in (TOKENS, MATRIX, BIAS))
+    logits = x @ w + b
+    valid = np.where(mask, targets, 0)
+    for function, arguments in ((compiled_loss, (logits,)), (compiled_linear_loss, (x, w, b))):
+        assert np.isnan(function(*arguments, targets)[0])
+        masked, expected = (function(*arguments, each, mask)[0] for each in (targets, valid))
+        assert np.isfinite(masked)
+        assert masked == expected

@@ -1,4 +1,5 @@
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +93,15 @@ def test_additive_masks_of_zero_and_minus_infinity_become_boolean(dtype, shape):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_additive_masks_of_the_lowest_number_become_boolean_and_so_does_berts(dtype):
     lowest = jnp.finfo(dtype).min
-    assert_equals(masks.from_additive(jnp.asarray([0.0, lowest, -1e4, 1e4], dtype)), np.array([1, 0, 0, 1], bool))
+    assert_equals(masks.from_additive(jnp.asarray([0.0, lowest, -1e4], dtype)), np.array([1, 0, 0], bool))
+
+
+@pytest.mark.parametrize("bias", [-0.5, 1e4, -999.0, np.nan])
+def test_a_bias_on_the_scores_is_no_additive_mask(bias):
+    with pytest.raises(
+        ValueError, match=re.escape(f"0 and numbers of at most -1,000, got {bias}; attention here takes")
+    ):
+        masks.from_additive(np.array([0.0, -np.inf, bias], np.float32))
 
 
 def test_an_int_mask_is_no_additive_mask():

@@ -215,7 +215,22 @@ def test_gradient_of_transposed_is_its_upstream_gradient_transposed():
     y, vjp = jax.vjp(jax.jit(transposed), x)
     np.testing.assert_array_equal(y, x.T)
     np.testing.assert_array_equal(vjp(upstream.T)[0], upstream)
-    np.testing.assert_array_equal(jax.vmap(transposed)(x[:, None]), x[:, :, None])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_mapped_over_any_axis_layouts_are_told_to_the_next_program(axis, compiled):
+    """A vmap that is not jitted runs each operation as a program of its own, with layouts of its own."""
+    generator = np.random.default_rng(0)
+    a = generator.normal(size=(4, 5)).astype(np.float32)
+    b = np.moveaxis(generator.normal(size=(3, 5, 6)), 0, axis).astype(np.float32)
+    each = [np.take(b, i, axis) for i in range(3)]
+    wrap = jax.jit if compiled else lambda f: f
+    right = wrap(jax.vmap(lambda b: product(a, b, "nd,df->nf"), in_axes=axis))(b)
+    np.testing.assert_allclose(right, np.stack([a @ x for x in each]), atol=1e-5)
+    left = wrap(jax.vmap(lambda b: product(b, a, "df,nd->fn"), in_axes=axis))(b)
+    np.testing.assert_allclose(left, np.stack([x.T @ a.T for x in each]), atol=1e-5)
+    np.testing.assert_array_equal(wrap(jax.vmap(transposed, in_axes=axis))(b), np.stack([x.T for x in each]))
 
 
 @pytest.mark.parametrize(

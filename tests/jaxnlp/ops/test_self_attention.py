@@ -1,4 +1,5 @@
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -322,3 +323,24 @@ def test_masks_of_the_library_serve():
     visible = (np.arange(POSITIONS) < lengths[:, None])[:, None]
     found = compiled_attention(*inputs, causal=False, attention_mask=mask)
     np.testing.assert_allclose(found, attention_by_loops(*inputs, visible), atol=3e-6)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_shapes_that_do_not_fit_are_refused_with_all_of_them(place):
+    inputs = random_inputs()
+    inputs[place] = np.zeros((5, 7), np.float32)
+    shapes = "x {}, w_q {}, w_k {}, w_v {}".format(*(x.shape for x in inputs))
+    for function in (self_attention, functools.partial(self_attention_gradients, dy=random_upstream())):
+        with pytest.raises(ValueError, match=re.escape(f"w_v [D, V], got {shapes}")):
+            function(*inputs)
+
+
+def test_a_gradient_of_another_shape_than_the_output_is_refused():
+    with pytest.raises(ValueError, match=re.escape("expected dy of the output's shape (3, 5, 2), got (3, 5, 4)")):
+        self_attention_gradients(*random_inputs(), np.zeros((BATCH, POSITIONS, KEY_WIDTH), np.float32))
+
+
+def test_a_bias_by_distance_is_refused():
+    distance = -0.5 * np.abs(np.arange(POSITIONS)[:, None] - np.arange(POSITIONS)).astype(np.float32)
+    with pytest.raises(ValueError, match="takes no bias on its scores"):
+        self_attention(*random_inputs(), attention_mask=distance)
