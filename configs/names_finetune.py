@@ -2,7 +2,7 @@
 
 Source: CS224N assignment 5 for the task. Differs: see docs/names.md.
 Cost: a minute on two CPU cores.
-Expect: see docs/results/names_finetune.json; without --init-from about 2%.
+Expect: see docs/results/names_finetune.json.
 Command: python -m train names_finetune --init-from runs/names_pretrain --workdir runs/names_finetune
 """
 

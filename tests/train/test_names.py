@@ -44,7 +44,7 @@ def runs(tmp_path_factory, quick_fit):
     )
     questions = NamesQuestions(**sizes)
     quick_fit(config(documents, 300, learning_rate=1e-2), folder / "pretrained")
-    few = {"learning_rate": 1e-3, "best_by": "exact_match"}
+    few = {"learning_rate": 1e-3, "best_by": "exact_match", "evaluate_every_steps": 5, "keep_checkpoints": 1}
     quick_fit(config(questions, 20, init_from=str(folder / "pretrained"), **few), folder / "fine_tuned")
     quick_fit(config(questions, 100, learning_rate=1e-2), folder / "from_nothing")
     return folder
@@ -85,7 +85,7 @@ def test_a_file_of_questions_is_answered_as_its_split_is(runs, tmp_path):
 
 def test_training_logs_and_reports_how_many_answers_are_right(runs):
     rows = [json.loads(line) for line in (runs / "fine_tuned" / "metrics.jsonl").read_text().splitlines()]
-    (logged,) = [row["exact_match"] for row in rows if row["split"] == "validation"]
+    logged = [row["exact_match"] for row in rows if row["split"] == "validation"][-1]
     kept = json.loads((runs / "fine_tuned" / "answers.json").read_text())
     assert kept["step"] == 20
     assert logged == sum(row["given"] == row["answer"] for row in kept["answers"]) / 10
@@ -95,7 +95,10 @@ def test_training_logs_and_reports_how_many_answers_are_right(runs):
 
 
 def test_the_best_checkpoint_is_the_one_with_the_most_right_answers(runs):
-    assert load_run(runs / "fine_tuned", checkpoint="best").step == 20
+    rows = [json.loads(line) for line in (runs / "fine_tuned" / "metrics.jsonl").read_text().splitlines()]
+    shares = {row["step"]: row["exact_match"] for row in rows if row["split"] == "validation"}
+    assert list(shares) == [5, 10, 15, 20]
+    assert shares[load_run(runs / "fine_tuned", checkpoint="best").step] == max(shares.values())
 
 
 def test_the_installed_command_answers_too(runs, capsys):
