@@ -244,14 +244,14 @@ class NamesQuestions(_NamesConfig):
         """Reads the questions, with the vocabulary of the documents, so that a pretrained model can go on."""
         names = read_names(self.source, self.path)
         vocabulary = names.vocabulary
-        kept, _ = self.training_questions(names)
+        kept, held_out = self.training_questions(names)
         examples = grain.MapDataset.source([self.question_example(question, vocabulary) for question in kept])
         return Corpus(
             train=_endless(examples.seed(seed).shuffle(), self.batch_size, seed),
             splits=self.question_splits(names, vocabulary),
             vocabulary=vocabulary,
             description=(
-                f"{self.source}: {len(kept):,} questions for training, {len(names.train) - len(kept):,} held out, "
+                f"{self.source}: {len(kept):,} questions for training, {len(held_out):,} held out, "
                 f"{len(names.dev):,} dev, {len(names.test):,} test; {vocabulary.size} distinct characters"
             ),
             fingerprint=names.fingerprint,

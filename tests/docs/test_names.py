@@ -33,3 +33,15 @@ def test_rows_are_what_the_ledger_holds(root):
             assert int(steps.replace(",", "")) == entry["steps"]
             assert float(seconds) == pytest.approx(entry["train_seconds"], abs=0.51)
         assert held["exact_match", "dev"]["examples"] == 500
+
+
+def test_the_readme_says_the_same(root):
+    page = (root / "README.md").read_text(encoding="utf-8")
+    shown, minutes = re.search(r"([\d.]+)% of the dev questions right after (\d+) minutes", page).groups()
+    entry = entries(root, "names_finetune")["exact_match", "dev"]
+    assert float(shown) == pytest.approx(100 * entry["value"], abs=0.051)
+    seconds = entry["train_seconds"] + entry["begun_with"]["train_seconds"]
+    assert float(minutes) == pytest.approx(seconds / 60, abs=0.51)
+    for variant, share in re.findall(r"(Perceiver|Synthesizer) ([\d.]+)%", page):
+        held = entries(root, f"names_finetune-{variant.lower()}")["exact_match", "dev"]
+        assert float(share) == pytest.approx(100 * held["value"], abs=0.051), variant
