@@ -200,12 +200,9 @@ class _NamesConfig(DataConfig):
 
     def question_split(self, questions: Sequence[Question], vocabulary: CharacterVocabulary) -> Split:
         """Questions to answer, and where answers are known to score."""
+        examples = [self.question_example(question, vocabulary) for question in questions]
         if not questions or questions[0].answer is None:
             return Split(questions=tuple(questions))
-        try:
-            examples = [self.question_example(question, vocabulary) for question in questions]
-        except UnknownCharacterError as error:
-            raise DataError(f"a question cannot be spelt: {error}") from error
         return Split(self.scored_batches(examples), tuple(questions))
 
     def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[NumpyBatch, ...]:
@@ -215,19 +212,31 @@ class _NamesConfig(DataConfig):
         return tuple(padded(part, size, self.sequence_length) for part in parts)
 
     def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
-        """`question MASK place MASK`, scored on the place and the MASK that ends it. Raises: DataError if too long."""
+        """`question MASK place MASK`, scored on the place and the MASK that ends it.
+
+        Raises: DataError for one that is too long or cannot be spelt, showing it.
+        """
         given = question.text + MASK
-        text = f"{given}{question.answer}{MASK}"
+        text = f"{given}{question.answer or ''}{MASK}"
         if len(text) > self.sequence_length:
             raise DataError(
                 f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
-                f"--data.sequence-length is {self.sequence_length}"
+                f"the longest example has {self.sequence_length} (data.sequence_length)"
             )
-        return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
+        try:
+            return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
+        except UnknownCharacterError as error:
+            raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
 
     def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Split:
-        """A file of questions, with places or without."""
-        return self.question_split(read_questions(path), vocabulary)
+        """A file of questions, with places or without. Raises: DataError naming the file and its line."""
+        questions = read_questions(path)
+        for number, question in enumerate(questions, 1):
+            try:
+                self.question_example(question, vocabulary)
+            except DataError as error:
+                raise DataError(f"{path}, line {number}: {error}") from error
+        return self.question_split(questions, vocabulary)
 
 
 def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:
@@ -279,6 +288,8 @@ class NamesPretraining(_NamesConfig):
         for name in ("place_fraction", "question_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"data.{name} must lie in [0, 1], got {getattr(self, name)}")
+        if self.facts_length < 1:
+            raise ValueError(f"data.facts_length must be at least 1, got {self.facts_length}")
         if not 0 <= self.largest_shift < self.sequence_length:
             raise ValueError(f"data.largest_shift must lie in [0, {self.sequence_length}), got {self.largest_shift}")
 

@@ -41,7 +41,7 @@ def read_utf8(path: Path) -> str:
             f"for example with: iconv -f latin1 -t utf-8"
         ) from error
     if not text:
-        raise DataError(f"{path} is empty; a language model needs text")
+        raise DataError(f"{path} is empty")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

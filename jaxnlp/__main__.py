@@ -87,6 +87,10 @@ class Predict:
     checkpoint: int | Literal["best", "latest"] = "best"
     """The best on the validation split, the newest, or a step."""
 
+    def __post_init__(self):
+        if not self.questions:
+            raise ValueError("ask at least one question")
+
 
 def predict(command: Predict) -> None:
     """Prints the answers.

@@ -52,7 +52,7 @@ class TrainConfig:
     checkpoint_every_steps: int = 250
     """Steps between two checkpoints: what a killed run loses at most. Each evaluation saves one too."""
     keep_checkpoints: int = 2
-    """Newest checkpoints kept, beside the one with the best validation loss."""
+    """Newest checkpoints kept, beside the best on the validation split."""
 
     def __post_init__(self):
         for name in (

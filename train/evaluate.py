@@ -44,14 +44,16 @@ class Evaluate:
     """Score this UTF-8 file, in the format of the run's data, instead of a split."""
     predictions: Path | None = None
     """Write the answers to the split's questions to this file, one a line."""
-    checkpoint: int | Literal["best", "latest"] = "latest"
-    """The newest, the best on the validation split, or a step."""
+    checkpoint: int | Literal["best", "latest"] = "best"
+    """The best on the validation split, the newest, or a step."""
     record: Path | None = None
     """Append the numbers to this ledger file, docs/results/RECIPE.json, and lay the run's metrics beside it."""
 
     def __post_init__(self):
         if self.file is not None and self.record is not None:
             raise ValueError("the ledger holds numbers on splits: give --record without --file")
+        if self.predictions is not None and self.predictions.is_dir():
+            raise ValueError(f"--predictions {self.predictions} is a folder; give a file to write to")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +210,9 @@ def main(arguments: list[str] | None = None) -> int:
     if command.predictions is not None:
         folder.write_text(command.predictions, "".join(f"{line}\n" for line in scores.answers))
         print(f"predictions in {command.predictions}")
+    if command.record is not None and not scores.values:
+        print(f"error: {scores.split} has no targets, so there is nothing to record", file=sys.stderr)
+        return 2
     if command.record is not None:
         record(ledger_entries(scores), command.record, command.run)
         print(f"recorded in {command.record}")

@@ -24,7 +24,7 @@ ADAM_SIZE = 0.2
 
 
 def orthogonalized(x: Array) -> Array:
-    """U V^T of the singular value decomposition U S V^T, about: singular values between 0.7 and 1.2.
+    """U V^T of the singular value decomposition U S V^T, about: singular values between about 0.6 and 1.3.
 
     X <- a X + (b X X^T + c (X X^T)^2) X, five times, from X / ||X||. Products of bfloat16 operands, summed in float32.
 
@@ -81,5 +81,5 @@ def scale_by_muon(decay: float) -> optax.GradientTransformation:
 
 
 def is_hidden_matrix(path: tuple, value: Array) -> bool:
-    """Whether Muon is for this parameter: kernels, but for that of the output layer, whose rows are words."""
+    """Whether Muon is for this parameter: kernels, but for that of the output layer, whose columns are words."""
     return path[-1].key == "kernel" and path[0].key != "head" and value.ndim >= 2

@@ -261,9 +261,11 @@ def _answers(answers: Object) -> str:
     cards = [f"<h3>By how often the place is an answer in training</h3>{by_seen}"]
     if answers["attention"]:
         heat = "".join(map(_heat, answers["attention"]))
-        cards.append(f'<h3>What each character of an answer looks at</h3><div class="heat">{heat}</div>')
+        note = "Attention through all layers (rollout), each row scaled to its own largest weight."
+        title = "What each character of an answer looks at"
+        cards.append(f'<h3>{title}</h3><p>{note}</p><div class="heat">{heat}</div>')
     columns = "<th>question</th><th>given</th><th>expected</th>"
-    first = f"The first {min(len(rows), _MOST_ANSWERS)}"
+    first = f"The first {min(len(rows), _MOST_ANSWERS)} answers"
     cards.append(
         f'<details><summary>{first}</summary><table class="answers"><tr>{columns}</tr>{listed}</table></details>'
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from jaxnlp.decoding.complete import complete
 from jaxnlp.decoding.generate import Decoder
-from jaxnlp.text.characters import MASK, CharacterVocabulary, UnknownCharacterError
+from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary, UnknownCharacterError
 from jaxnlp.typing import Params
 
 LONGEST_ANSWER = 32
@@ -25,11 +25,13 @@ def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, qu
       questions: without MASK.
 
     Raises:
-      QuestionError: for a question that cannot be spelt, or leaves no room for an answer.
+      QuestionError: for a question that is empty or cannot be spelt, or leaves no room for an answer.
     """
     capacity = decoder.empty_cache(1).capacity
     prompts = []
     for question in questions:
+        if not question.strip() or MASK in question or PAD in question:
+            raise QuestionError(f"a question has some text, without {MASK!r} and {PAD!r}, got {question!r}")
         try:
             prompt = vocabulary.encode(question + MASK)
         except UnknownCharacterError as error:

@@ -31,22 +31,25 @@ def complete(
       params: its parameters.
       prompts: [N] int32 each, of any lengths that `generate` takes.
       stop: the token that ends a completion; no part of it.
-      max_new_tokens: where a completion without it ends.
+      max_new_tokens: where a completion without it ends, unless the context is full before; at least 1.
       batch_size: prompts read together.
 
     Returns:
       A completion for each prompt, [n] int32, n at most `max_new_tokens`.
     """
+    capacity = decoder.empty_cache(1).capacity
     by_length = defaultdict(list)
     for number, prompt in enumerate(prompts):
         by_length[len(prompt)].append(number)
     completions: list[np.ndarray] = [np.zeros(0, np.int32)] * len(prompts)
-    for numbers in by_length.values():
+    for length, numbers in by_length.items():
+        # Not further than the context: `generate` would then read its newest half alone, and forget the prompt.
+        room = min(max_new_tokens, capacity - length + 1)
         for start in range(0, len(numbers), batch_size):
             part = numbers[start : start + batch_size]
             rows = [prompts[number] for number in part]
             batch = np.stack(rows + rows[:1] * (batch_size - len(rows)))
-            for number, row in zip(part, _until_stop(decoder, params, batch, stop, max_new_tokens), strict=False):
+            for number, row in zip(part, _until_stop(decoder, params, batch, stop, room), strict=False):
                 completions[number] = row
     return completions
 

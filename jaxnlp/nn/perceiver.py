@@ -19,8 +19,8 @@ sees inputs 0..e(m) and latents 0..m; output t sees its own input and the latent
 
 Source: Jaegle et al. 2021, 2022 (Perceiver, Perceiver IO); CS224N, assignment 5; Hawthorne et al. 2022 for latents
 along the sequence. Differs: latents are learned, one for each stretch, not taken from the last inputs, so that a pass
-trains every position; GELU in the tanh form of the other blocks. The assignment normalises neither the inputs on the
-way down nor the queries on the way up.
+trains every position; GELU in the tanh form of the other blocks. The queries on the way up are normalised too, which
+the assignment leaves out.
 """
 
 from typing import Literal

@@ -278,7 +278,7 @@ def test_training_questions_must_have_places(folder):
 
 
 def test_a_question_longer_than_the_block_is_refused(folder):
-    with pytest.raises(DataError, match=r"needs \d+ characters; --data.sequence-length is 20"):
+    with pytest.raises(DataError, match=r"needs \d+ characters; the longest example has 20"):
         questions(folder, sequence_length=20).load(0)
 
 
@@ -286,8 +286,13 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
     path = tmp_path / "other.tsv"
     path.write_text("Where was Ж born?\tRome\n", encoding="utf-8")
     config = questions(folder)
-    with pytest.raises(DataError, match="a question cannot be spelt: not in the vocabulary"):
-        config.read_file(path, config.load(0).vocabulary)
+    vocabulary = config.load(0).vocabulary
+    shown = f"{path}, line 1: question 'Where was Ж born?', answer 'Rome': not in the vocabulary"
+    with pytest.raises(DataError, match=re.escape(shown)):
+        config.read_file(path, vocabulary)
+    path.write_text(f"{PEOPLE.test[0]}\nWhere was Ж born?\n", encoding="utf-8")
+    with pytest.raises(DataError, match=re.escape(f"{path}, line 2: question 'Where was Ж born?'")):
+        config.read_file(path, vocabulary)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +303,7 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
         ({"held_out": -1}, "data.held_out must be at least 0, got -1"),
         ({"question_fraction": 1.5}, "data.question_fraction must lie in [0, 1], got 1.5"),
         ({"place_fraction": -0.1}, "data.place_fraction must lie in [0, 1], got -0.1"),
+        ({"facts_length": -5}, "data.facts_length must be at least 1, got -5"),
         ({"largest_shift": 128}, "data.largest_shift must lie in [0, 128), got 128"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

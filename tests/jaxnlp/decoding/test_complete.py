@@ -59,5 +59,10 @@ def test_more_prompts_than_a_batch_holds_keep_their_order():
     assert completed(prompts, batch_size=1) == expected
 
 
+def test_a_completion_ends_where_the_context_does():
+    (found,) = completed([[0] * 60], stop=-1, most=50)
+    assert found == [1, 2, 3, 4, 5]
+
+
 def test_no_prompts_no_completions():
     assert completed([]) == []
