@@ -1,3 +1,4 @@
+import functools
 import re
 
 import jax
@@ -20,8 +21,8 @@ def alphabet(params, tokens, cache):
     return jax.nn.one_hot(following, size), cache.replace(length=cache.length + tokens.shape[1])
 
 
-def empty_cache(batch):
-    room = jnp.zeros((batch, 1, CAPACITY, 1))
+def empty_cache(batch, capacity=CAPACITY):
+    room = jnp.zeros((batch, 1, capacity, 1))
     return KVCache(((room, room + 0.0),), jnp.zeros((), jnp.int32))
 
 
@@ -39,7 +40,7 @@ def test_an_answer_that_does_not_end_is_cut():
             jax.nn.one_hot(0 * tokens + 3, VOCABULARY.size),
             cache.replace(length=cache.length + tokens.shape[1]),
         ),
-        empty_cache,
+        functools.partial(empty_cache, capacity=2 * LONGEST_ANSWER),
     )
     assert answer(forever, {}, VOCABULARY, ["a?"]) == [VOCABULARY.characters[3] * LONGEST_ANSWER]
 
