@@ -7,10 +7,11 @@ Expect: about 2% without pretraining; published after pretraining: see names_pre
 Command: python -m train names_finetune_a5 --init-from runs/names_pretrain_a5 --workdir runs/names_finetune_a5
 """
 
-from configs.names_pretrain_a5 import BLOCK, DOCUMENTS, assignment_model
+import dataclasses
+
+from configs import names_pretrain_a5
 from data.names import NamesQuestions
 from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
 
 QUESTIONS, EPOCHS, BATCH = 2000, 10, 256
 
@@ -18,17 +19,10 @@ QUESTIONS, EPOCHS, BATCH = 2000, 10, 256
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="names_finetune_a5",
-        data=NamesQuestions(batch_size=BATCH, sequence_length=BLOCK, held_out=0),
-        model=assignment_model(),
-        optimizer=OptimizerConfig(
-            learning_rate=6e-4,
-            beta2=0.95,
-            weight_decay=0.1,
-            clip_norm=1.0,
-            warmup_tokens=512 * 20,
-            final_tokens=200 * DOCUMENTS * BLOCK,
-            final_fraction=0.1,
-        ),
+        data=NamesQuestions(batch_size=BATCH, sequence_length=names_pretrain_a5.BLOCK, held_out=0),
+        model=names_pretrain_a5.assignment_model(),
+        # The rate apart, fine-tuning has pretraining's hyperparameters.
+        optimizer=dataclasses.replace(names_pretrain_a5.get_config().optimizer, learning_rate=6e-4),
         total_steps=EPOCHS * QUESTIONS // BATCH,
         evaluate_every_steps=20,
         checkpoint_every_steps=20,
