@@ -180,7 +180,7 @@ class _NamesConfig(DataConfig):
     def training_questions(self, names: NamesCorpus) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """Those to train on, and those held out: a choice that no seed changes.
 
-        A question that stands in the dev or test file too, or twice, and once among those held out, is not trained on.
+        A question that is held out, or stands in the dev or test file, is not trained on wherever else it stands.
 
         Raises: DataError when none would be left.
         """
