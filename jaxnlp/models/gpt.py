@@ -251,10 +251,12 @@ class GPT(nn.Module):
         latents, _ = self._blocks(
             latents, deterministic, None if layers is None else (None,) * config.num_blocks, first
         )
-        if config.latent_placement == "along":
+        along = config.latent_placement == "along"
+        if along:
             latents = jnp.concatenate([latents, inputs], axis=1)
             positions = (*positions, *range(inputs.shape[1]))
-        return up(**arguments, name="up_project")(x, latents, positions, first), layers
+        project = up(**arguments, normalise_queries=along, name="up_project")
+        return project(x, latents, positions, first), layers
 
     def attention_maps(self, params: Params, tokens: jax.Array) -> dict[str, jax.Array]:
         """What each position attends to, layer by layer, without dropout: to look at.

@@ -5,7 +5,7 @@ position reads what they found (up):
 
     Z = C + CrossAttention(LayerNorm(C), LayerNorm(X));  Z = Z + FeedForward(LayerNorm(Z))
     ...
-    Y = X + CrossAttention(LayerNorm(X), LayerNorm(Z));  Y = Y + FeedForward(LayerNorm(Y))
+    Y = X + CrossAttention(X, LayerNorm(Z));  Y = Y + FeedForward(LayerNorm(Y))
 
 Every latent stands at a position, and nothing attends to what stands at a later one. So latent m, at position e(m),
 sees inputs 0..e(m) and latents 0..m; output t sees its own input and the latents with e(m) <= t. Where they stand:
@@ -15,12 +15,12 @@ sees inputs 0..e(m) and latents 0..m; output t sees its own input and the latent
   that stands at position M or later an output thus sees its own input, and nothing else.
 - "along", e(m) = (m + 1) S // M - 1, for a context of S: each latent ends one of M stretches of the context, and sums
   up all that came before. Latents of stretches that have not ended tell an output nothing; so that nothing is lost,
-  outputs read the inputs 0..t beside the latents, in the same attention.
+  outputs read the inputs 0..t beside the latents, in the same attention. Here the queries are LayerNorm(X) on the way
+  up too: inputs are small at first, so queries made of them would weigh all alike.
 
 Source: Jaegle et al. 2021, 2022 (Perceiver, Perceiver IO); CS224N, assignment 5; Hawthorne et al. 2022 for latents
 along the sequence. Differs: latents are learned, one for each stretch, not taken from the last inputs, so that a pass
-trains every position; GELU in the tanh form of the other blocks. The queries on the way up are normalised too, which
-the assignment leaves out.
+trains every position; GELU in the tanh form of the other blocks.
 """
 
 from typing import Literal
@@ -79,10 +79,14 @@ class _Projection(nn.Module):
     matmul_dtype: str | None = None
     attention_implementation: Implementation = "auto"
 
-    def _attend(self, x: jax.Array, memory: jax.Array, attention_mask: jax.Array) -> jax.Array:
+    def _attend(
+        self, x: jax.Array, memory: jax.Array, attention_mask: jax.Array, *, normalise_queries: bool = True
+    ) -> jax.Array:
         """Args: x [B or 1, T, D], memory [B, S, D], mask [1, 1, T, S]. Returns: [B, T, D]."""
         shape = (memory.shape[0], *x.shape[1:])
-        queries = LayerNorm(1e-5, self.dtype, self.use_bias, name="query_norm")(rows(x)).reshape(x.shape)
+        queries = x
+        if normalise_queries:
+            queries = LayerNorm(1e-5, self.dtype, self.use_bias, name="query_norm")(rows(x)).reshape(x.shape)
         seen = LayerNorm(1e-5, self.dtype, self.use_bias, name="memory_norm")(rows(memory)).reshape(memory.shape)
         branch = CrossAttention(
             num_heads=self.num_heads,
@@ -132,7 +136,15 @@ class DownProject(_Projection):
 
 
 class UpProject(_Projection):
-    """Each position reads the latents that stand at its own position or before. Attributes: as DecoderBlock's."""
+    """Each position reads the latents that stand at its own position or before.
+
+    Attributes:
+      normalise_queries: queries are made of LayerNorm(X), not of X itself.
+
+    The others are those of `nn.transformer.DecoderBlock`.
+    """
+
+    normalise_queries: bool = False
 
     @nn.compact
     def __call__(
@@ -150,4 +162,4 @@ class UpProject(_Projection):
           [B, T, D] in `dtype`.
         """
         mask = masks.not_later(first + jnp.arange(x.shape[1]), np.array(positions))
-        return self._attend(x, memory, mask)
+        return self._attend(x, memory, mask, normalise_queries=self.normalise_queries)

@@ -31,9 +31,10 @@ def random_inputs(positions, *, seed=0, batch=BATCH):
 class Theirs(torch.nn.Module):
     """A block of CS224N's form: cross-attention under a mask that is lower-triangular by index, then an MLP."""
 
-    def __init__(self):
+    def __init__(self, normalise_queries):
         super().__init__()
-        self.query_norm, self.memory_norm, self.mlp_norm = (torch.nn.LayerNorm(WIDTH) for _ in range(3))
+        self.memory_norm, self.mlp_norm = (torch.nn.LayerNorm(WIDTH) for _ in range(2))
+        self.query_norm = torch.nn.LayerNorm(WIDTH) if normalise_queries else torch.nn.Identity()
         self.query, self.key, self.value, self.proj = (torch.nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.up, self.down = torch.nn.Linear(WIDTH, HIDDEN), torch.nn.Linear(HIDDEN, WIDTH)
         self.latents = torch.nn.Parameter(torch.empty(1, LATENTS, WIDTH))
@@ -52,8 +53,8 @@ class Theirs(torch.nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
 
 
-def make_theirs():
-    theirs = Theirs()
+def make_theirs(*, normalise_queries=True):
+    theirs = Theirs(normalise_queries)
     torch.manual_seed(1)
     for name, parameter in theirs.named_parameters():
         torch.nn.init.normal_(parameter, mean=float(name.endswith("norm.weight")), std=0.5)
@@ -73,17 +74,19 @@ def from_theirs(named, *, down):
         }
 
     params = {
-        "query_norm": norm("query_norm"),
         "memory_norm": norm("memory_norm"),
         "attention": {"q": dense("query"), "kv": dense("key", "value"), "out": dense("proj")},
         "feed_forward_norm": norm("mlp_norm"),
         "feed_forward": {"up": dense("up"), "down": dense("down")},
     }
+    if "query_norm.weight" in named:
+        params["query_norm"] = norm("query_norm")
     return params | ({"latents": named["latents"]} if down else {})
 
 
-def random_params(*, down):
-    return from_theirs({name: value.detach().numpy() for name, value in make_theirs().named_parameters()}, down=down)
+def random_params(*, down, normalise_queries=None):
+    theirs = make_theirs(normalise_queries=down if normalise_queries is None else normalise_queries)
+    return from_theirs({name: value.detach().numpy() for name, value in theirs.named_parameters()}, down=down)
 
 
 def make_down(**changes):
@@ -129,9 +132,11 @@ def test_way_into_the_latents_equals_the_assignments_in_values_and_gradients(pos
     assert_near(gradients, from_theirs({name: value.grad.numpy() for name, value in named.items()}, down=True))
 
 
+@pytest.mark.parametrize("normalise_queries", [False, True])  # the assignment's queries are not
 @pytest.mark.parametrize("positions", [SHORT, LONG])
-def test_way_out_of_the_latents_equals_the_assignments_in_values_and_gradients(positions):
-    theirs, x, latents = make_theirs(), random_inputs(positions), random_inputs(LATENTS, seed=3)
+def test_way_out_of_the_latents_equals_the_assignments_in_values_and_gradients(positions, normalise_queries):
+    theirs = make_theirs(normalise_queries=normalise_queries)
+    x, latents = random_inputs(positions), random_inputs(LATENTS, seed=3)
     leaves = [torch.tensor(a, requires_grad=True) for a in (x, latents)]
     expected = theirs(*leaves)
     upstream = random_inputs(positions, seed=2)
@@ -140,11 +145,11 @@ def test_way_out_of_the_latents_equals_the_assignments_in_values_and_gradients(p
 
     @jax.jit
     def ours(params, x, latents):
-        apply_up = functools.partial(apply, make_up())
+        apply_up = functools.partial(apply, make_up(normalise_queries=normalise_queries))
         y, vjp = jax.vjp(lambda params, x, z: apply_up(params, x, z, tuple(range(LATENTS))), params, x, latents)
         return y, *vjp(upstream)
 
-    y, gradients, *input_gradients = ours(random_params(down=False), x, latents)
+    y, gradients, *input_gradients = ours(random_params(down=False, normalise_queries=normalise_queries), x, latents)
     assert_near(y, expected.detach().numpy())
     assert_near(input_gradients, [leaf.grad.numpy() for leaf in leaves])
     assert_near(gradients, from_theirs({name: value.grad.numpy() for name, value in named.items()}, down=False))
