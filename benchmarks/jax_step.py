@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.case import Step
 from jaxnlp.typing import Params
 from train.command_line import use_compilation_cache
-from train.objectives import LossFunction
+from train.objectives import CarryingLoss, LossFunction
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.step import init_state, train_step
 
@@ -18,7 +18,10 @@ ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, clip_norm=1.0)
 
 
 def jax_step(
-    loss_fn: LossFunction, params: Params, batch: Mapping[str, np.ndarray], config: OptimizerConfig = ADAMW
+    loss_fn: LossFunction | CarryingLoss,
+    params: Params,
+    batch: Mapping[str, np.ndarray],
+    config: OptimizerConfig = ADAMW,
 ) -> Step:
     """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, its state donated."""
     use_compilation_cache(None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.case import Case, Step
 from jaxnlp.ops.losses import linear_cross_entropy
-from jaxnlp.ops.lstm import lstm
+from jaxnlp.ops.recurrent import LSTM, recurrent
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey
 
 VOCABULARY, WIDTH, LAYERS, BATCH, POSITIONS = 33_280, 128, 2, 32, 10
@@ -30,7 +30,7 @@ def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[jax.Arra
     x = params["embedding"][batch["tokens"]]
     zeros = jnp.zeros((x.shape[0], WIDTH))
     for layer in params["layers"].values():
-        x, _ = lstm(x, (zeros, zeros), **layer)
+        x, _ = recurrent(LSTM, x, (zeros, zeros), **layer)
     loss, count = linear_cross_entropy(
         x.reshape(-1, WIDTH),
         targets=batch["targets"].reshape(-1),

@@ -203,4 +203,8 @@ def _items(state: TrainState) -> dict[str, Any]:
         "skipped_updates": state.skipped_updates,
         "first_skipped_step": state.first_skipped_step,
     }
+    if state.averaging_from is not None:
+        training["averaging_from"] = state.averaging_from
+    if jax.tree.leaves(state.carry):
+        training["carry"] = state.carry
     return {"params": state.params, "training": training} | ({} if state.ema is None else {"ema": state.ema})

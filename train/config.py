@@ -20,12 +20,15 @@ class TrainConfig:
 
     data: DataConfig
     model: ModelConfig
-    objective: Literal["next_token"] = "next_token"
+    objective: Literal["next_token", "next_token_carried"] = "next_token"
     """What is minimised, by its name in train/objectives.py."""
     loss: LossConfig = dataclasses.field(default_factory=LossConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     ema_decay: float | None = None
     """Keep a moving average of the parameters with this decay, and evaluate and sample with it; None = don't."""
+    average_after_stall: int | None = None
+    """Evaluate and sample with the mean of all parameters since the validation loss stalled: since it was no lower than
+    the best of those more than this many evaluations ago (NT-ASGD, with the optimizer sgd); None = don't."""
     accumulation_steps: int = 1
     """Parts that a batch is cut into, one gradient at a time: less memory, the same update."""
     nonfinite: Literal["stop", "skip"] = "stop"
@@ -68,6 +71,15 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.ema_decay is not None and not 0.0 < self.ema_decay < 1.0:
             raise ValueError(f"ema_decay must lie in (0, 1) or be None, got {self.ema_decay}")
+        if self.average_after_stall is not None and self.average_after_stall < 0:
+            raise ValueError(f"average_after_stall must be at least 0 or None, got {self.average_after_stall}")
+        if self.average_after_stall is not None and self.ema_decay is not None:
+            raise ValueError("a run keeps one average: give ema_decay or average_after_stall")
+        if self.accumulation_steps > 1 and self.objective == "next_token_carried":
+            raise ValueError(
+                "next_token_carried takes a batch whole, since its rows carry their state: accumulation_steps must be "
+                f"1, got {self.accumulation_steps}"
+            )
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
         length, context = (getattr(self.data, "sequence_length", None), getattr(self.model, "context_length", None))

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -10,29 +10,42 @@ from data import NumpyBatch, Question
 from jaxnlp.decoding.generate import Decoder, generate
 from jaxnlp.metrics import means, total
 from jaxnlp.text.characters import CharacterVocabulary
-from jaxnlp.typing import Batch, Metrics, Params
-from train.objectives import LossFunction
+from jaxnlp.typing import Batch, Metrics, Params, PyTree
+from train.objectives import CarryingLoss, LossFunction, carrying
 from train.parallel import Parallel
 from train.step import eval_step
 
 
-def compile_evaluation(loss_fn: LossFunction, layout: Parallel) -> Callable[[Params, Batch], Metrics]:
+class EvaluationStep(NamedTuple):
+    """The jitted evaluation step of an objective, and what it carries into the first batch of so many rows."""
+
+    run: Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]
+    empty: Callable[[int], PyTree]
+
+
+def compile_evaluation(loss_fn: LossFunction | CarryingLoss, layout: Parallel) -> EvaluationStep:
     """The jitted evaluation step of an objective."""
-    return layout.compile_eval(functools.partial(eval_step, loss_fn=loss_fn))
+    return EvaluationStep(layout.compile_eval(functools.partial(eval_step, loss_fn=loss_fn)), carrying(loss_fn).empty)
 
 
 def evaluate(
-    step: Callable[[Params, Batch], Metrics], params: Params, batches: Iterable[NumpyBatch], layout: Parallel
+    step: EvaluationStep, params: Params, batches: Iterable[NumpyBatch], layout: Parallel
 ) -> tuple[dict[str, float], int]:
     """The objective's metrics over all batches, exact whatever their size, and the number of scored tokens.
 
     Args:
       step: of `compile_evaluation`.
       params: laid out over the devices.
-      batches: one pass over what is scored.
+      batches: one pass over what is scored, in the order in which a model that carries its state reads it.
       layout: of the devices.
     """
-    summed = total(jax.device_get([step(params, layout.put_batch(batch)) for batch in batches]))
+    found, carry = [], None
+    for batch in batches:
+        if carry is None:
+            carry = layout.empty_carry(step.empty, len(batch["loss_mask"]))
+        metrics, carry = step.run(params, layout.put_batch(batch), carry)
+        found.append(metrics)
+    summed = total(jax.device_get(found))
     return means(summed), int(summed["loss"][1])
 
 

@@ -1,6 +1,7 @@
 """The training loop: `fit`, from a config to a finished run's folder."""
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import time
@@ -10,12 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from rich.console import Console
 
 from data import Corpus, DataError, Question
 from jaxnlp.decoding.answer import answer
 from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
-from jaxnlp.serialization import differences, to_json
+from jaxnlp.serialization import ConfigError, differences, to_json
 from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
 from jaxnlp.typing import Metrics, Params
 from train import folder
@@ -24,10 +26,10 @@ from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate, exact_match, sample_text
 from train.log import RunLog
-from train.objectives import OBJECTIVES, LossFunction
+from train.objectives import OBJECTIVES, CarryingLoss, LossFunction, carrying
 from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
 from train.parallel import Parallel, ParallelMode, make_parallel
-from train.report import write_report
+from train.report import read_metrics, write_report
 from train.signals import StopSignal
 from train.step import TrainState, all_finite, init_state, train_step
 
@@ -45,7 +47,7 @@ class Setup(NamedTuple):
 
     corpus: Corpus
     model: Any
-    loss_fn: LossFunction
+    loss_fn: LossFunction | CarryingLoss
     optimizer: Any
     state: TrainState
 
@@ -79,6 +81,7 @@ def fit(
     Raises:
       RunMismatchError: when the folder holds another run.
       DataError: when the data does not suffice, or the sample's prompt cannot be spelt in it.
+      ConfigError: when devices do not divide the rows of a batch, and these carry their state.
       NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates; and on parameters that
         are not finite when they are logged or saved.
       DamagedCheckpointError: when there are checkpoints and none can be read.
@@ -92,6 +95,11 @@ def fit(
         raise DataError("--best-by exact_match needs a data set with questions; this one has none: use loss")
     folder.claim(workdir, config, setup.corpus)
     layout = make_parallel(parallel)
+    if jax.tree.leaves(setup.state.carry) and config.data.batch_size % jax.local_device_count():
+        raise ConfigError(
+            f"each of {jax.local_device_count()} devices carries the state of its own rows: they must divide "
+            f"data.batch_size, {config.data.batch_size}"
+        )
     parameters = count_parameters(setup.state)
     console.print(setup.corpus.description, highlight=False)
     console.print(f"{parameters:,} parameters, {jax.local_device_count()} x {folder.device_name()}", highlight=False)
@@ -139,8 +147,10 @@ def fit(
                 if saving_due:
                     with log.paused():
                         error = evaluator(step, state, log) if evaluation_due else None
+                        if evaluation_due and _has_stalled(config, state, workdir):
+                            state = dataclasses.replace(state, averaging_from=layout.replicate(jnp.int32(step + 1)))
                         checkpoints.save(
-                            here,
+                            layout.fetch(state),
                             data_state=batches.get_state(),
                             config=to_json(config),
                             train_seconds=log.train_seconds,
@@ -168,18 +178,26 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
     optimizer = make_optimizer(
         config.optimizer, schedule or make_schedule(config.optimizer, total_steps=config.total_steps)
     )
+    loss_fn = OBJECTIVES[config.objective](model, config.loss)
     init_key, state_key = jax.random.split(jax.random.key(config.seed))
 
     @jax.jit
     def initial_state(params: Params | None) -> TrainState:
         if params is None:
             params = model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"]
-        return init_state(params, optimizer, state_key, ema=config.ema_decay is not None)
+        return init_state(
+            params,
+            optimizer,
+            state_key,
+            ema=config.ema_decay is not None,
+            mean=config.average_after_stall is not None,
+            carry=carrying(loss_fn).empty(config.data.batch_size),
+        )
 
     params = None
     if initialise and config.init_from is not None:
         params = _params_of(Path(config.init_from), model, corpus.vocabulary)
-    return Setup(corpus, model, OBJECTIVES[config.objective](model, config.loss), optimizer, initial_state(params))
+    return Setup(corpus, model, loss_fn, optimizer, initial_state(params))
 
 
 def _params_of(folder_of_run: Path, model: Any, vocabulary: CharacterVocabulary) -> Params:
@@ -246,7 +264,9 @@ class _Evaluator:
             )
             log.log_sample(step, prompt, text)
         write_report(self._workdir)
-        return scores["loss"] if self._config.best_by == "loss" else 1.0 - scores["exact_match"]
+        if self._config.best_by == "exact_match":
+            return 1.0 - scores["exact_match"]
+        return scores.get("nll", scores["loss"])
 
     def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:
         """Keeps the answers for the report. Returns: the share that is right."""
@@ -256,6 +276,19 @@ class _Evaluator:
         description = describe(self._model, params, vocabulary, questions, answers, training)
         folder.write_json(self._workdir / folder.ANSWERS_FILE, {"step": step} | description)
         return exact_match(answers, questions)
+
+
+def _has_stalled(config: TrainConfig, state: TrainState, workdir: Path) -> bool:
+    """Whether the newest validation loss tells that averaging should begin, and it has not begun.
+
+    Source: Merity et al. 2018, algorithm 1.
+    """
+    if config.average_after_stall is None or np.any(state.averaging_from):
+        return False
+    rows = [row for row in read_metrics(workdir / folder.METRICS_FILE) if row["split"] == "validation"]
+    losses = [float(row["nll"] if "nll" in row else row["loss"]) for row in rows]
+    older = losses[: len(losses) - 1 - config.average_after_stall]
+    return bool(older) and losses[-1] > min(older)
 
 
 def count_parameters(state: TrainState) -> int:

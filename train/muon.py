@@ -82,4 +82,4 @@ def scale_by_muon(decay: float) -> optax.GradientTransformation:
 
 def is_hidden_matrix(path: tuple, value: Array) -> bool:
     """Whether Muon is for this parameter: kernels, but for that of the output layer, whose columns are words."""
-    return path[-1].key == "kernel" and path[0].key != "head" and value.ndim >= 2
+    return path[-1].key.endswith("kernel") and not path[0].key.startswith("head") and value.ndim >= 2

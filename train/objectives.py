@@ -2,7 +2,7 @@
 
 An objective is a function of a Linen module and a LossConfig. It returns `loss_fn(params, batch, key) -> (loss,
 metrics)`: a scalar to differentiate, and named (sum, count) pairs among which `loss` is the same loss. With `key=None`
-it is the evaluation.
+it is the evaluation. Where a model carries something from one batch to the next it is a CarryingLoss instead.
 """
 
 import dataclasses
@@ -11,12 +11,38 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
-from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 LossFunction = Callable[[Params, Batch, PRNGKey | None], tuple[Array, Metrics]]
+
+
+@dataclasses.dataclass(frozen=True)
+class CarryingLoss:
+    """A loss of a model that reads on where it stopped, row by row.
+
+    Attributes:
+      loss_fn: (params, batch, key, carry) -> (loss, (metrics, carry)); no gradient flows into the carry.
+      empty: rows of a batch -> what is carried into the first one.
+    """
+
+    loss_fn: Callable[[Params, Batch, PRNGKey | None, PyTree], tuple[Array, tuple[Metrics, PyTree]]]
+    empty: Callable[[int], PyTree]
+
+
+def carrying(loss: LossFunction | CarryingLoss) -> CarryingLoss:
+    """Any loss as one that carries: nothing, for most."""
+    if isinstance(loss, CarryingLoss):
+        return loss
+
+    def loss_fn(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+        value, metrics = loss(params, batch, key)
+        return value, (metrics, carry)
+
+    return CarryingLoss(loss_fn, empty=lambda rows: ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +55,18 @@ class LossConfig:
     """Weight of the squared log normaliser, which keeps it near 0."""
     chunk_tokens: int | None = None
     """Score so many tokens at a time, and never hold the logits of all: for large vocabularies; None = all at once."""
+    activation_regularisation: float = 0.0
+    """Recurrent models: weight of the mean square of the last layer's outputs, after dropout (alpha, AR)."""
+    temporal_activation_regularisation: float = 0.0
+    """Recurrent models: weight of the mean square of what they change by from one position to the next, before dropout
+    (beta, TAR)."""
 
     def __post_init__(self):
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ValueError(f"loss.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
-        if not 0.0 <= self.z_loss < math.inf:
-            raise ValueError(f"loss.z_loss must be finite and not negative, got {self.z_loss}")
+        for name in ("z_loss", "activation_regularisation", "temporal_activation_regularisation"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"loss.{name} must be finite and not negative, got {getattr(self, name)}")
         if self.chunk_tokens is not None and self.chunk_tokens < 1:
             raise ValueError(f"loss.chunk_tokens must be at least 1 or None, got {self.chunk_tokens}")
 
@@ -87,4 +119,71 @@ def next_token(model: Any, config: LossConfig | None = None) -> LossFunction:
     return loss_fn
 
 
-OBJECTIVES: dict[str, Callable[..., LossFunction]] = {"next_token": next_token}
+def next_token_carried(model: Any, config: LossConfig | None = None) -> CarryingLoss:
+    """`next_token` for recurrent models, which read each row on from where the batch before it stopped.
+
+    loss = cross-entropy + alpha mean_t |d_t|^2 + beta mean_t |h_{t+1} - h_t|^2
+
+    with h_t the last layer's outputs, d_t the same after dropout, and means over positions that count, and features.
+
+    Batches are those of `next_token`. Where they have `reset` [B] bool, rows that are False continue, and the others
+    begin anew; without it all do.
+
+    Args:
+      model: a `jaxnlp.models.recurrent_lm.RecurrentLM`, or what reads as it does.
+      config: None = the plain cross-entropy.
+
+    Source: Merity et al. 2018, section 4.5, for both regularisers; Williams and Peng 1990 for truncated
+    back-propagation.
+    """
+    config = config or LossConfig()
+
+    def loss_fn(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+        states = None
+        if "reset" in batch:
+            states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], jnp.zeros_like(s), s), carry)
+        reading = model.apply(
+            {"params": params},
+            batch["tokens"],
+            states,
+            deterministic=key is None,
+            rngs=None if key is None else {"dropout": key},
+            method="read",
+        )
+        w, b = model.output_layer(params)
+        losses = functools.partial(
+            linear_cross_entropy,
+            reading.hidden.reshape(-1, reading.hidden.shape[-1]),
+            w,
+            b,
+            batch["targets"].reshape(-1),
+            batch["loss_mask"].reshape(-1),
+            chunk=config.chunk_tokens,
+            matmul_dtype=model.config.matmul_dtype,
+        )
+        loss, count = losses(label_smoothing=config.label_smoothing, z_loss=config.z_loss)
+        counted = batch["loss_mask"]
+        if config.activation_regularisation:
+            loss += count * config.activation_regularisation * _mean_square(reading.dropped, counted)
+        if config.temporal_activation_regularisation:
+            change = reading.outputs[:, 1:] - reading.outputs[:, :-1]
+            loss += count * config.temporal_activation_regularisation * _mean_square(change, counted[:, 1:])
+        metrics: Metrics = {"loss": (loss, count)}
+        if key is None and dataclasses.replace(config, chunk_tokens=None) != LossConfig():
+            metrics["nll"] = losses()
+        carry = jax.lax.stop_gradient(reading.states if "reset" in batch else carry)
+        return loss / jnp.maximum(count, 1.0), (metrics, carry)
+
+    return CarryingLoss(loss_fn, empty=model.empty_cache)
+
+
+def _mean_square(x: Array, counted: Array) -> Array:
+    """Of x [B, T, K], over the positions [B, T] that count, in float32."""
+    squares = jnp.square(x.astype(jnp.float32)).mean(axis=-1)
+    return jnp.where(counted, squares, 0.0).sum() / jnp.maximum(counted.sum().astype(jnp.float32), 1.0)
+
+
+OBJECTIVES: dict[str, Callable[..., LossFunction | CarryingLoss]] = {
+    "next_token": next_token,
+    "next_token_carried": next_token_carried,
+}

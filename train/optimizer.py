@@ -16,11 +16,11 @@ from train.muon import is_hidden_matrix, scale_by_muon
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam, AdamW or Muon with clipping, and a schedule of the learning rate by steps or by tokens."""
+    """Adam, AdamW, Muon or SGD with clipping, and a schedule of the learning rate by steps or by tokens."""
 
-    name: Literal["adamw", "adam", "muon"] = "adamw"
+    name: Literal["adamw", "adam", "muon", "sgd"] = "adamw"
     """AdamW decays weights apart from the gradient; Adam does not decay them; Muon is for the matrices between
-    embedding and output layer, the rest then has AdamW."""
+    embedding and output layer, the rest then has AdamW; SGD follows the gradient itself."""
     learning_rate: float = 1e-3
     """Peak of the schedule."""
     beta1: float = 0.9
@@ -29,6 +29,8 @@ class OptimizerConfig:
     """Decay of its running mean square."""
     muon_decay: float = 0.95
     """Decay of Muon's running mean."""
+    momentum: float = 0.0
+    """Of SGD: the share of the last update that is added to the next."""
     epsilon: float = 1e-8
     """Added to the root of the mean square."""
     weight_decay: float = 0.0
@@ -47,11 +49,13 @@ class OptimizerConfig:
     """Like warmup_steps, counted in trained tokens; needs final_tokens."""
     final_tokens: int | None = None
     """Like decay_steps, counted in trained tokens, as in minGPT; replaces the count by steps."""
+    reference_tokens: int | None = None
+    """Multiply the rate of a step by its number of tokens over this: for batches of many lengths; None = don't."""
 
     def __post_init__(self):
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"optimizer.learning_rate must be positive, got {self.learning_rate}")
-        for name in ("beta1", "beta2", "muon_decay"):
+        for name in ("beta1", "beta2", "muon_decay", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"optimizer.{name} must lie in [0, 1), got {getattr(self, name)}")
         if not 0 < self.epsilon < math.inf:
@@ -73,6 +77,8 @@ class OptimizerConfig:
             if self.final_tokens is None
             else (self.warmup_tokens or 0, self.final_tokens)
         )
+        if self.reference_tokens is not None and self.reference_tokens < 1:
+            raise ValueError(f"optimizer.reference_tokens must be at least 1 or None, got {self.reference_tokens}")
         if warmup < 0 or (final is not None and final <= warmup):
             raise ValueError(f"the schedule's warmup must end before its decay, got warmup {warmup} and end {final}")
 
@@ -118,10 +124,19 @@ class ScheduleState(NamedTuple):
     learning_rate: Array
 
 
-def scale_by_progress(schedule: Schedule, *, by_tokens: bool) -> optax.GradientTransformationExtraArgs:
+def scale_by_progress(
+    schedule: Schedule, *, by_tokens: bool, reference_tokens: int | None = None
+) -> optax.GradientTransformationExtraArgs:
     """Multiplies updates by minus the schedule's rate at the steps, or the tokens, done.
 
     Its `update` takes the number of tokens in this step as the keyword `tokens`, [] int32 or float.
+
+    Args:
+      schedule: see Schedule.
+      by_tokens: whether the schedule counts tokens.
+      reference_tokens: the rate is multiplied by `tokens` over this; None = as it is.
+
+    Source: Merity et al. 2018, section 5, for rates that follow the length.
     """
 
     def init(params: Params) -> ScheduleState:
@@ -133,6 +148,8 @@ def scale_by_progress(schedule: Schedule, *, by_tokens: bool) -> optax.GradientT
         low = state.low + (tokens.astype(jnp.int32) if by_tokens else 1)
         high, low = state.high + low // _CARRY, low % _CARRY
         rate = schedule(high.astype(jnp.float32) * _CARRY + low.astype(jnp.float32))
+        if reference_tokens is not None:
+            rate = rate * tokens.astype(jnp.float32) / reference_tokens
         return jax.tree.map(lambda u: -rate.astype(u.dtype) * u, updates), ScheduleState(high, low, rate)
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -154,8 +171,8 @@ def clip_by_global_norm(longest: float) -> optax.GradientTransformation:
 
 
 def decayed(params: Params) -> PyTree:
-    """True where weight decay applies: dense kernels. Biases, normalisation scales and embeddings stay."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key == "kernel", params)
+    """True where weight decay applies: kernels. Biases, normalisation scales and embeddings stay."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key.endswith("kernel"), params)
 
 
 def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
@@ -178,17 +195,20 @@ def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
 
 
 def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Clipping, Adam's or Muon's direction, decay, the rate. Its `update` takes `tokens`: see scale_by_progress."""
+    """Clipping, the optimizer's direction, decay, the rate. Its `update` takes `tokens`: see scale_by_progress."""
     steps = [] if config.clip_norm is None else [clip_by_global_norm(config.clip_norm)]
     adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
     if config.name == "muon":
         kinds = {"muon": scale_by_muon(config.muon_decay), "adam": adam}
         steps.append(optax.partition(kinds, _kinds))
+    elif config.name == "sgd":
+        steps.append(optax.trace(config.momentum) if config.momentum else optax.identity())
     else:
         steps.append(adam)
     if config.weight_decay:
         steps.append(optax.add_decayed_weights(config.weight_decay, mask=decayed))
-    steps.append(scale_by_progress(schedule, by_tokens=config.final_tokens is not None))
+    by_tokens = config.final_tokens is not None
+    steps.append(scale_by_progress(schedule, by_tokens=by_tokens, reference_tokens=config.reference_tokens))
     return optax.chain(*steps)
 
 

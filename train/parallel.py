@@ -5,6 +5,7 @@
 A checkpoint holds neither's layout: `fetch` gives the state as one device would hold it.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, cast
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params
+from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
 from train.step import TrainState
 
 ParallelMode = Literal["jit", "pmap"]
@@ -50,12 +51,17 @@ class Parallel(Protocol):
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
         """The batch padded, cut into accumulation parts, and laid out over the devices."""
 
+    def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
+        """What is carried into the first batch, of so many rows before padding, laid out as the batch is."""
+
     def compile_train(
         self, step: Callable[..., tuple[TrainState, Metrics]]
     ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
         """The jitted step; it consumes its state's buffers."""
 
-    def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+    def compile_eval(
+        self, step: Callable[..., tuple[Metrics, PyTree]]
+    ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """The jitted evaluation step."""
 
     def fetch(self, tree: Any) -> Any:
@@ -87,13 +93,19 @@ class JitParallel:
         sharding = NamedSharding(self.mesh, spec)
         return {name: jax.make_array_from_process_local_data(sharding, x) for name, x in batch.items()}
 
+    def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
+        """See `Parallel`."""
+        return self.replicate(empty(-(-rows // self.mesh.size) * self.mesh.size))
+
     def compile_train(
         self, step: Callable[..., tuple[TrainState, Metrics]]
     ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
         """See `Parallel`."""
         return jax.jit(step, donate_argnums=0, out_shardings=self.replicated)
 
-    def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+    def compile_eval(
+        self, step: Callable[..., tuple[Metrics, PyTree]]
+    ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
         return jax.jit(step, out_shardings=self.replicated)
 
@@ -112,7 +124,20 @@ class PmapParallel:
         """See `Parallel`."""
         # With the step's axis name, or its second call, on the first call's output, would compile it again.
         copy = jax.pmap(lambda _, tree: tree, axis_name=BATCH_AXIS, in_axes=(0, None), devices=self.devices)
+        if isinstance(tree, TrainState):
+            copied = copy(np.zeros(len(self.devices)), dataclasses.replace(tree, carry=()))
+            return dataclasses.replace(copied, carry=self._shared(tree.carry))
         return copy(np.zeros(len(self.devices)), tree)
+
+    def _shared(self, carry: PyTree) -> PyTree:
+        """Arrays [B, ...] as [devices, B / devices, ...], each device's rows on it."""
+        count = len(self.devices)
+        parts = jax.tree.map(lambda x: np.asarray(x).reshape(count, len(x) // count, *x.shape[1:]), carry)
+        return jax.pmap(lambda x: x, axis_name=BATCH_AXIS, devices=self.devices)(parts) if parts else parts
+
+    def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
+        """See `Parallel`."""
+        return self._shared(empty(-(-rows // len(self.devices)) * len(self.devices)))
 
     def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
         """See `Parallel`."""
@@ -141,14 +166,23 @@ class PmapParallel:
             out_axes=(0, None),
         )
 
-    def compile_eval(self, step: Callable[..., Metrics]) -> Callable[[Params, Batch], Metrics]:
+    def compile_eval(
+        self, step: Callable[..., tuple[Metrics, PyTree]]
+    ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
         return jax.pmap(
-            functools.partial(step, axis_name=BATCH_AXIS), axis_name=BATCH_AXIS, devices=self.devices, out_axes=None
+            functools.partial(step, axis_name=BATCH_AXIS),
+            axis_name=BATCH_AXIS,
+            devices=self.devices,
+            out_axes=(None, 0),
         )
 
     def fetch(self, tree: Any) -> Any:
         """See `Parallel`."""
+        if isinstance(tree, TrainState):
+            # Each device carries the state of its own rows.
+            carry = jax.tree.map(lambda x: jnp.asarray(np.asarray(x).reshape(-1, *x.shape[2:])), tree.carry)
+            return dataclasses.replace(jax.tree.map(_first_copy, dataclasses.replace(tree, carry=())), carry=carry)
         return jax.tree.map(_first_copy, tree)
 
 

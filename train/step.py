@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
-from train.objectives import LossFunction
+from train.objectives import CarryingLoss, LossFunction, carrying
 
 
 @flax.struct.dataclass
@@ -24,6 +24,9 @@ class TrainState:
       ema: moving average of the parameters; None when the run keeps none.
       skipped_updates: [] int32, steps whose loss or gradient was not finite; they changed nothing.
       first_skipped_step: [] int32, the first of them, counted from 1; 0 = none.
+      averaging_from: [] int32, the step from which `ema` is the mean of all parameters since; 0 = not yet, and `ema` is
+        the parameters themselves. None where the average is exponential, or there is none.
+      carry: what a recurrent model takes from one batch to the next, arrays [B, ...]; empty for most.
     """
 
     step: Array
@@ -33,6 +36,8 @@ class TrainState:
     ema: Params | None
     skipped_updates: Array
     first_skipped_step: Array
+    averaging_from: Array | None = None
+    carry: PyTree = ()
 
     @property
     def evaluation_params(self) -> Params:
@@ -40,17 +45,27 @@ class TrainState:
         return self.params if self.ema is None else self.ema
 
 
-def init_state(params: Params, optimizer: optax.GradientTransformation, key: PRNGKey, *, ema: bool) -> TrainState:
-    """The state before the first step."""
+def init_state(
+    params: Params,
+    optimizer: optax.GradientTransformation,
+    key: PRNGKey,
+    *,
+    ema: bool,
+    mean: bool = False,
+    carry: PyTree = (),
+) -> TrainState:
+    """The state before the first step; it keeps an average of the parameters for `ema` and for `mean`."""
     zero = jnp.zeros((), jnp.int32)
     return TrainState(
         step=zero,
         key=key,
         params=params,
         opt_state=optimizer.init(params),
-        ema=jax.tree.map(jnp.copy, params) if ema else None,
+        ema=jax.tree.map(jnp.copy, params) if ema or mean else None,
         skipped_updates=jnp.copy(zero),
         first_skipped_step=jnp.copy(zero),
+        averaging_from=jnp.copy(zero) if mean else None,
+        carry=carry,
     )
 
 
@@ -58,7 +73,7 @@ def train_step(
     state: TrainState,
     batch: Batch,
     *,
-    loss_fn: LossFunction,
+    loss_fn: LossFunction | CarryingLoss,
     optimizer: optax.GradientTransformationExtraArgs,
     ema_decay: float | None = None,
     accumulation_steps: int = 1,
@@ -67,7 +82,7 @@ def train_step(
     """One update.
 
     Where loss or gradient is not finite, there is no update: the state keeps parameters and moments, counts the step,
-    and the metrics' sums and counts are 0.
+    and the metrics' sums and counts are 0. What is carried then begins anew.
 
     Args:
       state: before the step.
@@ -75,15 +90,16 @@ def train_step(
       loss_fn: see `train.objectives`.
       optimizer: see `train.optimizer`.
       ema_decay: decay of the moving average, when the state has one.
-      accumulation_steps: A.
+      accumulation_steps: A; 1 where the model carries something.
       axis_name: mapped axis over which devices share the batch (pmap); None: the program sees the whole batch.
 
     Returns:
       The state after the step, and metrics over the whole batch.
     """
     key = jax.random.fold_in(state.key, state.step)
+    loss_fn, carry = carrying(loss_fn), state.carry
     if accumulation_steps == 1:
-        grads, metrics = _gradients(state.params, batch, key, loss_fn)
+        grads, (metrics, carry) = _gradients(state.params, batch, key, loss_fn, carry)
     else:
         grads, metrics = _accumulated_gradients(state.params, batch, key, loss_fn, accumulation_steps)
     if axis_name is not None:
@@ -100,7 +116,7 @@ def train_step(
     finite = jnp.isfinite(loss) & jnp.isfinite(norm)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
     params = optax.apply_updates(state.params, updates)
-    ema = None if state.ema is None else _averaged(state.ema, params, state.step, ema_decay)
+    ema = None if state.ema is None else _averaged(state, params, ema_decay)
 
     def if_finite(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
@@ -114,6 +130,7 @@ def train_step(
         ema=if_finite(ema, state.ema),
         skipped_updates=state.skipped_updates + jnp.where(finite, 0, 1),
         first_skipped_step=jnp.where(finite | (state.first_skipped_step > 0), state.first_skipped_step, step),
+        carry=jax.tree.map(lambda c: jnp.where(finite, c, jnp.zeros_like(c)), carry),
     )
     metrics = metrics | {"grad_norm": (norm, jnp.ones_like(norm))}
     return new_state, jax.tree.map(lambda m: jnp.where(finite, m, jnp.zeros_like(m)), metrics)
@@ -125,25 +142,34 @@ def all_finite(tree: PyTree) -> Array:
     return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
 
 
-def eval_step(params: Params, batch: Batch, *, loss_fn: LossFunction, axis_name: str | None = None) -> Metrics:
-    """The objective's metrics of a batch, without dropout, over all shards when `axis_name` is given."""
-    _, metrics = loss_fn(params, batch, None)
-    return metrics if axis_name is None else jax.lax.psum(metrics, axis_name)
+def eval_step(
+    params: Params,
+    batch: Batch,
+    carry: PyTree = (),
+    *,
+    loss_fn: LossFunction | CarryingLoss,
+    axis_name: str | None = None,
+) -> tuple[Metrics, PyTree]:
+    """The objective's metrics of a batch, without dropout, over all shards when `axis_name` is given; and the carry."""
+    _, (metrics, carry) = carrying(loss_fn).loss_fn(params, batch, None, carry)
+    return (metrics if axis_name is None else jax.lax.psum(metrics, axis_name)), carry
 
 
-def _gradients(params: Params, batch: Batch, key: PRNGKey, loss_fn: LossFunction) -> tuple[PyTree, Metrics]:
-    (_, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(params, batch, key)
-    return grads, metrics
+def _gradients(
+    params: Params, batch: Batch, key: PRNGKey, loss: CarryingLoss, carry: PyTree
+) -> tuple[PyTree, tuple[Metrics, PyTree]]:
+    (_, found), grads = jax.value_and_grad(loss.loss_fn, has_aux=True)(params, batch, key, carry)
+    return grads, found
 
 
 def _accumulated_gradients(
-    params: Params, batches: Batch, key: PRNGKey, loss_fn: LossFunction, accumulation_steps: int
+    params: Params, batches: Batch, key: PRNGKey, loss: CarryingLoss, accumulation_steps: int
 ) -> tuple[PyTree, Metrics]:
     """The gradient of the mean over all A parts, each part weighed by its number of tokens."""
 
     def add_part(total: PyTree, part: tuple[Array, Batch]) -> tuple[PyTree, Metrics]:
         number, batch = part
-        grads, metrics = _gradients(params, batch, jax.random.fold_in(key, number), loss_fn)
+        grads, (metrics, _) = _gradients(params, batch, jax.random.fold_in(key, number), loss, ())
         count = metrics["loss"][1]
         return jax.tree.map(lambda t, g: t + g * count.astype(g.dtype), total, grads), metrics
 
@@ -154,10 +180,17 @@ def _accumulated_gradients(
     return jax.tree.map(lambda t: t / count.astype(t.dtype), total), metrics
 
 
-def _averaged(ema: Params, params: Params, step: Array, decay: float | None) -> Params:
-    """The next moving average; young averages forget faster, or the initial values would stay for 1 / (1 - decay)."""
-    if decay is None:
+def _averaged(state: TrainState, params: Params, decay: float | None) -> Params:
+    """The next average of the parameters: their mean since `averaging_from` where there is one, else exponential.
+
+    Young exponential averages forget faster, or the initial values would stay for 1 / (1 - decay).
+    """
+    if state.averaging_from is not None:
+        since = state.averaging_from
+        weight = jnp.where(since > 0, 1.0 / jnp.maximum(1, state.step + 2 - since).astype(jnp.float32), 1.0)
+    elif decay is None:
         raise ValueError("the state keeps a moving average, so train_step needs ema_decay")
-    steps = step.astype(jnp.float32)
-    rate = jnp.minimum(decay, (1.0 + steps) / (10.0 + steps))
-    return jax.tree.map(lambda e, p: e + (1.0 - rate).astype(e.dtype) * (p - e), ema, params)
+    else:
+        steps = state.step.astype(jnp.float32)
+        weight = 1.0 - jnp.minimum(decay, (1.0 + steps) / (10.0 + steps))
+    return jax.tree.map(lambda e, p: e + weight.astype(e.dtype) * (p - e), state.ema, params)

@@ -1,9 +1,9 @@
-"""Dropout as a Linen module."""
+"""Dropout as Linen modules."""
 
 import flax.linen as nn
 import jax
 
-from jaxnlp.ops.dropout import dropout
+from jaxnlp.ops.dropout import dropout, locked_dropout
 from jaxnlp.typing import BATCH_AXIS
 
 
@@ -36,3 +36,22 @@ class Dropout(nn.Module):
         if deterministic or self.rate == 0.0:
             return x
         return dropout(x, self.rate, self.make_rng("dropout"), first_row=first_row_of_shard(x.shape[0]))
+
+
+class LockedDropout(nn.Module):
+    """Drops features of whole sequences in training: the same ones at all positions.
+
+    Attributes:
+      rate: share of the (sequence, feature) pairs dropped, in [0, 1).
+
+    Source: Gal and Ghahramani 2016, section 4; Merity et al. 2018, section 4.1.
+    """
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
+        """Args: x [B, T, D]. Returns: same shape and dtype. Needs the random stream `dropout` in training."""
+        if deterministic or self.rate == 0.0:
+            return x
+        return locked_dropout(x, self.rate, self.make_rng("dropout"), first_row=first_row_of_shard(x.shape[0]))

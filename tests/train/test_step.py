@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from jaxnlp.typing import BATCH_AXIS
+from train.objectives import CarryingLoss
 from train.parallel import accumulation_parts, pad_rows
 from train.step import all_finite, eval_step, init_state, train_step
 
@@ -272,7 +273,9 @@ def test_initial_state_is_at_step_zero_with_the_average_at_the_parameters():
 
 def test_evaluation_is_the_objective_without_a_key():
     params, batch = initial_state().params, make_batch()
-    chex.assert_trees_all_equal(eval_step(params, batch, loss_fn=regression), regression(params, batch, None)[1])
+    metrics, carry = eval_step(params, batch, loss_fn=regression)
+    chex.assert_trees_all_equal(metrics, regression(params, batch, None)[1])
+    assert carry == ()
 
 
 def test_evaluation_under_a_mapped_axis_adds_up_the_shards():
@@ -281,5 +284,49 @@ def test_evaluation_under_a_mapped_axis_adds_up_the_shards():
     mapped = jax.vmap(
         functools.partial(eval_step, loss_fn=regression, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
     )
-    for sums in zip(*mapped(params, shards)["loss"], strict=True):
+    for sums in zip(*mapped(params, shards)[0]["loss"], strict=True):
         np.testing.assert_allclose(sums, regression(params, batch, None)[1]["loss"], rtol=1e-6)
+
+
+def running_sum(params, batch, key, carry):
+    """A loss whose rows remember the sum of what they have read; infinite where a batch says so."""
+    carry = carry + batch["x"].sum(axis=1)
+    loss = (carry * params["bias"]).mean() / batch["divisor"][0]
+    return loss, ({"loss": (loss, jnp.float32(1.0))}, jax.lax.stop_gradient(carry))
+
+
+CARRYING = CarryingLoss(running_sum, empty=jnp.zeros)
+
+
+def test_what_is_carried_goes_from_batch_to_batch_and_from_a_skipped_one_begins_anew():
+    params = initial_state().params
+    state = init_state(params, SGD, jax.random.key(0), ema=False, carry=CARRYING.empty(6))
+    batches = [make_batch(seed=seed) | {"divisor": np.ones(6, np.float32)} for seed in range(4)]
+    batches[2]["divisor"][0] = 0.0
+    expected = np.zeros(6)
+    for number, batch in enumerate(batches):
+        state, metrics = train_step(state, batch, loss_fn=CARRYING, optimizer=SGD)
+        expected = np.zeros(6) if number == 2 else expected + batch["x"].sum(axis=1)
+        np.testing.assert_allclose(state.carry, expected, rtol=1e-6, atol=1e-6)
+        assert int(metrics["loss"][1]) == (number != 2)
+
+
+def test_evaluation_carries_too():
+    params, batch = initial_state().params, make_batch() | {"divisor": np.ones(6, np.float32)}
+    carry = CARRYING.empty(6)
+    for _ in range(2):
+        _, carry = eval_step(params, batch, carry, loss_fn=CARRYING)
+    np.testing.assert_allclose(carry, 2.0 * batch["x"].sum(axis=1), rtol=1e-6)
+
+
+def test_mean_of_the_parameters_begins_where_it_is_told_to():
+    state = init_state(initial_state().params, SGD, jax.random.key(0), ema=False, mean=True)
+    seen = []
+    for step in range(1, 7):
+        if step == 4:
+            state = state.replace(averaging_from=jnp.int32(step))
+        state, _ = train_step(state, make_batch(seed=step), loss_fn=regression, optimizer=SGD)
+        seen.append(state.params["kernel"])
+        expected = seen[-1] if step < 4 else np.mean(seen[3:], axis=0)
+        np.testing.assert_allclose(state.ema["kernel"], expected, rtol=1e-5)
+    assert state.evaluation_params is state.ema

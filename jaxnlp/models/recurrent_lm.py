@@ -1,0 +1,211 @@
+"""Recurrent language models: embedding, recurrent layers, output layer, and the regularisers of AWD-LSTM.
+
+Source: Mikolov et al. 2010; Zaremba et al. 2014; Press and Wolf 2017 for tied embeddings;
+Merity et al. 2018 (AWD-LSTM).
+"""
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import zeros
+
+from jaxnlp.models import ModelConfig
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dropout import LockedDropout
+from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, uniform_of_width
+from jaxnlp.ops.dropout import embedding_dropout
+from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.recurrent import RecurrentImplementation
+from jaxnlp.typing import Params
+
+EMBEDDING_BOUND = 0.1
+"""Initial embeddings and output weights lie uniformly in plus or minus this (Merity et al. 2018, section 5)."""
+
+States = tuple[LayerStates, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentLMConfig(ModelConfig):
+    """Shape and regularisers of a recurrent language model."""
+
+    cell: CellName = "lstm"
+    """Elman's network with tanh or ReLU, GRU, or LSTM."""
+    embedding_width: int = 128
+    """Width of the word embeddings, D."""
+    widths: tuple[int, ...] = (128, 128)
+    """Width of each recurrent layer, K, first to last."""
+    tie_embeddings: bool = False
+    """Use the embeddings as the output layer; where the last layer is not as wide, its outputs are projected first."""
+    use_output_bias: bool = True
+    """A bias for each word in the output layer."""
+    forget_bias: float = 0.0
+    """LSTM: added to the initial bias of the forget gate."""
+    embedding_dropout_rate: float = 0.0
+    """Share of the vocabulary's words whose embeddings are zero for a whole training batch."""
+    input_dropout_rate: float = 0.0
+    """Share of an embedded sequence's features dropped in training, the same ones at all positions."""
+    hidden_dropout_rate: float = 0.0
+    """The same between the layers."""
+    output_dropout_rate: float = 0.0
+    """The same of the last layer's outputs."""
+    weight_dropout_rate: float = 0.0
+    """Share of the recurrent matrices' elements dropped in training, the same ones at all positions."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the computation; parameters stay float32."""
+    matmul_dtype: Literal["bfloat16"] | None = None
+    """Round the operands of matrix products: faster on CPUs with bfloat16 instructions, slower on others; None =
+    don't."""
+    implementation: RecurrentImplementation = "auto"
+    """The library's own scan, cuDNN's LSTM on a GPU, or whichever is faster."""
+
+    def __post_init__(self):
+        if self.embedding_width < 1:
+            raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+        for field in dataclasses.fields(self):
+            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
+                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+
+    def build(self, vocabulary_size: int) -> "RecurrentLM":
+        return RecurrentLM(self, vocabulary_size)
+
+
+class Reading(NamedTuple):
+    """What a recurrent language model makes of a batch.
+
+    Attributes:
+      hidden: the output layer's input [B, T, D or K].
+      outputs: of the last recurrent layer, before dropout [B, T, K].
+      dropped: the same after dropout [B, T, K].
+      states: after the last position.
+    """
+
+    hidden: jax.Array
+    outputs: jax.Array
+    dropped: jax.Array
+    states: States
+
+
+class RecurrentLM(nn.Module):
+    """Scores for each next token.
+
+    Attributes:
+      config: shape and regularisers.
+      vocabulary_size: V.
+    """
+
+    config: RecurrentLMConfig
+    vocabulary_size: int
+
+    def setup(self):
+        config = self.config
+        uniform = nn.initializers.uniform(2 * EMBEDDING_BOUND)
+
+        def centred(*arguments):
+            return uniform(*arguments) - EMBEDDING_BOUND
+
+        self.tokens = nn.Embed(self.vocabulary_size, config.embedding_width, dtype=config.dtype, embedding_init=centred)
+        self.recurrent = Recurrent(
+            config.cell,
+            config.widths,
+            hidden_dropout_rate=config.hidden_dropout_rate,
+            weight_dropout_rate=config.weight_dropout_rate,
+            forget_bias=config.forget_bias,
+            dtype=config.dtype,
+            matmul_dtype=config.matmul_dtype,
+            implementation=config.implementation,
+        )
+        self.output_dropout = LockedDropout(config.output_dropout_rate)
+        self.input_dropout = LockedDropout(config.input_dropout_rate)
+        if config.tie_embeddings and config.widths[-1] != config.embedding_width:
+            initial = uniform_of_width(config.widths[-1])
+            self.projection = Dense(config.embedding_width, False, config.dtype, config.matmul_dtype, initial)
+        if not config.tie_embeddings:
+            self.kernel = self.param("head_kernel", centred, (config.widths[-1], self.vocabulary_size))
+        if config.use_output_bias:
+            self.bias = self.param("head_bias", zeros, (self.vocabulary_size,))
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        *,
+        deterministic: bool = True,
+        cache: States | None = None,
+        count: int | jax.Array | None = None,
+    ):
+        """Reads sequences from their start, or with a cache the next part of them.
+
+        Args:
+          tokens: [B, T] int, in [0, V).
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
+          cache: the states after what was read before; `tokens` follow it.
+          count: [] int, how many of the T there are; None = all.
+
+        Returns:
+          Logits [B, T, V], float32: those of position t score token t + 1.
+          With a cache: (logits, states after the first `count` tokens).
+        """
+        lengths = None if count is None else jnp.broadcast_to(jnp.asarray(count, jnp.int32), tokens.shape[:1])
+        reading = self.read(tokens, cache, deterministic=deterministic, lengths=lengths)
+        w, b = self._output_layer()
+        rows = reading.hidden.reshape(-1, reading.hidden.shape[-1])
+        # With a cache there are few rows, and to round the weights for them takes longer than the product.
+        logits = matmul(rows, w, self.config.matmul_dtype if cache is None else None).astype(jnp.float32)
+        logits = logits if b is None else logits + b[None]
+        logits = logits.reshape(*tokens.shape, self.vocabulary_size)
+        return logits if cache is None else (logits, reading.states)
+
+    def read(
+        self,
+        tokens: jax.Array,
+        states: States | None = None,
+        *,
+        deterministic: bool = True,
+        lengths: jax.Array | None = None,
+    ) -> Reading:
+        """All but the output layer, for losses and for what remembers hidden states.
+
+        Args:
+          tokens: [B, T] int, in [0, V).
+          states: before the first position; None = zeros.
+          deterministic: no dropout.
+          lengths: [B] int, how many positions there are; None = all.
+        """
+        config = self.config
+        x = self.tokens(tokens)
+        if config.embedding_dropout_rate and not deterministic:
+            # A factor for each word, rather than a table of which most rows are not read.
+            ones = jnp.ones((self.vocabulary_size, 1), x.dtype)
+            x = x * embedding_dropout(ones, config.embedding_dropout_rate, self.make_rng("dropout"))[tokens]
+        x = self.input_dropout(x, deterministic=deterministic)
+        outputs, states = self.recurrent(x, states, deterministic=deterministic, lengths=lengths)
+        hidden = dropped = self.output_dropout(outputs, deterministic=deterministic)
+        if config.tie_embeddings and config.widths[-1] != config.embedding_width:
+            hidden = self.projection(dropped.reshape(-1, config.widths[-1]))
+            hidden = hidden.reshape(*tokens.shape, config.embedding_width)
+        return Reading(hidden, outputs, dropped, states)
+
+    def _output_layer(self) -> tuple[jax.Array, jax.Array | None]:
+        w = self.tokens.embedding.T if self.config.tie_embeddings else self.kernel
+        return w, (self.bias if self.config.use_output_bias else None)
+
+    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
+        """W [D or K, V] and b [V] or None: logits = hidden W + b."""
+        w = params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head_kernel"]
+        return w, params.get("head_bias")
+
+    def empty_cache(self, batch: int) -> States:
+        """States before the first token."""
+        config = self.config
+        return empty_states(config.cell, config.widths, batch, dtype=config.dtype)
+
+    def predict(self, params: Params, tokens: jax.Array) -> jax.Array:
+        """Logits [B, V] of the word that follows each row of tokens [B, T]."""
+        reading: Reading = self.apply({"params": params}, tokens, method="read")  # type: ignore[assignment]
+        w, b = self.output_layer(params)
+        logits = matmul(reading.hidden[:, -1], w).astype(jnp.float32)
+        return logits if b is None else logits + b[None]

@@ -1,0 +1,177 @@
+"""Stacks of recurrent layers, in one direction or both."""
+
+from typing import Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import Initializer
+
+from jaxnlp.nn.dropout import LockedDropout
+from jaxnlp.ops.dropout import dropout
+from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, RecurrentImplementation, State, recurrent
+
+CellName = Literal["rnn_tanh", "rnn_relu", "gru", "lstm"]
+CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
+
+LayerStates = tuple[State, ...]
+"""One layer's states: forward, and backward where there are two directions."""
+
+
+def uniform_of_width(width: int) -> Initializer:
+    """Uniform in [-1 / sqrt(K), 1 / sqrt(K)], K the width of the layer's state.
+
+    Source: PyTorch's nn.LSTM; Merity et al. 2018, section 5.
+    """
+    bound = width**-0.5
+
+    def initial(key, shape, dtype=None, out_sharding=None):
+        del out_sharding
+        return jax.random.uniform(key, shape, dtype or jnp.float32, -bound, bound)
+
+    return initial
+
+
+class RecurrentDirection(nn.Module):
+    """One layer in one direction.
+
+    Attributes:
+      cell: which network, see `ops.recurrent`; gates are in the order of PyTorch.
+      width: K, of the state and the output.
+      reverse: read from the last position to the first.
+      weight_dropout_rate: share of the recurrent matrix's elements dropped in training, the same ones for all positions
+        and sequences of a batch.
+      forget_bias: added to the initial bias of an LSTM's forget gate.
+      dtype: of the computation; parameters stay float32.
+      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+      implementation: of the recurrence, see `ops.recurrent.recurrent`.
+
+    Parameters: kernel [D, G K], recurrent_kernel [K, G K], bias [G K], and for a GRU recurrent_bias [3 K].
+
+    Source: Wan et al. 2013 (DropConnect); Merity et al. 2018, section 2, for it on recurrent matrices; Jozefowicz et
+    al. 2015 for the forget gate's bias.
+    """
+
+    cell: CellName
+    width: int
+    reverse: bool = False
+    weight_dropout_rate: float = 0.0
+    forget_bias: float = 0.0
+    dtype: str = "float32"
+    matmul_dtype: str | None = None
+    implementation: RecurrentImplementation = "auto"
+
+    @nn.compact
+    def __call__(
+        self, x: jax.Array, state: State, *, deterministic: bool, lengths: jax.Array | None = None
+    ) -> tuple[jax.Array, State]:
+        """Args: x [B, T, D], state arrays [B, K], lengths [B] int. Returns: [B, T, K], and the state after it."""
+        cell, initial = CELLS[self.cell], uniform_of_width(self.width)
+        gates = cell.gates * self.width
+        w_x = self.param("kernel", initial, (x.shape[-1], gates))
+        w_h = self.param("recurrent_kernel", initial, (self.width, gates))
+        b = self.param("bias", self._initial_bias, (gates,))
+        b_h = self.param("recurrent_bias", initial, (gates,)) if self.cell == "gru" else None
+        if self.weight_dropout_rate and not deterministic:
+            w_h = dropout(w_h, self.weight_dropout_rate, self.make_rng("dropout"))
+        return recurrent(
+            cell,
+            x.astype(self.dtype),
+            state,
+            w_x=w_x,
+            w_h=w_h,
+            b=b,
+            b_h=b_h,
+            lengths=lengths,
+            reverse=self.reverse,
+            matmul_dtype=self.matmul_dtype,
+            implementation=self.implementation,
+        )
+
+    def _initial_bias(self, key, shape):
+        bias = uniform_of_width(self.width)(key, shape)
+        forget = slice(self.width, 2 * self.width)
+        return bias.at[forget].add(self.forget_bias) if self.cell == "lstm" else bias
+
+
+class Recurrent(nn.Module):
+    """A stack of recurrent layers; each reads the outputs of the one below it.
+
+    Attributes:
+      widths: K of each layer, first to last.
+      bidirectional: two directions a layer, outputs side by side.
+      hidden_dropout_rate: share of the features between layers dropped in training, the same ones at all positions.
+
+    The others are those of `RecurrentDirection`.
+
+    Source: Gal and Ghahramani 2016, section 4, for dropout that is the same at all positions.
+    """
+
+    cell: CellName
+    widths: tuple[int, ...]
+    bidirectional: bool = False
+    hidden_dropout_rate: float = 0.0
+    weight_dropout_rate: float = 0.0
+    forget_bias: float = 0.0
+    dtype: str = "float32"
+    matmul_dtype: str | None = None
+    implementation: RecurrentImplementation = "auto"
+
+    @nn.compact
+    def __call__(
+        self,
+        x: jax.Array,
+        states: tuple[LayerStates, ...] | None = None,
+        *,
+        deterministic: bool,
+        lengths: jax.Array | None = None,
+    ) -> tuple[jax.Array, tuple[LayerStates, ...]]:
+        """Reads a batch of sequences.
+
+        Args:
+          x: [B, T, D].
+          states: as this returns them; None = zeros.
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
+          lengths: [B] int, positions that there are; None = all. States stop there, the backward direction begins
+            there, and outputs behind are 0.
+
+        Returns:
+          Outputs [B, T, K], or [B, T, 2 K] of both directions; and each layer's states after the sequence.
+        """
+        if states is None:
+            states = empty_states(
+                self.cell, self.widths, x.shape[0], bidirectional=self.bidirectional, dtype=self.dtype
+            )
+        directions = ("forward", "backward") if self.bidirectional else ("forward",)
+        after: list[LayerStates] = []
+        for number, (width, layer_states) in enumerate(zip(self.widths, states, strict=True)):
+            if number:
+                x = LockedDropout(self.hidden_dropout_rate)(x, deterministic=deterministic)
+            found = [
+                RecurrentDirection(
+                    self.cell,
+                    width,
+                    direction == "backward",
+                    self.weight_dropout_rate,
+                    self.forget_bias,
+                    self.dtype,
+                    self.matmul_dtype,
+                    self.implementation,
+                    name=f"layer_{number}_{direction}",
+                )(x, state, deterministic=deterministic, lengths=lengths)
+                for direction, state in zip(directions, layer_states, strict=True)
+            ]
+            x = found[0][0] if len(found) == 1 else jnp.concatenate([outputs for outputs, _ in found], axis=-1)
+            after.append(tuple(state for _, state in found))
+        return x, tuple(after)
+
+
+def empty_states(
+    cell: CellName, widths: tuple[int, ...], batch: int, *, bidirectional: bool = False, dtype: str = "float32"
+) -> tuple[LayerStates, ...]:
+    """States before any sequence: zeros, each array [B, K]."""
+    directions = 2 if bidirectional else 1
+    return tuple(
+        tuple(tuple(jnp.zeros((batch, width), dtype) for _ in range(CELLS[cell].states)) for _ in range(directions))
+        for width in widths
+    )

@@ -1,0 +1,276 @@
+"""Recurrent layers over whole sequences: Elman's network, GRU and LSTM, with the gradients of their weights by hand.
+
+With h_t the output at position t, each cell is a function of two products, u_t = x_t W_x + b and v_t = h_{t-1} W_h +
+b_h:
+
+    RNN    h_t = tanh(u_t + v_t), or ReLU
+    GRU    r, z, n = u_t;  r', z', n' = v_t
+           h_t = (1 - s(z + z')) tanh(n + s(r + r') n') + s(z + z') h_{t-1}
+    LSTM   i, f, g, o = u_t + v_t;  c_t = s(f) c_{t-1} + s(i) tanh(g);  h_t = s(o) tanh(c_t)
+
+with s the logistic function. u of all time steps is one product, before the scan. So are the gradients of the weights,
+after it: from du_t and dv_t, the gradients of a cell with respect to its products, and dh_t = dy_t + dv_{t+1} W_h^T,
+
+    dx = du W_x^T,   dW_x = x^T du,   db = sum(du),   dW_h = h_before^T dv,   db_h = sum(dv)
+
+over all positions and the batch, where autodiff of a scan would add up T products of small matrices.
+
+Sources: Elman 1990; Cho et al. 2014 in the form of cuDNN and PyTorch, which applies r after the product; Hochreiter and
+Schmidhuber 1997, and Gers et al. 2000 for the forget gate, without peepholes.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import rnn
+
+from jaxnlp.ops.lstm import lstm_cell
+from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
+
+State = tuple[jax.Array, ...]
+"""What a layer remembers, each [B, K]; the output h first."""
+
+RecurrentImplementation = Literal["auto", "scan", "cudnn"]
+
+
+class Cell(NamedTuple):
+    """One step of a recurrent network.
+
+    Attributes:
+      step: (u + v [B, G K], state) -> state where the cell is a function of the sum alone, else (u, v, state) -> state.
+      gates: G, how many gates are computed.
+      states: arrays in the state.
+      additive: whether the cell is a function of u + v.
+    """
+
+    step: Callable[..., State]
+    gates: int
+    states: int
+    additive: bool
+
+
+def _elman(z: jax.Array, state: State, *, nonlinearity: Callable[[jax.Array], jax.Array]) -> State:
+    del state
+    return (nonlinearity(z),)
+
+
+def _gru(u: jax.Array, v: jax.Array, state: State) -> State:
+    (h,) = state
+    width = h.shape[-1]
+    r, z = jnp.split(jax.nn.sigmoid(u[:, : 2 * width] + v[:, : 2 * width]), 2, axis=-1)
+    n = jnp.tanh(u[:, 2 * width :] + r * v[:, 2 * width :])
+    return (n + z * (h - n),)
+
+
+def _lstm(z: jax.Array, state: State) -> State:
+    return lstm_cell(z, state[1])
+
+
+RNN_TANH = Cell(functools.partial(_elman, nonlinearity=jnp.tanh), gates=1, states=1, additive=True)
+RNN_RELU = Cell(functools.partial(_elman, nonlinearity=jax.nn.relu), gates=1, states=1, additive=True)
+GRU = Cell(_gru, gates=3, states=1, additive=False)
+"""Gates in the order of PyTorch: reset, update, candidate."""
+LSTM = Cell(_lstm, gates=4, states=2, additive=True)
+"""Gates in the order of PyTorch: input, forget, candidate, output. States: h and c."""
+
+
+def recurrent(
+    cell: Cell,
+    x: jax.Array,
+    state: State,
+    *,
+    w_x: jax.Array,
+    w_h: jax.Array,
+    b: jax.Array,
+    b_h: jax.Array | None = None,
+    lengths: jax.Array | None = None,
+    reverse: bool = False,
+    matmul_dtype: jax.typing.DTypeLike | None = None,
+    implementation: RecurrentImplementation = "auto",
+) -> tuple[jax.Array, State]:
+    """One layer over a whole sequence, see this module's top.
+
+    Args:
+      cell: RNN_TANH, RNN_RELU, GRU or LSTM.
+      x: [B, T, D], float.
+      state: before the sequence, each array [B, K].
+      w_x: [D, G K].
+      w_h: [K, G K].
+      b: [G K].
+      b_h: [G K], added to the product with h; only the GRU's candidate tells it from b. None = zero.
+      lengths: [B] int, from 0 to T: how many positions of each sequence there are; None = all. The state stops at the
+        last of them, and outputs behind it are 0.
+      reverse: read from each sequence's last position to its first.
+      matmul_dtype: what the products' operands are rounded to, see `ops.matmul`; None = the dtype of x.
+      implementation: "scan": the above; "cudnn": JAX's call of cuDNN's LSTM on an Nvidia GPU, in float32; "auto": cudnn
+        where it can be had, else scan.
+
+    Returns:
+      The outputs [B, T, K], dtype of x, each at its own position also in reverse, and the state after the sequence.
+
+    Raises:
+      ValueError: for shapes that do not fit, the message gives them; for cudnn where it cannot be had.
+    """
+    _check(cell, x, state, w_x, w_h, b, b_h, lengths)
+    refusal = _why_not_cudnn(cell, x, matmul_dtype)
+    if implementation == "cudnn" and refusal is not None:
+        raise ValueError(f"implementation='cudnn' {refusal}; use 'auto' or 'scan'")
+    if implementation == "cudnn" or (implementation == "auto" and refusal is None):
+        return _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse)
+    if implementation not in ("auto", "scan"):
+        raise ValueError(f"implementation must be auto, scan or cudnn, got {implementation!r}")
+    if lengths is not None:  # padding may hold anything, also NaN, which a product with 0 would pass on
+        x = jnp.where((jnp.arange(x.shape[1])[None, :] < lengths[:, None])[:, :, None], x, jnp.zeros_like(x))
+    positions = x.shape[1]
+    valid = None if lengths is None else (jnp.arange(positions)[:, None] < lengths[None, :])[:, :, None]
+    dtype = jnp.dtype(matmul_dtype or x.dtype).name
+    return _recurrent(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype)
+
+
+def _check(cell, x, state, w_x, w_h, b, b_h, lengths) -> None:
+    if x.ndim != 3 or not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(f"x must be [B, T, D] floats, got {x.dtype}{list(x.shape)}")
+    batch, _, width = x.shape
+    outputs = w_h.shape[0]
+    expected = {
+        "w_x": (w_x, (width, cell.gates * outputs)),
+        "w_h": (w_h, (outputs, cell.gates * outputs)),
+        "b": (b, (cell.gates * outputs,)),
+    }
+    if b_h is not None:
+        expected["b_h"] = (b_h, (cell.gates * outputs,))
+    if lengths is not None:
+        expected["lengths"] = (lengths, (batch,))
+    if len(state) != cell.states:
+        raise ValueError(f"the state must have {cell.states} arrays, got {len(state)}")
+    expected |= {f"state[{i}]": (array, (batch, outputs)) for i, array in enumerate(state)}
+    for name, (array, shape) in expected.items():
+        if array.shape != shape:
+            raise ValueError(
+                f"{name} must have the shape {list(shape)} for x {list(x.shape)} and {outputs} outputs, "
+                f"got {list(array.shape)}"
+            )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(7, 8, 9))
+def _recurrent(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype):
+    return _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, cell_vjp=False)[0]
+
+
+def _forward(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype):
+    return _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, cell_vjp=True)
+
+
+def _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, *, cell_vjp):
+    batch, positions, width = x.shape
+    wide = accumulator(x.dtype)
+    # Time first, so that the scan cuts whole blocks of memory.
+    rows = x.swapaxes(0, 1).reshape(positions * batch, width).astype(dtype)
+    short_w_h = w_h.astype(dtype)
+    # Where the cell adds both products, both biases can be added here.
+    early, late = (b, b_h) if b_h is None or not cell.additive else (b + b_h, None)
+    u = (product(rows, w_x.astype(dtype), "nd,dg->ng") + early.astype(wide)[None]).reshape(positions, batch, -1)
+
+    def step(state: State, now: Any) -> tuple[State, Any]:
+        u, valid = now
+        v = product(state[0].astype(dtype), short_w_h, "bk,kg->bg")
+        if late is not None:
+            v = v + late.astype(wide)[None]
+        arguments = (u + v, state) if cell.additive else (u, v, state)
+        # The pull-back is a tree of arrays, so the scan can keep what the cell's own gradient needs.
+        new, pull = jax.vjp(cell.step, *arguments) if cell_vjp else (cell.step(*arguments), None)
+        if valid is not None:
+            new = tuple(jnp.where(valid, after, before) for after, before in zip(new, state, strict=True))
+        return new, (new[0], pull)
+
+    first = tuple(array.astype(wide) for array in state)
+    final, (h, pulls) = jax.lax.scan(step, first, (u, valid), reverse=reverse)
+    outputs = h if valid is None else jnp.where(valid, h, jnp.zeros_like(h))
+    result = (
+        outputs.swapaxes(0, 1).astype(x.dtype),
+        tuple(a.astype(s.dtype) for a, s in zip(final, state, strict=True)),
+    )
+    return result, (rows, first[0], h, pulls, w_x, w_h, b, b_h, valid, x[:0], tuple(array[:0] for array in state))
+
+
+def _backward(cell, reverse, dtype, residuals, cotangents):
+    rows, first_h, h, pulls, w_x, w_h, b, b_h, valid, like_x, like_state = residuals
+    d_outputs, d_final = cotangents
+    positions, batch, width = h.shape
+    wide = h.dtype
+    back_w_h = transposed(w_h.astype(dtype))
+
+    def step(d_state: State, now: Any) -> tuple[State, Any]:
+        dy, pull, valid = now
+        d_new = (d_state[0] + dy, *d_state[1:])
+        if valid is not None:
+            d_new = tuple(jnp.where(valid, d, jnp.zeros_like(d)) for d in d_new)
+        *d_products, d_before = pull(d_new)
+        dv = d_products[-1]
+        d_before = (d_before[0] + product(dv.astype(dtype), back_w_h, "bg,gk->bk"), *d_before[1:])
+        if valid is not None:
+            d_before = tuple(jnp.where(valid, before, after) for before, after in zip(d_before, d_state, strict=True))
+        return d_before, tuple(d_products)
+
+    last = tuple(d.astype(wide) for d in d_final)
+    dy = d_outputs.swapaxes(0, 1).astype(wide)
+    d_state, d_products = jax.lax.scan(step, last, (dy, pulls, valid), reverse=not reverse)
+    # What the weights get from all time steps is one product each, as is what the input gets.
+    du, dv = (d.reshape(positions * batch, -1) for d in (d_products[0], d_products[-1]))
+    before = jnp.concatenate([h[1:], first_h[None]] if reverse else [first_h[None], h[:-1]])
+    before = before.reshape(positions * batch, width)
+    short_du = du.astype(dtype)
+    short_dv = short_du if cell.additive else dv.astype(dtype)
+    dx = product(short_du, w_x.astype(dtype), "ng,dg->nd").reshape(positions, batch, -1).swapaxes(0, 1)
+    dw_x = product(transposed(rows), short_du, "dn,ng->dg")
+    dw_h = product(transposed(before.astype(dtype)), short_dv, "kn,ng->kg")
+    db = column_sums(du)
+    db_h = None
+    if b_h is not None:
+        db_h = (db if cell.additive else column_sums(dv)).astype(b_h.dtype)
+    return (
+        dx.astype(like_x.dtype),
+        tuple(d.astype(like.dtype) for d, like in zip(d_state, like_state, strict=True)),
+        dw_x.astype(w_x.dtype),
+        dw_h.astype(w_h.dtype),
+        db.astype(b.dtype),
+        db_h,
+        None,
+    )
+
+
+_recurrent.defvjp(_forward, _backward)
+
+
+def _why_not_cudnn(cell: Cell, x: jax.Array, matmul_dtype: Any) -> str | None:
+    """What keeps cuDNN from this call; None = nothing."""
+    if jax.default_backend() != "gpu":
+        return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
+    if cell is not LSTM:
+        return "computes LSTMs alone here"
+    if x.dtype != jnp.float32 or matmul_dtype is not None:
+        return f"computes in float32, got x in {x.dtype} and matmul_dtype {matmul_dtype}"
+    return None
+
+
+def _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse):
+    batch, positions, width = x.shape
+    lengths = jnp.full(batch, positions, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
+    if reverse:
+        x = _reversed(x, lengths)
+    # The layout of cuDNN: rows of W_x^T, rows of W_h^T, then both biases.
+    biases = [b, jnp.zeros_like(b) if b_h is None else b_h]
+    weights = jnp.concatenate([array.T.reshape(-1) for array in (w_x, w_h, *biases)])
+    h, c = (array[None] for array in state)
+    y, h, c = rnn.lstm(x, h, c, weights, lengths, width, w_h.shape[0], 1, 0.0, False)
+    return (_reversed(y, lengths) if reverse else y), (h[0], c[0])
+
+
+def _reversed(x: jax.Array, lengths: jax.Array) -> jax.Array:
+    """[B, T, D] with the first `lengths` positions of each sequence in reverse, the others where they are."""
+    positions = jnp.arange(x.shape[1])[None, :]
+    places = jnp.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
+    return jnp.take_along_axis(x, places[:, :, None], axis=1)

@@ -1,0 +1,244 @@
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from jax.experimental import rnn
+
+from jaxnlp.ops import recurrent as module
+from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, recurrent
+
+BATCH, POSITIONS, WIDTH, STATE = 3, 5, 4, 6
+CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
+LENGTHS = np.array([5, 2, 1])
+NAMES = {"w_x": "weight_ih_l0", "w_h": "weight_hh_l0", "b": "bias_ih_l0", "b_h": "bias_hh_l0"}
+
+
+def theirs(name):
+    """PyTorch's layer of both directions, in float64."""
+    torch.manual_seed(0)
+    kind, nonlinearity = name.partition("_")[::2]
+    arguments = {"nonlinearity": nonlinearity} if nonlinearity else {}
+    layer = getattr(torch.nn, kind.upper())(WIDTH, STATE, batch_first=True, bidirectional=True, **arguments)
+    return layer.double()
+
+
+def from_theirs(layer, *, reverse, gradient=False):
+    """Our weights of theirs, or of their gradients."""
+    found = {}
+    for ours, name in NAMES.items():
+        weight = getattr(layer, name + ("_reverse" if reverse else ""))
+        array = (weight.grad if gradient else weight.detach()).numpy()
+        found[ours] = array.T if array.ndim == 2 else array
+    return found
+
+
+def random_arrays(states, positions=POSITIONS):
+    """Inputs, states of both directions, and upstream gradients of outputs and final states."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(BATCH, positions, WIDTH))
+    state, d_state = generator.normal(size=(2, states, 2, BATCH, STATE))
+    return x, state, generator.normal(size=(BATCH, positions, 2 * STATE)), d_state
+
+
+def random_layer(name, dtype=np.float32):
+    generator = np.random.default_rng(2)
+    cell = CELLS[name]
+    gates = cell.gates * STATE
+    shapes = {"w_x": (WIDTH, gates), "w_h": (STATE, gates), "b": (gates,), "b_h": (gates,)}
+    weights = {key: (0.5 * generator.normal(size=shape)).astype(dtype) for key, shape in shapes.items()}
+    x = generator.normal(size=(BATCH, POSITIONS, WIDTH)).astype(dtype)
+    state = tuple(generator.normal(size=(BATCH, STATE)).astype(dtype) for _ in range(cell.states))
+    return cell, x, state, weights
+
+
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+@pytest.mark.parametrize("name", CELLS)
+def test_both_directions_equal_pytorchs_in_values_and_gradients(name, lengths):
+    layer, cell = theirs(name), CELLS[name]
+    x, state, dy, d_state = random_arrays(cell.states)
+    leaves = [torch.tensor(a, requires_grad=True) for a in (x, *state)]
+    inputs = leaves[0]
+    if lengths is not None:
+        inputs = torch.nn.utils.rnn.pack_padded_sequence(inputs, torch.tensor(lengths), batch_first=True)
+    y, final = layer(inputs, tuple(leaves[1:]) if cell is LSTM else leaves[1])
+    if lengths is not None:
+        y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=POSITIONS)
+    final = final if cell is LSTM else (final,)
+    torch.autograd.backward([y, *final], [torch.tensor(a) for a in (dy, *d_state)])
+
+    dx = 0.0
+    with jax.enable_x64(True):
+        for direction in (0, 1):
+            here = slice(direction * STATE, (direction + 1) * STATE)
+
+            @jax.jit
+            def ours(x, state, weights, reverse=bool(direction)):
+                return recurrent(cell, x, state, reverse=reverse, lengths=lengths, **weights)
+
+            states, weights = tuple(state[:, direction]), from_theirs(layer, reverse=bool(direction))
+            (outputs, finals), pull = jax.vjp(ours, x, states, weights)
+            np.testing.assert_allclose(outputs, y.detach().numpy()[..., here], atol=1e-12)
+            for found, expected in zip(finals, final, strict=True):
+                np.testing.assert_allclose(found, expected[direction].detach().numpy(), atol=1e-12)
+            d_x, d_states, d_weights = pull(
+                (jnp.asarray(dy[..., here]), tuple(map(jnp.asarray, d_state[:, direction])))
+            )
+            dx += np.asarray(d_x)
+            for found, leaf in zip(d_states, leaves[1:], strict=True):
+                np.testing.assert_allclose(found, leaf.grad.numpy()[direction], atol=1e-12)
+            for key, expected in from_theirs(layer, reverse=bool(direction), gradient=True).items():
+                np.testing.assert_allclose(d_weights[key], expected, atol=1e-12, err_msg=key)
+    np.testing.assert_allclose(dx, leaves[0].grad.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_scan_equals_the_unrolled_loop(name):
+    cell, x, state, weights = random_layer(name)
+    y, final = jax.jit(lambda *a: recurrent(cell, a[0], a[1], **a[2]))(x, state, weights)
+    for position in range(POSITIONS):
+        u = x[:, position] @ weights["w_x"] + weights["b"]
+        v = np.asarray(state[0]) @ weights["w_h"] + weights["b_h"]
+        state = cell.step(u + v, state) if cell.additive else cell.step(u, v, state)
+        np.testing.assert_allclose(y[:, position], state[0], rtol=2e-5, atol=2e-6)
+    for found, expected in zip(final, state, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_sequence_read_in_two_parts_gives_what_it_gives_at_once(name):
+    cell, x, state, weights = random_layer(name)
+    whole, final = recurrent(cell, x, state, **weights)
+    first, between = recurrent(cell, x[:, :2], state, **weights)
+    second, end = recurrent(cell, x[:, 2:], between, **weights)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, rtol=1e-5, atol=1e-6)
+    for found, expected in zip(end, final, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", CELLS)
+def test_padding_may_hold_anything_and_gets_nothing(name, reverse):
+    cell, x, state, weights = random_layer(name)
+    padded = x.copy()
+    padded[np.arange(POSITIONS)[None, :] >= LENGTHS[:, None]] = np.nan
+
+    @jax.jit
+    def loss(x, weights):
+        y, final = recurrent(cell, x, state, lengths=LENGTHS, reverse=reverse, **weights)
+        return sum(jnp.square(a).sum() for a in (y, *final)), y
+
+    (expected, _), gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(x, weights)
+    (found, y), padded_gradients = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(padded, weights)
+    assert found == expected
+    jax.tree.map(np.testing.assert_array_equal, padded_gradients, gradients)
+    hidden = np.arange(POSITIONS)[None, :] >= LENGTHS[:, None]
+    assert hidden.any()
+    assert not np.asarray(y)[hidden].any()
+    assert not np.asarray(padded_gradients[0])[hidden].any()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_empty_sequence_keeps_its_state(reverse):
+    cell, x, state, weights = random_layer("lstm")
+    _, final = recurrent(cell, x, state, lengths=np.zeros(BATCH, np.int32), reverse=reverse, **weights)
+    for found, expected in zip(final, state, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_gradients_equal_finite_differences(name):
+    with jax.enable_x64(True):
+        cell, x, state, weights = random_layer(name, np.float64)
+
+        @jax.jit
+        def loss(arguments):
+            x, state, weights = arguments
+            y, final = recurrent(cell, x, state, lengths=LENGTHS, **weights)
+            return sum(jnp.sin(a).sum() for a in (y, *final))
+
+        arguments = jax.tree.map(jnp.asarray, (x, state, weights))
+        gradient = jax.grad(loss)(arguments)
+        generator = np.random.default_rng(3)
+        for _ in range(3):
+            direction = jax.tree.map(lambda a: generator.normal(size=a.shape), arguments)
+            moved = [jax.tree.map(lambda a, d, s=s: a + s * 1e-6 * d, arguments, direction) for s in (1, -1)]
+            expected = (loss(moved[0]) - loss(moved[1])) / 2e-6
+            found = sum(jax.tree.leaves(jax.tree.map(lambda g, d: (g * d).sum(), gradient, direction)))
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_rounded_operands_give_values_and_gradients_near_the_exact_ones():
+    cell, x, state, weights = random_layer("lstm")
+
+    def loss(weights, dtype):
+        return jnp.square(recurrent(cell, x, state, matmul_dtype=dtype, **weights)[0]).sum()
+
+    exact, rounded = (jax.value_and_grad(loss)(weights, dtype) for dtype in (None, "bfloat16"))
+    assert rounded[0] != exact[0]
+    np.testing.assert_allclose(rounded[0], exact[0], rtol=2e-2)
+    for key in weights:
+        np.testing.assert_allclose(rounded[1][key], exact[1][key], atol=0.05 * np.abs(exact[1][key]).max())
+
+
+def test_short_types_keep_their_dtype_and_gradients():
+    cell, x, state, weights = random_layer("gru")
+    short = jax.tree.map(lambda a: jnp.asarray(a, jnp.bfloat16), (x, state, weights))
+    (y, final), pull = jax.vjp(lambda x, s, w: recurrent(cell, x, s, **w), *short)
+    assert y.dtype == final[0].dtype == jnp.bfloat16
+    gradients = pull((jnp.ones_like(y), (jnp.ones_like(final[0]),)))
+    assert all(g.dtype == jnp.bfloat16 and jnp.isfinite(g).all() for g in jax.tree.leaves(gradients))
+
+
+def test_vmap_and_remat_change_no_numbers():
+    cell, x, state, weights = random_layer("lstm")
+    plain = jax.grad(lambda w: recurrent(cell, x, state, **w)[0].sum())(weights)
+    remat = jax.grad(jax.checkpoint(lambda w: recurrent(cell, x, state, **w)[0].sum()))(weights)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), remat, plain)
+    each = jax.vmap(lambda x, h, c: recurrent(cell, x[None], (h[None], c[None]), **weights)[0][0])(x, *state)
+    np.testing.assert_allclose(each, recurrent(cell, x, state, **weights)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+def test_weights_are_packed_as_cudnn_has_them(monkeypatch, lengths, reverse):
+    """The call of cuDNN replaced by JAX's own reference for it, which unpacks the same array of weights."""
+
+    def reference(x, h, c, weights, lengths, width, state, layers, dropout, bidirectional):
+        unpacked = rnn.unpack_lstm_weights(weights, width, state, layers, bidirectional)
+        return rnn.lstm_ref(x, h, c, *unpacked, lengths, width, state, layers, dropout, bidirectional)
+
+    cell, x, state, weights = random_layer("lstm")
+    expected = recurrent(cell, x, state, lengths=lengths, reverse=reverse, implementation="scan", **weights)
+    monkeypatch.setattr(rnn, "lstm", reference)
+    monkeypatch.setattr(module, "_why_not_cudnn", lambda *_: None)
+    found = recurrent(cell, x, state, lengths=lengths, reverse=reverse, implementation="cudnn", **weights)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected)
+
+
+def test_cudnn_is_refused_where_it_cannot_be_had():
+    cell, x, state, weights = random_layer("lstm")
+    with pytest.raises(ValueError, match="'cudnn' needs an Nvidia GPU, and the default backend is cpu; use 'auto'"):
+        recurrent(cell, x, state, implementation="cudnn", **weights)
+    with pytest.raises(ValueError, match="must be auto, scan or cudnn, got 'fast'"):
+        recurrent(cell, x, state, implementation="fast", **weights)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": np.zeros((3, 4), np.float32)}, "x must be [B, T, D] floats, got float32[3, 4]"),
+        ({"x": np.zeros((3, 5, 4), np.int32)}, "x must be [B, T, D] floats, got int32[3, 5, 4]"),
+        ({"w_x": np.zeros((4, 23), np.float32)}, "w_x must have the shape [4, 24]"),
+        ({"b": np.zeros(6, np.float32)}, "b must have the shape [24]"),
+        ({"state": (np.zeros((3, 6), np.float32),)}, "the state must have 2 arrays, got 1"),
+        ({"lengths": np.zeros(2, np.int32)}, "lengths must have the shape [3]"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(changes, message):
+    cell, x, state, weights = random_layer("lstm")
+    arguments = {"x": x, "state": state} | weights | changes
+    with pytest.raises(ValueError, match=re.escape(message)):
+        recurrent(cell, **arguments)
