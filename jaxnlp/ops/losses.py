@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
 
@@ -30,8 +31,15 @@ def cross_entropy(
     Returns:
       Sum of the losses in nats (unit after division: nats per token) and sum of the weights, both float32 scalars.
 
+    Raises:
+      ValueError: when shapes do not fit, logits are not float, targets not int, or e lies outside [0, 1).
+
     Source: Szegedy et al. 2016, section 7, for e; Chowdhery et al. 2022, section 5, for c.
     """
+    fit = logits.ndim > 0 and logits.shape[:-1] == targets.shape and _fits(loss_mask, targets)
+    expect(fit, "logits [..., V], targets and loss_mask [...]", logits=logits, targets=targets, loss_mask=loss_mask)
+    expect_float(logits=logits)
+    _check(targets, label_smoothing)
     logits = logits.astype(jnp.float32)
     if loss_mask is not None:
         # A masked position may hold anything, also NaN, which a product with 0 would pass on to the gradient.
@@ -39,6 +47,17 @@ def cross_entropy(
     losses = _losses(logits, targets, label_smoothing, z_loss)
     weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(jnp.float32)
     return _weighted_sum(losses, weights), weights.sum()
+
+
+def _fits(loss_mask, targets) -> bool:
+    return loss_mask is None or loss_mask.shape == targets.shape
+
+
+def _check(targets, label_smoothing) -> None:
+    if not jnp.issubdtype(targets.dtype, jnp.integer):
+        raise ValueError(f"targets must be int, got {targets.dtype}")
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
 
 
 def _losses(z, targets, label_smoothing, z_loss):
@@ -99,8 +118,24 @@ def linear_cross_entropy(
     Returns:
       Sum of the losses in nats and sum of the weights, both float32 scalars. Gradients flow to x, w and b.
 
+    Raises:
+      ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e lies outside [0, 1), or chunk
+        is below 1.
+
     Source: as `cross_entropy`; Wijmans et al. 2025 for the loss without held logits.
     """
+    fit = (
+        x.ndim == w.ndim == 2
+        and x.shape == (*targets.shape, w.shape[0])
+        and (b is None or b.shape == w.shape[1:])
+        and _fits(loss_mask, targets)
+    )
+    expected = "x [N, D], w [D, V], b [V] or None, targets and loss_mask [N]"
+    expect(fit, expected, x=x, w=w, b=b, targets=targets, loss_mask=loss_mask)
+    expect_float(x=x, w=w, b=b)
+    _check(targets, label_smoothing)
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be at least 1 token, got {chunk}")
     count = x.shape[0]
     weights = jnp.ones(count, jnp.float32) if loss_mask is None else loss_mask.astype(jnp.float32)
     if loss_mask is not None:

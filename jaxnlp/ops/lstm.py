@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.checks import expect, expect_float
 
-@jax.custom_vjp
+
 def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The new output and the new cell state, from the four gates before their nonlinearities.
 
@@ -27,8 +28,19 @@ def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns:
       h' and c', each [B, D].
 
+    Raises:
+      ValueError: when shapes do not fit, or arrays are not float.
+
     Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000 for the forget gate.
     """
+    fit = z.ndim == c.ndim == 2 and z.shape == (c.shape[0], 4 * c.shape[1])
+    expect(fit, "z [B, 4 D] and c [B, D]", z=z, c=c)
+    expect_float(z=z, c=c)
+    return _lstm_cell(z, c)
+
+
+@jax.custom_vjp
+def _lstm_cell(z, c):
     return _forward(z, c)[0]
 
 
@@ -51,7 +63,7 @@ def _backward(residuals, cotangents):
     return jnp.concatenate([di, df, dg, do], axis=-1), dc * f
 
 
-lstm_cell.defvjp(_forward, _backward)
+_lstm_cell.defvjp(_forward, _backward)
 
 
 def lstm(
@@ -64,15 +76,33 @@ def lstm(
         dx = dz W_x^T,   dW_x = x^T dz,   dW_h = h_before^T dz,   db = sum(dz).
 
     Args:
-      x: [B, T, D], float.
+      x: [B, T, D], float; the others are of its dtype.
       state: h and c before the sequence, each [B, K].
       w_x: [D, 4 K]; the input's part of all time steps is one product.
       w_h: [K, 4 K].
       b: [4 K].
 
     Returns:
-      The outputs [B, T, K], and h and c after the sequence.
+      The outputs [B, T, K], and h and c after the sequence, dtype of x.
+
+    Raises:
+      ValueError: when shapes do not fit, or arrays are not float or not of one dtype.
     """
+    h, c = state
+    arrays = {"x": x, "h": h, "c": c, "w_x": w_x, "w_h": w_h, "b": b}
+    fit = (
+        x.ndim == 3
+        and h.ndim == w_h.ndim == 2
+        and h.shape == c.shape == (x.shape[0], w_h.shape[0])
+        and w_h.shape[1] == 4 * w_h.shape[0]
+        and w_x.shape == (x.shape[2], w_h.shape[1])
+        and b.shape == w_h.shape[1:]
+    )
+    expect(fit, "x [B, T, D], h and c [B, K], w_x [D, 4 K], w_h [K, 4 K] and b [4 K]", **arrays)
+    expect_float(**arrays)
+    if len({array.dtype for array in arrays.values()}) > 1:
+        dtypes = ", ".join(f"{name} {array.dtype}" for name, array in arrays.items())
+        raise ValueError(f"expected arrays of one dtype, got {dtypes}")
     return _lstm(x, state, w_x, w_h, b)
 
 

@@ -361,3 +361,68 @@ def test_a_target_outside_the_vocabulary_has_no_loss_unless_it_is_masked(target)
         masked, expected = (function(*arguments, each, mask)[0] for each in (targets, valid))
         assert np.isfinite(masked)
         assert masked == expected
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "loss_mask"),
+    [((4, 6, 11), (4, 5), None), ((4, 6, 11), (4, 6, 1), None), ((4, 6, 11), (4, 6), (6,)), ((), (), None)],
+    ids=["targets", "an_axis_more", "mask", "no_vocabulary"],
+)
+def test_shapes_that_do_not_fit_are_named(logits, targets, loss_mask):
+    arrays = [np.zeros(logits, np.float32), np.zeros(targets, np.int32)]
+    got = f"logits {logits}, targets {targets}"
+    if loss_mask is not None:
+        arrays.append(np.ones(loss_mask, bool))
+        got += f", loss_mask {loss_mask}"
+    message = f"expected logits [..., V], targets and loss_mask [...], got {got}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        cross_entropy(*arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("x", (3, 4, 5)),
+        ("x", (12, 6)),
+        ("x", (13, 5)),
+        ("w", (5,)),
+        ("b", (1,)),
+        ("targets", (12, 1)),
+        ("loss_mask", (11,)),
+    ],
+)
+def test_shapes_by_chunks_that_do_not_fit_are_named(name, shape):
+    x, w, b, loss_mask = narrow(TOKENS, MATRIX, BIAS, TOKEN_WEIGHTS)
+    arrays = {"x": x, "w": w, "b": b, "targets": TOKEN_TARGETS, "loss_mask": loss_mask}
+    arrays[name] = np.zeros(shape, arrays[name].dtype)
+    got = ", ".join(f"{each} {array.shape}" for each, array in arrays.items())
+    message = f"expected x [N, D], w [D, V], b [V] or None, targets and loss_mask [N], got {got}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        linear_cross_entropy(**arrays)
+
+
+@pytest.mark.parametrize("label_smoothing", [-0.1, 1.0, 1.5, float("nan")])
+def test_label_smoothing_outside_its_interval_is_named(label_smoothing):
+    message = re.escape(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+    with pytest.raises(ValueError, match=message):
+        cross_entropy(LOGITS, TARGETS, label_smoothing=label_smoothing)
+    with pytest.raises(ValueError, match=message):
+        linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS, label_smoothing=label_smoothing)
+
+
+@pytest.mark.parametrize("chunk", [0, -4])
+def test_chunks_of_no_token_are_refused(chunk):
+    with pytest.raises(ValueError, match=f"chunk must be at least 1 token, got {chunk}"):
+        linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS, chunk=chunk)
+
+
+def test_targets_that_are_not_int_and_scores_that_are_not_float_are_refused():
+    x, w, b = narrow(TOKENS, MATRIX, BIAS)
+    with pytest.raises(ValueError, match="targets must be int, got float32"):
+        cross_entropy(LOGITS, TARGETS.astype(np.float32))
+    with pytest.raises(ValueError, match="targets must be int, got bool"):
+        linear_cross_entropy(x, w, b, TOKEN_TARGETS > 3)
+    with pytest.raises(ValueError, match="expected float arrays, got logits int32"):
+        cross_entropy(LOGITS.astype(np.int32), TARGETS)
+    with pytest.raises(ValueError, match="expected float arrays, got x int32, w float32"):
+        linear_cross_entropy(x.astype(np.int32), w, None, TOKEN_TARGETS)

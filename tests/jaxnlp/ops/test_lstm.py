@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -242,3 +244,57 @@ def test_examples_do_not_mix():
     for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(ours[1], theirs[1])
         assert not np.allclose(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("x", (BATCH, WIDTH)),
+        ("x", (BATCH, POSITIONS, WIDTH + 1)),
+        ("h", (BATCH + 1, STATE)),
+        ("c", (BATCH, STATE + 1)),
+        ("w_x", (WIDTH, 3 * STATE)),
+        ("w_h", (STATE, 4 * STATE + 1)),
+        ("w_h", (4 * STATE,)),
+        ("b", (1, 4 * STATE)),
+    ],
+)
+def test_shapes_of_a_layer_that_do_not_fit_are_named(name, shape):
+    arrays = layer_arrays() | {name: np.zeros(shape, np.float32)}
+    got = ", ".join(f"{each} {array.shape}" for each, array in arrays.items())
+    message = f"expected x [B, T, D], h and c [B, K], w_x [D, 4 K], w_h [K, 4 K] and b [4 K], got {got}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call_layer(**arrays)
+
+
+@pytest.mark.parametrize("name", ["x", "h", "c", "w_x", "w_h", "b"])
+@pytest.mark.parametrize(("dtype", "expected"), [("bfloat16", "arrays of one dtype"), ("int32", "float arrays")])
+def test_dtypes_of_a_layer_that_do_not_fit_are_named(name, dtype, expected):
+    arrays = layer_arrays()
+    arrays[name] = arrays[name].astype(dtype)
+    got = ", ".join(f"{each} {array.dtype}" for each, array in arrays.items())
+    with pytest.raises(ValueError, match=f"^expected {expected}, got {got}$"):
+        call_layer(**arrays)
+
+
+def layer_arrays():
+    x, (h, c), weights = random_layer()
+    return {"x": x, "h": h, "c": c} | weights
+
+
+def call_layer(*, x, h, c, **weights):
+    return lstm(x, (h, c), **weights)
+
+
+@pytest.mark.parametrize(
+    ("z", "c"), [((3, 8), (3, 3)), ((3, 8), (2, 2)), ((8,), (2,))], ids=["width", "batch", "no_batch"]
+)
+def test_shapes_of_a_cell_that_do_not_fit_are_named(z, c):
+    message = f"expected z [B, 4 D] and c [B, D], got z {z}, c {c}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        lstm_cell(np.zeros(z, np.float32), np.zeros(c, np.float32))
+
+
+def test_a_cell_of_integers_is_refused():
+    with pytest.raises(ValueError, match="expected float arrays, got z int32, c float32"):
+        lstm_cell(np.zeros((3, 8), np.int32), np.zeros((3, 2), np.float32))
