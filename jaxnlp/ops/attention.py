@@ -70,7 +70,8 @@ def attend(
       first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
       implementation: "vjp": the gradient of this module's docstring; "xla": autodiff, which also gives forward-mode and
         second derivatives; "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout;
-        "auto": cudnn where it can be had and there is no mask but the causal one, else vjp.
+        "auto": cudnn where it can be had and there is no mask but the causal one, else vjp. For `jax.jvp`, `jax.jacfwd`
+        and `jax.linearize` ask for "xla": of "vjp" JAX says that it "can't apply forward-mode autodiff (jvp)".
 
     Returns:
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.

@@ -192,6 +192,17 @@ def test_autodiff_gives_forward_mode_and_second_derivatives(mode, dropout_rate):
         check_grads(function, inputs, order=2, modes=[mode], atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "derivative",
+    [lambda function, q: jax.jacfwd(function)(q), lambda function, q: jax.linearize(function, q)[1](q)],
+    ids=["jacfwd", "linearize"],
+)
+def test_forward_mode_of_the_gradient_by_hand_is_refused_in_the_words_of_the_docstring(derivative):
+    q, k, v = random_inputs()
+    with pytest.raises(TypeError, match=re.escape("can't apply forward-mode autodiff (jvp)")):
+        derivative(lambda q: attend(q, k, v, implementation=BY_HAND), q)
+
+
 def test_causal_narrows_a_mask_that_is_given_with_it():
     q, k, v = random_inputs()
     mask = random_mask()
