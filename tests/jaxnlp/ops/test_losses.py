@@ -142,6 +142,36 @@ def test_bfloat16_logits_are_scored_in_float32():
     np.testing.assert_allclose(loss, losses_by_optax(np.asarray(logits, np.float32), TARGETS).sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.2, "z_loss": 0.3}], ids=str)
+def test_float64_logits_are_scored_in_float64(settings):
+    with jax.enable_x64(True):
+        wide = LOGITS.astype(np.float64)
+        loss, gradient = sum_and_gradient(wide, TARGETS, MASK, **settings)
+        count = compiled_loss(wide, TARGETS, MASK, **settings)[1]
+    assert {a.dtype for a in (loss, gradient, count)} == {np.dtype(np.float64)}
+    e, c = settings.get("label_smoothing", 0.0), settings.get("z_loss", 0.0)
+    normaliser = np.log(np.exp(wide).sum(axis=-1))
+    aim = (1.0 - e) * np.eye(11)[TARGETS] + e / 11
+    np.testing.assert_allclose(
+        loss, (normaliser - (aim * wide).sum(axis=-1) + c * normaliser**2)[MASK].sum(), rtol=1e-12
+    )
+    softmax = np.exp(wide - normaliser[..., None])
+    expected = np.where(MASK[..., None], (1.0 + 2.0 * c * normaliser[..., None]) * softmax - aim, 0.0)
+    np.testing.assert_allclose(gradient, expected, rtol=0.0, atol=1e-12)
+
+
+def test_float64_arrays_where_jax_has_no_float64_are_scored_in_float32():
+    for loss, expected in (
+        (cross_entropy(LOGITS.astype(np.float64), TARGETS), cross_entropy(LOGITS, TARGETS)),
+        (
+            linear_cross_entropy(TOKENS, MATRIX, BIAS, TOKEN_TARGETS),
+            linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS),
+        ),
+    ):
+        assert [a.dtype for a in loss] == [np.float32, np.float32]
+        np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("axes", [0, 1, 3])
 def test_any_number_of_leading_axes(axes):
     logits, targets = LOGITS[0, 0], TARGETS[0, 0]
@@ -198,12 +228,12 @@ def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(ch
     with jax.enable_x64(True):
         arguments = (TOKENS, MATRIX, BIAS, TOKEN_TARGETS, TOKEN_WEIGHTS)
         found = linear_sum_and_gradients(*arguments, chunk=chunk, **settings)
-        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-6)
+        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
         # Without a gradient another program computes the loss.
         loss, count = compiled_linear_loss(*arguments, chunk=chunk, **settings)
-        assert (loss.dtype, count.dtype) == (np.float32, np.float32)
-        np.testing.assert_allclose(loss, found[0], rtol=1e-6)
-        np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-6)
+        assert (loss.dtype, count.dtype) == (np.float64, np.float64)
+        np.testing.assert_allclose(loss, found[0], rtol=1e-12)
+        np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -222,9 +252,9 @@ def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, setting
     with jax.enable_x64(True):
         arguments = (TOKENS, MATRIX, bias, TOKEN_TARGETS, loss_mask)
         found = linear_sum_and_gradients(*arguments, chunk=5, **settings)
-        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-6)
+        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
         count = compiled_linear_loss(*arguments, chunk=5, **settings)[1]
-        np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-6)
+        np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("tokens", [0, 1])

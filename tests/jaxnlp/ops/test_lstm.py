@@ -39,13 +39,13 @@ def random_gates(dtype=np.float32):
     return z.astype(dtype), c.astype(dtype), (dh.astype(dtype), dc.astype(dtype))
 
 
-def random_layer(positions=POSITIONS):
+def random_layer(positions=POSITIONS, dtype=np.float32):
     """Inputs, states and weights of a layer."""
     generator = np.random.default_rng(1)
-    x = generator.normal(size=(BATCH, positions, WIDTH)).astype(np.float32)
-    state = tuple(generator.normal(size=(2, BATCH, STATE)).astype(np.float32))
+    x = generator.normal(size=(BATCH, positions, WIDTH)).astype(dtype)
+    state = tuple(generator.normal(size=(2, BATCH, STATE)).astype(dtype))
     shapes = {"w_x": (WIDTH, 4 * STATE), "w_h": (STATE, 4 * STATE), "b": (4 * STATE,)}
-    weights = {name: (0.5 * generator.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}
+    weights = {name: (0.5 * generator.normal(size=shape)).astype(dtype) for name, shape in shapes.items()}
     return x, state, weights
 
 
@@ -203,6 +203,25 @@ def test_layer_and_gradients_equal_those_of_pytorch():
     expected += [layer.weight_ih_l0.grad.T, layer.weight_hh_l0.grad.T, layer.bias_ih_l0.grad]
     for found, theirs in zip((dx, dh, dc, dw["w_x"], dw["w_h"], dw["b"]), expected, strict=True):
         np.testing.assert_allclose(found, theirs, atol=2e-5)
+
+
+@pytest.mark.parametrize("positions", [1, POSITIONS])
+def test_gradient_of_a_layer_by_hand_equals_autodiff(positions):
+    def written_out_layer(x, state, weights):
+        outputs = []
+        for t in range(positions):
+            z = x[:, t] @ weights["w_x"] + state[0] @ weights["w_h"] + weights["b"][None]
+            state = written_out(z, state[1])
+            outputs.append(state[0][:, None])
+        return jnp.concatenate(outputs, axis=1), state
+
+    with jax.enable_x64(True):
+        layer = random_layer(positions, np.float64)
+        expected, vjp = jax.vjp(jax.jit(written_out_layer), *layer)
+        upstream = jax.tree.map(lambda a: np.random.default_rng(2).normal(size=a.shape), expected)
+        found = lstm_and_gradients(*layer, upstream)
+        for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves((expected, vjp(upstream))), strict=True):
+            assert relative_error(ours, theirs) < 1e-10
 
 
 def test_layer_equals_its_steps_one_by_one():
