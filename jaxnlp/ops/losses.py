@@ -112,8 +112,9 @@ def linear_cross_entropy(
       loss_mask: [N] bool or float weights m; None = ones. No gradient flows to it.
       label_smoothing: e.
       z_loss: c.
-      chunk: tokens at a time; [chunk, V] is the largest array. The last chunk is padded with weight 0. None: as many
-        as keep that array at 2^24 logits, 64 MiB in float32.
+      chunk: tokens at a time. What is held beside arguments and gradients is little more than two arrays [chunk, V] in
+        float32, with a gradient or without, and W rounded to `matmul_dtype`. The last chunk is padded with weight 0.
+        None: as many as keep such an array at 2^24 logits, which makes 128 MiB for the two.
       matmul_dtype: what the products' operands are rounded to; None = the dtype of x.
 
     Returns:
