@@ -102,13 +102,18 @@ def table(rows: list[dict]) -> Table:
 COLUMNS = ("ours (ms)", "theirs (ms)", "ratio", "spread", "tokens/s", "GFLOP/s", "of the limit")
 
 
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g}"
+
+
 def cells(row: dict) -> list[str]:
     """A row's numbers as text, one for each of COLUMNS."""
     if "error" in row:
         return ["", "", f"not measured: {row['error']}", "", "", "", ""]
+    cold = f"; cold {milliseconds(row['ours_cold_seconds'])}" if "ours_cold_seconds" in row else ""
     texts = {
-        "ours_seconds": lambda seconds: f"{seconds * 1e3:.3g}",
-        "theirs_seconds": lambda seconds: f"{seconds * 1e3:.3g}",
+        "ours_seconds": lambda seconds: milliseconds(seconds) + cold,
+        "theirs_seconds": milliseconds,
         "ratio": "{:.2f}".format,
         "spread": "{:.0%}".format,
         "tokens_per_second": "{:,.0f}".format,

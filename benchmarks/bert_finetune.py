@@ -39,18 +39,26 @@ def flop() -> float:
 class Classifier(nn.Module):
     """A BERT with a pooler and an output layer, from the library's blocks."""
 
+    vocabulary: int = VOCABULARY
+    width: int = WIDTH
+    heads: int = HEADS
+    layers: int = LAYERS
+    positions: int = POSITIONS
+    classes: int = CLASSES
+    matmul_dtype: str | None = "bfloat16"
+
     @nn.compact
     def __call__(self, tokens: jax.Array, lengths: jax.Array, *, deterministic: bool) -> jax.Array:
         """Args: tokens [B, T] int and lengths [B] int. Returns: logits [B, C]."""
-        x = nn.Embed(VOCABULARY, WIDTH, embedding_init=normal(0.02))(tokens)
-        x = x + self.param("positions", normal(0.02), (POSITIONS, WIDTH))[None]
+        x = nn.Embed(self.vocabulary, self.width, embedding_init=normal(0.02))(tokens)
+        x = x + self.param("positions", normal(0.02), (self.positions, self.width))[None]
         x = Dropout(DROPOUT)(LayerNorm(1e-12)(x), deterministic=deterministic)
-        mask = masks.padding(lengths, POSITIONS)
-        for _ in range(LAYERS):
-            block = EncoderBlock(HEADS, 4 * WIDTH, DROPOUT, DROPOUT, matmul_dtype="bfloat16")
+        mask = masks.padding(lengths, self.positions)
+        for _ in range(self.layers):
+            block = EncoderBlock(self.heads, 4 * self.width, DROPOUT, DROPOUT, matmul_dtype=self.matmul_dtype)
             x = block(x, mask, deterministic=deterministic)
-        pooled = jnp.tanh(Dense(WIDTH)(x[:, 0]))
-        return Dense(CLASSES)(Dropout(DROPOUT)(pooled, deterministic=deterministic))
+        pooled = jnp.tanh(Dense(self.width)(x[:, 0]))
+        return Dense(self.classes)(Dropout(DROPOUT)(pooled, deterministic=deterministic))
 
 
 def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[jax.Array, Metrics]:

@@ -24,15 +24,37 @@ def flop() -> float:
     return 6.0 * BATCH * POSITIONS * (LAYERS * 8 * WIDTH * WIDTH + WIDTH * VOCABULARY)
 
 
+def initial_params(vocabulary: int = VOCABULARY, width: int = WIDTH, layers: int = LAYERS) -> Params:
+    def normal(number: int, *shape: int) -> jax.Array:
+        return 0.05 * jax.random.normal(jax.random.key(number), shape)
+
+    stack = {
+        f"layer_{i}": {
+            "w_x": normal(3 * i, width, 4 * width),
+            "w_h": normal(3 * i + 1, width, 4 * width),
+            "b": jnp.zeros(4 * width),
+        }
+        for i in range(layers)
+    }
+    output = {"w": normal(98, width, vocabulary), "b": jnp.zeros(vocabulary)}
+    return {"embedding": normal(99, vocabulary, width), "layers": stack, "output": output}
+
+
+def hidden(params: Params, tokens: jax.Array) -> jax.Array:
+    """Args: tokens [B, T] int. Returns: the output layer's input [B, T, D]."""
+    x = params["embedding"][tokens]
+    zeros = jnp.zeros((x.shape[0], x.shape[2]))
+    for layer in params["layers"].values():
+        x, _ = recurrent(LSTM, x, (zeros, zeros), **layer)
+    return x
+
+
 def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[jax.Array, Metrics]:
     """Mean cross-entropy of the next token, in nats."""
     del key
-    x = params["embedding"][batch["tokens"]]
-    zeros = jnp.zeros((x.shape[0], WIDTH))
-    for layer in params["layers"].values():
-        x, _ = recurrent(LSTM, x, (zeros, zeros), **layer)
+    x = hidden(params, batch["tokens"])
     loss, count = linear_cross_entropy(
-        x.reshape(-1, WIDTH),
+        x.reshape(-1, x.shape[2]),
         targets=batch["targets"].reshape(-1),
         matmul_dtype="bfloat16",
         **params["output"],
@@ -43,20 +65,7 @@ def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[jax.Arra
 def ours() -> Step:
     from benchmarks.jax_step import jax_step
 
-    def normal(number: int, *shape: int) -> jax.Array:
-        return 0.05 * jax.random.normal(jax.random.key(number), shape)
-
-    layers = {
-        f"layer_{i}": {
-            "w_x": normal(3 * i, WIDTH, 4 * WIDTH),
-            "w_h": normal(3 * i + 1, WIDTH, 4 * WIDTH),
-            "b": jnp.zeros(4 * WIDTH),
-        }
-        for i in range(LAYERS)
-    }
-    output = {"w": normal(98, WIDTH, VOCABULARY), "b": jnp.zeros(VOCABULARY)}
-    params = {"embedding": normal(99, VOCABULARY, WIDTH), "layers": layers, "output": output}
-    return jax_step(loss_fn, params, batch())
+    return jax_step(loss_fn, initial_params(), batch())
 
 
 def theirs(*, fused: bool, **settings: Any) -> Step:

@@ -15,8 +15,8 @@ class TorchLSTM(nn.Module):
         self.cells = nn.ModuleList() if fused else nn.ModuleList(nn.LSTMCell(width, width) for _ in range(layers))
         self.output = nn.Linear(width, vocabulary_size)
 
-    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Args: tokens and targets [B, T] int64. Returns: mean cross-entropy in nats."""
+    def logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Args: tokens [B, T] int64. Returns: [B, T, V]."""
         x = self.embedding(tokens)
         if self.lstm is not None:
             x, _ = self.lstm(x)
@@ -30,4 +30,8 @@ class TorchLSTM(nn.Module):
                     states[i] = (h, c)
                 outputs.append(h)
             x = torch.stack(outputs, dim=1)
-        return F.cross_entropy(self.output(x).flatten(0, 1), targets.flatten())
+        return self.output(x)
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Args: tokens and targets [B, T] int64. Returns: mean cross-entropy in nats."""
+        return F.cross_entropy(self.logits(tokens).flatten(0, 1), targets.flatten())

@@ -36,7 +36,13 @@ def complete(
 
     Returns:
       A completion for each prompt, [n] int32, n at most `max_new_tokens`.
+
+    Raises:
+      ValueError: when max_new_tokens or batch_size is below 1; for a prompt that `generate` refuses.
     """
+    for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
     capacity = decoder.empty_cache(1).capacity
     by_length = defaultdict(list)
     for number, prompt in enumerate(prompts):

@@ -52,17 +52,19 @@ def generate(
       decoder: the model's step function and cache.
       params: its parameters.
       prompt: [B, N] int32, N from 1 to the context length.
-      max_new_tokens: how many to yield.
+      max_new_tokens: how many to yield, at least 1.
       key: token n is drawn with fold_in(key, n).
       sampling: how tokens are drawn; None = from the whole distribution.
 
-    Yields:
-      [B] int32, the next token of each row.
+    Returns:
+      An iterator over the next token of each row, [B] int32; each is computed when it is asked for.
 
     Raises:
-      ValueError: for an empty prompt, or one longer than the context; the message gives the numbers.
+      ValueError: at the call, for a prompt that is not [B, N] int, is empty, or longer than the context, and for
+        max_new_tokens below 1; the message gives the numbers.
     """
-    sampling = sampling or Sampling()
+    if prompt.ndim != 2 or not np.issubdtype(prompt.dtype, np.integer):
+        raise ValueError(f"expected a prompt [B, N] of int, got {prompt.shape} of {prompt.dtype}")
     batch, length = prompt.shape
     cache = decoder.empty_cache(batch)
     capacity = cache.capacity
@@ -70,7 +72,13 @@ def generate(
         raise ValueError("the prompt is empty; the model needs at least one token to continue")
     if length > capacity:
         raise ValueError(f"the prompt has {length} tokens, but the model's context holds {capacity}; shorten it")
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
+    return _tokens(decoder, params, prompt, max_new_tokens, key, sampling or Sampling(), cache)
 
+
+def _tokens(decoder, params, prompt, max_new_tokens, key, sampling, cache) -> Iterator[np.ndarray]:
+    length, capacity = prompt.shape[1], cache.capacity
     params = _prepare(decoder, params)
     history = [prompt[:, i] for i in range(length)]
     filled = 0

@@ -1,6 +1,5 @@
 """Multi-head attention: of a sequence to itself, with a cache for decoding, and to another."""
 
-import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
 from jaxnlp.ops.attention import Implementation, attend, attention_weights
+from jaxnlp.ops.checks import expect
 
 
 class SelfAttention(nn.Module):
@@ -63,9 +63,10 @@ class SelfAttention(nn.Module):
           [B, T, D] in `dtype`, and the cache with the T positions of x added (None without a cache).
 
         Raises:
-          ValueError: when H does not divide D, the message gives both; for a cache with a mask, or without `causal`.
+          ValueError: when x has another rank; when H does not divide D, the message gives both; for a cache with a
+            mask, or without `causal`.
         """
-        chex.assert_rank(x, 3)
+        expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape
         if width % self.num_heads:
             raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
@@ -153,9 +154,10 @@ class CrossAttention(nn.Module):
           [B, T, D] in `dtype`.
 
         Raises:
-          ValueError: when H does not divide D, the message gives both.
+          ValueError: when H does not divide D, the message gives both; when shapes do not fit.
         """
-        chex.assert_rank([x, memory], 3)
+        fit = x.ndim == memory.ndim == 3 and x.shape[0] in (1, memory.shape[0]) and x.shape[2] == memory.shape[2]
+        expect(fit, "x [B or 1, T, D] and memory [B, S, D]", x=x, memory=memory)
         batch, keys, width = memory.shape
         positions = x.shape[1]
         if width % self.num_heads:

@@ -3,7 +3,7 @@
 import flax.linen as nn
 import jax
 
-from jaxnlp.ops.dropout import dropout, locked_dropout
+from jaxnlp.ops.dropout import check_rate, dropout, locked_dropout
 from jaxnlp.typing import BATCH_AXIS
 
 
@@ -32,7 +32,12 @@ class Dropout(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training."""
+        """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
+
+        Raises:
+          ValueError: when rate lies outside [0, 1), also outside training.
+        """
+        check_rate(self.rate)
         if deterministic or self.rate == 0.0:
             return x
         return dropout(x, self.rate, self.make_rng("dropout"), first_row=first_row_of_shard(x.shape[0]))

@@ -1,12 +1,12 @@
 """The position-wise feed-forward layer of a Transformer block."""
 
-import chex
 import flax.linen as nn
 import jax
 from jax.nn.initializers import normal
 
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.ops.checks import expect
 
 
 def gelu(x: jax.Array) -> jax.Array:
@@ -42,8 +42,8 @@ class FeedForward(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Args: x [B, T, D]. Returns: [B, T, D], in `dtype`."""
-        chex.assert_rank(x, 3)
+        """Args: x [B, T, D]. Returns: [B, T, D], in `dtype`. Raises: ValueError when x has another rank."""
+        expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape
         x = x.reshape(batch * positions, width)  # see nn.transformer
         x = Dense(self.hidden_width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="up")(x)

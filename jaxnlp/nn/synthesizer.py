@@ -1,6 +1,5 @@
 """Multi-head Synthesizer attention, with a cache for decoding."""
 
-import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -10,6 +9,7 @@ from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
+from jaxnlp.ops.checks import expect
 from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
 
 INITIAL_SCORE = 0.001
@@ -70,9 +70,10 @@ class SynthesizerAttention(nn.Module):
           [B, T, D] in `dtype`, and the cache with the T positions of x added (None without a cache).
 
         Raises:
-          ValueError: when H does not divide D, or T exceeds the context length; the message gives both.
+          ValueError: when H does not divide D, or T exceeds the context length, the message gives both; when x has
+            another rank.
         """
-        chex.assert_rank(x, 3)
+        expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape
         if width % self.num_heads:
             raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")

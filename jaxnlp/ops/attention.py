@@ -27,7 +27,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.dropout import keep_mask, scaled
+from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.dropout import check_rate, keep_mask, scaled
 from jaxnlp.ops.matmul import accumulator, product, transposed
 
 Implementation = Literal["auto", "vjp", "xla", "cudnn"]
@@ -63,24 +64,33 @@ def attend(
       attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all. `masks.from_additive` converts
         masks of 0 and -inf.
       causal: query t sees keys 0..t alone; needs no mask of its own.
-      scale: factor on the scores; None = 1 / sqrt(K).
+      scale: factor on the scores; None = 1 / sqrt(K). A number that tracing knows: "xla" alone takes any.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
       first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
       implementation: "vjp": the gradient of this module's docstring; "xla": autodiff, which also gives forward-mode and
         second derivatives; "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout;
-        "auto": cudnn where it can be had and there is no mask but the causal one, else vjp.
+        "auto": cudnn where it can be had and there is no mask but the causal one, else vjp. For `jax.jvp`, `jax.jacfwd`
+        and `jax.linearize` ask for "xla": of "vjp" JAX says that it "can't apply forward-mode autodiff (jvp)".
 
     Returns:
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
 
     Raises:
-      ValueError: when shapes do not fit, or this implementation cannot do what is asked; the message says why.
+      ValueError: when shapes do not fit, arrays are not float, the rate lies outside [0, 1), or this implementation
+        cannot do what is asked; the message says why.
+      TypeError: for a traced scale with another implementation than "xla".
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1; Shazeer 2019 for fewer key heads. Differs: softmax in float32.
     """
     _check(q, k, v, attention_mask)
+    check_rate(dropout_rate)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if isinstance(scale, jax.core.Tracer) and implementation != "xla":
+        raise TypeError(
+            f"implementation={implementation!r} takes a scale that is a number, got a traced array; multiply q by it "
+            "and pass scale=1.0, or use 'xla'"
+        )
     if dropout_key is None or dropout_rate == 0.0:
         dropout_key, dropout_rate = None, 0.0
     refusal = _why_not_cudnn(q, dropout_key)
@@ -124,7 +134,7 @@ def attention_weights(
       [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.
 
     Raises:
-      ValueError: when shapes do not fit.
+      ValueError: when shapes do not fit, or arrays are not float.
     """
     _check(q, k, k, attention_mask)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -138,13 +148,11 @@ def _check(q: jax.Array, k: jax.Array, v: jax.Array, attention_mask: jax.Array |
         q.ndim == k.ndim == 4
         and k.shape == v.shape
         and (q.shape[0], q.shape[3]) == (k.shape[0], k.shape[3])
+        and k.shape[2] > 0
         and q.shape[2] % k.shape[2] == 0
     )
-    if not fit:
-        raise ValueError(
-            "expected q [B, T, H, K] and k, v [B, S, G, K] with H divisible by G, "
-            f"got q {q.shape}, k {k.shape}, v {v.shape}"
-        )
+    expect(fit, "q [B, T, H, K] and k, v [B, S, G, K] with H divisible by G", q=q, k=k, v=v)
+    expect_float(q=q, k=k, v=v)
     if attention_mask is None:
         return
     if attention_mask.dtype != jnp.bool_:

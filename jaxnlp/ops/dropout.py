@@ -25,6 +25,12 @@ def _mix(x: jax.Array) -> jax.Array:
     return x ^ (x >> 16)
 
 
+def check_rate(rate: float) -> None:
+    """Raises ValueError when a dropout rate lies outside [0, 1)."""
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"dropout rate must lie in [0, 1), got {rate}")
+
+
 def keep_mask(
     key: jax.Array,
     shape: tuple[int, ...],
@@ -50,8 +56,7 @@ def keep_mask(
     Raises:
       ValueError: when rate lies outside [0, 1), or a row has 2^32 elements or more.
     """
-    if not 0.0 <= rate < 1.0:
-        raise ValueError(f"dropout rate must lie in [0, 1), got {rate}")
+    check_rate(rate)
     if math.prod((whole or shape)[1:]) >= 2**32:
         raise ValueError(f"a row of a dropout mask holds fewer than 2^32 elements, got the shape {whole or shape}")
     words = jax.random.key_data(key).astype(jnp.uint32).reshape(-1)

@@ -1,10 +1,11 @@
-"""Losses as (sum, count): they add up exactly over batches, devices and padding."""
+"""Losses as (sum, count), in float32 at least: they add up exactly over batches, devices and padding."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
 
@@ -28,17 +29,36 @@ def cross_entropy(
       z_loss: c, which keeps the normaliser Z near 0, where float32 is exact.
 
     Returns:
-      Sum of the losses in nats (unit after division: nats per token) and sum of the weights, both float32 scalars.
+      Sum of the losses in nats (unit after division: nats per token) and sum of the weights, scalars in float32, or in
+      float64 for logits in float64.
+
+    Raises:
+      ValueError: when shapes do not fit, logits are not float, targets not int, or e lies outside [0, 1).
 
     Source: Szegedy et al. 2016, section 7, for e; Chowdhery et al. 2022, section 5, for c.
     """
-    logits = logits.astype(jnp.float32)
+    fit = logits.ndim > 0 and logits.shape[:-1] == targets.shape and _fits(loss_mask, targets)
+    expect(fit, "logits [..., V], targets and loss_mask [...]", logits=logits, targets=targets, loss_mask=loss_mask)
+    expect_float(logits=logits)
+    _check(targets, label_smoothing)
+    logits = logits.astype(accumulator(logits.dtype))
     if loss_mask is not None:
         # A masked position may hold anything, also NaN, which a product with 0 would pass on to the gradient.
         logits = jnp.where(loss_mask.astype(bool)[..., None], logits, jnp.zeros_like(logits))
     losses = _losses(logits, targets, label_smoothing, z_loss)
-    weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(jnp.float32)
+    weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(losses.dtype)
     return _weighted_sum(losses, weights), weights.sum()
+
+
+def _fits(loss_mask, targets) -> bool:
+    return loss_mask is None or loss_mask.shape == targets.shape
+
+
+def _check(targets, label_smoothing) -> None:
+    if not jnp.issubdtype(targets.dtype, jnp.integer):
+        raise ValueError(f"targets must be int, got {targets.dtype}")
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
 
 
 def _losses(z, targets, label_smoothing, z_loss):
@@ -92,17 +112,36 @@ def linear_cross_entropy(
       loss_mask: [N] bool or float weights m; None = ones. No gradient flows to it.
       label_smoothing: e.
       z_loss: c.
-      chunk: tokens at a time; [chunk, V] is the largest array. The last chunk is padded with weight 0. None: as many
-        as keep that array at 2^24 logits, 64 MiB in float32.
+      chunk: tokens at a time. What is held beside arguments and gradients is little more than two arrays [chunk, V] in
+        float32, with a gradient or without, and W rounded to `matmul_dtype`. The last chunk is padded with weight 0.
+        None: as many as keep such an array at 2^24 logits, which makes 128 MiB for the two.
       matmul_dtype: what the products' operands are rounded to; None = the dtype of x.
 
     Returns:
-      Sum of the losses in nats and sum of the weights, both float32 scalars. Gradients flow to x, w and b.
+      Sum of the losses in nats and sum of the weights, scalars in float32, or in float64 for x in float64. Gradients
+      flow to x, w and b.
+
+    Raises:
+      ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e lies outside [0, 1), or chunk
+        is below 1.
 
     Source: as `cross_entropy`; Wijmans et al. 2025 for the loss without held logits.
     """
+    fit = (
+        x.ndim == w.ndim == 2
+        and x.shape == (*targets.shape, w.shape[0])
+        and (b is None or b.shape == w.shape[1:])
+        and _fits(loss_mask, targets)
+    )
+    expected = "x [N, D], w [D, V], b [V] or None, targets and loss_mask [N]"
+    expect(fit, expected, x=x, w=w, b=b, targets=targets, loss_mask=loss_mask)
+    expect_float(x=x, w=w, b=b)
+    _check(targets, label_smoothing)
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be at least 1 token, got {chunk}")
     count = x.shape[0]
-    weights = jnp.ones(count, jnp.float32) if loss_mask is None else loss_mask.astype(jnp.float32)
+    wide = accumulator(x.dtype)
+    weights = jnp.ones(count, wide) if loss_mask is None else loss_mask.astype(wide)
     if loss_mask is not None:
         x = jnp.where(loss_mask.astype(bool)[:, None], x, jnp.zeros_like(x))  # see cross_entropy
     chunk = max(1, min(count, MAX_LOGITS // w.shape[1] if chunk is None else chunk))
@@ -113,7 +152,7 @@ def linear_cross_entropy(
         padded = jnp.pad(a, [(0, chunks * chunk - count)] + [(0, 0)] * (a.ndim - 1))
         return padded.reshape(chunk, chunks, *a.shape[1:]).swapaxes(0, 1)
 
-    dtype = jnp.dtype(matmul_dtype or x.dtype).name
+    dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
     losses = _linear_cross_entropy(
         dealt(x), w, b, dealt(targets), dealt(jax.lax.stop_gradient(weights)), label_smoothing, z_loss, dtype
     )
@@ -133,12 +172,13 @@ def _linear_cross_entropy(x, w, b, targets, weights, label_smoothing, z_loss, dt
         losses = _losses(_logits(x, short_w, b, dtype), targets, label_smoothing, z_loss)
         return total + _weighted_sum(losses, weights), None
 
-    return jax.lax.scan(add_chunk, jnp.zeros((), jnp.float32), (x, targets, weights))[0]
+    return jax.lax.scan(add_chunk, jnp.zeros((), weights.dtype), (x, targets, weights))[0]
 
 
 def _logits(x, short_w, b, dtype):
-    z = product(x.astype(dtype), short_w, "nd,dv->nv").astype(jnp.float32)
-    return z if b is None else z + b.astype(jnp.float32)[None]
+    wide = accumulator(x.dtype)
+    z = product(x.astype(dtype), short_w, "nd,dv->nv").astype(wide)
+    return z if b is None else z + b.astype(wide)[None]
 
 
 def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
@@ -167,7 +207,7 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         return (total + _weighted_sum(losses, weights), dw, db), dx
 
     wide = accumulator(dtype)
-    zeros = (jnp.zeros((), jnp.float32), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
+    zeros = (jnp.zeros((), weights.dtype), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
     (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
     return total, (dx, dw.astype(w.dtype), None if db is None else db.astype(b.dtype))
 

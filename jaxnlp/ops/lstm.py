@@ -1,10 +1,11 @@
-"""LSTM: one step and one layer, with their gradients by hand."""
+"""The step of an LSTM, with its gradient by hand; `ops.recurrent` has the layer."""
 
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.checks import expect, expect_float
 
-@jax.custom_vjp
+
 def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The new output and the new cell state, from the four gates before their nonlinearities.
 
@@ -27,8 +28,19 @@ def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns:
       h' and c', each [B, D].
 
+    Raises:
+      ValueError: when shapes do not fit, or arrays are not float.
+
     Source: Hochreiter and Schmidhuber 1997; Gers et al. 2000 for the forget gate.
     """
+    fit = z.ndim == c.ndim == 2 and z.shape == (c.shape[0], 4 * c.shape[1])
+    expect(fit, "z [B, 4 D] and c [B, D]", z=z, c=c)
+    expect_float(z=z, c=c)
+    return _lstm_cell(z, c)
+
+
+@jax.custom_vjp
+def _lstm_cell(z, c):
     return _forward(z, c)[0]
 
 
@@ -51,67 +63,4 @@ def _backward(residuals, cotangents):
     return jnp.concatenate([di, df, dg, do], axis=-1), dc * f
 
 
-lstm_cell.defvjp(_forward, _backward)
-
-
-def lstm(
-    x: jax.Array, state: tuple[jax.Array, jax.Array], *, w_x: jax.Array, w_h: jax.Array, b: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """One layer over a whole sequence: `lstm_cell` at each position t, with z_t = x_t W_x + h_{t-1} W_h + b.
-
-    dz_t is the cell's gradient, with dh_t = dy_t + dz_{t+1} W_h^T. Over all t and the batch,
-
-        dx = dz W_x^T,   dW_x = x^T dz,   dW_h = h_before^T dz,   db = sum(dz).
-
-    Args:
-      x: [B, T, D], float.
-      state: h and c before the sequence, each [B, K].
-      w_x: [D, 4 K]; the input's part of all time steps is one product.
-      w_h: [K, 4 K].
-      b: [4 K].
-
-    Returns:
-      The outputs [B, T, K], and h and c after the sequence.
-    """
-    return _lstm(x, state, w_x, w_h, b)
-
-
-@jax.custom_vjp
-def _lstm(x, state, w_x, w_h, b):
-    return _lstm_forward(x, state, w_x, w_h, b)[0]
-
-
-def _lstm_forward(x, state, w_x, w_h, b):
-    batch, positions, width = x.shape
-    # Time first, so that the scan cuts whole blocks of memory.
-    rows = x.swapaxes(0, 1).reshape(positions * batch, width)
-    gates = (rows @ w_x + b[None]).reshape(positions, batch, -1)
-
-    def step(state, gates):
-        h, c = state
-        state, cell = _forward(gates + h @ w_h, c)
-        return state, (state[0], cell)
-
-    final, (outputs, cells) = jax.lax.scan(step, state, gates)
-    return (outputs.swapaxes(0, 1), final), (rows, state[0], outputs, cells, w_x, w_h)
-
-
-def _lstm_backward(residuals, cotangents):
-    rows, first_h, outputs, cells, w_x, w_h = residuals
-    d_outputs, d_final = cotangents
-    positions, batch, width = outputs.shape
-
-    def step(d_state, now):
-        (dh, dc), (dy, cell) = d_state, now
-        dz, dc = _backward(cell, (dh + dy, dc))
-        return (dz @ w_h.T, dc), dz
-
-    d_state, dz = jax.lax.scan(step, d_final, (d_outputs.swapaxes(0, 1), cells), reverse=True)
-    # What the weights get from all time steps is one product each, as is what the input gets.
-    dz = dz.reshape(positions * batch, 4 * width)
-    before = jnp.concatenate([first_h[None], outputs[:-1]]).reshape(positions * batch, width)
-    dx = (dz @ w_x.T).reshape(positions, batch, -1).swapaxes(0, 1)
-    return dx, d_state, rows.T @ dz, before.T @ dz, dz.sum(axis=0)
-
-
-_lstm.defvjp(_lstm_forward, _lstm_backward)
+_lstm_cell.defvjp(_forward, _backward)

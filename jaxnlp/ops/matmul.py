@@ -70,8 +70,9 @@ def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
 
 
 def accumulator(dtype: jax.typing.DTypeLike) -> jnp.dtype:
-    """In what sums over values of this type are taken: float32 at least."""
-    return jnp.dtype(jnp.float64 if jnp.dtype(dtype) == jnp.float64 else jnp.float32)
+    """In what sums over values of this type are taken: float32 at least, and float64 where JAX has it enabled."""
+    wide = jnp.float64 if jnp.dtype(dtype) == jnp.float64 else jnp.float32
+    return jnp.dtype(jax.dtypes.canonicalize_dtype(wide))
 
 
 def column_sums(x: jax.Array) -> jax.Array:

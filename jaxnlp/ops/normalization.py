@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.matmul import accumulator, column_sums
 
 
@@ -29,8 +30,14 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *,
     Returns:
       [..., D], dtype of x; statistics in float32 at least.
 
+    Raises:
+      ValueError: when shapes do not fit, or arrays are not float.
+
     Source: Ba et al. 2016, section 3, eq. 4.
     """
+    fit = x.ndim > 0 and scale.shape == x.shape[-1:] and (bias is None or bias.shape == scale.shape)
+    expect(fit, "x [..., D], scale [D] and bias [D] or None", x=x, scale=scale, bias=bias)
+    expect_float(x=x, scale=scale, bias=bias)
     rows = x.reshape(-1, x.shape[-1])
     return _layer_norm(rows, scale, bias, epsilon).reshape(x.shape)
 

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import rnn
 
+from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
@@ -131,28 +132,22 @@ def recurrent(
 
 
 def _check(cell, x, state, w_x, w_h, b, b_h, lengths) -> None:
-    if x.ndim != 3 or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(f"x must be [B, T, D] floats, got {x.dtype}{list(x.shape)}")
-    batch, _, width = x.shape
-    outputs = w_h.shape[0]
-    expected = {
-        "w_x": (w_x, (width, cell.gates * outputs)),
-        "w_h": (w_h, (outputs, cell.gates * outputs)),
-        "b": (b, (cell.gates * outputs,)),
-    }
-    if b_h is not None:
-        expected["b_h"] = (b_h, (cell.gates * outputs,))
-    if lengths is not None:
-        expected["lengths"] = (lengths, (batch,))
-    if len(state) != cell.states:
-        raise ValueError(f"the state must have {cell.states} arrays, got {len(state)}")
-    expected |= {f"state[{i}]": (array, (batch, outputs)) for i, array in enumerate(state)}
-    for name, (array, shape) in expected.items():
-        if array.shape != shape:
-            raise ValueError(
-                f"{name} must have the shape {list(shape)} for x {list(x.shape)} and {outputs} outputs, "
-                f"got {list(array.shape)}"
-            )
+    arrays = {"x": x, "w_x": w_x, "w_h": w_h, "b": b, "b_h": b_h} | {f"state_{i}": a for i, a in enumerate(state)}
+    gates, count = cell.gates, cell.states
+    fits = (
+        x.ndim == 3
+        and w_h.ndim == 2
+        and len(state) == count
+        and all(array.shape == (x.shape[0], w_h.shape[0]) for array in state)
+        and w_h.shape[1] == gates * w_h.shape[0]
+        and w_x.shape == (x.shape[2], w_h.shape[1])
+        and b.shape == w_h.shape[1:]
+        and (b_h is None or b_h.shape == b.shape)
+        and (lengths is None or lengths.shape == x.shape[:1])
+    )
+    expected = f"x [B, T, D], w_x [D, {gates} K], w_h [K, {gates} K], b and b_h [{gates} K], {count} states [B, K]"
+    expect(fits, expected + ("" if lengths is None else ", lengths [B]"), **arrays, lengths=lengths)
+    expect_float(**arrays)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(7, 8, 9))

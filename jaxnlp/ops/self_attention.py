@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops import masks
+from jaxnlp.ops.checks import expect, expect_float
 
 
 class SelfAttention(NamedTuple):
@@ -84,7 +85,8 @@ def self_attention(
       [B, T, V].
 
     Raises:
-      ValueError: when shapes do not fit, the message gives them all; for a mask that holds a bias (`masks`).
+      ValueError: when shapes do not fit, the message gives them all; when arrays are not float; for a mask that holds a
+        bias (`masks`).
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1.
     """
@@ -116,11 +118,9 @@ def self_attention_gradients(
 
 def _check(x: jax.Array, w_q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> None:
     matrices = w_q.ndim == w_k.ndim == w_v.ndim == 2
-    if x.ndim != 3 or not matrices or w_q.shape != w_k.shape or not x.shape[2] == w_q.shape[0] == w_v.shape[0]:
-        raise ValueError(
-            "expected x [B, T, D], w_q and w_k [D, K] and w_v [D, V], "
-            f"got x {x.shape}, w_q {w_q.shape}, w_k {w_k.shape}, w_v {w_v.shape}"
-        )
+    fit = x.ndim == 3 and matrices and w_q.shape == w_k.shape and x.shape[2] == w_q.shape[0] == w_v.shape[0]
+    expect(fit, "x [B, T, D], w_q and w_k [D, K] and w_v [D, V]", x=x, w_q=w_q, w_k=w_k, w_v=w_v)
+    expect_float(x=x, w_q=w_q, w_k=w_k, w_v=w_v)
 
 
 def _combined(attention_mask: jax.Array | None, causal: bool, positions: int) -> jax.Array:

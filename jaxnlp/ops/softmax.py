@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.checks import expect_float
 
-@jax.custom_vjp
+
 def softmax(z: jax.Array) -> jax.Array:
     """Each row turned into weights that sum to 1.
 
@@ -23,14 +24,23 @@ def softmax(z: jax.Array) -> jax.Array:
     Returns:
       [..., S], dtype of z.
 
+    Raises:
+      ValueError: when z is not float.
+
     Source: Bridle 1990.
     """
+    expect_float(z=z)
+    return _softmax(z)
+
+
+@jax.custom_vjp
+def _softmax(z):
     e = jnp.exp(z - jax.lax.stop_gradient(z.max(axis=-1, keepdims=True)))
     return e / e.sum(axis=-1, keepdims=True)
 
 
 def _forward(z):
-    a = softmax(z)
+    a = _softmax(z)
     return a, a
 
 
@@ -38,4 +48,4 @@ def _backward(a, da):
     return (a * (da - (a * da).sum(axis=-1, keepdims=True)),)
 
 
-softmax.defvjp(_forward, _backward)
+_softmax.defvjp(_forward, _backward)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.attention import attend, attention_weights
+from jaxnlp.ops.checks import expect, expect_float
 
 
 def synthesize(
@@ -47,11 +48,14 @@ def synthesize(
       [B, T, H, K], dtype of z. A fully masked row is zero.
 
     Raises:
-      ValueError: when there are more keys than B has columns; the message gives both.
+      ValueError: when there are more keys than B has columns, the message gives both; when shapes do not fit, arrays
+        are not float, or the rate lies outside [0, 1).
 
     Source: Tay et al. 2021, section 3.1.1 (dense Synthesizer), as in CS224N, assignment 5: B and b_2 are shared by the
     heads.
     """
+    fit = z.ndim == v.ndim == 4 and (z.shape[0], *z.shape[2:]) == (v.shape[0], *v.shape[2:])
+    expect(fit, "z [B, T, H, K] and v [B, S, H, K]", z=z, v=v)
     q, k = _queries_and_keys(z, v.shape[1], w_b, b_2)
     extra = q.shape[3] - v.shape[3]
     y = attend(
@@ -102,6 +106,9 @@ def synthesizer_weights(
 
 def _queries_and_keys(z, keys, w_b, b_2):
     """[ReLU(Z) 1], and the columns of [B; b_2] for each example and head."""
+    fit = z.ndim == 4 and w_b.ndim == 2 and w_b.shape[0] == z.shape[3] and (b_2 is None or b_2.shape == w_b.shape[1:])
+    expect(fit, "z [B, T, H, K], w_b [K, C] and b_2 [C] or None", z=z, w_b=w_b, b_2=b_2)
+    expect_float(z=z, w_b=w_b, b_2=b_2)
     if keys > w_b.shape[1]:
         raise ValueError(f"a sequence of {keys} positions exceeds the synthesizer's {w_b.shape[1]}")
     q, columns = jax.nn.relu(z), w_b[:, :keys].T

@@ -72,7 +72,7 @@ def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished
     [
         (["--top-p", "2"], "top_p must lie in (0, 1], got 2.0"),
         (["--top-k", "0"], "top_k must be at least 1, got 0"),
-        (["--temperature", "-1"], "temperature must be at least 0, got -1.0"),
+        (["--temperature", "-1"], "temperature must be 0, or finite and at least 1e-06, got -1.0"),
         (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
         (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
         (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),

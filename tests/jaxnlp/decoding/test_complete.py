@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxnlp.decoding.complete import complete
 from jaxnlp.decoding.generate import Decoder
@@ -66,3 +67,16 @@ def test_a_completion_ends_where_the_context_does():
 
 def test_no_prompts_no_completions():
     assert completed([]) == []
+
+
+@pytest.mark.parametrize("settings", [{"most": 0}, {"most": -1}, {"batch_size": 0}], ids=str)
+def test_completions_of_nothing_are_refused(settings):
+    ((name, number),) = settings.items()
+    message = f"{name.replace('most', 'max_new_tokens')} must be at least 1, got {number}"
+    with pytest.raises(ValueError, match=message):
+        completed([[1]], **settings)
+
+
+def test_a_prompt_longer_than_the_context_is_refused():
+    with pytest.raises(ValueError, match="the prompt has 65 tokens, but the model's context holds 64"):
+        completed([[1] * 65])

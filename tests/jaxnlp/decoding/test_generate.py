@@ -150,7 +150,6 @@ def test_yields_one_int32_token_a_row_and_as_many_as_asked_for():
     params = {"step_of_training": np.int32(1)}
     tokens = list(generate(counter.decoder, params, prompt, max_new_tokens=11, key=KEY, sampling=GREEDY))
     assert [(token.shape, token.dtype) for token in tokens] == [((3,), np.int32)] * 11
-    assert counter.continue_from([[1]], 0) == []
 
 
 def test_draws_from_the_whole_distribution_unless_told_otherwise():
@@ -200,6 +199,11 @@ def test_buckets_hold_their_prompts_and_are_few(capacity):
     assert len(set(buckets.values())) <= 1 + max(0, int(np.ceil(np.log2(capacity / 16))))
 
 
+def begin(prompt, *, max_new_tokens=1):
+    """Calls `generate`, and asks for no token."""
+    generate(Counter(capacity=8).decoder, {}, prompt, max_new_tokens=max_new_tokens, key=KEY)
+
+
 @pytest.mark.parametrize(
     ("length", "message"),
     [
@@ -207,9 +211,29 @@ def test_buckets_hold_their_prompts_and_are_few(capacity):
         (9, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
     ],
 )
-def test_prompts_that_cannot_be_continued_are_refused(length, message):
+def test_prompts_that_cannot_be_continued_are_refused_at_the_call(length, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        Counter(capacity=8).continue_from(np.zeros((2, length)), 1)
+        begin(np.zeros((2, length), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (np.zeros(3, np.int32), "expected a prompt [B, N] of int, got (3,) of int32"),
+        (np.zeros((2, 3, 1), np.int32), "expected a prompt [B, N] of int, got (2, 3, 1) of int32"),
+        (np.zeros((2, 3), np.float32), "expected a prompt [B, N] of int, got (2, 3) of float32"),
+    ],
+    ids=["one_axis", "three_axes", "float"],
+)
+def test_what_is_no_prompt_is_refused(prompt, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        begin(prompt)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_tokens_at_all_are_refused(count):
+    with pytest.raises(ValueError, match=f"max_new_tokens must be at least 1, got {count}"):
+        begin(np.zeros((2, 3), np.int32), max_new_tokens=count)
 
 
 def test_a_prompt_as_long_as_the_context_can_be_continued():

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.sampling import Sampling, filtered_logits, sample
+from jaxnlp.decoding.sampling import LOWEST_TEMPERATURE, Sampling, filtered_logits, sample
 
 compiled_filter = jax.jit(filtered_logits, static_argnums=1)
 compiled_sample = jax.jit(sample, static_argnums=2)
@@ -136,11 +136,20 @@ def test_large_logits_leave_the_likeliest():
         np.testing.assert_array_equal(np.isfinite(compiled_filter(logits, sampling)), [True, False, False])
 
 
+def test_the_lowest_temperature_draws_the_likeliest_of_large_logits():
+    logits = np.array([-1e9, 1e9, 9.9e8], np.float32)
+    for settings in ({}, {"top_k": 2}, {"top_p": 0.9}):
+        sampling = Sampling(temperature=LOWEST_TEMPERATURE, **settings)
+        assert np.asarray(compiled_sample(logits[None], jax.random.key(0), sampling)).tolist() == [1]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": -0.5}, "temperature must be at least 0, got -0.5"),
-        ({"temperature": float("nan")}, "temperature must be at least 0, got nan"),
+        ({"temperature": -0.5}, "temperature must be 0, or finite and at least 1e-06, got -0.5"),
+        ({"temperature": 1e-40}, "temperature must be 0, or finite and at least 1e-06, got 1e-40"),
+        ({"temperature": float("inf")}, "temperature must be 0, or finite and at least 1e-06, got inf"),
+        ({"temperature": float("nan")}, "temperature must be 0, or finite and at least 1e-06, got nan"),
         ({"top_k": 0}, "top_k must be at least 1, got 0"),
         ({"top_p": 0.0}, "top_p must lie in (0, 1], got 0.0"),
         ({"top_p": 1.1}, "top_p must lie in (0, 1], got 1.1"),

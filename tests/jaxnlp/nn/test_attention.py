@@ -258,3 +258,26 @@ def test_cross_attention_takes_the_same_queries_for_all_examples():
 def test_cross_attention_names_heads_that_do_not_divide_the_width():
     with pytest.raises(ValueError, match=re.escape("num_heads must divide the width, got 3 heads for width 8")):
         CrossAttention(3).apply({"params": cross_params()}, X, MEMORY, deterministic=True)
+
+
+@pytest.mark.parametrize(
+    ("x", "memory"),
+    [
+        ((BATCH, WIDTH), MEMORY.shape),
+        (X.shape, (4, WIDTH)),
+        ((BATCH + 1, POSITIONS, WIDTH), MEMORY.shape),
+        (X.shape, (1, 4, WIDTH)),
+        ((BATCH, POSITIONS, WIDTH + 2), MEMORY.shape),
+    ],
+    ids=["rank", "rank_of_memory", "batch", "batch_of_memory", "width"],
+)
+def test_cross_attention_names_shapes_that_do_not_fit(x, memory):
+    message = f"expected x [B or 1, T, D] and memory [B, S, D], got x {x}, memory {memory}"
+    inputs = [np.zeros(shape, np.float32) for shape in (x, memory)]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        CrossAttention(HEADS).apply({"params": cross_params()}, *inputs, deterministic=True)
+
+
+def test_input_of_two_axes_is_refused():
+    with pytest.raises(ValueError, match=re.escape("expected x [B, T, D], got x (6, 8)")):
+        apply(SelfAttention(HEADS), random_params(), X[0])

@@ -1,4 +1,5 @@
 import functools
+import re
 
 import flax
 import flax.linen as nn
@@ -108,3 +109,10 @@ def test_mask_is_that_of_the_op_for_the_streams_key():
     words = Spy().apply({}, X, rngs={"dropout": KEY})
     kept = keep_mask(jax.random.wrap_key_data(words), X.shape, 0.5)
     np.testing.assert_array_equal(drop(X), np.where(kept, 2.0 * X, 0.0))
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0])
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_rate_outside_its_interval_is_refused_in_training_or_not(rate, deterministic):
+    with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
+        drop(X, rate=rate, deterministic=deterministic)

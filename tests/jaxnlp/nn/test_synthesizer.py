@@ -194,14 +194,15 @@ def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
 
 
 @pytest.mark.parametrize(
-    ("heads", "positions", "message"),
+    ("heads", "shape", "message"),
     [
-        (3, POSITIONS, "num_heads must divide the width, got 3 heads for width 8"),
-        (HEADS, CONTEXT + 1, "a sequence of 8 positions exceeds the synthesizer's 7"),
+        (HEADS, (POSITIONS, WIDTH), "expected x [B, T, D], got x (5, 8)"),
+        (3, (1, POSITIONS, WIDTH), "num_heads must divide the width, got 3 heads for width 8"),
+        (HEADS, (1, CONTEXT + 1, WIDTH), "a sequence of 8 positions exceeds the synthesizer's 7"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_both_numbers(heads, positions, message):
+def test_what_does_not_fit_is_refused_with_its_numbers(heads, shape, message):
     module = SynthesizerAttention(heads, CONTEXT)
-    x = np.zeros((1, positions, WIDTH), np.float32)
+    x = np.zeros(shape, np.float32)
     with pytest.raises(ValueError, match=re.escape(message)):
         jax.eval_shape(lambda: module.init(jax.random.key(0), x, deterministic=True))

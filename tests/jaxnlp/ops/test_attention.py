@@ -192,6 +192,17 @@ def test_autodiff_gives_forward_mode_and_second_derivatives(mode, dropout_rate):
         check_grads(function, inputs, order=2, modes=[mode], atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "derivative",
+    [lambda function, q: jax.jacfwd(function)(q), lambda function, q: jax.linearize(function, q)[1](q)],
+    ids=["jacfwd", "linearize"],
+)
+def test_forward_mode_of_the_gradient_by_hand_is_refused_in_the_words_of_the_docstring(derivative):
+    q, k, v = random_inputs()
+    with pytest.raises(TypeError, match=re.escape("can't apply forward-mode autodiff (jvp)")):
+        derivative(lambda q: attend(q, k, v, implementation=BY_HAND), q)
+
+
 def test_causal_narrows_a_mask_that_is_given_with_it():
     q, k, v = random_inputs()
     mask = random_mask()
@@ -712,13 +723,40 @@ def test_unknown_implementation_is_named(name):
         ((2, 3, 2, 4), (2, 5, 2, 8), (2, 5, 2, 8)),
         ((3, 2, 4), (5, 2, 4), (5, 2, 4)),
         ((2, 3, 2, 4), (5, 2, 4), (5, 2, 4)),
+        ((2, 3, 2, 4), (2, 5, 0, 4), (2, 5, 0, 4)),
     ],
-    ids=["values", "batch", "heads", "more_key_heads", "width", "no_batch", "no_batch_of_keys"],
+    ids=["values", "batch", "heads", "more_key_heads", "width", "no_batch", "no_batch_of_keys", "no_key_head"],
 )
 def test_shapes_that_do_not_fit_are_named(q, k, v):
     message = f"expected q [B, T, H, K] and k, v [B, S, G, K] with H divisible by G, got q {q}, k {k}, v {v}"
     with pytest.raises(ValueError, match=re.escape(message)):
         attend(*(np.zeros(shape, np.float32) for shape in (q, k, v)))
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_integers_are_refused(name):
+    inputs = dict(zip("qkv", random_inputs(), strict=True))
+    inputs[name] = inputs[name].astype(np.int32)
+    with pytest.raises(ValueError, match=f"^expected float arrays, got .*{name} int32"):
+        attend(**inputs)
+
+
+@pytest.mark.parametrize("key", [None, 0])
+@pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, float("nan")])
+def test_dropout_rates_outside_their_interval_are_named_also_without_a_key(rate, key):
+    message = f"dropout rate must lie in [0, 1), got {rate}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        attend(*random_inputs(), dropout_rate=rate, dropout_key=None if key is None else jax.random.key(key))
+
+
+@pytest.mark.parametrize("implementation", ["auto", "vjp"])
+def test_a_scale_that_is_traced_is_refused_by_all_but_autodiff(implementation):
+    inputs = random_inputs()
+    message = f"implementation={implementation!r} takes a scale that is a number, got a traced array; multiply q by it"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        jax.jit(lambda scale: attend(*inputs, scale=scale, implementation=implementation))(0.3)
+    found = jax.jit(lambda scale: attend(*inputs, scale=scale, implementation=BY_AUTODIFF))(0.3)
+    np.testing.assert_allclose(found, compiled_attend(*inputs, scale=0.3, implementation=BY_AUTODIFF), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,36 @@ def test_bfloat16_logits_are_scored_in_float32():
     np.testing.assert_allclose(loss, losses_by_optax(np.asarray(logits, np.float32), TARGETS).sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.2, "z_loss": 0.3}], ids=str)
+def test_float64_logits_are_scored_in_float64(settings):
+    with jax.enable_x64(True):
+        wide = LOGITS.astype(np.float64)
+        loss, gradient = sum_and_gradient(wide, TARGETS, MASK, **settings)
+        count = compiled_loss(wide, TARGETS, MASK, **settings)[1]
+    assert {a.dtype for a in (loss, gradient, count)} == {np.dtype(np.float64)}
+    e, c = settings.get("label_smoothing", 0.0), settings.get("z_loss", 0.0)
+    normaliser = np.log(np.exp(wide).sum(axis=-1))
+    aim = (1.0 - e) * np.eye(11)[TARGETS] + e / 11
+    np.testing.assert_allclose(
+        loss, (normaliser - (aim * wide).sum(axis=-1) + c * normaliser**2)[MASK].sum(), rtol=1e-12
+    )
+    softmax = np.exp(wide - normaliser[..., None])
+    expected = np.where(MASK[..., None], (1.0 + 2.0 * c * normaliser[..., None]) * softmax - aim, 0.0)
+    np.testing.assert_allclose(gradient, expected, rtol=0.0, atol=1e-12)
+
+
+def test_float64_arrays_where_jax_has_no_float64_are_scored_in_float32():
+    for loss, expected in (
+        (cross_entropy(LOGITS.astype(np.float64), TARGETS), cross_entropy(LOGITS, TARGETS)),
+        (
+            linear_cross_entropy(TOKENS, MATRIX, BIAS, TOKEN_TARGETS),
+            linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS),
+        ),
+    ):
+        assert [a.dtype for a in loss] == [np.float32, np.float32]
+        np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("axes", [0, 1, 3])
 def test_any_number_of_leading_axes(axes):
     logits, targets = LOGITS[0, 0], TARGETS[0, 0]
@@ -198,12 +228,12 @@ def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(ch
     with jax.enable_x64(True):
         arguments = (TOKENS, MATRIX, BIAS, TOKEN_TARGETS, TOKEN_WEIGHTS)
         found = linear_sum_and_gradients(*arguments, chunk=chunk, **settings)
-        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-6)
+        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
         # Without a gradient another program computes the loss.
         loss, count = compiled_linear_loss(*arguments, chunk=chunk, **settings)
-        assert (loss.dtype, count.dtype) == (np.float32, np.float32)
-        np.testing.assert_allclose(loss, found[0], rtol=1e-6)
-        np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-6)
+        assert (loss.dtype, count.dtype) == (np.float64, np.float64)
+        np.testing.assert_allclose(loss, found[0], rtol=1e-12)
+        np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -222,9 +252,9 @@ def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, setting
     with jax.enable_x64(True):
         arguments = (TOKENS, MATRIX, bias, TOKEN_TARGETS, loss_mask)
         found = linear_sum_and_gradients(*arguments, chunk=5, **settings)
-        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-6)
+        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
         count = compiled_linear_loss(*arguments, chunk=5, **settings)[1]
-        np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-6)
+        np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("tokens", [0, 1])
@@ -361,3 +391,68 @@ def test_a_target_outside_the_vocabulary_has_no_loss_unless_it_is_masked(target)
         masked, expected = (function(*arguments, each, mask)[0] for each in (targets, valid))
         assert np.isfinite(masked)
         assert masked == expected
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "loss_mask"),
+    [((4, 6, 11), (4, 5), None), ((4, 6, 11), (4, 6, 1), None), ((4, 6, 11), (4, 6), (6,)), ((), (), None)],
+    ids=["targets", "an_axis_more", "mask", "no_vocabulary"],
+)
+def test_shapes_that_do_not_fit_are_named(logits, targets, loss_mask):
+    arrays = [np.zeros(logits, np.float32), np.zeros(targets, np.int32)]
+    got = f"logits {logits}, targets {targets}"
+    if loss_mask is not None:
+        arrays.append(np.ones(loss_mask, bool))
+        got += f", loss_mask {loss_mask}"
+    message = f"expected logits [..., V], targets and loss_mask [...], got {got}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        cross_entropy(*arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("x", (3, 4, 5)),
+        ("x", (12, 6)),
+        ("x", (13, 5)),
+        ("w", (5,)),
+        ("b", (1,)),
+        ("targets", (12, 1)),
+        ("loss_mask", (11,)),
+    ],
+)
+def test_shapes_by_chunks_that_do_not_fit_are_named(name, shape):
+    x, w, b, loss_mask = narrow(TOKENS, MATRIX, BIAS, TOKEN_WEIGHTS)
+    arrays = {"x": x, "w": w, "b": b, "targets": TOKEN_TARGETS, "loss_mask": loss_mask}
+    arrays[name] = np.zeros(shape, arrays[name].dtype)
+    got = ", ".join(f"{each} {array.shape}" for each, array in arrays.items())
+    message = f"expected x [N, D], w [D, V], b [V] or None, targets and loss_mask [N], got {got}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        linear_cross_entropy(**arrays)
+
+
+@pytest.mark.parametrize("label_smoothing", [-0.1, 1.0, 1.5, float("nan")])
+def test_label_smoothing_outside_its_interval_is_named(label_smoothing):
+    message = re.escape(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+    with pytest.raises(ValueError, match=message):
+        cross_entropy(LOGITS, TARGETS, label_smoothing=label_smoothing)
+    with pytest.raises(ValueError, match=message):
+        linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS, label_smoothing=label_smoothing)
+
+
+@pytest.mark.parametrize("chunk", [0, -4])
+def test_chunks_of_no_token_are_refused(chunk):
+    with pytest.raises(ValueError, match=f"chunk must be at least 1 token, got {chunk}"):
+        linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS, chunk=chunk)
+
+
+def test_targets_that_are_not_int_and_scores_that_are_not_float_are_refused():
+    x, w, b = narrow(TOKENS, MATRIX, BIAS)
+    with pytest.raises(ValueError, match="targets must be int, got float32"):
+        cross_entropy(LOGITS, TARGETS.astype(np.float32))
+    with pytest.raises(ValueError, match="targets must be int, got bool"):
+        linear_cross_entropy(x, w, b, TOKEN_TARGETS > 3)
+    with pytest.raises(ValueError, match="expected float arrays, got logits int32"):
+        cross_entropy(LOGITS.astype(np.int32), TARGETS)
+    with pytest.raises(ValueError, match="expected float arrays, got x int32, w float32"):
+        linear_cross_entropy(x.astype(np.int32), w, None, TOKEN_TARGETS)

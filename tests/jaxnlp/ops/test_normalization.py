@@ -1,4 +1,5 @@
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -185,3 +186,24 @@ def test_other_devices_than_cpus_take_reductions_and_give_the_same(has_bias, mon
     assert "dot_general" not in program.as_text()
     found = program.compile()(*arguments)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "got"),
+    [
+        (((2, WIDTH), (WIDTH + 1,)), "x (2, 8), scale (9,)"),
+        (((2, WIDTH), (1, WIDTH)), "x (2, 8), scale (1, 8)"),
+        (((2, WIDTH), (WIDTH,), (1,)), "x (2, 8), scale (8,), bias (1,)"),
+        (((), (WIDTH,)), "x (), scale (8,)"),
+    ],
+    ids=["width", "scale_of_two_axes", "bias", "no_axis"],
+)
+def test_shapes_that_do_not_fit_are_named(shapes, got):
+    message = f"expected x [..., D], scale [D] and bias [D] or None, got {got}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        layer_norm(*(np.zeros(shape, np.float32) for shape in shapes))
+
+
+def test_integers_are_refused():
+    with pytest.raises(ValueError, match="expected float arrays, got x int32, scale float32"):
+        layer_norm(np.zeros((2, WIDTH), np.int32), np.ones(WIDTH, np.float32))

@@ -226,19 +226,36 @@ def test_cudnn_is_refused_where_it_cannot_be_had():
         recurrent(cell, x, state, implementation="fast", **weights)
 
 
+EXPECTED = "expected x [B, T, D], w_x [D, 4 K], w_h [K, 4 K], b and b_h [4 K], 2 states [B, K]"
+
+
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "expected", "got"),
     [
-        ({"x": np.zeros((3, 4), np.float32)}, "x must be [B, T, D] floats, got float32[3, 4]"),
-        ({"x": np.zeros((3, 5, 4), np.int32)}, "x must be [B, T, D] floats, got int32[3, 5, 4]"),
-        ({"w_x": np.zeros((4, 23), np.float32)}, "w_x must have the shape [4, 24]"),
-        ({"b": np.zeros(6, np.float32)}, "b must have the shape [24]"),
-        ({"state": (np.zeros((3, 6), np.float32),)}, "the state must have 2 arrays, got 1"),
-        ({"lengths": np.zeros(2, np.int32)}, "lengths must have the shape [3]"),
+        ({"x": np.zeros((3, 4), np.float32)}, EXPECTED, "x (3, 4)"),
+        ({"w_x": np.zeros((4, 23), np.float32)}, EXPECTED, "w_x (4, 23)"),
+        ({"w_h": np.zeros((6, 23), np.float32)}, EXPECTED, "w_h (6, 23)"),
+        ({"b": np.zeros(6, np.float32)}, EXPECTED, "b (6,)"),
+        ({"b_h": np.zeros(6, np.float32)}, EXPECTED, "b_h (6,)"),
+        ({"state": (np.zeros((3, 6), np.float32),)}, EXPECTED, "state_0 (3, 6)"),
+        ({"state": (np.zeros((3, 5), np.float32),) * 2}, EXPECTED, "state_1 (3, 5)"),
+        ({"lengths": np.zeros(2, np.int32)}, EXPECTED + ", lengths [B]", "lengths (2,)"),
+        ({"x": np.zeros((3, 5, 4), np.int32)}, "expected float arrays", "x int32"),
     ],
 )
-def test_shapes_that_do_not_fit_are_named(changes, message):
+def test_what_does_not_fit_is_named(changes, expected, got):
     cell, x, state, weights = random_layer("lstm")
     arguments = {"x": x, "state": state} | weights | changes
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=f"{re.escape(expected)}.*{re.escape(got)}"):
         recurrent(cell, **arguments)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_later_inputs_and_other_examples_change_no_output(name):
+    cell, x, state, weights = random_layer(name)
+    changed = x.copy()
+    changed[:, 3:] += 1.0
+    changed[1] += 1.0
+    y, found = (np.asarray(recurrent(cell, a, state, **weights)[0]) for a in (x, changed))
+    np.testing.assert_array_equal(found[[0, 2], :3], y[[0, 2], :3])
+    assert (found[:, 3:] != y[:, 3:]).any(axis=(1, 2)).all()

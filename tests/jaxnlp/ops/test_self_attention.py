@@ -344,3 +344,9 @@ def test_a_bias_by_distance_is_refused():
     distance = -0.5 * np.abs(np.arange(POSITIONS)[:, None] - np.arange(POSITIONS)).astype(np.float32)
     with pytest.raises(ValueError, match="takes no bias on its scores"):
         self_attention(*random_inputs(), attention_mask=distance)
+
+
+def test_integers_are_refused():
+    x, *matrices = random_inputs()
+    with pytest.raises(ValueError, match="expected float arrays, got x int32, w_q float32"):
+        self_attention(x.astype(np.int32), *matrices)

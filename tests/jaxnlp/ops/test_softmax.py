@@ -140,3 +140,8 @@ def test_jit_vmap_and_scan_change_nothing():
     for a, gradient in (jax.jit(jax.vmap(values_and_gradients, in_axes=1, out_axes=1))(z, upstream), scanned):
         np.testing.assert_allclose(a, expected, atol=1e-6)
         np.testing.assert_allclose(gradient, expected_gradient, atol=2e-6)
+
+
+def test_integers_are_refused():
+    with pytest.raises(ValueError, match="expected float arrays, got z int32"):
+        softmax(np.zeros((2, 3), np.int32))

@@ -223,3 +223,29 @@ def test_too_long_a_sequence_is_refused_with_both_numbers():
     message = f"a sequence of {COLUMNS + 1} positions exceeds the synthesizer's {COLUMNS}"
     with pytest.raises(ValueError, match=re.escape(message)):
         compiled_synthesizer(*random_inputs(positions=COLUMNS + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("z", (BATCH, POSITIONS, WIDTH), "z [B, T, H, K] and v [B, S, H, K]"),
+        ("v", (BATCH + 1, POSITIONS, HEADS, WIDTH), "z [B, T, H, K] and v [B, S, H, K]"),
+        ("v", (BATCH, POSITIONS, HEADS, WIDTH + 1), "z [B, T, H, K] and v [B, S, H, K]"),
+        ("w_b", (WIDTH + 1, COLUMNS), "z [B, T, H, K], w_b [K, C] and b_2 [C] or None"),
+        ("w_b", (WIDTH,), "z [B, T, H, K], w_b [K, C] and b_2 [C] or None"),
+        ("b_2", (COLUMNS + 1,), "z [B, T, H, K], w_b [K, C] and b_2 [C] or None"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(name, shape, expected):
+    z, v, parameters = random_inputs()
+    arrays = {"z": z, "v": v} | parameters | {name: np.zeros(shape, np.float32)}
+    with pytest.raises(ValueError, match=rf"^expected {re.escape(expected)}, got .*\b{name} {re.escape(str(shape))}"):
+        synthesize(**arrays)
+
+
+def test_integers_and_rates_outside_their_interval_are_refused():
+    z, v, parameters = random_inputs()
+    with pytest.raises(ValueError, match="expected float arrays, got z int32, w_b float32"):
+        synthesize(z.astype(np.int32), v, **parameters)
+    with pytest.raises(ValueError, match=re.escape("dropout rate must lie in [0, 1), got 1.0")):
+        synthesize(z, v, **parameters, dropout_rate=1.0)

@@ -1,0 +1,185 @@
+"""That the PyTorch models of the benchmarks are the same functions as ours, of the same size."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import bert_finetune, gpt_names, lstm_lm
+from benchmarks.torch_bert import TorchBert
+from benchmarks.torch_gpt import TorchGPT
+from benchmarks.torch_lstm import TorchLSTM
+from configs.gpt_shakespeare_cpu import get_config
+
+BATCH, POSITIONS, VOCABULARY = 2, 6, 11
+TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
+TARGETS = np.random.default_rng(1).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
+TINY = {"num_layers": 2, "num_heads": 2, "width": 8, "context_length": 9, "matmul_dtype": None}
+
+
+def random_params(init):
+    """Parameters of ordinary size, none of them zero, in the shapes that `init` gives."""
+    generator = np.random.default_rng(2)
+    return jax.tree.map(lambda x: generator.normal(scale=0.4, size=x.shape).astype(np.float32), jax.eval_shape(init))
+
+
+def load(model, weights):
+    """Copies weights into a PyTorch model: all that it has, and no others."""
+    model.load_state_dict({name: torch.tensor(np.asarray(value)) for name, value in weights.items()}, strict=True)
+    return model.eval()
+
+
+def size(params):
+    return sum(x.size for x in jax.tree.leaves(params))
+
+
+def size_of(model):
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def norm(name, ours):
+    return {f"{name}.weight": ours["scale"]} | ({f"{name}.bias": ours["bias"]} if "bias" in ours else {})
+
+
+def dense(name, ours):
+    return {f"{name}.weight": ours["kernel"].T} | ({f"{name}.bias": ours["bias"]} if "bias" in ours else {})
+
+
+def columns(ours, part, parts):
+    """One of several dense layers that ours has in one."""
+    return {name: np.split(value, parts, axis=-1)[part] for name, value in ours.items()}
+
+
+def gpt_weights(params, config, theirs, *, fused):
+    weights = {"tokens.weight": params["tokens"]["embedding"], "positions.weight": params["positions"]}
+    weights |= norm("norm", params["final_norm"])
+    head = params["tokens"]["embedding"] if config.tie_embeddings else params["head"]["kernel"].T
+    weights["head.weight"] = head
+    for number in range(config.num_layers):
+        ours, block = jax.tree.map(lambda x, n=number: x[n], params["blocks"]), f"blocks.{number}"
+        weights |= norm(f"{block}.attention_norm", ours["attention_norm"])
+        weights |= norm(f"{block}.feed_forward_norm", ours["feed_forward_norm"])
+        weights |= dense(f"{block}.attention.out", ours["attention"]["out"])
+        weights |= dense(f"{block}.feed_forward.0", ours["feed_forward"]["up"])
+        weights |= dense(f"{block}.feed_forward.2", ours["feed_forward"]["down"])
+        if fused:
+            weights |= dense(f"{block}.attention.qkv", ours["attention"]["qkv"])
+        else:
+            for part, name in enumerate("qkv"):
+                weights |= dense(f"{block}.attention.{name}", columns(ours["attention"]["qkv"], part, 3))
+            weights[f"{block}.attention.past"] = theirs.state_dict()[f"{block}.attention.past"]
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("config", "fused"),
+    [(gpt_names.CONFIG, True), (gpt_names.CONFIG, False), (get_config().model, True)],
+    ids=["gpt_names", "gpt_names as courses write it", "gpt_shakespeare_cpu"],
+)
+def test_gpt_gives_our_logits_and_loss_and_has_as_many_parameters(config, fused):
+    tiny = dataclasses.replace(config, **TINY)
+    ours = tiny.build(VOCABULARY)
+    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS)["params"])
+    theirs = TorchGPT(tiny, VOCABULARY, fused=fused)
+    load(theirs, gpt_weights(params, tiny, theirs, fused=fused))
+    if not fused:  # courses have GELU by erf: that is all that differs
+        for block in theirs.blocks:
+            block.feed_forward[1] = torch.nn.GELU(approximate="tanh")
+    found = theirs.logits(torch.tensor(TOKENS).long()).detach()
+    expected = jax.jit(ours.apply)({"params": params}, TOKENS)
+    assert np.abs(expected).max() > 0.3
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert size_of(theirs) == size(params)
+
+    losses = -jax.nn.log_softmax(expected)[np.arange(BATCH)[:, None], np.arange(POSITIONS), TARGETS]
+    loss = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
+    np.testing.assert_allclose(loss.item(), losses.mean(), rtol=1e-5)
+
+
+def bert_weights(params, layers):
+    weights = {"tokens.weight": params["Embed_0"]["embedding"], "positions.weight": params["positions"]}
+    weights |= norm("norm", params["LayerNorm_0"])
+    weights |= dense("pooler", params["Dense_0"]) | dense("output", params["Dense_1"])
+    for number in range(layers):
+        ours, layer = params[f"EncoderBlock_{number}"], f"layers.{number}"
+        for part, name in enumerate("qkv"):
+            weights |= dense(f"{layer}.{name}", columns(ours["attention"]["qkv"], part, 3))
+        weights |= dense(f"{layer}.out", ours["attention"]["out"])
+        weights |= dense(f"{layer}.up", ours["feed_forward"]["up"])
+        weights |= dense(f"{layer}.down", ours["feed_forward"]["down"])
+        weights |= norm(f"{layer}.attention_norm", ours["attention_norm"])
+        weights |= norm(f"{layer}.output_norm", ours["feed_forward_norm"])
+    return weights
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
+    width, heads, layers, classes = 8, 2, 2, 3
+    ours = bert_finetune.Classifier(VOCABULARY, width, heads, layers, POSITIONS, classes, matmul_dtype=None)
+    arguments = (TOKENS, np.array([POSITIONS, 4], np.int32))
+    params = random_params(lambda: ours.init(jax.random.key(0), *arguments, deterministic=True)["params"])
+    theirs = TorchBert(VOCABULARY, width, heads, layers, POSITIONS, classes, bert_finetune.DROPOUT, fused=fused)
+    load(theirs, bert_weights(params, layers))
+    found = theirs(*(torch.tensor(a).long() for a in arguments)).detach()
+    expected = jax.jit(functools.partial(ours.apply, deterministic=True))({"params": params}, *arguments)
+    assert np.abs(expected).max() > 0.3
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert size_of(theirs) == size(params)
+
+
+def lstm_weights(params, *, fused):
+    weights = {"embedding.weight": params["embedding"], "output.weight": params["output"]["w"].T}
+    weights["output.bias"] = params["output"]["b"]
+    for number, ours in enumerate(params["layers"].values()):
+        before, after = ("lstm.", f"_l{number}") if fused else (f"cells.{number}.", "")
+        weights[f"{before}weight_ih{after}"] = ours["w_x"].T
+        weights[f"{before}weight_hh{after}"] = ours["w_h"].T
+        weights[f"{before}bias_ih{after}"] = ours["b"]
+        weights[f"{before}bias_hh{after}"] = np.zeros_like(ours["b"])
+    return weights
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_lstm_gives_our_logits_and_has_a_second_bias_a_layer(fused):
+    width, layers = 8, 2
+    params = random_params(lambda: lstm_lm.initial_params(VOCABULARY, width, layers))
+    theirs = load(TorchLSTM(VOCABULARY, width, layers, fused=fused), lstm_weights(params, fused=fused))
+    found = theirs.logits(torch.tensor(TOKENS).long()).detach()
+    hidden = jax.jit(lstm_lm.hidden)(jax.tree.map(jnp.asarray, params), TOKENS)
+    expected = hidden @ params["output"]["w"] + params["output"]["b"][None, None]
+    assert np.abs(expected).max() > 0.3
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    assert size_of(theirs) == size(params) + layers * 4 * width
+
+    loss, _ = lstm_lm.loss_fn(jax.tree.map(jnp.asarray, params), {"tokens": TOKENS, "targets": TARGETS}, None)
+    theirs_loss = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
+    np.testing.assert_allclose(theirs_loss.item(), loss, rtol=0.02)  # the output layer's operands are bfloat16
+
+
+def test_the_benchmarks_own_sizes_are_the_same_too():
+    with torch.device("meta"):
+        gpts = [TorchGPT(gpt_names.CONFIG, gpt_names.VOCABULARY, fused=fused) for fused in (True, False)]
+        bert = TorchBert(
+            bert_finetune.VOCABULARY,
+            bert_finetune.WIDTH,
+            bert_finetune.HEADS,
+            bert_finetune.LAYERS,
+            bert_finetune.POSITIONS,
+            bert_finetune.CLASSES,
+            bert_finetune.DROPOUT,
+            fused=True,
+        )
+        rival = TorchLSTM(lstm_lm.VOCABULARY, lstm_lm.WIDTH, lstm_lm.LAYERS, fused=True)
+    gpt = gpt_names.CONFIG.build(gpt_names.VOCABULARY)
+    expected = size(jax.eval_shape(lambda: gpt.init(jax.random.key(0), TOKENS)["params"]))
+    assert [size_of(model) for model in gpts] == [expected, expected]
+
+    arrays = bert_finetune.batch()
+    classifier = functools.partial(bert_finetune.Classifier().init, jax.random.key(0), deterministic=True)
+    assert size_of(bert) == size(jax.eval_shape(classifier, arrays["tokens"], arrays["lengths"])["params"])
+
+    assert size_of(rival) == size(jax.eval_shape(lstm_lm.initial_params)) + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
