@@ -5,7 +5,6 @@ Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 
 
 import dataclasses
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, NumpyBatch, Question, Split
 from data.buckets import bucketed, padded
 from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
+from data.download import locate_folder
 from data.invented_people import invent
 from data.texts import read_utf8
 from jaxnlp.text import UnknownTokenError
@@ -128,31 +128,18 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
         people = invent(seed=0)
         train, dev = (tuple(Question(*pair) for pair in pairs) for pairs in (people.train, people.dev))
         return NamesCorpus(people.documents, train, dev, tuple(map(Question, people.test)))
-    folder = _folder(path)
+    folder = locate_folder(
+        FOLDER,
+        path,
+        holds=f"{DOCUMENTS}, {TRAIN} and so on",
+        otherwise="take invented people: --data.source invented",
+    )
     return NamesCorpus(
         tuple(read_documents(folder / DOCUMENTS)),
         tuple(read_questions(folder / TRAIN, labelled=True)),
         tuple(read_questions(folder / DEV, labelled=True)),
         tuple(read_questions(folder / TEST)),
     )
-
-
-def _folder(path: str | None) -> Path:
-    if path is not None:
-        folder, remedy = Path(path).expanduser(), f"give --data.path a folder that holds {DOCUMENTS}, {TRAIN} and so on"
-    elif own := os.environ.get("JAXNLP_DATA"):
-        folder, remedy = (
-            Path(own).expanduser() / FOLDER,
-            "put the assignment's data there, or give --data.path its folder",
-        )
-    else:
-        raise FileNotFoundError(
-            "the assignment's data is not downloaded: give --data.path its folder, set JAXNLP_DATA to a folder that "
-            f"holds {FOLDER}, or take invented people: --data.source invented"
-        )
-    if not folder.is_dir():
-        raise FileNotFoundError(f"no folder {folder}; {remedy}, or take invented people: --data.source invented")
-    return folder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,7 +57,10 @@ class WordVocabulary:
         Raises:
           UnknownWordError: names unknown words where none stands for them, and the place of the first.
         """
-        words = split_words(text) if EOL in self._ids else text.split()
+        return self.encode_words(split_words(text) if EOL in self._ids else text.split())
+
+    def encode_words(self, words: Sequence[str]) -> np.ndarray:
+        """Ids of words, [len(words)] int32. Raises: UnknownWordError as `encode` does."""
         if self.unknown is None:
             self._refuse_unknown(words)
             return np.array([self._ids[word] for word in words], np.int32)

@@ -25,6 +25,12 @@ def test_a_line_feed_is_the_end_of_line_word_where_there_is_one():
     assert VOCABULARY.encode(f"the {EOL}").tolist() == VOCABULARY.encode("the\n").tolist()
 
 
+def test_words_can_be_given_apart():
+    assert VOCABULARY.encode_words(["the", EOL, "dog"]).tolist() == [0, 2, 3]
+    with pytest.raises(UnknownWordError, match="'dog'"):
+        WordVocabulary(["the"]).encode_words(["the", "dog"])
+
+
 def test_words_are_what_white_space_separates_and_the_ends_of_lines():
     assert split_words(" a  b\n\nc") == ["a", "b", EOL, EOL, "c"]
 
