@@ -6,7 +6,7 @@ from pathlib import Path
 import grain
 import numpy as np
 
-from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.vocabulary import Vocabulary
 
 
 class DataError(ValueError):
@@ -53,7 +53,7 @@ class Corpus:
 
     train: grain.IterDataset
     splits: dict[str, Split]
-    vocabulary: CharacterVocabulary
+    vocabulary: Vocabulary
     description: str
     fingerprint: str
 
@@ -75,6 +75,6 @@ class DataConfig:
         """The data set, its training order decided by the seed."""
         raise TypeError(f"{type(self).__name__} describes no data set: it does not define load()")
 
-    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Split:
+    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
         """A file in the data set's format, to be scored."""
         raise TypeError(f"{type(self).__name__} cannot score a file: it does not define read_file()")

@@ -11,7 +11,9 @@ from absl import flags
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split
 from data.texts import TextSource, read_text, read_utf8
-from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,7 @@ class CharacterText(DataConfig):
             fingerprint=hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(),
         )
 
-    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Split:
+    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
         """A UTF-8 file's text, each character but the first scored once.
 
         Raises:
@@ -85,7 +87,7 @@ class CharacterText(DataConfig):
         text = read_utf8(path)
         try:
             tokens = vocabulary.encode(text)
-        except UnknownCharacterError as error:
+        except UnknownTokenError as error:
             raise DataError(f"{path}: {error}") from error
         if len(tokens) < 2:
             raise DataError(f"{path} has one character; a language model scores each character but the first")

@@ -1,4 +1,4 @@
-"""Finding a public data set's file: a given path, the user's folder, the cache, a checked download."""
+"""Finding a public data set's file or folder: a given path, the user's folder, the cache, a checked download."""
 
 import logging
 import os
@@ -113,6 +113,32 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
             f"set JAXNLP_DATA to a folder that holds {file.relative_path}, or give its path with --data.path"
         ) from error
     return cached
+
+
+def locate_folder(relative_path: str, path: str | None, *, holds: str, otherwise: str) -> Path:
+    """Path of a data set's folder, which is never downloaded: `path`, or else one in the folder JAXNLP_DATA.
+
+    Args:
+      relative_path: where it lies under JAXNLP_DATA.
+      path: the user's own folder; None = look for it.
+      holds: what it must hold, such as "train.txt and valid.txt".
+      otherwise: what can be done without it.
+
+    Raises:
+      DataNotFoundError: when there is none; one line that names the place and the remedies.
+    """
+    if path is not None:
+        folder, remedy = Path(path).expanduser(), f"give --data.path a folder that holds {holds}"
+    elif own := os.environ.get("JAXNLP_DATA"):
+        folder, remedy = Path(own).expanduser() / relative_path, f"put {holds} there, or give --data.path their folder"
+    else:
+        raise DataNotFoundError(
+            f"the data set {relative_path} is not downloaded: give --data.path its folder, set JAXNLP_DATA to a folder "
+            f"that holds {relative_path}, or {otherwise}"
+        )
+    if not folder.is_dir():
+        raise DataNotFoundError(f"no folder {folder}; {remedy}, or {otherwise}")
+    return folder
 
 
 def _download(file: RemoteFile, destination: Path) -> None:

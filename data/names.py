@@ -5,7 +5,6 @@ Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 
 
 import dataclasses
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +16,12 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, NumpyBatch, Question, Split
 from data.buckets import bucketed, padded
 from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
+from data.download import locate_folder
 from data.invented_people import invent
 from data.texts import read_utf8
-from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary, UnknownCharacterError
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
+from jaxnlp.text.vocabulary import Vocabulary
 
 
 def read_documents(path: Path) -> list[str]:
@@ -126,31 +128,18 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
         people = invent(seed=0)
         train, dev = (tuple(Question(*pair) for pair in pairs) for pairs in (people.train, people.dev))
         return NamesCorpus(people.documents, train, dev, tuple(map(Question, people.test)))
-    folder = _folder(path)
+    folder = locate_folder(
+        FOLDER,
+        path,
+        holds=f"{DOCUMENTS}, {TRAIN} and so on",
+        otherwise="take invented people: --data.source invented",
+    )
     return NamesCorpus(
         tuple(read_documents(folder / DOCUMENTS)),
         tuple(read_questions(folder / TRAIN, labelled=True)),
         tuple(read_questions(folder / DEV, labelled=True)),
         tuple(read_questions(folder / TEST)),
     )
-
-
-def _folder(path: str | None) -> Path:
-    if path is not None:
-        folder, remedy = Path(path).expanduser(), f"give --data.path a folder that holds {DOCUMENTS}, {TRAIN} and so on"
-    elif own := os.environ.get("JAXNLP_DATA"):
-        folder, remedy = (
-            Path(own).expanduser() / FOLDER,
-            "put the assignment's data there, or give --data.path its folder",
-        )
-    else:
-        raise FileNotFoundError(
-            "the assignment's data is not downloaded: give --data.path its folder, set JAXNLP_DATA to a folder that "
-            f"holds {FOLDER}, or take invented people: --data.source invented"
-        )
-    if not folder.is_dir():
-        raise FileNotFoundError(f"no folder {folder}; {remedy}, or take invented people: --data.source invented")
-    return folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,13 +181,13 @@ class _NamesConfig(DataConfig):
             raise DataError(f"--data.held-out {self.held_out} leaves none of {len(names.train)} training questions")
         return kept, held_out
 
-    def question_splits(self, names: NamesCorpus, vocabulary: CharacterVocabulary) -> dict[str, Split]:
+    def question_splits(self, names: NamesCorpus, vocabulary: Vocabulary) -> dict[str, Split]:
         """The splits train, validation, dev and test."""
         kept, held_out = self.training_questions(names)
         questions = {"train": kept, "validation": held_out or names.dev, "dev": names.dev, "test": names.test}
         return {name: self.question_split(split, vocabulary) for name, split in questions.items()}
 
-    def question_split(self, questions: Sequence[Question], vocabulary: CharacterVocabulary) -> Split:
+    def question_split(self, questions: Sequence[Question], vocabulary: Vocabulary) -> Split:
         """Questions to answer, and where answers are known to score."""
         examples = [self.question_example(question, vocabulary) for question in questions]
         if not questions or questions[0].answer is None:
@@ -211,7 +200,7 @@ class _NamesConfig(DataConfig):
         parts = [list(examples[i : i + size]) for i in range(0, len(examples), size)]
         return tuple(padded(part, size, self.sequence_length) for part in parts)
 
-    def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
+    def question_example(self, question: Question, vocabulary: Vocabulary) -> NumpyBatch:
         """`question MASK place MASK`, scored on the place and the MASK that ends it.
 
         Raises: DataError for one that is too long or cannot be spelt, showing it.
@@ -225,10 +214,10 @@ class _NamesConfig(DataConfig):
             )
         try:
             return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
-        except UnknownCharacterError as error:
+        except UnknownTokenError as error:
             raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
 
-    def read_file(self, path: Path, vocabulary: CharacterVocabulary) -> Split:
+    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
         """A file of questions, with places or without. Raises: DataError naming the file and its line."""
         questions = read_questions(path)
         for number, question in enumerate(questions, 1):
@@ -239,7 +228,7 @@ class _NamesConfig(DataConfig):
         return self.question_split(questions, vocabulary)
 
 
-def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:
+def as_example(text: str, scored: np.ndarray, vocabulary: Vocabulary) -> NumpyBatch:
     """Characters 0..n-2 as `tokens`, 1..n-1 as `targets`, and of these `scored` [n] bool as `loss_mask`."""
     ids = vocabulary.encode(text)
     return {"tokens": ids[:-1], "targets": ids[1:], "loss_mask": scored[1:]}
@@ -329,7 +318,7 @@ class _PretrainingExample(grain.transforms.RandomMap):
         config: NamesPretraining,
         documents: Sequence[str],
         questions: Sequence[Question],
-        vocabulary: CharacterVocabulary,
+        vocabulary: Vocabulary,
     ):
         self._config = config
         self._documents = documents

@@ -1,7 +1,9 @@
 """Where texts come from: embedded in Python, a public corpus, or the user's file."""
 
 import codecs
+import gzip
 import pydoc_data.topics
+import zlib
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -21,17 +23,23 @@ def python_docs() -> str:
 
 
 def read_utf8(path: Path) -> str:
-    """A text file's characters; line ends become LF.
+    """A text file's characters, uncompressed where its name ends in .gz; line ends become LF.
 
     Raises:
       FileNotFoundError: when there is no such file.
-      DataError: when it is not UTF-8 (names the line of the first bad byte) or empty.
+      DataError: when it is damaged, not UTF-8 (names the line of the first bad byte) or empty.
     """
     if not path.is_file():
         raise FileNotFoundError(
             f"no text file at {path}; give the path of a UTF-8 file (training: --data.path, scoring: --file)"
         )
-    raw = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    raw = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            raw = gzip.decompress(raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path} is no gzip file, or damaged: {error}") from error
+    raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:

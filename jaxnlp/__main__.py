@@ -15,7 +15,8 @@ from jaxnlp.decoding.answer import answer
 from jaxnlp.decoding.generate import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.runs import DamagedCheckpointError, RunError, load_run, make_decoder
-from jaxnlp.text.characters import MASK, UnknownCharacterError
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.characters import MASK, CharacterVocabulary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ def generate(command: Generate) -> None:
 
     Raises:
       RunError, DamagedCheckpointError: when there is no such run or checkpoint.
-      UnknownCharacterError: for a prompt that the model's vocabulary cannot spell.
+      UnknownTokenError: for a prompt that the model's vocabulary cannot spell.
       ValueError: for an empty prompt, or one longer than the context.
     """
     run = load_run(command.run, checkpoint=command.checkpoint)
@@ -100,7 +101,7 @@ def predict(command: Predict) -> None:
       QuestionError: for a question that cannot be spelt, or is too long.
     """
     run = load_run(command.run, checkpoint=command.checkpoint)
-    if MASK not in run.vocabulary.characters:
+    if not isinstance(run.vocabulary, CharacterVocabulary) or MASK not in run.vocabulary.characters:
         raise RunError(f"the run in {command.run} was not trained on questions; continue a text with: generate")
     for line in answer(make_decoder(run.model), run.params, run.vocabulary, command.questions):
         print(line)
@@ -126,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (RunError, UnknownCharacterError, ValueError) as error:
+    except (RunError, UnknownTokenError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

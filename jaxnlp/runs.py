@@ -17,7 +17,7 @@ import orbax.checkpoint as ocp
 from jaxnlp.decoding.generate import Decoder
 from jaxnlp.models import ModelConfig
 from jaxnlp.serialization import from_json
-from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.vocabulary import Vocabulary, load_vocabulary
 from jaxnlp.typing import Params, PyTree
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Run:
     config: dict[str, Any]
     model: nn.Module
     params: Params
-    vocabulary: CharacterVocabulary
+    vocabulary: Vocabulary
 
 
 def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] = "best") -> Run:
@@ -77,7 +77,7 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise RunError(f"{config_file} holds no config of a run: {error}") from error
     try:
-        vocabulary = CharacterVocabulary.load(folder / VOCABULARY_FILE)
+        vocabulary = load_vocabulary(folder / VOCABULARY_FILE)
     except (ValueError, OSError) as error:
         raise RunError(f"the run in {folder} has no vocabulary that can be read: {error}") from error
     step = find_checkpoint(folder, checkpoint)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from data import Question
-from jaxnlp.text.characters import MASK, CharacterVocabulary
+from jaxnlp.text.characters import MASK
+from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.typing import Params
 
 MOST_SHOWN = 4
@@ -17,7 +18,7 @@ MOST_SHOWN = 4
 def describe(
     model: Any,
     params: Params,
-    vocabulary: CharacterVocabulary,
+    vocabulary: Vocabulary,
     questions: Sequence[Question],
     answers: Sequence[str],
     training: Sequence[Question],

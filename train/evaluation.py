@@ -9,7 +9,7 @@ import jax
 from data import NumpyBatch, Question
 from jaxnlp.decoding.generate import Decoder, generate
 from jaxnlp.metrics import means, total
-from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
 from train.objectives import CarryingLoss, LossFunction, carrying
 from train.parallel import Parallel
@@ -55,7 +55,7 @@ def exact_match(answers: Sequence[str], questions: Sequence[Question]) -> float:
 
 
 def sample_text(
-    decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, prompt: str, *, length: int, seed: int
+    decoder: Decoder, params: Params, vocabulary: Vocabulary, prompt: str, *, length: int, seed: int
 ) -> str:
     """The prompt and what the model adds to it at temperature 1; the same seed gives the same text."""
     tokens: Any = vocabulary.encode(prompt)[None]

@@ -18,7 +18,8 @@ from data import Corpus, DataError, Question
 from jaxnlp.decoding.answer import answer
 from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, differences, to_json
-from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.typing import Metrics, Params
 from train import folder
 from train.answers import describe
@@ -200,7 +201,7 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
     return Setup(corpus, model, loss_fn, optimizer, initial_state(params))
 
 
-def _params_of(folder_of_run: Path, model: Any, vocabulary: CharacterVocabulary) -> Params:
+def _params_of(folder_of_run: Path, model: Any, vocabulary: Vocabulary) -> Params:
     """The newest parameters of a run, for a model and a vocabulary that must be the same."""
     run = load_run(folder_of_run, checkpoint="latest")
     if run.vocabulary != vocabulary:
@@ -329,7 +330,7 @@ def _check_prompt(config: TrainConfig, corpus: Corpus) -> None:
         return
     try:
         length = len(corpus.vocabulary.encode(prompt))
-    except UnknownCharacterError as error:
+    except UnknownTokenError as error:
         raise DataError(f"--sample-prompt {prompt!r} cannot be spelt, give another or None: {error}") from error
     context = getattr(config.model, "context_length", length)
     if not 0 < length <= context:

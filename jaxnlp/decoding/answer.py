@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from jaxnlp.decoding.complete import complete
 from jaxnlp.decoding.generate import Decoder
-from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary, UnknownCharacterError
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.characters import MASK, PAD
+from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.typing import Params
 
 LONGEST_ANSWER = 32
@@ -15,7 +17,7 @@ class QuestionError(ValueError):
     """A question that cannot be asked; the message shows it and says why."""
 
 
-def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, questions: Sequence[str]) -> list[str]:
+def answer(decoder: Decoder, params: Params, vocabulary: Vocabulary, questions: Sequence[str]) -> list[str]:
     """What a model writes after each question and MASK, up to the next MASK, most probable character by character.
 
     Args:
@@ -34,7 +36,7 @@ def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, qu
             raise QuestionError(f"a question has some text, without {MASK!r} and {PAD!r}, got {question!r}")
         try:
             prompt = vocabulary.encode(question + MASK)
-        except UnknownCharacterError as error:
+        except UnknownTokenError as error:
             raise QuestionError(f"question {question!r} cannot be spelt: {error}") from error
         if len(prompt) >= capacity:
             raise QuestionError(

@@ -56,7 +56,12 @@ class LockedDropout(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Args: x [B, T, D]. Returns: same shape and dtype. Needs the random stream `dropout` in training."""
+        """Args: x [B, T, D]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
+
+        Raises:
+          ValueError: when rate lies outside [0, 1), also outside training.
+        """
+        check_rate(self.rate)
         if deterministic or self.rate == 0.0:
             return x
         return locked_dropout(x, self.rate, self.make_rng("dropout"), first_row=first_row_of_shard(x.shape[0]))

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxnlp.text import UnknownTokenError
+
 PAD, MASK = "\u25a1", "\u2047"
 """What fills a sequence up, and what separates the given from the asked: ids 0 and 1 of vocabularies that have them."""
 
 
-class UnknownCharacterError(ValueError):
+class UnknownCharacterError(UnknownTokenError):
     """A text holds characters that the vocabulary lacks."""
 
 

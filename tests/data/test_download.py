@@ -2,6 +2,7 @@ import hashlib
 import io
 import logging
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import requests
 import urllib3
 
-from data.download import TINY_SHAKESPEARE, DataNotFoundError, RemoteFile, cache_folder, locate
+from data.download import TINY_SHAKESPEARE, DataNotFoundError, RemoteFile, cache_folder, locate, locate_folder
 
 REAL_DATA = Path(os.environ.get("JAXNLP_DATA") or Path(__file__).parents[3] / "shared" / "data")
 CONTENT = b"First Citizen:\nBefore we proceed any further, hear me speak.\n" * 3000
@@ -343,3 +344,29 @@ def test_the_checksum_of_tiny_shakespeare_is_that_of_the_published_text():
     if not published.is_file():
         pytest.skip(f"no file at {published}")
     assert hashlib.sha256(published.read_bytes()).hexdigest() == TINY_SHAKESPEARE.sha256
+
+
+def locate_set(path=None):
+    return locate_folder("set", path, holds="a.txt and b.txt", otherwise="go without")
+
+
+def test_a_folder_is_the_given_one_or_the_one_in_the_users_data(own_folder, tmp_path):
+    (own_folder / "set").mkdir()
+    assert locate_set() == own_folder / "set"
+    assert locate_set(str(tmp_path)) == tmp_path
+
+
+def test_a_folder_that_is_nowhere_is_named_with_what_it_must_hold(monkeypatch, own_folder, tmp_path):
+    absent = tmp_path / "absent"
+    for path, message in (
+        (str(absent), f"no folder {absent}; give --data.path a folder that holds a.txt and b.txt, or go without"),
+        (None, f"no folder {own_folder / 'set'}; put a.txt and b.txt there, or give --data.path their folder, or go"),
+    ):
+        with pytest.raises(DataNotFoundError, match=f"^{re.escape(message)}"):
+            locate_set(path)
+    monkeypatch.delenv("JAXNLP_DATA")
+    message = (
+        "the data set set is not downloaded: give --data.path its folder, set JAXNLP_DATA to a folder that holds set"
+    )
+    with pytest.raises(DataNotFoundError, match=re.escape(f"{message}, or go without")):
+        locate_set()

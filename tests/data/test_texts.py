@@ -1,4 +1,5 @@
 import codecs
+import gzip
 import re
 from collections import Counter
 
@@ -62,6 +63,21 @@ def test_bytes_that_are_not_utf8_are_named_with_file_and_line(tmp_path, content,
     path = written(tmp_path, content)
     with pytest.raises(DataError, match=rf"^{re.escape(str(path))}, line {line}: byte {byte} is not UTF-8; .*iconv"):
         read_utf8(path)
+
+
+def test_compressed_text_is_read_as_the_text(tmp_path):
+    path = tmp_path / "text.txt.gz"
+    path.write_bytes(gzip.compress(codecs.BOM_UTF8 + "naïve\r\n".encode()))
+    assert read_utf8(path) == "naïve\n"
+
+
+def test_damaged_compression_is_named(tmp_path):
+    path = tmp_path / "text.txt.gz"
+    whole = gzip.compress(b"one two three " * 50)
+    for content in (b"text", whole[:-9], whole[:12] + b"\xff\xff" + whole[14:]):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=re.escape(f"{path} is no gzip file, or damaged: ")):
+            read_utf8(path)
 
 
 @pytest.mark.parametrize("content", [b"", codecs.BOM_UTF8])

@@ -10,6 +10,7 @@ import pytest
 
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
+from jaxnlp.text.words import WordVocabulary
 
 
 def generate(run, *options):
@@ -163,4 +164,30 @@ def test_a_damaged_checkpoint_is_a_broken_run(finished_run, tmp_path, capsys):
 
 def test_a_run_that_knows_no_questions_says_so(finished_run, capsys):
     assert main(["predict", str(finished_run.folder), "Where?"]) == 2
+    assert "was not trained on questions; continue a text with: generate" in capsys.readouterr().err
+
+
+@pytest.fixture
+def run_of_words(finished_run, tmp_path):
+    """A run whose vocabulary holds words instead, as many."""
+    copy = shutil.copytree(finished_run.folder, tmp_path / "words")
+    size = load_run(copy).vocabulary.size
+    words = WordVocabulary([f"w{i}" for i in range(size)])
+    (copy / "vocabulary.json").write_text(words.to_json(), encoding="utf-8")
+    return copy
+
+
+def test_a_run_of_words_writes_words_and_blanks_between_them(run_of_words, capsys):
+    assert generate(run_of_words, "--prompt", "w1 w3", "--max-new-tokens", "5") == 0
+    assert re.fullmatch(r"w1 w3( w\d+){5}\n", capsys.readouterr().out)
+
+
+def test_words_that_a_run_lacks_are_a_wrong_command(run_of_words, capsys):
+    assert generate(run_of_words, "--prompt", "w1 tide") == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "error: not in the vocabulary of 11 words: 'tide' (first at word 2)\n")
+
+
+def test_a_run_of_words_knows_no_questions(run_of_words, capsys):
+    assert main(["predict", str(run_of_words), "Where?"]) == 2
     assert "was not trained on questions; continue a text with: generate" in capsys.readouterr().err

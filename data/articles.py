@@ -1,0 +1,172 @@
+"""Articles of words, for word language models: WikiText-2, its arrays of CMU's homework, or any text."""
+
+import csv
+import dataclasses
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from data import DataError
+from data.download import DataNotFoundError, locate_folder
+from data.object_arrays import read_array, read_object_array
+from data.texts import read_text, read_utf8
+from jaxnlp.text.words import EOL, UNK, WordVocabulary, split_words
+
+WordSource = Literal["cmu_hw4p1", "wikitext2", "python_docs", "text_file"]
+
+FOLDERS = {"cmu_hw4p1": "cmu11785_hw4p1", "wikitext2": "wikitext2"}
+OTHERWISE = "take a text that needs no files: --data.source python_docs"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Articles:
+    """Texts of words that do not depend on each other, each [N] int32 with N > 0, and what the ids mean."""
+
+    vocabulary: WordVocabulary
+    train: tuple[np.ndarray, ...]
+    validation: tuple[np.ndarray, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with any word, and with where articles begin."""
+        digest = hashlib.sha256(self.vocabulary.to_json().encode("utf-8", errors="surrogatepass"))
+        for part in (self.train, self.validation):
+            digest.update(repr([len(article) for article in part]).encode())
+            for article in part:
+                digest.update(article.astype("<i4").tobytes())
+        return digest.hexdigest()
+
+
+def read_articles(
+    source: WordSource, path: str | None = None, *, minimum_count: int = 1, validation_fraction: float = 0.1
+) -> Articles:
+    """The articles of a source.
+
+    Args:
+      source: `cmu_hw4p1` and `wikitext2` are looked for in `path`, then in JAXNLP_DATA; `python_docs` takes no path,
+        `text_file` needs one. The last two are one article for training and one for validation.
+      path: folder of the first two, file of the last.
+      minimum_count: of texts alone: words that occur less often in the training part become UNK.
+      validation_fraction: of texts alone: share of the words, at the end, that is held out.
+
+    Raises:
+      FileNotFoundError: when the data is nowhere; the message says what to do.
+      DataError: when it is something else; the message says where and what.
+    """
+    match source:
+        case "cmu_hw4p1":
+            holds = "the homework's dataset/vocab.npy, dataset/wiki.train.npy and dataset/wiki.valid.npy"
+            return _read_homework(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE))
+        case "wikitext2":
+            holds = "train.txt and valid.txt"
+            return _read_wikitext(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE))
+    words = split_words(read_text(source, path))
+    boundary = int(len(words) * (1.0 - validation_fraction))
+    if not 0 < boundary < len(words):
+        raise DataError(f"the text has {len(words)} words, too few to hold out {validation_fraction} of them")
+    train, validation = words[:boundary], words[boundary:]
+    vocabulary = _vocabulary_of(word for word, count in Counter(train).items() if count >= minimum_count)
+    return Articles(vocabulary, (vocabulary.encode_words(train),), (vocabulary.encode_words(validation),))
+
+
+def _vocabulary_of(words: Iterable[str]) -> WordVocabulary:
+    """Words in code point order, EOL and UNK among them: WikiText-2's is the homework's."""
+    return WordVocabulary(sorted({*words, EOL, UNK}), unknown=UNK)
+
+
+def _read_wikitext(folder: Path) -> Articles:
+    """The release's text: every line ends with EOL, blank ones too; the vocabulary is that of the training part."""
+    train, validation = (
+        _split_articles(read_utf8(_first_there(folder, f"{part}.txt", f"{part}.txt.gz", f"wiki.{part}.tokens")))
+        for part in ("train", "valid")
+    )
+    vocabulary = _vocabulary_of(word for article in train for word in article)
+    return Articles(vocabulary, *(tuple(map(vocabulary.encode_words, part)) for part in (train, validation)))
+
+
+def _split_articles(text: str) -> list[list[str]]:
+    """An article begins at each line `= Two or more words =`, as in the homework: titles of one word go unnoticed."""
+    articles: list[list[str]] = [[]]
+    for line in text.removesuffix("\n").split("\n"):
+        words = line.split()
+        heading = len(words) > 3 and words[0] == words[-1] == "=" and words[1] != "="
+        if heading and any(word != EOL for word in articles[-1]):
+            articles.append([])
+        articles[-1] += [*words, EOL]
+    return articles
+
+
+def _read_homework(folder: Path) -> Articles:
+    """The homework's arrays: WikiText-2 without its blank lines, each remaining line closed with EOL."""
+    path = _first_there(folder / "dataset", "vocab.npy", "vocab.npy.gz", "vocab.csv")
+    words = _read_csv_words(path) if path.suffix == ".csv" else _read_array_words(path)
+    try:
+        vocabulary = WordVocabulary(words, unknown=UNK if UNK in words else None)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
+    train, validation = (
+        _read_ids(_first_there(folder / "dataset", f"wiki.{part}.npy", f"wiki.{part}.npy.gz"), vocabulary.size)
+        for part in ("train", "valid")
+    )
+    return Articles(vocabulary, train, validation)
+
+
+def _first_there(folder: Path, *names: str) -> Path:
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise DataNotFoundError(f"no {' nor '.join(names)} in {folder}; add it, or {OTHERWISE}")
+
+
+def _read_array_words(path: Path) -> list[str]:
+    array = read_array(path)
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise DataError(f"{path}: expected words [V], got {array.dtype} {list(array.shape)}")
+    return array.tolist()
+
+
+def _read_csv_words(path: Path) -> list[str]:
+    """Rows `id,word` behind a header, the ids counting from 0."""
+    rows = list(csv.reader(io.StringIO(read_utf8(path), newline="")))
+    for number, row in enumerate(rows):
+        expected = ["Id", "Token"] if number == 0 else [str(number - 1), "the word"]
+        if len(row) != 2 or row[0] != expected[0]:
+            raise DataError(f"{path}, row {number + 1}: expected {','.join(expected)}, got {','.join(row)!r}")
+    return [word for _, word in rows[1:]]
+
+
+def _read_ids(path: Path, vocabulary_size: int) -> tuple[np.ndarray, ...]:
+    articles = read_object_array(path)
+    if not articles:
+        raise DataError(f"{path} holds no article")
+    return tuple(checked_ids(ids, f"{path}: article[{i}]", vocabulary_size) for i, ids in enumerate(articles))
+
+
+def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str = "N") -> np.ndarray:
+    """Word ids as int32.
+
+    Args:
+      ids: of any shape and dtype.
+      name: what messages call them.
+      vocabulary_size: V; ids lie in [0, V).
+      axes: those that there must be, a letter each.
+
+    Raises:
+      DataError: when the ids are no integers, have other axes, are none, or lie outside; names the first that does.
+    """
+    if ids.dtype.kind not in "iu":
+        raise DataError(f"{name} is of dtype {ids.dtype}, expected integers: the ids of words")
+    if ids.ndim != len(axes):
+        raise DataError(f"{name} is of shape {list(ids.shape)}, expected [{', '.join(axes)}]")
+    if not ids.size:
+        raise DataError(f"{name} is empty; leave it out")
+    outside = np.argwhere((ids < 0) | (ids >= vocabulary_size))
+    if len(outside):
+        place = outside[0].tolist()
+        raise DataError(f"{name}{place} is {ids[tuple(place)]}, outside the vocabulary of {vocabulary_size} words")
+    return ids.astype(np.int32)

@@ -1,0 +1,108 @@
+import json
+import re
+
+import numpy as np
+import pytest
+
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.words import EOL, UNK, UnknownWordError, WordVocabulary, split_words
+
+WORDS = ("the", "cat", EOL, UNK, "sät", "戦場", "@-@")
+VOCABULARY = WordVocabulary(WORDS, unknown=UNK)
+
+
+def test_ids_are_places():
+    ids = VOCABULARY.encode("sät the @-@ 戦場")
+    assert ids.dtype == np.int32
+    assert ids.tolist() == [4, 0, 6, 5]
+    assert VOCABULARY.size == 7
+
+
+def test_a_line_feed_is_the_end_of_line_word_where_there_is_one():
+    text = " the cat \n\nthe\tthe\n"
+    assert VOCABULARY.encode(text).tolist() == [0, 1, 2, 2, 0, 0, 2]
+    assert WordVocabulary(["the", "cat"]).encode(text).tolist() == [0, 1, 0, 0]
+    assert VOCABULARY.encode(f"the {EOL}").tolist() == VOCABULARY.encode("the\n").tolist()
+
+
+def test_words_can_be_given_apart():
+    assert VOCABULARY.encode_words(["the", EOL, "dog"]).tolist() == [0, 2, 3]
+    with pytest.raises(UnknownWordError, match="'dog'"):
+        WordVocabulary(["the"]).encode_words(["the", "dog"])
+
+
+def test_words_are_what_white_space_separates_and_the_ends_of_lines():
+    assert split_words(" a  b\n\nc") == ["a", "b", EOL, EOL, "c"]
+
+
+def test_unknown_words_become_the_one_that_stands_for_them():
+    assert VOCABULARY.encode("the dog sät").tolist() == [0, 3, 4]
+
+
+def test_without_such_a_word_they_are_named_with_the_place_of_the_first():
+    vocabulary = WordVocabulary(["a", "b"])
+    message = "not in the vocabulary of 2 words: 'x', 'y' (first at word 3)"
+    with pytest.raises(UnknownWordError, match=re.escape(message)):
+        vocabulary.encode("a b x b y x")
+    names = ", ".join(repr(f"w{i}") for i in range(10))
+    with pytest.raises(UnknownTokenError, match=re.escape(f"{names} and 5 more (first at word 1)")):
+        vocabulary.encode(" ".join(f"w{i}" for i in range(15)))
+
+
+def test_decoding_puts_a_blank_before_each_word_and_ends_lines():
+    assert VOCABULARY.decode([0, 1, 2, 4, 2, 2]) == " the cat\n sät\n\n"
+    assert VOCABULARY.decode(iter(np.array([0, 1]))) == " the cat"
+
+
+def test_texts_of_pieces_make_up_the_text_of_the_whole_and_read_back_as_it():
+    ids = np.random.default_rng(0).integers(VOCABULARY.size, size=50)
+    assert "".join(VOCABULARY.decode([i]) for i in ids) == VOCABULARY.decode(ids)
+    np.testing.assert_array_equal(VOCABULARY.encode(VOCABULARY.decode(ids)), ids)
+
+
+def test_an_empty_text_has_no_ids():
+    for text in ("", "  \t"):
+        ids = VOCABULARY.encode(text)
+        assert (ids.shape, ids.dtype) == ((0,), np.int32)
+    assert VOCABULARY.decode([]) == ""
+
+
+@pytest.mark.parametrize("unknown", [UNK, None])
+def test_json_reads_back_equal(tmp_path, unknown):
+    vocabulary = WordVocabulary(WORDS, unknown=unknown)
+    path = tmp_path / "vocabulary.json"
+    path.write_text(vocabulary.to_json(), encoding="utf-8")
+    assert WordVocabulary.load(path) == vocabulary
+    assert json.loads(path.read_bytes()) == {"words": list(WORDS), "unknown": unknown}
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"words": ["a"]}', '{"words": [1], "unknown": null}', '{"words": 3, "unknown": null}']
+)
+def test_a_file_that_holds_something_else_is_named(tmp_path, content):
+    path = tmp_path / "vocabulary.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(f"{path} holds no word vocabulary")):
+        WordVocabulary.load(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "unknown", "message"),
+    [
+        ([], None, "at least one word, got none"),
+        (["a", ""], None, "some characters and no white space, got ''"),
+        (["a", "b c"], None, "some characters and no white space, got 'b c'"),
+        (["a\n"], None, r"no white space, got 'a\n'"),
+        (["a", "b", "a"], None, "distinct, but 'a' occurs twice"),
+        (["a", "b"], UNK, "'<unk>', which is to stand for unknown words, is not in the vocabulary"),
+    ],
+)
+def test_what_is_no_vocabulary_is_refused(words, unknown, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        WordVocabulary(words, unknown=unknown)
+
+
+def test_equal_vocabularies_have_equal_hashes():
+    again = WordVocabulary(list(WORDS), unknown=UNK)
+    assert (again, hash(again)) == (VOCABULARY, hash(VOCABULARY))
+    assert VOCABULARY not in (WordVocabulary(WORDS), WordVocabulary(WORDS[::-1], unknown=UNK), WORDS)
