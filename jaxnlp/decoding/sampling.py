@@ -5,6 +5,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+COLD = 1e-3
+"""Temperature below which scores are taken relative to the highest, so that dividing leaves that one exact."""
+
+SMALLEST = float(jnp.finfo(jnp.float32).tiny)
+
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
@@ -35,11 +40,17 @@ def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
 
     Returns:
       [..., V] float32. First top-k, then top-p of what is left; at least the likeliest token stays. Tokens that tie
-      with the last of the top k stay too.
+      with the last of the top k stay too. Below COLD the highest score is 0; the limit of temperatures near zero is 0
+      for the likeliest and what ties with it, -inf for all others.
 
     Source: Fan et al. 2018 (top-k); Holtzman et al. 2020, section 3.1 (top-p).
     """
-    logits = logits.astype(jnp.float32) / sampling.temperature
+    logits = logits.astype(jnp.float32)
+    if sampling.temperature < COLD:
+        # Otherwise quotients overflow, or grow so large that softmax's own subtraction is lost to rounding: fused with
+        # the division, it left exp(-1e6) of the highest score.
+        logits = logits - logits.max(axis=-1, keepdims=True)
+    logits = logits / max(sampling.temperature, SMALLEST)
     if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
         threshold = jax.lax.top_k(logits, sampling.top_k)[0][..., -1:]
         logits = jnp.where(logits >= threshold, logits, -jnp.inf)

@@ -101,6 +101,26 @@ def test_low_temperature_approaches_the_likeliest_and_high_temperature_uniform_d
     assert np.abs(found - uniform).max() < 5.0 * np.sqrt(uniform * (1.0 - uniform) / draws)
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-46, 1e-38, 1e-30, 1e-21, 1e-20, 1e-10])
+@pytest.mark.parametrize("settings", [{}, {"top_k": 3}, {"top_p": 0.5}, {"top_k": 2, "top_p": 0.9}], ids=str)
+def test_a_temperature_near_zero_takes_the_likeliest(temperature, settings):
+    sampling = Sampling(temperature=temperature, **settings)
+    for scale in (1e-4, 1.0, 1e4):
+        logits = (scale * LOGITS).astype(np.float32)
+        found = np.asarray(compiled_filter(logits, sampling))
+        assert not np.isnan(found).any()
+        assert not (found == np.inf).any()
+        np.testing.assert_array_equal(compiled_sample(logits, jax.random.key(0), sampling), logits.argmax(axis=-1))
+
+
+def test_equally_likely_tokens_are_drawn_alike_at_a_temperature_near_zero():
+    found = frequencies(
+        np.float32([1.0, 3.0, 2.9, 3.0]), Sampling(temperature=1e-30), draws=10_000, key=jax.random.key(0)
+    )
+    np.testing.assert_array_equal(found > 0.0, [False, True, False, True])
+    assert abs(found[1] - 0.5) < 5.0 * 0.5 / np.sqrt(10_000)
+
+
 def test_tokens_that_tie_with_the_last_of_the_top_k_stay():
     logits = np.array([3.0, 1.0, 2.0, 2.0, 2.0, 0.0], np.float32)
     kept = np.isfinite(compiled_filter(logits, Sampling(top_k=2)))
