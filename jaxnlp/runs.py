@@ -165,9 +165,15 @@ def check_digests(tree: PyTree, expected: dict[str, int], name: str) -> None:
 
 
 def make_decoder(model: Any) -> Decoder:
-    """The model's step function for `jaxnlp.decoding.generate`; make it once, since each one compiles anew."""
+    """The model's step function for `jaxnlp.decoding`; make it once, since each one compiles anew.
+
+    Args:
+      model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)` and `capacity`,
+        all as `Decoder` says. Where it has `decoding_params(params)`, it reads with these, otherwise with `params`.
+    """
     return Decoder(
-        prepare=model.decoding_params,
-        read=lambda params, tokens, cache: model.apply({"params": params}, tokens, cache=cache),
+        prepare=getattr(model, "decoding_params", lambda params: params),
+        read=lambda params, tokens, cache, count: model.apply({"params": params}, tokens, cache=cache, count=count),
         empty_cache=model.empty_cache,
+        capacity=model.capacity,
     )

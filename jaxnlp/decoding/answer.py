@@ -29,7 +29,6 @@ def answer(decoder: Decoder, params: Params, vocabulary: Vocabulary, questions: 
     Raises:
       QuestionError: for a question that is empty or cannot be spelt, or leaves no room for an answer.
     """
-    capacity = decoder.empty_cache(1).capacity
     prompts = []
     for question in questions:
         if not question.strip() or MASK in question or PAD in question:
@@ -38,10 +37,10 @@ def answer(decoder: Decoder, params: Params, vocabulary: Vocabulary, questions: 
             prompt = vocabulary.encode(question + MASK)
         except UnknownTokenError as error:
             raise QuestionError(f"question {question!r} cannot be spelt: {error}") from error
-        if len(prompt) >= capacity:
+        if decoder.capacity is not None and len(prompt) >= decoder.capacity:
             raise QuestionError(
-                f"question {question!r} has {len(question)} characters; the model's context of {capacity} must hold "
-                "it, MASK and an answer"
+                f"question {question!r} has {len(question)} characters; the model's context of {decoder.capacity} must "
+                "hold it, MASK and an answer"
             )
         prompts.append(prompt)
     stop = int(vocabulary.encode(MASK)[0])

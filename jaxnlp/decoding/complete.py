@@ -43,14 +43,13 @@ def complete(
     for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
-    capacity = decoder.empty_cache(1).capacity
     by_length = defaultdict(list)
     for number, prompt in enumerate(prompts):
         by_length[len(prompt)].append(number)
     completions: list[np.ndarray] = [np.zeros(0, np.int32)] * len(prompts)
     for length, numbers in by_length.items():
         # Not further than the context: `generate` would then read its newest half alone, and forget the prompt.
-        room = min(max_new_tokens, capacity - length + 1)
+        room = max_new_tokens if decoder.capacity is None else min(max_new_tokens, decoder.capacity - length + 1)
         for start in range(0, len(numbers), batch_size):
             part = numbers[start : start + batch_size]
             rows = [prompts[number] for number in part]
@@ -61,15 +60,8 @@ def complete(
 
 
 def _until_stop(decoder, params, batch, stop, max_new_tokens) -> list[np.ndarray]:
-    columns: list[np.ndarray] = []
-    stopped = np.zeros(len(batch), bool)
     # Greedy decoding draws nothing: any key does.
-    for tokens in generate(
-        decoder, params, batch, max_new_tokens=max_new_tokens, key=jax.random.key(0), sampling=GREEDY
-    ):
-        columns.append(tokens)
-        stopped |= tokens == stop
-        if stopped.all():
-            break
-    rows = np.stack(columns, axis=1)
+    key = jax.random.key(0)
+    columns = generate(decoder, params, batch, max_new_tokens=max_new_tokens, key=key, sampling=GREEDY, stop=stop)
+    rows = np.stack(list(columns), axis=1)
     return [row[: np.argmax(row == stop)] if (row == stop).any() else row for row in rows]

@@ -1,4 +1,4 @@
-"""Autoregressive generation with a key-value cache."""
+"""Autoregressive generation by any model that remembers what it has read."""
 
 import dataclasses
 import functools
@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from jaxnlp.decoding.sampling import Sampling, sample
-from jaxnlp.nn.cache import KVCache
-from jaxnlp.typing import Array, Params, PRNGKey
+from jaxnlp.typing import Array, Params, PRNGKey, PyTree
 
 SMALLEST_BUCKET = 16
 
@@ -18,20 +17,27 @@ SMALLEST_BUCKET = 16
 class Decoder:
     """All that generation knows of a model.
 
+    A cache is what the model keeps of the tokens that it has read: a pytree of arrays [B, ...], each row of its own
+    sequence, and of scalars, which hold for all rows.
+
     Attributes:
       prepare: parameters as they were trained -> as `read` takes them; done once, before the first token.
-      read: (params, tokens [B, T], cache) -> (logits [B, T, V], cache with the T positions added).
-      empty_cache: batch size -> a cache with nothing in it.
+      read: (params, tokens [B, T], cache, count) -> (logits [B, T, V], cache). Only the first `count` tokens, [] int
+        from 1 to T, are there: the cache is the one after these. The others pad a bucket: their logits mean nothing.
+      empty_cache: batch size -> a cache with nothing read.
+      capacity: tokens that a cache holds at most; None = no end.
     """
 
     prepare: Callable[[Params], Params]
-    read: Callable[[Params, Array, KVCache], tuple[Array, KVCache]]
-    empty_cache: Callable[[int], KVCache]
+    read: Callable[[Params, Array, PyTree, Array | int], tuple[Array, PyTree]]
+    empty_cache: Callable[[int], PyTree]
+    capacity: int | None
 
 
-def bucket_length(length: int, capacity: int) -> int:
+def bucket_length(length: int, capacity: int | None) -> int:
     """The shape that a prompt is padded to: a power of two of at least 16, or the capacity; one compilation each."""
-    return min(capacity, max(SMALLEST_BUCKET, 1 << (length - 1).bit_length()))
+    bucket = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
+    return bucket if capacity is None else min(capacity, bucket)
 
 
 def generate(
@@ -42,75 +48,101 @@ def generate(
     max_new_tokens: int,
     key: PRNGKey,
     sampling: Sampling | None = None,
+    stop: int | None = None,
 ) -> Iterator[np.ndarray]:
     """Continues prompts, token by token.
 
     When the context is full, the newest half of it is read again as a prompt and generation goes on: learned positions
-    start at 0, so a cache cannot slide. A token thus always sees at least half a context, once there is one.
+    start at 0, so a cache cannot slide. A token thus always sees at least half a context, once there is one. Where
+    capacity has no end, nothing is read twice.
 
     Args:
       decoder: the model's step function and cache.
       params: its parameters.
-      prompt: [B, N] int32, N from 1 to the context length.
+      prompt: [B, N] int32, N from 1 to the capacity.
       max_new_tokens: how many to yield, at least 1.
       key: token n is drawn with fold_in(key, n).
       sampling: how tokens are drawn; None = from the whole distribution.
+      stop: a token; generation ends early when every row has yielded it. Rows that have go on until then.
 
     Returns:
-      An iterator over the next token of each row, [B] int32; each is computed when it is asked for.
+      An iterator of the next token of each row, [B] int32; each is computed when it is asked for.
 
     Raises:
-      ValueError: at the call, for a prompt that is not [B, N] int, is empty, or longer than the context, and for
-        max_new_tokens below 1; the message gives the numbers.
+      ValueError: at the call, when the prompt is not [B, N], empty or longer than the capacity, or no token is asked
+        for; the message gives the numbers.
     """
+    check_request(decoder, prompt, max_new_tokens)
+    return _continue(decoder, params, prompt, max_new_tokens, key, sampling or Sampling(), stop)
+
+
+def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
+    """Raises: ValueError for what cannot be continued, as `generate` says."""
     if prompt.ndim != 2 or not np.issubdtype(prompt.dtype, np.integer):
         raise ValueError(f"expected a prompt [B, N] of int, got {prompt.shape} of {prompt.dtype}")
-    batch, length = prompt.shape
-    cache = decoder.empty_cache(batch)
-    capacity = cache.capacity
+    length = prompt.shape[1]
     if length == 0:
         raise ValueError("the prompt is empty; the model needs at least one token to continue")
-    if length > capacity:
-        raise ValueError(f"the prompt has {length} tokens, but the model's context holds {capacity}; shorten it")
+    if decoder.capacity is not None and length > decoder.capacity:
+        raise ValueError(
+            f"the prompt has {length} tokens, but the model's context holds {decoder.capacity}; shorten it"
+        )
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
-    return _tokens(decoder, params, prompt, max_new_tokens, key, sampling or Sampling(), cache)
 
 
-def _tokens(decoder, params, prompt, max_new_tokens, key, sampling, cache) -> Iterator[np.ndarray]:
-    length, capacity = prompt.shape[1], cache.capacity
-    params = _prepare(decoder, params)
+def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop):
+    params = prepare(decoder, params)
+    capacity, length = decoder.capacity, prompt.shape[1]
     history = [prompt[:, i] for i in range(length)]
-    filled = 0
+    stopped = np.zeros(len(prompt), bool)
+    cache, filled = None, 0
     for number in range(max_new_tokens):
-        if filled == 0 or filled == capacity:
-            kept = length if filled == 0 else max(1, capacity // 2)
-            window = np.stack(history[-kept:], axis=1)
-            padding = bucket_length(kept, capacity) - kept
-            window = np.pad(window, [(0, 0), (0, padding)])
-            tokens, cache = _prefill(decoder, sampling, params, window, kept, cache, key, number)
-            filled = kept
+        if cache is None or filled == capacity:
+            filled = length if cache is None else max(1, capacity // 2)
+            window = pad_to_bucket(decoder, np.stack(history[-filled:], axis=1))
+            cache = None  # the old one's memory is free before the new one's is taken
+            tokens, cache = _prefill(decoder, sampling, params, window, filled, key, number)
         else:
             tokens, cache = _decode(decoder, sampling, params, history[-1], cache, key, number)
             filled += 1
         history.append(np.asarray(tokens))
         yield history[-1]
+        if stop is not None:
+            stopped |= history[-1] == stop
+            if stopped.all():
+                return
+
+
+def pad_to_bucket(decoder: Decoder, prompt: np.ndarray) -> np.ndarray:
+    """A prompt [B, N] with zeros behind it: [B, T], T its bucket."""
+    length = prompt.shape[1]
+    return np.pad(prompt, [(0, 0), (0, bucket_length(length, decoder.capacity) - length)])
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _prepare(decoder, params):
+def prepare(decoder: Decoder, params: Params) -> Params:
+    """Parameters as `decoder.read` takes them."""
     return decoder.prepare(params)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="cache")
-def _prefill(decoder, sampling, params, window, length, cache, key, number):
-    """Reads a padded prompt from position 0; what the padding left in the cache lies behind `length`, unseen."""
-    logits, cache = decoder.read(params, window, cache.replace(length=0 * cache.length))
-    last = jax.lax.dynamic_index_in_dim(logits, length - 1, axis=1, keepdims=False)
-    return sample(last, jax.random.fold_in(key, number), sampling), cache.replace(length=length + 0 * cache.length)
+def read_prompt(decoder: Decoder, params: Params, window: Array, count: Array | int) -> tuple[Array, PyTree]:
+    """Reads the first `count` tokens of a padded prompt [B, T].
+
+    Returns:
+      Logits of the token after them, [B, V], and the cache.
+    """
+    logits, cache = decoder.read(params, window, decoder.empty_cache(window.shape[0]), count)
+    return jax.lax.dynamic_index_in_dim(logits, count - 1, axis=1, keepdims=False), cache
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _prefill(decoder, sampling, params, window, count, key, number):
+    logits, cache = read_prompt(decoder, params, window, count)
+    return sample(logits, jax.random.fold_in(key, number), sampling), cache
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="cache")
 def _decode(decoder, sampling, params, tokens, cache, key, number):
-    logits, cache = decoder.read(params, tokens[:, None], cache)
+    logits, cache = decoder.read(params, tokens[:, None], cache, 1)
     return sample(logits[:, 0], jax.random.fold_in(key, number), sampling), cache

@@ -122,6 +122,7 @@ class GPT(nn.Module):
         *,
         deterministic: bool = True,
         cache: KVCache | None = None,
+        count: jax.Array | int | None = None,
         return_hidden: bool = False,
     ):
         """Reads a sequence, or with a cache the next part of one.
@@ -131,12 +132,13 @@ class GPT(nn.Module):
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
           cache: what was read before; `tokens` follow it. Its capacity must hold them too. The parameters are then
             those of `decoding_params`.
+          count: with a cache, how many of the T tokens are there, [] int; the others pad. None = all.
           return_hidden: stop before the output layer, for a loss that takes `output_layer` itself.
 
         Returns:
           Logits [B, T, V], float32: those of position t score token t + 1, from tokens 0..t alone; a perceiver whose
             latents stand at the prefix sees fewer, see `nn.perceiver`.
-          With a cache: (logits, cache with these T positions added).
+          With a cache: (logits, cache with the positions of these tokens added).
           With return_hidden: the output layer's input [B, T, D].
 
         Raises:
@@ -180,7 +182,7 @@ class GPT(nn.Module):
         if cache is None:
             return logits
         assert kept is not None
-        return logits, KVCache(layers=kept, length=cache.length + positions)
+        return logits, KVCache(layers=kept, length=cache.length + (positions if count is None else count))
 
     def _arguments(self, deterministic: bool, *, decoding: bool) -> dict[str, Any]:
         """Of every kind of block."""
@@ -293,6 +295,11 @@ class GPT(nn.Module):
             for number in range(self.config.num_blocks)
         }
         return {name: value for name, value in params.items() if name != "blocks"} | apart
+
+    @property
+    def capacity(self) -> int:
+        """Positions that a cache holds."""
+        return self.config.context_length
 
     def empty_cache(self, batch: int) -> KVCache:
         """A cache with room for the whole context, none of it filled."""

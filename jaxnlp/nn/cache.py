@@ -23,8 +23,3 @@ class KVCache:
 
     layers: tuple[LayerCache, ...]
     length: jax.Array
-
-    @property
-    def capacity(self) -> int:
-        """S."""
-        return self.layers[0][0].shape[-2]

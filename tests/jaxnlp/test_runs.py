@@ -9,6 +9,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -263,7 +264,27 @@ def test_the_decoder_reads_what_the_model_reads(finished_run):
     run = load_run(finished_run.folder)
     decoder = make_decoder(run.model)
     tokens = np.array([[1, 2, 0], [3, 1, 1]], np.int32)
-    logits, cache = jax.jit(decoder.read)(decoder.prepare(run.params), tokens, decoder.empty_cache(2))
+    logits, cache = jax.jit(decoder.read)(decoder.prepare(run.params), tokens, decoder.empty_cache(2), 2)
     expected = jax.jit(run.model.apply)({"params": run.params}, tokens)
     np.testing.assert_allclose(logits, expected, atol=1e-5)
-    assert (int(cache.length), cache.capacity) == (3, 20)
+    assert (int(cache.length), decoder.capacity) == (2, 20)
+
+
+def test_a_model_without_parameters_for_decoding_reads_with_those_of_training():
+    class Bias(nn.Module):
+        capacity = None
+
+        @nn.compact
+        def __call__(self, tokens, *, cache=None, count=None):
+            return self.param("bias", nn.initializers.zeros, (3,)) + jnp.zeros((*tokens.shape, 3)), (cache, count)
+
+        def empty_cache(self, batch):
+            return batch
+
+    decoder = make_decoder(Bias())
+    params = {"bias": np.array([1.0, 2.0, 3.0], np.float32)}
+    assert decoder.capacity is None
+    with jax.numpy_rank_promotion("allow"):
+        logits, kept = decoder.read(decoder.prepare(params), np.zeros((2, 4), np.int32), decoder.empty_cache(2), 3)
+    np.testing.assert_array_equal(logits, np.tile(params["bias"], (2, 4, 1)))
+    assert kept == (2, 3)

@@ -15,7 +15,6 @@ from typing import Any
 import chex
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
@@ -23,9 +22,7 @@ from rich.console import Console
 from data.character_text import CharacterText
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.cache import KVCache
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.typing import Params
 from train.config import TrainConfig, update
 from train.log import RunLog
 from train.loop import Outcome, fit
@@ -77,20 +74,22 @@ class Bigram(nn.Module):
     vocabulary_size: int
 
     @nn.compact
-    def __call__(self, tokens: jax.Array, *, deterministic: bool = True, cache: KVCache | None = None):
+    def __call__(
+        self, tokens: jax.Array, *, deterministic: bool = True, cache: tuple[()] | None = None, count: Any = None
+    ):
         chex.assert_rank(tokens, 2)
         x = nn.Embed(self.vocabulary_size, self.config.width, name="tokens")(tokens)
         x = Dropout(self.config.dropout_rate)(x, deterministic=deterministic)
         logits = nn.Dense(self.vocabulary_size, name="head")(x)
-        return logits if cache is None else (logits, cache.replace(length=cache.length + tokens.shape[1]))
+        return logits if cache is None else (logits, cache)
 
-    def empty_cache(self, batch: int) -> KVCache:
-        """Room for the context, of which nothing is kept."""
-        room = jnp.zeros((batch, 1, self.config.context_length, 1))
-        return KVCache(((room, jnp.zeros_like(room)),), jnp.zeros((), jnp.int32))
+    @property
+    def capacity(self) -> int:
+        return self.config.context_length
 
-    def decoding_params(self, params: Params) -> Params:
-        return params
+    def empty_cache(self, batch: int) -> tuple[()]:
+        """Nothing is kept."""
+        return ()
 
 
 @pytest.fixture(scope="session")

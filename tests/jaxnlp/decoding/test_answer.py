@@ -1,4 +1,3 @@
-import functools
 import re
 
 import jax
@@ -7,26 +6,25 @@ import pytest
 
 from jaxnlp.decoding.answer import LONGEST_ANSWER, QuestionError, answer
 from jaxnlp.decoding.generate import Decoder
-from jaxnlp.nn.cache import KVCache
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 
 VOCABULARY = CharacterVocabulary.of("abcdefgh?", special=PAD + MASK)
 CAPACITY = 16
 
 
-def alphabet(params, tokens, cache):
+def alphabet(params, tokens, cache, count):
     """After MASK comes `d`, after a letter the next one, after the last MASK."""
     size = VOCABULARY.size
     following = jnp.where(tokens == 1, VOCABULARY.characters.index("d"), jnp.where(tokens == size - 1, 1, tokens + 1))
-    return jax.nn.one_hot(following, size), cache.replace(length=cache.length + tokens.shape[1])
+    return jax.nn.one_hot(following, size), cache
 
 
-def empty_cache(batch, capacity=CAPACITY):
-    room = jnp.zeros((batch, 1, capacity, 1))
-    return KVCache(((room, room + 0.0),), jnp.zeros((), jnp.int32))
+def make_decoder(read, *, capacity=CAPACITY):
+    """Of a model that remembers nothing."""
+    return Decoder(lambda params: params, read, lambda batch: (), capacity)
 
 
-DECODER = Decoder(lambda params: params, alphabet, empty_cache)
+DECODER = make_decoder(alphabet)
 
 
 def test_an_answer_is_what_comes_between_two_masks():
@@ -34,15 +32,12 @@ def test_an_answer_is_what_comes_between_two_masks():
 
 
 def test_an_answer_that_does_not_end_is_cut():
-    forever = Decoder(
-        lambda params: params,
-        lambda params, tokens, cache: (
-            jax.nn.one_hot(0 * tokens + 3, VOCABULARY.size),
-            cache.replace(length=cache.length + tokens.shape[1]),
-        ),
-        functools.partial(empty_cache, capacity=2 * LONGEST_ANSWER),
-    )
-    assert answer(forever, {}, VOCABULARY, ["a?"]) == [VOCABULARY.characters[3] * LONGEST_ANSWER]
+    def repeat(params, tokens, cache, count):
+        return jax.nn.one_hot(0 * tokens + 3, VOCABULARY.size), cache
+
+    for capacity in (2 * LONGEST_ANSWER, None):
+        found = answer(make_decoder(repeat, capacity=capacity), {}, VOCABULARY, ["a?"])
+        assert found == [VOCABULARY.characters[3] * LONGEST_ANSWER]
 
 
 @pytest.mark.parametrize(
@@ -59,6 +54,10 @@ def test_an_answer_that_does_not_end_is_cut():
 def test_a_question_that_cannot_be_asked_is_shown(question, message):
     with pytest.raises(QuestionError, match=re.escape(message)):
         answer(DECODER, {}, VOCABULARY, ["a?", question])
+
+
+def test_without_an_end_of_the_context_no_question_is_too_long():
+    assert answer(make_decoder(alphabet, capacity=None), {}, VOCABULARY, ["a" * 40 + "?"]) == ["defgh"]
 
 
 def test_the_longest_question_leaves_room_for_one_character():

@@ -1,32 +1,28 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxnlp.decoding.complete import complete
 from jaxnlp.decoding.generate import Decoder
-from jaxnlp.nn.cache import KVCache
 
 CAPACITY = 64
 
 
-def count_up(params, tokens, cache):
+def count_up(params, tokens, cache, count):
     """After token t comes t + 1, modulo 10."""
-    logits = jax.nn.one_hot((tokens + params["step"]) % 10, 10)
-    return logits, cache.replace(length=cache.length + tokens.shape[1])
+    return jax.nn.one_hot((tokens + params["step"]) % 10, 10), cache
 
 
-def empty_cache(batch):
-    room = jnp.zeros((batch, 1, CAPACITY, 1))
-    return KVCache(((room, room + 0.0),), jnp.zeros((), jnp.int32))
+def make_decoder(capacity):
+    return Decoder(lambda params: params, count_up, lambda batch: (), capacity)
 
 
-DECODER = Decoder(lambda params: params, count_up, empty_cache)
+DECODER = make_decoder(CAPACITY)
 
 
-def completed(prompts, *, stop=9, most=20, batch_size=4):
+def completed(prompts, *, stop=9, most=20, batch_size=4, decoder=DECODER):
     found = complete(
-        DECODER,
+        decoder,
         {"step": np.int32(1)},
         [np.array(prompt, np.int32) for prompt in prompts],
         stop=stop,
@@ -63,6 +59,11 @@ def test_more_prompts_than_a_batch_holds_keep_their_order():
 def test_a_completion_ends_where_the_context_does():
     (found,) = completed([[0] * 60], stop=-1, most=50)
     assert found == [1, 2, 3, 4, 5]
+
+
+def test_without_an_end_of_the_context_a_completion_is_as_long_as_asked():
+    (found,) = completed([[0] * 100], stop=-1, most=50, decoder=make_decoder(None))
+    assert found == [n % 10 for n in range(1, 51)]
 
 
 def test_no_prompts_no_completions():

@@ -3,14 +3,12 @@ import itertools
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxnlp.decoding.generate import Decoder, bucket_length, generate
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.nn.cache import KVCache
 from jaxnlp.runs import make_decoder
 
 GREEDY = Sampling(temperature=0.0)
@@ -21,21 +19,15 @@ class Counter:
     """A language model with one parameter, its step: after token t comes t + step, modulo 10. Counts its traces."""
 
     def __init__(self, capacity):
-        self.capacity = capacity
         self.traced = []
-        self.decoder = Decoder(self.prepare, self.read, self.empty_cache)
+        self.decoder = Decoder(self.prepare, self.read, lambda batch: (), capacity)
 
     def prepare(self, params):
         return {"step": params["step_of_training"]}
 
-    def read(self, params, tokens, cache):
+    def read(self, params, tokens, cache, count):
         self.traced.append(tokens.shape)
-        logits = jax.nn.one_hot((tokens + params["step"]) % 10, 10)
-        return logits, cache.replace(length=cache.length + tokens.shape[1])
-
-    def empty_cache(self, batch):
-        room = jnp.zeros((batch, 1, self.capacity, 1))
-        return KVCache(((room, jnp.zeros_like(room)),), jnp.zeros((), jnp.int32))
+        return jax.nn.one_hot((tokens + params["step"]) % 10, 10), cache
 
     def continue_from(self, prompt, count, *, step=1, **settings):
         tokens = generate(
@@ -199,42 +191,47 @@ def test_buckets_hold_their_prompts_and_are_few(capacity):
     assert len(set(buckets.values())) <= 1 + max(0, int(np.ceil(np.log2(capacity / 16))))
 
 
-def begin(prompt, *, max_new_tokens=1):
-    """Calls `generate`, and asks for no token."""
-    generate(Counter(capacity=8).decoder, {}, prompt, max_new_tokens=max_new_tokens, key=KEY)
-
-
 @pytest.mark.parametrize(
-    ("length", "message"),
+    ("shape", "count", "message"),
     [
-        (0, "the prompt is empty; the model needs at least one token to continue"),
-        (9, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
+        ((2, 0), 1, "the prompt is empty; the model needs at least one token to continue"),
+        ((2, 9), 1, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
+        ((3,), 1, "expected a prompt [B, N] of int, got (3,) of int32"),
+        ((2, 3), 0, "max_new_tokens must be at least 1, got 0"),
     ],
+    ids=str,
 )
-def test_prompts_that_cannot_be_continued_are_refused_at_the_call(length, message):
+def test_what_cannot_be_continued_is_refused_at_the_call(shape, count, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        begin(np.zeros((2, length), np.int32))
-
-
-@pytest.mark.parametrize(
-    ("prompt", "message"),
-    [
-        (np.zeros(3, np.int32), "expected a prompt [B, N] of int, got (3,) of int32"),
-        (np.zeros((2, 3, 1), np.int32), "expected a prompt [B, N] of int, got (2, 3, 1) of int32"),
-        (np.zeros((2, 3), np.float32), "expected a prompt [B, N] of int, got (2, 3) of float32"),
-    ],
-    ids=["one_axis", "three_axes", "float"],
-)
-def test_what_is_no_prompt_is_refused(prompt, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        begin(prompt)
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_no_tokens_at_all_are_refused(count):
-    with pytest.raises(ValueError, match=f"max_new_tokens must be at least 1, got {count}"):
-        begin(np.zeros((2, 3), np.int32), max_new_tokens=count)
+        generate(Counter(capacity=8).decoder, {}, np.zeros(shape, np.int32), max_new_tokens=count, key=KEY)
 
 
 def test_a_prompt_as_long_as_the_context_can_be_continued():
     assert Counter(capacity=8).continue_from([[1] * 7 + [4]], 3) == [[5], [6], [7]]
+
+
+def test_generation_ends_when_every_row_has_stopped():
+    counter = Counter(capacity=32)
+    assert counter.continue_from([[5], [7]], 20, stop=9) == [[6, 8], [7, 9], [8, 0], [9, 1]]
+    assert counter.continue_from([[8], [8]], 20, stop=9) == [[9, 9]]
+    assert len(counter.continue_from([[5], [7]], 2, stop=9)) == 2
+    assert len(counter.continue_from([[5], [7]], 20)) == 20
+
+
+def test_without_an_end_of_the_context_nothing_is_read_twice():
+    counter = Counter(capacity=None)
+    assert counter.continue_from([[3] * 40], 100) == [[n % 10] for n in range(4, 104)]
+    assert sorted(counter.traced) == [(1, 1), (1, 64)]
+    assert [bucket_length(length, None) for length in (1, 16, 17, 64, 1000)] == [16, 16, 32, 64, 1024]
+
+
+@pytest.mark.parametrize("length", [1, 16, 21])
+def test_a_recurrent_model_generates_as_if_it_read_the_whole_text_for_each_token(recurrent, length):
+    prompt = np.random.default_rng(2).integers(0, recurrent.size, (3, length)).astype(np.int32)
+    steps = generate(recurrent.decoder, recurrent.params, prompt, max_new_tokens=30, key=KEY, sampling=GREEDY)
+    text = prompt
+    for token in steps:
+        np.testing.assert_array_equal(token, recurrent.forward(text)[:, -1].argmax(axis=-1))
+        text = np.concatenate([text, token[:, None]], axis=1)
+    assert text.shape == (3, length + 30)
+    assert len(np.unique(text[:, length:])) > 3  # no model that repeats itself

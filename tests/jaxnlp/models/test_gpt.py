@@ -68,9 +68,9 @@ def random_params(model):
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="deterministic")
-def apply(model, params, tokens, *, deterministic=True, dropout_key=None, cache=None):
+def apply(model, params, tokens, *, deterministic=True, dropout_key=None, cache=None, count=None):
     rngs = None if dropout_key is None else {"dropout": dropout_key}
-    return model.apply({"params": params}, tokens, deterministic=deterministic, rngs=rngs, cache=cache)
+    return model.apply({"params": params}, tokens, deterministic=deterministic, rngs=rngs, cache=cache, count=count)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -349,16 +349,31 @@ def test_what_lies_behind_the_length_of_a_cache_is_not_seen(variant):
     )
 
 
+@each_variant
+def test_tokens_that_pad_are_not_read(variant):
+    model = make_model(**VARIANTS[variant])
+    params = model.decoding_params(random_params(model))
+    expected, expected_cache = apply(model, params, TOKENS[:, :5], cache=model.empty_cache(BATCH))
+    for padding in (0, 7):
+        padded = np.pad(TOKENS[:, :5], [(0, 0), (0, 3)], constant_values=padding)
+        logits, cache = apply(model, params, padded, cache=model.empty_cache(BATCH), count=5)
+        np.testing.assert_allclose(logits[:, :5], expected, atol=1e-5)
+        assert (int(cache.length), cache.length.dtype) == (5, jnp.int32)
+        after, _ = apply(model, params, TOKENS[:, 5:6], cache=cache)
+        np.testing.assert_allclose(after, apply(model, params, TOKENS[:, 5:6], cache=expected_cache)[0], atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @each_variant
 def test_empty_cache_has_room_for_the_context(variant, dtype):
-    cache = make_model(**VARIANTS[variant], dtype=dtype).empty_cache(5)
+    model = make_model(**VARIANTS[variant], dtype=dtype)
+    cache = model.empty_cache(5)
     heads = (5, HEADS, CONTEXT, WIDTH // HEADS)
     keys_and_values, values, inputs = [[heads] * 2] * LAYERS, [[heads]] * LAYERS, [[(5, CONTEXT, WIDTH)]]
     expected = {"vanilla": keys_and_values, "synthesizer": values, "prefix": inputs, "along": inputs}[variant]
     assert [[x.shape for x in layer] for layer in cache.layers] == expected
     assert dtypes_of(cache) == {jnp.dtype(dtype)}
-    assert (cache.capacity, int(cache.length)) == (CONTEXT, 0)
+    assert (model.capacity, int(cache.length)) == (CONTEXT, 0)
 
 
 @pytest.mark.parametrize(("tied", "hidden_width"), [(False, None), (True, 5)])
