@@ -198,6 +198,11 @@ class RecurrentLM(nn.Module):
         w = params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head_kernel"]
         return w, params.get("head_bias")
 
+    @property
+    def capacity(self) -> None:
+        """States hold a text of any length."""
+        return None
+
     def empty_cache(self, batch: int) -> States:
         """States before the first token."""
         config = self.config
