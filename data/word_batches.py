@@ -23,7 +23,9 @@ def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator,
     return np.roll(text, -int(generator.integers(len(text))))
 
 
-def window_batches(text: np.ndarray, sequence_length: int, batch_size: int, generator: np.random.Generator) -> Any:
+def window_batches(
+    text: np.ndarray, sequence_length: int, batch_size: int, generator: np.random.Generator
+) -> grain.MapDataset:
     """Windows of a text that overlap in no target, in a random order; those that fill no batch are left out.
 
     Args:
@@ -50,7 +52,7 @@ def window_batches(text: np.ndarray, sequence_length: int, batch_size: int, gene
     return grain.MapDataset.range(len(starts)).map(cut)
 
 
-def track_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> Any:
+def track_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> grain.MapDataset:
     """A text in B tracks of consecutive words, in which each batch goes on where the one before it ended.
 
     Args:
