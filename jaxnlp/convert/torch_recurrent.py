@@ -18,8 +18,8 @@ def from_torch(
 ) -> Params:
     """Parameters of a `Recurrent` that is the same function.
 
-    PyTorch adds two biases to each gate. A GRU's stay two; those of the others become their sum, so that on the way from
-    PyTorch and back to it they are split otherwise, and the function is the same.
+    PyTorch adds two biases to each gate. A GRU's stay two; those of the others become their sum, and `to_torch` splits
+    it otherwise: the weights that come back to PyTorch are others, of the same function.
 
     Args:
       state_dict: arrays by PyTorch's names, weight_ih_l0 and so on; what else there is outside `prefix` is left alone.
