@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from data import DataConfig, DataError
-from data.articles import FOLDERS, OTHERWISE, checked_ids
+from data.articles import FOLDERS, checked_ids
 from data.download import locate_folder
 from data.object_arrays import read_array, read_arrays
 

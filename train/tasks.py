@@ -1,4 +1,4 @@
-"""What a run can be scored on: its own objective, and for language models words that follow, perplexity, continuations."""
+"""What a run can be scored on: its own objective; for language models the next word, perplexity, continuations."""
 
 import dataclasses
 import math

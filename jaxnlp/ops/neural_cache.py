@@ -1,4 +1,4 @@
-"""The continuous cache of a recurrent language model: words come again where the hidden state is like it was before them.
+"""The continuous cache of a recurrent language model: words come again where hidden states are alike.
 
 With h_t the hidden state that predicts word w_{t+1}, and memory (h_i, w_{i+1}) of the last W positions i < t,
 
@@ -61,7 +61,7 @@ def remembered(
     memory_words: jax.Array,
     memory_filled: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The memory after a batch: its newest W positions. Args: as `cache_probability`, and which positions count [B, T]."""
+    """The memory after a batch, its newest W positions. Args: as `cache_probability`; which positions count [B, T]."""
     window = memory.shape[1]
     return (
         jnp.concatenate([memory, hidden.astype(memory.dtype)], axis=1)[:, -window:],
