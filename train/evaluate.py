@@ -17,11 +17,11 @@ from typing import Any, Literal
 import tyro
 
 from data import DataError
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.decoding.answer import QuestionError, answer
 from jaxnlp.runs import DamagedCheckpointError, Run, RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, to_json
 from train import folder
-from train.command_line import use_compilation_cache
 from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate, exact_match
 from train.objectives import OBJECTIVES

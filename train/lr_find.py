@@ -23,9 +23,10 @@ import numpy as np
 from rich.console import Console
 
 from data import DataError
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.runs import RunError
 from jaxnlp.typing import Array
-from train.command_line import UsageError, parse, use_compilation_cache
+from train.command_line import UsageError, parse
 from train.config import TrainConfig
 from train.loop import set_up, step_function
 from train.parallel import make_parallel

@@ -12,6 +12,11 @@ from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
 
 
+@pytest.fixture(autouse=True)
+def programs_stay_in_the_tests_own_folder(monkeypatch, compiled_programs):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_programs))
+
+
 def generate(run, *options):
     return main(["generate", str(run), *options])
 
@@ -164,3 +169,14 @@ def test_a_damaged_checkpoint_is_a_broken_run(finished_run, tmp_path, capsys):
 def test_a_run_that_knows_no_questions_says_so(finished_run, capsys):
     assert main(["predict", str(finished_run.folder), "Where?"]) == 2
     assert "was not trained on questions; continue a text with: generate" in capsys.readouterr().err
+
+
+def test_compiled_programs_are_kept_for_the_next_start(finished_run, tmp_path, monkeypatch):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        assert generate(finished_run.folder, "--prompt", "the", "--max-new-tokens", "2") == 0
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
