@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import tyro
 
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.decoding.answer import answer
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import generate as generate_tokens
@@ -160,6 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         command = tyro.extras.subcommand_cli_from_dict(types, prog="python -m jaxnlp", args=arguments)
         act = next(action for kind, action in COMMANDS.values() if isinstance(command, kind))
+        use_compilation_cache(None)
         act(command)
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)

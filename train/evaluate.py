@@ -17,12 +17,12 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from data import DataError
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.decoding.answer import QuestionError
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.runs import DamagedCheckpointError, RunError, load_run
 from jaxnlp.serialization import ConfigError, to_json
 from train import folder, tasks
-from train.command_line import use_compilation_cache
 from train.config import TrainConfig
 from train.language import NeuralCache
 from train.report import read_metrics

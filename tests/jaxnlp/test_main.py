@@ -13,6 +13,11 @@ from jaxnlp.runs import load_run
 from jaxnlp.text.words import WordVocabulary
 
 
+@pytest.fixture(autouse=True)
+def programs_stay_in_the_tests_own_folder(monkeypatch, compiled_programs):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_programs))
+
+
 def generate(run, *options):
     return main(["generate", str(run), *options])
 
@@ -237,3 +242,14 @@ def test_words_that_a_run_lacks_are_a_wrong_command(run_of_words, capsys):
 def test_a_run_of_words_knows_no_questions(run_of_words, capsys):
     assert main(["predict", str(run_of_words), "Where?"]) == 2
     assert "was not trained on questions; continue a text with: generate" in capsys.readouterr().err
+
+
+def test_compiled_programs_are_kept_for_the_next_start(finished_run, tmp_path, monkeypatch):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        assert generate(finished_run.folder, "--prompt", "the", "--max-new-tokens", "2") == 0
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
