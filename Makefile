@@ -1,7 +1,7 @@
 # Two commands for everyone: make demo, make test. Both can be interrupted and repeated, and keep to .venv.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types clean
+.PHONY: help demo test test-optimized lint types clean
 
 VENV := .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -12,6 +12,7 @@ SOURCES := jaxnlp data train configs benchmarks tests docs
 help:
 	@echo "make demo    install, train a character GPT for about two minutes, print a sample"
 	@echo "make test    install what the tests need, and run them all"
+	@echo "make test-optimized    run a few of them again as XLA compiles for users, with its optimisations"
 	@echo "make lint    ruff: style and formatting"
 	@echo "make types   mypy"
 	@echo "make clean   remove .venv and caches (runs/ stays)"
@@ -29,6 +30,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --quiet
+
+# Tests switch XLA's optimisations off, to compile quickly; users have them on. A few are run again with them.
+test-optimized: $(VENV)/.installed-dev
+	JAXNLP_TEST_OPTIMIZED=1 $(BIN)/python -m pytest --numprocesses 2 --quiet -m optimized tests/jaxnlp/ops
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check $(SOURCES)

@@ -17,7 +17,7 @@ TURNS, STEPS = 10, 50
 
 
 def ours() -> Step:
-    from train.command_line import use_compilation_cache
+    from jaxnlp.caches import use_compilation_cache
 
     use_compilation_cache(None)
     config = get_config()

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from benchmarks.case import Step
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.typing import Params
-from train.command_line import use_compilation_cache
 from train.objectives import CarryingLoss, LossFunction
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.step import init_state, train_step

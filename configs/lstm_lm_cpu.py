@@ -1,6 +1,7 @@
 """A word language model that two CPU cores train in an hour or two: an LSTM with the regularisers that fit its length.
 
-Source: Merity et al. 2018 (AWD-LSTM), with what a short run asks for: narrower, fewer dropouts, Muon in the place of SGD.
+Source: Merity et al. 2018 (AWD-LSTM), with what a short run asks for: narrower, less dropout, Adam
+in the place of SGD.
 Cost: see docs/results/lstm_lm_cpu.json.
 Expect: the same.
 Command: python -m train lstm_lm_cpu --workdir runs/lstm_lm_cpu

@@ -2,7 +2,7 @@
 
 Source: CMU 11-785 Introduction to Deep Learning, homework 4 part 1: embeddings 128 wide, two layers of 128, independent
 windows of 10 words in batches of 32, Adam at 1e-3 with a cosine; 8.8 million parameters.
-Differs: the cosine goes down to a tenth of the rate. The published numbers are of runs of one to ten epochs; this is six.
+Differs: the cosine goes down to a tenth of the rate.
 Cost: about 45 minutes on two CPU cores.
 Expect: see docs/results/lstm_lm_hw4.json.
 Command: python -m train lstm_lm_hw4 --workdir runs/lstm_lm_hw4

@@ -12,6 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import pooch
 
 from data.archives import leads_out, short_reason
+from jaxnlp.caches import cache_folder
 
 _logger = logging.getLogger(__name__)
 
@@ -52,15 +53,6 @@ TINY_SHAKESPEARE = RemoteFile(
     url="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
     sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
 )
-
-
-def cache_folder() -> Path:
-    """Folder for what can be fetched again: $JAXNLP_CACHE, else $XDG_CACHE_HOME/jaxnlp, else ~/.cache/jaxnlp."""
-    if own := os.environ.get("JAXNLP_CACHE"):
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification asks for an absolute path and has any other ignored.
-    return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "jaxnlp"
 
 
 def locate(file: RemoteFile, path: str | Path | None = None) -> Path:

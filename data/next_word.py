@@ -7,9 +7,31 @@ from pathlib import Path
 
 import numpy as np
 
-from data import DataError
-from data.articles import checked_ids
+from data import DataConfig, DataError
+from data.articles import FOLDERS, checked_ids
+from data.download import locate_folder
 from data.object_arrays import read_array, read_arrays
+
+
+def locate_fixture(config: DataConfig, name: str) -> Path:
+    """The homework's fixture of that name, for a run on WikiText-2's words, whose ids the homework's are.
+
+    Args:
+      config: of the run's data.
+      name: `prediction.npz` or `generation.npy`.
+
+    Raises:
+      DataError: when the run is on other words.
+      FileNotFoundError: when the homework's data is nowhere; the message says what to do.
+    """
+    source = getattr(config, "source", None)
+    if source not in FOLDERS:
+        raise DataError(
+            f"the homework's {name} holds ids of WikiText-2's words, and the run is on {source}: give --file"
+        )
+    path = getattr(config, "path", None) if source == "cmu_hw4p1" else None
+    holds = "the homework's fixtures/prediction.npz and fixtures/generation.npy"
+    return locate_folder(FOLDERS["cmu_hw4p1"], path, holds=holds, otherwise="give --file") / "fixtures" / name
 
 
 def read_prediction_fixture(path: Path, vocabulary_size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,17 +11,19 @@ import jax
 import numpy as np
 import tyro
 
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.decoding.answer import answer
+from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
-from jaxnlp.runs import DamagedCheckpointError, RunError, load_run, make_decoder
+from jaxnlp.runs import DamagedCheckpointError, Run, RunError, load_run, make_decoder
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, CharacterVocabulary
 
 
 @dataclasses.dataclass(frozen=True)
 class Generate:
-    """Continues a prompt with a trained language model, streaming to the terminal."""
+    """Continues a prompt with a trained language model, streaming what is drawn to the terminal."""
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
@@ -34,6 +36,8 @@ class Generate:
     """The same seed gives the same text."""
     num_samples: int = 1
     """How many continuations."""
+    num_beams: int = 1
+    """More than 1: search for the likeliest continuations with so many beams, in place of drawing; best first."""
     checkpoint: int | Literal["best", "latest"] = "best"
     """The best on the validation split, the newest, or a step."""
 
@@ -44,17 +48,51 @@ class Generate:
             raise ValueError(f"num_samples must be at least 1, got {self.num_samples}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+        if self.num_beams < 1:
+            raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
+        if self.num_beams > 1:
+            if self.sampling != Sampling() or self.seed != 0:
+                raise ValueError(
+                    f"beam search draws nothing: leave out temperature, top_k, top_p and seed, or num_beams, "
+                    f"{self.num_beams}"
+                )
+            if self.num_samples > self.num_beams:
+                raise ValueError(
+                    f"num_samples must be at most num_beams, {self.num_beams}, where beams are searched, "
+                    f"got {self.num_samples}"
+                )
 
 
 def generate(command: Generate) -> None:
-    """Prints the samples: the first as it grows, the others whole.
+    """Prints the continuations: the first that is drawn as it grows, all others whole.
 
     Raises:
       RunError, DamagedCheckpointError: when there is no such run or checkpoint.
       UnknownTokenError: for a prompt that the model's vocabulary cannot spell.
-      ValueError: for an empty prompt, or one longer than the context.
+      ValueError: for an empty prompt, or one longer than the context; with beams, when it cannot hold all new tokens.
     """
     run = load_run(command.run, checkpoint=command.checkpoint)
+    if command.num_beams > 1:
+        _search(command, run)
+    else:
+        _draw(command, run)
+
+
+def _search(command: Generate, run: Run) -> None:
+    found = beam_search(
+        make_decoder(run.model),
+        run.params,
+        run.vocabulary.encode(command.prompt)[None],
+        num_beams=command.num_beams,
+        max_new_tokens=command.max_new_tokens,
+    )
+    tokens = np.asarray(found.tokens[0])[np.asarray(found.lengths[0]) > 0]  # there may be fewer than beams
+    for number, row in enumerate(tokens[: command.num_samples], start=1):
+        title = _title(number) if command.num_samples > 1 else ""
+        print(title, command.prompt, run.vocabulary.decode(row), sep="")
+
+
+def _draw(command: Generate, run: Run) -> None:
     prompt = np.tile(run.vocabulary.encode(command.prompt), (command.num_samples, 1))
     steps = generate_tokens(
         make_decoder(run.model),
@@ -123,6 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         command = tyro.extras.subcommand_cli_from_dict(types, prog="python -m jaxnlp", args=arguments)
         act = next(action for kind, action in COMMANDS.values() if isinstance(command, kind))
+        use_compilation_cache(None)
         act(command)
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)

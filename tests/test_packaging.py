@@ -27,6 +27,7 @@ def run(*command, cwd):
     """What a command prints, started as a user would from that folder."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
     environment |= {"JAX_PLATFORMS": "cpu", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     done = subprocess.run(
         list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )

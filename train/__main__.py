@@ -16,8 +16,9 @@ from pathlib import Path  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from data import DataError  # noqa: E402
+from jaxnlp.caches import use_compilation_cache  # noqa: E402
 from jaxnlp.runs import DamagedCheckpointError, RunError  # noqa: E402
-from train.command_line import RunOptions, UsageError, parse, print_config, use_compilation_cache  # noqa: E402
+from train.command_line import RunOptions, UsageError, parse, print_config  # noqa: E402
 from train.folder import RunMismatchError  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 

@@ -4,13 +4,11 @@ import ast
 import dataclasses
 import difflib
 import importlib
-import os
 import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import jax
 import tyro
 from rich.console import Console
 
@@ -122,12 +120,3 @@ def print_config(console: Console, config: TrainConfig) -> None:
     console.print(f"recipe {config.recipe}, with", highlight=False)
     for line in changed:
         console.print(f"  {line}", highlight=False, markup=False)
-
-
-def use_compilation_cache(folder: Path | None) -> None:
-    """Keeps compiled programs on disk, so that the next start need not compile them again."""
-    from data.download import cache_folder
-
-    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache_folder() / "compiled"
-    jax.config.update("jax_compilation_cache_dir", str(chosen))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

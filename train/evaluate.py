@@ -12,21 +12,21 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from data import DataError
-from jaxnlp.decoding.answer import QuestionError, answer
-from jaxnlp.runs import DamagedCheckpointError, Run, RunError, load_run, make_decoder
+from jaxnlp.caches import use_compilation_cache
+from jaxnlp.decoding.answer import QuestionError
+from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.runs import DamagedCheckpointError, RunError, load_run
 from jaxnlp.serialization import ConfigError, to_json
-from train import folder
-from train.command_line import use_compilation_cache
+from train import folder, tasks
 from train.config import TrainConfig
-from train.evaluation import compile_evaluation, evaluate, exact_match
-from train.objectives import OBJECTIVES
-from train.parallel import make_parallel
+from train.language import NeuralCache
 from train.report import read_metrics
+from train.tasks import Scores
 
 MOST_METRICS_LINES = 2000
 """Lines of a run's metrics that the ledger keeps."""
@@ -42,8 +42,22 @@ class Evaluate:
     """The split of its data set to score."""
     file: Path | None = None
     """Score this UTF-8 file, in the format of the run's data, instead of a split."""
+    task: Literal["objective", "next_word", "perplexity", "complete"] = "objective"
+    """The run's own objective. For recurrent language models also: next_word, the negative log-likelihood of the word
+    behind each window of a fixture (--file, or the homework's); perplexity, per token over a whole text, with the state
+    carried; complete, continuations of prompts (--file, or the homework's)."""
     predictions: Path | None = None
-    """Write the answers to the split's questions to this file, one a line."""
+    """Write the answers to the split's questions, or the continuations, to this file, one a line."""
+    neural_cache: Annotated[NeuralCache, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NeuralCache)
+    judge: Path | None = None
+    """Task complete: the run that tells how likely it finds the continuations, with the same vocabulary."""
+    max_new_tokens: int = 20
+    """Task complete: tokens of a continuation."""
+    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=lambda: Sampling(temperature=0.0)
+    )
+    seed: int = 0
+    """Task complete: the same seed draws the same continuations."""
     checkpoint: int | Literal["best", "latest"] = "best"
     """The best on the validation split, the newest, or a step."""
     record: Path | None = None
@@ -54,58 +68,42 @@ class Evaluate:
             raise ValueError("the ledger holds numbers on splits: give --record without --file")
         if self.predictions is not None and self.predictions.is_dir():
             raise ValueError(f"--predictions {self.predictions} is a folder; give a file to write to")
-
-
-@dataclasses.dataclass(frozen=True)
-class Scores:
-    """What a run achieves on a split or a file.
-
-    Attributes:
-      run: which.
-      config: its own.
-      split: name of the split, or the file.
-      values: each metric's value, and how many tokens or questions it is over.
-      answers: to the split's questions, where it has some.
-    """
-
-    run: Run
-    config: TrainConfig
-    split: str
-    values: dict[str, tuple[float, int]]
-    answers: list[str]
+        if self.neural_cache.cache_window and self.task != "perplexity":
+            raise ValueError("the cache is for perplexity: give --cache-window with --task perplexity")
+        if self.judge is not None and self.task != "complete":
+            raise ValueError("a judge is for continuations: give --judge with --task complete")
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
 
 
 def score(command: Evaluate) -> Scores:
     """Scores a run; writes nothing.
 
     Raises:
-      RunError, DamagedCheckpointError: when there is no such run or checkpoint.
+      RunError, DamagedCheckpointError: when there is no such run or checkpoint, or it cannot do the task.
       RunMismatchError: when the data has changed since the run began.
       DataError: when there is no such split, or the file cannot be scored.
     """
     run = load_run(command.run, checkpoint=command.checkpoint)
     config = folder.read_config(run.folder)
-    if command.file is None:
-        corpus = config.data.load(config.seed)
-        folder.check_data(run.folder, corpus)
-        name, split = command.split, corpus.split(command.split)
-    else:
-        name, split = str(command.file), config.data.read_file(command.file, run.vocabulary)
-    if command.predictions is not None and not split.questions:
-        raise DataError(f"--predictions: {name} has no questions to answer")
-    values: dict[str, tuple[float, int]] = {}
-    if len(split.batches):
-        layout = make_parallel("jit")
-        step = compile_evaluation(OBJECTIVES[config.objective](run.model, config.loss), layout)
-        means, tokens = evaluate(step, layout.replicate(run.params), split.batches, layout)
-        values = {metric: (value, tokens) for metric, value in means.items()}
-    answers = []
-    if split.questions:
-        texts = [question.text for question in split.questions]
-        answers = answer(make_decoder(run.model), run.params, run.vocabulary, texts)
-    if split.questions and split.questions[0].answer is not None:
-        values["exact_match"] = (exact_match(answers, split.questions), len(answers))
-    return Scores(run, config, name, values, answers)
+    match command.task:
+        case "objective":
+            asked = command.predictions is not None
+            return tasks.objective(run, config, command.split, command.file, asked=asked)
+        case "perplexity":
+            return tasks.perplexity(run, config, command.split, command.file, command.neural_cache)
+        case "next_word":
+            return tasks.next_word(run, config, command.file)
+        case "complete":
+            return tasks.complete(
+                run,
+                config,
+                command.file,
+                max_new_tokens=command.max_new_tokens,
+                sampling=command.sampling,
+                seed=command.seed,
+                judging=None if command.judge is None else load_run(command.judge),
+            )
 
 
 def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
@@ -133,6 +131,7 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
             "command": _anywhere(environment["command"]),
         }
         | ({} if config.init_from is None else {"begun_with": _origin(Path(config.init_from))})
+        | scores.remarks
         for metric, (value, examples) in scores.values.items()
     ]
 
@@ -205,7 +204,9 @@ def main(arguments: list[str] | None = None) -> int:
     for metric, (value, examples) in scores.values.items():
         unit = "questions" if metric == "exact_match" else "tokens"
         print(f"{scores.split} {metric} {value:.4f}  ({examples:,} {unit})")
-    if not scores.values:
+    if command.task == "complete" and command.predictions is None:
+        print("\n".join(scores.answers))
+    elif not scores.values:
         print(f"{scores.split}: no targets provided, so there is no score; {len(scores.answers):,} answers")
     if command.predictions is not None:
         folder.write_text(command.predictions, "".join(f"{line}\n" for line in scores.answers))

@@ -121,8 +121,10 @@ def fit(
             )
             state, train_seconds = restored.state, restored.train_seconds
             batches.set_state(restored.data_state)
-            console.print(f"continuing from step {int(state.step)} of {config.total_steps}", highlight=False)
         first, total = int(state.step) + 1, config.total_steps
+        if restored is not None:
+            how = "continuing from" if first <= total else "the run is finished, at"
+            console.print(f"{how} step {first - 1} of {total}", highlight=False)
         if first <= total:
             folder.write_environment(workdir, parameters=parameters, parallel=parallel, command=command)
         state = layout.replicate(state)

@@ -23,9 +23,10 @@ import numpy as np
 from rich.console import Console
 
 from data import DataError
+from jaxnlp.caches import use_compilation_cache
 from jaxnlp.runs import RunError
 from jaxnlp.typing import Array
-from train.command_line import UsageError, parse, use_compilation_cache
+from train.command_line import UsageError, parse
 from train.config import TrainConfig
 from train.loop import set_up, step_function
 from train.parallel import make_parallel
@@ -47,13 +48,19 @@ class FindOptions:
     steps: int = 200
     """Steps in the test."""
     plot: Path | None = None
-    """Where the plot goes, an SVG file; None = runs/RECIPE.lr_find.svg."""
+    """Where the plot goes, in the format of its ending; None = runs/RECIPE.lr_find.svg."""
 
     def __post_init__(self):
         if not 0 < self.smallest < self.largest:
             raise ValueError(f"need 0 < smallest < largest, got {self.smallest} and {self.largest}")
         if self.steps < 20:
             raise ValueError(f"steps must be at least 20 for a curve to be seen, got {self.steps}")
+        if self.plot is not None:
+            from matplotlib.backend_bases import FigureCanvasBase
+
+            endings = FigureCanvasBase.filetypes
+            if self.plot.suffix[1:].lower() not in endings:
+                raise ValueError(f"plot must end in one of .{', .'.join(sorted(endings))}, got {self.plot}")
 
 
 def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,8 @@ import pytest
 import requests
 import urllib3
 
-from data.download import TINY_SHAKESPEARE, DataNotFoundError, RemoteFile, cache_folder, locate, locate_folder
+from data.download import TINY_SHAKESPEARE, DataNotFoundError, RemoteFile, locate, locate_folder
+from jaxnlp.caches import cache_folder
 
 REAL_DATA = Path(os.environ.get("JAXNLP_DATA") or Path(__file__).parents[3] / "shared" / "data")
 CONTENT = b"First Citizen:\nBefore we proceed any further, hear me speak.\n" * 3000
@@ -136,24 +137,6 @@ def test_a_download_goes_into_the_cache_and_happens_once(online, own_folder, fil
     assert files_below(cache_folder()) == [cached_path()]
     assert files_below(own_folder) == []
     assert online.asked == [PLAYS.url]
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"JAXNLP_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}, "/own"),
-        ({"JAXNLP_CACHE": "~/own", "XDG_CACHE_HOME": "/xdg"}, "/home/ada/own"),
-        ({"JAXNLP_CACHE": "", "XDG_CACHE_HOME": "/xdg"}, "/xdg/jaxnlp"),
-        ({"XDG_CACHE_HOME": "not/absolute"}, "/home/ada/.cache/jaxnlp"),
-        ({}, "/home/ada/.cache/jaxnlp"),
-    ],
-)
-def test_cache_folder_follows_the_environment(environment, expected, monkeypatch):
-    for name in ("JAXNLP_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in ({"HOME": "/home/ada"} | environment).items():
-        monkeypatch.setenv(name, value)
-    assert cache_folder() == Path(expected)
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder"])

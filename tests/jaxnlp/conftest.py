@@ -1,6 +1,7 @@
 """Quick compilation for all tests here, and a run that training left behind, for what reads runs."""
 
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +27,14 @@ def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation(compiled_programs: Path) -> Iterator[None]:
-    """Programs that several tests compile are compiled once, and none is optimised: they run for milliseconds."""
+    """Programs that several tests compile are compiled once, and none is optimised: they run for milliseconds.
+
+    With JAXNLP_TEST_OPTIMIZED=1 in the environment they are optimised, as users' are: see `make test-optimized`.
+    """
     settings = {
         "jax_compilation_cache_dir": str(compiled_programs),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_disable_most_optimizations": True,
+        "jax_disable_most_optimizations": os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1",
     }
     before = {name: jax.config.values[name] for name in settings}
     for name, value in settings.items():

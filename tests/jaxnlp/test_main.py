@@ -13,6 +13,11 @@ from jaxnlp.runs import load_run
 from jaxnlp.text.words import WordVocabulary
 
 
+@pytest.fixture(autouse=True)
+def programs_stay_in_the_tests_own_folder(monkeypatch, compiled_programs):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_programs))
+
+
 def generate(run, *options):
     return main(["generate", str(run), *options])
 
@@ -51,6 +56,36 @@ def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, cap
     assert len(set(samples)) == 3
 
 
+def sum_of_log_probabilities(run, text, prompt):
+    """Of the characters after the prompt."""
+    ids = run.vocabulary.encode(text)
+    logits = run.model.apply({"params": run.params}, ids[None, :-1])
+    return float(jax.nn.log_softmax(logits)[0, np.arange(len(ids) - 1), ids[1:]][len(prompt) - 1 :].sum())
+
+
+def test_beams_print_the_likeliest_continuations_best_first(finished_run, capsys):
+    run = load_run(finished_run.folder)
+    options = ["--prompt", "the t", "--max-new-tokens", "12", "--num-beams", "4"]
+    assert generate(finished_run.folder, *options) == 0
+    (best,) = re.fullmatch("(.{17})\n", capsys.readouterr().out, re.DOTALL).groups()
+    assert generate(finished_run.folder, *options, "--num-samples", "2") == 0
+    first, second = re.fullmatch(
+        "--- sample 1 ---\n(.{17})\n--- sample 2 ---\n(.{17})\n", capsys.readouterr().out, re.DOTALL
+    ).groups()
+    assert first == best
+    scores = [sum_of_log_probabilities(run, text, "the t") for text in (first, second)]
+    assert first != second
+    assert scores[0] >= scores[1]
+    assert scores[0] >= sum_of_log_probabilities(run, continue_greedily(run, "the t", 12), "the t")
+
+
+def test_no_more_continuations_are_printed_than_there_are(finished_run, capsys):
+    options = ["--prompt", "t", "--max-new-tokens", "1", "--num-beams", "30", "--num-samples", "30"]
+    assert generate(finished_run.folder, *options) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("--- sample ") == load_run(finished_run.folder).vocabulary.size == 11
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -58,8 +93,9 @@ def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, cap
         (["--prompt", "the Q?"], "not in the vocabulary of 11 characters: '?', 'Q' (first at character 5)"),
         (["--prompt", "the " * 6], "the prompt has 24 tokens, but the model's context holds 20; shorten it"),
         (["--checkpoint", "7"], "has no checkpoint of step 7; it has 1, 2"),
+        (["--num-beams", "2", "--max-new-tokens", "30"], "need a context of 30, but the model's holds 20"),
     ],
-    ids=["empty prompt", "unknown characters", "long prompt", "unknown step"],
+    ids=["empty prompt", "unknown characters", "long prompt", "unknown step", "beams beyond the context"],
 )
 def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished_run, capsys, options, message):
     assert generate(finished_run.folder, *options) == 2
@@ -77,6 +113,11 @@ def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished
         (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
         (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
         (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),
+        (["--num-beams", "0"], "num_beams must be at least 1, got 0"),
+        (["--num-beams", "4", "--temperature", "0.8"], "beam search draws nothing: leave out temperature"),
+        (["--num-beams", "4", "--top-k", "3"], "beam search draws nothing: leave out temperature"),
+        (["--num-beams", "4", "--seed", "3"], "beam search draws nothing: leave out temperature"),
+        (["--num-beams", "4", "--num-samples", "5"], "num_samples must be at most num_beams, 4"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -114,7 +155,17 @@ def test_help_names_every_option(capsys):
         main(["generate", "--help"])
     assert exit_.value.code == 0
     shown = capsys.readouterr().out
-    for option in ("prompt", "max-new-tokens", "temperature", "top-k", "top-p", "seed", "num-samples", "checkpoint"):
+    for option in (
+        "prompt",
+        "max-new-tokens",
+        "temperature",
+        "top-k",
+        "top-p",
+        "seed",
+        "num-samples",
+        "num-beams",
+        "checkpoint",
+    ):
         assert f"--{option}" in shown
 
 
@@ -191,3 +242,14 @@ def test_words_that_a_run_lacks_are_a_wrong_command(run_of_words, capsys):
 def test_a_run_of_words_knows_no_questions(run_of_words, capsys):
     assert main(["predict", str(run_of_words), "Where?"]) == 2
     assert "was not trained on questions; continue a text with: generate" in capsys.readouterr().err
+
+
+def test_compiled_programs_are_kept_for_the_next_start(finished_run, tmp_path, monkeypatch):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        assert generate(finished_run.folder, "--prompt", "the", "--max-new-tokens", "2") == 0
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

@@ -19,7 +19,6 @@ from train.command_line import (
     parse,
     print_config,
     recipe_names,
-    use_compilation_cache,
 )
 from train.config import TrainConfig, update
 
@@ -226,22 +225,3 @@ def test_effective_config_is_shown_as_what_differs_from_the_recipe():
 
 def test_unchanged_config_is_shown_in_a_line():
     assert shown(load_recipe(RECIPE)) == [f"recipe {RECIPE}, unchanged"]
-
-
-@pytest.mark.parametrize("given", ["option", "JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"])
-def test_compilation_cache_lies_where_it_was_asked_for(tmp_path, monkeypatch, given):
-    for name in ("JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    chosen = tmp_path / "compiled"
-    if given == "option":
-        monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "other"))
-    elif given == "JAXNLP_CACHE":
-        monkeypatch.setenv(given, str(tmp_path))
-    else:
-        monkeypatch.setenv(given, str(chosen))
-    before = jax.config.jax_compilation_cache_dir
-    try:
-        use_compilation_cache(chosen if given == "option" else None)
-        assert jax.config.jax_compilation_cache_dir == str(chosen)
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)

@@ -193,10 +193,12 @@ def test_console_tells_data_size_devices_and_where_it_continues(tiny_config, tmp
     with stop_at(2):
         fit(tiny_config(), tmp_path, console=loud)
     fit(tiny_config(), tmp_path, console=loud)
+    fit(tiny_config(), tmp_path, console=loud)
     printed = loud.file.getvalue()
     assert "text_file: 900 characters, 11 distinct; 810 for training, 90 for validation" in printed
     assert re.search(r"^187 parameters, 8 x ", printed, re.MULTILINE)
-    assert printed.count("continuing from step 2 of 12\n") == 1
+    assert printed.count("continuing from") == printed.count("continuing from step 2 of 12\n") == 1
+    assert printed.count("the run is finished, at step 12 of 12\n") == 1
 
 
 def test_skip_mode_counts_the_updates_it_skips_and_reaches_the_end(tiny_config, tmp_path, quick_fit, poison):

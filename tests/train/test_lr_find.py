@@ -1,4 +1,6 @@
 import itertools
+import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -74,8 +76,25 @@ def test_plot_is_written_in_the_format_of_its_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"), [({"smallest": 1.0, "largest": 0.1}, "smallest"), ({"steps": 3}, "steps must be at least")]
+    ("fields", "message"),
+    [
+        ({"smallest": 1.0, "largest": 0.1}, "smallest"),
+        ({"steps": 3}, "steps must be at least"),
+        ({"plot": Path("plot.xyz")}, r"plot must end in one of .*\.eps, .*\.png, .*got plot\.xyz"),
+        ({"plot": Path("plot")}, "got plot$"),
+    ],
 )
-def test_options_that_make_no_curve_are_refused(fields, message):
+def test_options_that_make_no_curve_or_no_plot_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         lr_find.FindOptions(**fields)
+
+
+@pytest.mark.parametrize("name", ["plot.svg", "plot.PNG", "deep.er/plot.pdf"])
+def test_plots_of_known_formats_are_taken(name):
+    assert lr_find.FindOptions(plot=Path(name)).plot == Path(name)
+
+
+def test_a_plot_of_an_unknown_format_is_refused_before_the_run(monkeypatch, capsys):
+    monkeypatch.setattr(lr_find, "range_test", None)  # not to be called
+    assert lr_find.main(["gpt_python_docs", "--plot", "plot.xyz"]) == 2
+    assert re.fullmatch(r"error: plot must end in one of .*, got plot\.xyz\n", capsys.readouterr().err)

@@ -65,9 +65,10 @@ def relative_error(found, expected):
     return np.abs(found - expected).max() / np.abs(expected).max()
 
 
-def case(name, *, mask=None, causal=False, scale=None, dropout_rate=0.0, **sizes):
+def case(name, *, mask=None, causal=False, scale=None, dropout_rate=0.0, optimized=False, **sizes):
     """`mask` has a letter for each whole axis and 1 for those of one element."""
-    return pytest.param(sizes, mask, {"causal": causal, "scale": scale, "dropout_rate": dropout_rate}, id=name)
+    settings = {"causal": causal, "scale": scale, "dropout_rate": dropout_rate}
+    return pytest.param(sizes, mask, settings, id=name, marks=[pytest.mark.optimized] if optimized else [])
 
 
 def arguments_of(sizes, mask, settings):
@@ -101,6 +102,7 @@ def test_blocks_of_queries_equal_a_loop_over_queries(keys):
     np.testing.assert_allclose(found, attend_by_loops(q, k, v, past, WIDTH**-0.5), atol=1e-6)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("kind", ["all", "mask", "causal"])
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (5, 7), (7, 5), (QUERY_BLOCK + 7, QUERY_BLOCK + 30)])
 def test_values_and_gradients_equal_those_of_pytorch(kind, queries, keys):
@@ -138,12 +140,12 @@ def test_values_and_gradients_equal_those_of_pytorch(kind, queries, keys):
         case("causal", causal=True),
         case("causal_and_more_keys", causal=True, keys=9),
         case("causal_and_more_queries", causal=True, queries=9, keys=4),
-        case("causal_and_mask", causal=True, mask="BHTS", dropout_rate=0.4),
+        case("causal_and_mask", causal=True, mask="BHTS", dropout_rate=0.4, optimized=True),
         case("causal_and_mask_of_all_keys", causal=True, mask="B1T1"),
         case("dropout", dropout_rate=0.4),
-        case("grouped_keys", heads=6, key_heads=2, causal=True, mask="BHTS"),
+        case("grouped_keys", heads=6, key_heads=2, causal=True, mask="BHTS", optimized=True),
         case("one_key_head", heads=4, key_heads=1, dropout_rate=0.2),
-        case("blocks", causal=True, queries=SEVERAL_BLOCKS, keys=SEVERAL_BLOCKS, scale=0.3),
+        case("blocks", causal=True, queries=SEVERAL_BLOCKS, keys=SEVERAL_BLOCKS, scale=0.3, optimized=True),
         case("whole_blocks", causal=True, queries=2 * QUERY_BLOCK, keys=2 * QUERY_BLOCK),
         case("blocks_and_more_keys", causal=True, queries=SEVERAL_BLOCKS, keys=SEVERAL_BLOCKS + 90, mask="BHTS"),
         case("blocks_and_more_queries", causal=True, queries=SEVERAL_BLOCKS, keys=50, mask="11TS", dropout_rate=0.1),
@@ -279,6 +281,7 @@ def test_fewer_key_heads_equal_repeated_ones(implementation, heads, key_heads):
         np.testing.assert_allclose(gradient, summed, atol=5e-6)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_fully_masked_row_is_zero_and_its_gradients_too(implementation):
     q, k, v = random_inputs()
@@ -333,6 +336,7 @@ def test_nothing_to_attend_from_or_to_gives_zeros_of_the_right_shape(sizes, caus
         np.testing.assert_array_equal(found, np.zeros_like(like), strict=True)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize(
     ("implementation", "length", "settings"),
     [
@@ -374,6 +378,7 @@ def test_factors_of_scale_and_dropout_are_not_rounded_to_bfloat16(implementation
         assert abs(ratio - 1.0) < 1e-3
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_bfloat16_softmax_is_taken_in_float32(implementation):
     # The normaliser of 257 equal scores is 257, which bfloat16 rounds to 256; 1 / 257 it can represent.
@@ -475,6 +480,7 @@ def test_eager_calls_equal_compiled_ones():
     np.testing.assert_allclose(attend(*inputs, **settings), compiled_attend(*inputs, **settings), atol=1e-6)
 
 
+@pytest.mark.optimized
 def test_other_programs_read_the_values_of_a_compiled_call_that_is_differentiated_from_outside():
     inputs = random_inputs()
     y, vjp = jax.vjp(compiled_attend, *inputs)

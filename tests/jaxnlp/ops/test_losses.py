@@ -338,6 +338,7 @@ def test_bfloat16_tokens_are_scored_in_float32_by_chunks():
     assert_near([g.astype(np.float32) for g in gradients], list(exact), 0.02)
 
 
+@pytest.mark.optimized
 def test_loss_by_chunks_and_its_gradient_never_hold_all_logits():
     tokens, vocabulary, chunk = 4096, 1000, 64
     all_logits = 4 * tokens * vocabulary
@@ -351,6 +352,9 @@ def test_loss_by_chunks_and_its_gradient_never_hold_all_logits():
     assert memory(linear_sum_and_gradients, chunk=chunk) < all_logits / 10
     assert memory(compiled_linear_loss, chunk=chunk) < all_logits / 10
     assert memory(plain_sum_and_gradients) > all_logits
+    if not jax.config.values["jax_disable_most_optimizations"]:  # then two arrays, as the docstring says
+        for function in (linear_sum_and_gradients, compiled_linear_loss):
+            assert memory(function, chunk=1024) < 2.2 * 4 * 1024 * vocabulary
 
 
 def test_loss_by_chunks_of_the_default_length_holds_a_part_of_many_logits():

@@ -1,0 +1,26 @@
+"""What is kept on disk because it can be had again: downloads and compiled programs."""
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Folder for what can be fetched again: $JAXNLP_CACHE, else $XDG_CACHE_HOME/jaxnlp, else ~/.cache/jaxnlp."""
+    if own := os.environ.get("JAXNLP_CACHE"):
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification asks for an absolute path and has any other ignored.
+    return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "jaxnlp"
+
+
+def use_compilation_cache(folder: Path | None) -> None:
+    """Keeps compiled programs on disk, so that the next start need not compile them again.
+
+    Args:
+      folder: where; None = $JAX_COMPILATION_CACHE_DIR, or a folder in `cache_folder`.
+    """
+    import jax  # here, since data pipelines import this module and go without
+
+    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache_folder() / "compiled"
+    jax.config.update("jax_compilation_cache_dir", str(chosen))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

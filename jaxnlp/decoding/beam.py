@@ -1,0 +1,200 @@
+"""Beam search: the likeliest continuations of a prompt, as far as N of them at a time can tell.
+
+Of each sequence the search keeps N running hypotheses and the N best that have ended. A step reads the newest token of
+each running hypothesis and looks at all N V continuations. Those among the N likeliest that stop have ended; the N
+likeliest that do not stop run on. One beam thus follows greedy decoding, and hypotheses are never equal: each
+continuation is one hypothesis with one token more, and in the beginning there is one hypothesis alone.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.decoding.generate import Decoder, check_request, pad_to_bucket, prepare, read_prompt
+from jaxnlp.typing import Array, Params, PyTree
+
+
+class BeamResult(NamedTuple):
+    """Continuations of each prompt, best first.
+
+    Where there are fewer than N continuations at all, the last ones have length 0 and score -inf.
+
+    Attributes:
+      tokens: [B, N, max_new_tokens] int32; behind a continuation's end the stop token, or -1 if there is none.
+      lengths: [B, N] int32, tokens of each continuation; the stop that ends it is one of them.
+      scores: [B, N] float32, log-probability in nats, over the length penalty.
+    """
+
+    tokens: Array
+    lengths: Array
+    scores: Array
+
+
+class _Search(NamedTuple):
+    """Between two steps; hypotheses with score -inf do not exist."""
+
+    cache: PyTree  # of B N rows: what the running hypotheses' newest tokens follow
+    running: BeamResult  # their scores without penalty; all of one length
+    ended: BeamResult
+
+
+def beam_search(
+    decoder: Decoder,
+    params: Params,
+    prompt: np.ndarray,
+    *,
+    num_beams: int,
+    max_new_tokens: int,
+    stop: int | None = None,
+    length_penalty: float = 0.0,
+) -> BeamResult:
+    """The best continuations that beam search finds.
+
+    score(Y) = log P(Y | prompt) / ((5 + |Y|) / 6)^alpha
+
+    A continuation ends with its stop token, or is cut at `max_new_tokens`; both are ranked alike. Of equal scores the
+    one that ended first comes first; of equally likely tokens the lower is taken, as greedy decoding does.
+
+    The search ends early only when that changes nothing: once N continuations have ended in each row, and none that
+    still runs can come to a better score than the worst of them. Log-probabilities only fall, and the penalty divides
+    them by most at the greatest length, so a running one with log-probability s ends at s / ((5 + max_new_tokens) /
+    6)^alpha at best. What may be lost is what beam search loses anyway: prefixes that are not among the N likeliest of
+    their length.
+
+    Args:
+      decoder: the model's step function and cache. A capacity must hold the prompt and all new tokens but the last.
+      params: its parameters.
+      prompt: [B, N] int32, of which each row is continued by itself.
+      num_beams: N, at least 1; more than V are of use from the second token on.
+      max_new_tokens: length at which continuations are cut, at least 1.
+      stop: the token that ends a continuation; None = all are cut.
+      length_penalty: alpha, at least 0; the greater, the longer are the continuations that win.
+
+    Raises:
+      ValueError: for a prompt or a number that cannot be, or a context that cannot hold them; the message gives both.
+
+    Source: Wu et al. 2016, section 7, eq. 14. Differs: no coverage penalty, and no pruning but that to N.
+    """
+    check_request(decoder, prompt, max_new_tokens)
+    if num_beams < 1:
+        raise ValueError(f"num_beams must be at least 1, got {num_beams}")
+    if not 0.0 <= length_penalty < float("inf"):
+        raise ValueError(f"length_penalty must be at least 0 and finite, got {length_penalty}")
+    needed = prompt.shape[1] + max_new_tokens - 1
+    if decoder.capacity is not None and needed > decoder.capacity:
+        raise ValueError(
+            f"a prompt of {prompt.shape[1]} tokens and {max_new_tokens} new ones need a context of {needed}, but the "
+            f"model's holds {decoder.capacity}; ask for fewer, or shorten the prompt"
+        )
+    params = prepare(decoder, params)
+    window, count = pad_to_bucket(decoder, prompt), prompt.shape[1]
+    length_penalty = float(length_penalty)  # an int would be compiled apart
+    search, over = _begin(decoder, num_beams, max_new_tokens, stop, params, window, count, length_penalty)
+    for length in range(2, max_new_tokens + 1):
+        if stop is not None and over:
+            break
+        search, over = _advance(decoder, stop, params, search, length, length_penalty)
+    return _ranked(stop, search, length_penalty)
+
+
+def _padding(stop: int | None) -> int:
+    return -1 if stop is None else stop
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _begin(decoder, num_beams, max_new_tokens, stop, params, window, count, length_penalty):
+    """Reads the prompt, once for all beams, and chooses the first tokens."""
+    logits, cache = read_prompt(decoder, params, window, count)
+    batch, size = logits.shape
+    nothing = BeamResult(
+        tokens=jnp.full((batch, num_beams, max_new_tokens), _padding(stop), jnp.int32),
+        lengths=jnp.zeros((batch, num_beams), jnp.int32),
+        scores=jnp.full((batch, num_beams), -jnp.inf, jnp.float32),
+    )
+    # Were there more than one hypothesis without tokens, all would be continued alike.
+    running = nothing._replace(scores=nothing.scores.at[:, 0].set(0.0))
+    cache = _rows(cache, jnp.repeat(jnp.arange(batch), num_beams))
+    logits = jnp.broadcast_to(logits[:, None], (batch, num_beams, size))
+    return _extend(_Search(cache, running, nothing), logits, 1, stop, length_penalty)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="search")
+def _advance(decoder, stop, params, search, length, length_penalty):
+    """Reads each running hypothesis' newest token and chooses token number `length`."""
+    tokens = search.running.tokens
+    newest = jax.lax.dynamic_index_in_dim(tokens, length - 2, axis=2, keepdims=False)
+    logits, cache = decoder.read(params, newest.reshape(-1, 1), search.cache, 1)
+    logits = logits.reshape(*newest.shape, logits.shape[-1])
+    return _extend(search._replace(cache=cache), logits, length, stop, length_penalty)
+
+
+def _extend(
+    search: _Search, logits: Array, length: Array | int, stop: int | None, length_penalty: Array | float
+) -> tuple[_Search, Array]:
+    """Adds token number `length` to each hypothesis, scored by logits [B, N, V].
+
+    Returns:
+      The search, and whether going on would change nothing, [] bool.
+    """
+    batch, num_beams, size = logits.shape
+    scores = search.running.scores[:, :, None] + jax.nn.log_softmax(logits.astype(jnp.float32), axis=-1)
+    scores = scores.reshape(batch, num_beams * size)
+    going_on, ended = scores, search.ended
+    if stop is not None:
+        stops = (jnp.arange(num_beams * size) % size == stop)[None]
+        going_on = jnp.where(stops, -jnp.inf, scores)
+        new, _ = _continuations(search.running, scores, length)
+        has_ended = jax.lax.dynamic_index_in_dim(new.tokens, length - 1, axis=2, keepdims=False) == stop
+        new_scores = jnp.where(has_ended, new.scores / _penalty(length, length_penalty), -jnp.inf)
+        ended = _best(ended, new._replace(scores=new_scores))
+    running, parents = _continuations(search.running, going_on, length)
+    rows = jnp.arange(batch)[:, None] * num_beams + parents
+    cache = _rows(search.cache, rows.reshape(-1))
+    within_reach = running.scores[:, 0] / _penalty(running.tokens.shape[-1], length_penalty)
+    return _Search(cache, running, ended), (ended.scores[:, -1] >= within_reach).all()
+
+
+def _continuations(running: BeamResult, scores: Array, length: Array | int) -> tuple[BeamResult, Array]:
+    """The N likeliest of all N V continuations [B, N V] by one token, and whose they are, [B, N]."""
+    num_beams = running.scores.shape[1]
+    best, places = jax.lax.top_k(scores, num_beams)
+    parents, chosen = jnp.divmod(places, scores.shape[1] // num_beams)
+    tokens = jnp.take_along_axis(running.tokens, parents[:, :, None], axis=1).at[:, :, length - 1].set(chosen)
+    return BeamResult(tokens, jnp.full_like(running.lengths, length), best), parents
+
+
+def _best(first: BeamResult, second: BeamResult) -> BeamResult:
+    """The N best hypotheses of two times N; of equals those of the first."""
+    both = BeamResult(*(jnp.concatenate(parts, axis=1) for parts in zip(first, second, strict=True)))
+    scores, places = jax.lax.top_k(both.scores, first.scores.shape[1])
+    return BeamResult(
+        tokens=jnp.take_along_axis(both.tokens, places[:, :, None], axis=1),
+        lengths=jnp.take_along_axis(both.lengths, places, axis=1),
+        scores=scores,
+    )
+
+
+def _rows(cache: PyTree, rows: Array) -> PyTree:
+    """These rows of each array; a scalar holds for all rows."""
+    return jax.tree.map(lambda leaf: leaf[rows] if jnp.ndim(leaf) else leaf, cache)
+
+
+def _penalty(length: Array | int, length_penalty: Array | float) -> Array:
+    return jnp.asarray((5 + length) / 6, jnp.float32) ** length_penalty
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _ranked(stop, search, length_penalty):
+    """What has ended and what is cut, best first."""
+    running = search.running
+    scores = running.scores / _penalty(running.lengths, length_penalty)
+    found = _best(search.ended, running._replace(scores=scores))
+    exists = found.scores > -jnp.inf
+    return BeamResult(
+        tokens=jnp.where(exists[:, :, None], found.tokens, _padding(stop)),
+        lengths=jnp.where(exists, found.lengths, 0),
+        scores=found.scores,
+    )

@@ -1,0 +1,70 @@
+"""The continuous cache of a recurrent language model: words come again where hidden states are alike.
+
+With h_t the hidden state that predicts word w_{t+1}, and memory (h_i, w_{i+1}) of the last W positions i < t,
+
+    p_cache(w) = sum_i softmax_i(theta h_t . h_i) [w_{i+1} = w]
+    p(w) = (1 - share) p_model(w) + share p_cache(w)
+
+Nothing is trained: it is a way of reading the model.
+
+Source: Grave et al. 2017, equations 3 and 4.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def cache_probability(
+    hidden: jax.Array,
+    targets: jax.Array,
+    memory: jax.Array,
+    memory_words: jax.Array,
+    memory_filled: jax.Array,
+    *,
+    theta: float,
+) -> tuple[jax.Array, jax.Array]:
+    """What the cache gives each position's target.
+
+    Position t looks at the W positions before it: those of this batch, and before these the newest of the memory.
+
+    Args:
+      hidden: h_t [B, T, K], float.
+      targets: the words that follow [B, T] int.
+      memory: hidden states of the W positions before the batch, oldest first [B, W, K].
+      memory_words: the words that followed them [B, W] int.
+      memory_filled: [B, W] bool, which of them there are.
+      theta: how much likeness counts; 0 = all the same.
+
+    Returns:
+      p_cache(target) [B, T] float32, and whether there is anything to look at [B, T] bool; where not, p_cache is 0.
+    """
+    window, positions = memory.shape[1], hidden.shape[1]
+    keys = jnp.concatenate([memory, hidden], axis=1).astype(jnp.float32)
+    words = jnp.concatenate([memory_words, targets], axis=1)
+    filled = jnp.concatenate([memory_filled, jnp.ones_like(targets, bool)], axis=1)
+    age = window + jnp.arange(positions)[:, None] - jnp.arange(window + positions)[None, :]
+    seen = ((age >= 1) & (age <= window))[None] & filled[:, None, :]
+    found = seen.any(axis=-1)
+    scores = jnp.where(seen, theta * jnp.einsum("btk,bsk->bts", hidden.astype(jnp.float32), keys), -jnp.inf)
+    highest = jnp.where(found, scores.max(axis=-1), 0.0)
+    exponentials = jnp.exp(scores - highest[..., None])
+    same = words[:, None, :] == targets[:, :, None]
+    shares = jnp.where(same, exponentials, 0.0).sum(axis=-1) / jnp.where(found, exponentials.sum(axis=-1), 1.0)
+    return shares, found
+
+
+def remembered(
+    hidden: jax.Array,
+    targets: jax.Array,
+    counted: jax.Array,
+    memory: jax.Array,
+    memory_words: jax.Array,
+    memory_filled: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The memory after a batch, its newest W positions. Args: as `cache_probability`; which positions count [B, T]."""
+    window = memory.shape[1]
+    return (
+        jnp.concatenate([memory, hidden.astype(memory.dtype)], axis=1)[:, -window:],
+        jnp.concatenate([memory_words, targets], axis=1)[:, -window:],
+        jnp.concatenate([memory_filled, counted], axis=1)[:, -window:],
+    )

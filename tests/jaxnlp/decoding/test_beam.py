@@ -1,0 +1,314 @@
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.complete import complete
+from jaxnlp.decoding.generate import Decoder
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.runs import make_decoder
+
+SIZE, CONTEXT = 4, 24
+PROMPT = np.array([[1, 3, 0], [2, 2, 1], [0, 1, 1]], np.int32)
+
+
+def log_softmax(logits):
+    logits = np.asarray(logits, np.float64)
+    return (
+        logits
+        - logits.max(axis=-1, keepdims=True)
+        - np.log(np.exp(logits - logits.max(-1, keepdims=True)).sum(-1, keepdims=True))
+    )
+
+
+@functools.cache
+def tiny_gpt():
+    """Parameters, decoder and log-probabilities of what follows, [B, T, V], by a pass without cache."""
+    config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=CONTEXT, use_bias=False, scan_layers=True)
+    model = config.build(SIZE)
+    shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
+    generator = np.random.default_rng(1)
+    params = jax.tree.map(lambda leaf: 0.5 * generator.normal(size=leaf.shape).astype(np.float32), shapes)
+    forward = jax.jit(lambda tokens: model.apply({"params": params}, tokens))
+
+    def log_probabilities(tokens):
+        padded = np.pad(tokens, [(0, 0), (0, CONTEXT - tokens.shape[1])])
+        return log_softmax(forward(padded)[:, : tokens.shape[1]])
+
+    return params, make_decoder(model), log_probabilities
+
+
+@pytest.fixture(params=["gpt", "recurrent"])
+def model(request, recurrent):
+    """Parameters, decoder, log-probabilities, V: of a model whose cache has an end, and of one whose has none."""
+    if request.param == "gpt":
+        return *tiny_gpt(), SIZE
+    return recurrent.params, recurrent.decoder, lambda tokens: log_softmax(recurrent.forward(tokens)), recurrent.size
+
+
+def penalty(length, alpha):
+    return ((5 + length) / 6) ** alpha
+
+
+def every_continuation(log_probabilities, size, prompt, most, stop):
+    """Of one prompt [N]: {tokens: their log-probability}, for all that end with the stop or have `most` tokens."""
+    found, prefixes = {}, {(): 0.0}
+    for _ in range(most):
+        texts = np.stack([np.concatenate([prompt, np.array(prefix, np.int32)]) for prefix in prefixes])
+        following = log_probabilities(texts)[:, -1]
+        longer = {
+            (*prefix, token): score + row[token]
+            for (prefix, score), row in zip(prefixes.items(), following, strict=True)
+            for token in range(size)
+        }
+        found |= {tokens: score for tokens, score in longer.items() if tokens[-1] == stop}
+        prefixes = {tokens: score for tokens, score in longer.items() if tokens[-1] != stop}
+    return found | prefixes
+
+
+def search_by_hand(log_probabilities, size, prompt, num_beams, most, stop, alpha):
+    """Beam search over Python lists, which never ends early: [(tokens, score)], best first."""
+    running, ended = [((), 0.0)], []
+    for _ in range(most):
+        longer = []
+        for prefix, score in running:
+            row = log_probabilities(np.array([[*prompt, *prefix]], np.int32))[0, -1]
+            longer += [((*prefix, token), score + row[token]) for token in range(size)]
+        longer.sort(key=lambda one: -one[1])
+        ended += [one for one in longer[:num_beams] if one[0][-1] == stop]
+        running = [one for one in longer if one[0][-1] != stop][:num_beams]
+    ranked = [(tokens, score / penalty(len(tokens), alpha)) for tokens, score in ended + running]
+    return sorted(ranked, key=lambda one: -one[1])[:num_beams]
+
+
+def found_rows(result):
+    """[(tokens, score)] of each row, best first, without padding."""
+    assert (result.tokens.dtype, result.lengths.dtype, result.scores.dtype) == (np.int32, np.int32, np.float32)
+    return [
+        [(tuple(t[:length].tolist()), float(score)) for t, length, score in zip(*row, strict=True)]
+        for row in zip(*map(np.asarray, result), strict=True)
+    ]
+
+
+def assert_same(found, expected):
+    assert [tokens for tokens, _ in found] == [tokens for tokens, _ in expected]
+    np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=1e-5)
+
+
+@pytest.mark.parametrize("stop", [None, 2])
+def test_wide_enough_it_ranks_all_sequences_as_brute_force_does(model, stop):
+    params, decoder, log_probabilities, size = model
+    most, width = 3, size**3
+    for alpha in (0.0, 0.6, 2.0):
+        settings = {"num_beams": width, "max_new_tokens": most, "stop": stop, "length_penalty": alpha}
+        result = beam_search(decoder, params, PROMPT, **settings)
+        for prompt, found in zip(PROMPT, found_rows(result), strict=True):
+            scores = every_continuation(log_probabilities, size, prompt, most, stop)
+            expected = [(tokens, score / penalty(len(tokens), alpha)) for tokens, score in scores.items()]
+            assert len(expected) <= width
+            assert_same(found[: len(expected)], sorted(expected, key=lambda one: -one[1]))
+            assert found[len(expected) :] == [((), -np.inf)] * (width - len(expected))
+
+
+@pytest.mark.parametrize(("num_beams", "stop"), [(1, 3), (2, 1), (3, None), (3, 0), (7, 3)])
+def test_equals_a_search_over_lists_that_never_ends_early(model, num_beams, stop):
+    params, decoder, log_probabilities, size = model
+    for alpha in (0.0, 1.0, 3.0):
+        settings = {"num_beams": num_beams, "max_new_tokens": 8, "stop": stop, "length_penalty": alpha}
+        result = beam_search(decoder, params, PROMPT, **settings)
+        for prompt, found in zip(PROMPT, found_rows(result), strict=True):
+            assert_same(found, search_by_hand(log_probabilities, size, prompt, num_beams, 8, stop, alpha))
+
+
+def test_scores_are_the_models_own_and_padding_is_the_stop(model):
+    params, decoder, log_probabilities, _ = model
+    result = beam_search(decoder, params, PROMPT, num_beams=4, max_new_tokens=10, stop=2, length_penalty=0.7)
+    ends = set()
+    for row, beam in np.ndindex(3, 4):
+        tokens, length = np.asarray(result.tokens[row, beam]), int(result.lengths[row, beam])
+        text = np.concatenate([PROMPT[row], tokens[:length]])[None]
+        each = log_probabilities(text)[0, PROMPT.shape[1] - 1 : -1]
+        score = each[np.arange(length), tokens[:length]].sum() / penalty(length, 0.7)
+        np.testing.assert_allclose(result.scores[row, beam], score, atol=1e-5)
+        assert 2 not in tokens[: length - 1]
+        assert length == 10 or tokens[length - 1] == 2
+        assert (tokens[length:] == 2).all()
+        ends.add(length)
+    assert len(ends) > 1
+    assert (np.diff(result.scores, axis=1) <= 0.0).all()
+
+
+@pytest.mark.parametrize("stop", [None, 0, 2])
+def test_one_beam_decodes_greedily(model, stop):
+    params, decoder, _, _ = model
+    result = beam_search(decoder, params, PROMPT, num_beams=1, max_new_tokens=12, stop=stop)
+    rows = complete(decoder, params, list(PROMPT), stop=-1 if stop is None else stop, max_new_tokens=12)
+    for row, tokens in enumerate(rows):
+        assert result.lengths[row, 0] == min(12, len(tokens) + 1)
+        np.testing.assert_array_equal(result.tokens[row, 0, : len(tokens)], tokens)
+        np.testing.assert_array_equal(result.tokens[row, 0, len(tokens) :], -1 if stop is None else stop)
+
+
+def test_rows_of_a_batch_are_searched_as_each_would_be_alone(model):
+    params, decoder, _, _ = model
+    search = functools.partial(beam_search, decoder, params, num_beams=3, max_new_tokens=9, stop=1, length_penalty=0.5)
+    together = found_rows(search(PROMPT))
+    for row in range(3):
+        (alone,) = found_rows(search(PROMPT[row : row + 1]))
+        assert_same(together[row], alone)
+
+
+def table_decoder(table, *, capacity=None, reads=None):
+    """Of a model that sees the newest token alone: table [V, V] holds the probabilities of what follows."""
+    logits = jnp.log(jnp.asarray(table, jnp.float32))
+
+    def read(params, tokens, cache, count):
+        if reads is not None:
+            jax.debug.callback(lambda: reads.append(tokens.shape))
+        return logits[tokens], cache
+
+    return Decoder(lambda params: params, read, lambda batch: (), capacity)
+
+
+# After 0 come 1 or 2; a stop, 3, is likely at once after 1, and after 2 sure to come, but late.
+TABLE = [[0.0, 0.6, 0.4, 0.0], [0.2, 0.3, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]]
+
+
+def test_a_wider_beam_finds_what_the_greedy_way_hides():
+    prompt = np.zeros((1, 1), np.int32)
+    narrow, wide = (
+        found_rows(beam_search(table_decoder(TABLE), {}, prompt, num_beams=n, max_new_tokens=6, stop=3))[0]
+        for n in (1, 2)
+    )
+    assert_same(narrow, [((1, 3), np.log(0.6 * 0.5))])
+    assert_same(wide, [((2, 3), np.log(0.4)), ((1, 3), np.log(0.3))])
+
+
+def test_length_penalty_changes_the_ranking_as_the_formula_says():
+    # Stops at once with probability 0.3; otherwise after exactly five tokens more, all sure.
+    chain = np.zeros((8, 8))
+    chain[0, [7, 1]] = 0.3, 0.7 * 0.4
+    chain[0, 6] = 1.0 - chain[0].sum()
+    for token in range(1, 5):
+        chain[token, token + 1] = 1.0
+    chain[5, 7] = chain[6, 6] = chain[7, 7] = 1.0
+    short, long = np.log(0.3), np.log(0.28)
+    turn = np.log(long / short) / np.log(penalty(6, 1.0) / penalty(1, 1.0))
+    for alpha, winner in (
+        (0.0, (7,)),
+        (turn - 0.01, (7,)),
+        (turn + 0.01, (1, 2, 3, 4, 5, 7)),
+        (2.0, (1, 2, 3, 4, 5, 7)),
+    ):
+        result = beam_search(
+            table_decoder(chain),
+            {},
+            np.zeros((1, 1), np.int32),
+            num_beams=3,
+            max_new_tokens=7,
+            stop=7,
+            length_penalty=alpha,
+        )
+        found = dict(found_rows(result)[0])
+        np.testing.assert_allclose(found[(7,)], short, atol=1e-6)
+        np.testing.assert_allclose(found[(1, 2, 3, 4, 5, 7)], long / penalty(6, alpha), atol=1e-6)
+        assert max((7,), (1, 2, 3, 4, 5, 7), key=found.__getitem__) == winner
+        assert next(tokens for tokens in found if tokens[-1] == 7) == winner  # they come best first
+
+
+@pytest.mark.parametrize(("alpha", "steps"), [(0.0, 1), (1.0, 5)])
+def test_the_search_ends_when_nothing_that_runs_can_win_and_not_before(alpha, steps):
+    reads = []
+    decoder = table_decoder([[0.5, 0.5], [0.5, 0.5]], reads=reads)
+    settings = {"num_beams": 1, "max_new_tokens": 20, "stop": 0, "length_penalty": alpha}
+    result = beam_search(decoder, {}, np.ones((1, 1), np.int32), **settings)
+    jax.effects_barrier()
+    # The first token may stop, which scores log 0.5. What runs has n log 0.5 after n tokens, and over the penalty of 20
+    # tokens, 25 / 6, at best.
+    assert len(reads) == steps
+    assert_same(found_rows(result)[0], [((0,), np.log(0.5))])
+
+
+def test_equal_beams_are_one_hypothesis_and_ties_go_to_the_lower_token():
+    result = beam_search(table_decoder(np.full((3, 3), 1.0 / 3.0)), {}, PROMPT % 3, num_beams=5, max_new_tokens=2)
+    expected = [((0, 0), 0), ((0, 1), 0), ((0, 2), 0), ((1, 0), 0), ((1, 1), 0)]
+    for row in found_rows(result):
+        assert_same(row, [(tokens, 2.0 * np.log(1.0 / 3.0)) for tokens, _ in expected])
+
+
+def test_more_beams_than_sequences_leave_the_last_ones_blank():
+    result = beam_search(table_decoder(TABLE), {}, np.zeros((2, 1), np.int32), num_beams=9, max_new_tokens=2, stop=3)
+    np.testing.assert_array_equal(result.lengths, [[2] * 4 + [0] * 5] * 2)
+    np.testing.assert_array_equal(result.scores[:, 4:], -np.inf)
+    np.testing.assert_array_equal(result.tokens[:, 4:], 3)
+    unstopped = beam_search(table_decoder(TABLE), {}, np.zeros((2, 1), np.int32), num_beams=9, max_new_tokens=1)
+    np.testing.assert_array_equal(unstopped.lengths, [[1] * 2 + [0] * 7] * 2)
+    np.testing.assert_array_equal(unstopped.tokens[0, :, 0], [1, 2] + [-1] * 7)
+
+
+def test_scalars_of_a_cache_stay_and_its_arrays_follow_their_beams(recurrent):
+    seen = []
+
+    def read(params, tokens, cache, count):
+        jax.debug.callback(
+            lambda h, copy, scalar: seen.append((np.asarray(h), np.asarray(copy), float(scalar))), *cache
+        )
+        return recurrent.decoder.read(params, tokens, cache, count)
+
+    decoder = Decoder(recurrent.decoder.prepare, read, recurrent.decoder.empty_cache, None)
+    beam_search(decoder, recurrent.params, PROMPT, num_beams=2, max_new_tokens=4)
+    jax.effects_barrier()
+    assert [(h.shape, scalar) for h, _, scalar in seen] == [((3, 6), 7.0)] + [((6, 6), 7.0)] * 3
+    for h, copy, _ in seen:
+        np.testing.assert_array_equal(h, copy)
+
+
+def test_compiles_once_a_bucket_and_once_for_all_further_tokens():
+    traced = []
+
+    def read(params, tokens, cache, count):
+        traced.append(tokens.shape)
+        return jax.nn.one_hot(tokens, 5), cache
+
+    decoder = Decoder(lambda params: params, read, lambda batch: jnp.zeros((batch, 2)), None)
+    for length, alpha in ((3, 0.0), (9, 0.5), (16, 1), (20, 2.0)):
+        beam_search(decoder, {}, np.zeros((2, length), np.int32), num_beams=3, max_new_tokens=6, length_penalty=alpha)
+    assert sorted(traced) == [(2, 16), (2, 32), (6, 1)]
+
+
+def test_the_context_may_be_filled_to_the_last_token():
+    params, decoder, log_probabilities = tiny_gpt()
+    most = CONTEXT - PROMPT.shape[1] + 1
+    result = beam_search(decoder, params, PROMPT, num_beams=2, max_new_tokens=most)
+    for row in range(3):
+        tokens = np.asarray(result.tokens[row, 0])
+        each = log_probabilities(np.concatenate([PROMPT[row], tokens[:-1]])[None])[0, PROMPT.shape[1] - 1 :]
+        np.testing.assert_allclose(result.scores[row, 0], each[np.arange(most), tokens].sum(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes", "message"),
+    [
+        (
+            (2, 3),
+            {"max_new_tokens": 7},
+            "a prompt of 3 tokens and 7 new ones need a context of 9, but the model's holds 8",
+        ),
+        ((2, 9), {}, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
+        ((2, 0), {}, "the prompt is empty"),
+        ((3,), {}, "the prompt must be [B, N], a row of tokens for each sequence, got shape (3,)"),
+        ((2, 3), {"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
+        ((2, 3), {"num_beams": 0}, "num_beams must be at least 1, got 0"),
+        ((2, 3), {"length_penalty": -0.1}, "length_penalty must be at least 0 and finite, got -0.1"),
+        ((2, 3), {"length_penalty": float("nan")}, "length_penalty must be at least 0 and finite, got nan"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_searched_is_refused_with_its_numbers(shape, changes, message):
+    decoder = table_decoder(TABLE, capacity=8)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        beam_search(decoder, {}, np.zeros(shape, np.int32), **({"num_beams": 2, "max_new_tokens": 2} | changes))
