@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from data import DataError
+from data.word_text import WordText
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.runs import RunError
 from train import loop
 from train.checkpoint import Checkpoints
@@ -344,3 +346,32 @@ def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
 def test_the_best_checkpoint_by_answers_needs_questions(tiny_config, quick_fit, tmp_path):
     with pytest.raises(DataError, match="--best-by exact_match needs a data set with questions"):
         quick_fit(tiny_config(best_by="exact_match"), tmp_path / "run")
+
+
+def test_a_model_of_words_says_at_each_evaluation_what_it_has_learnt_about_them(
+    tiny_config, small_text, quick_fit, tmp_path
+):
+    config = tiny_config(
+        data=WordText(
+            source="text_file",
+            path=str(small_text),
+            batch_size=8,
+            sequence_length=6,
+            length_multiple=6,
+            evaluation_batch_size=2,
+        ),
+        model=RecurrentLMConfig(embedding_width=4, widths=(4,)),
+        objective="next_token_carried",
+    )
+    found = []
+    for steps in (6, 12):
+        quick_fit(update(config, total_steps=steps), tmp_path / str(steps))
+        found.append(json.loads((tmp_path / str(steps) / "words.json").read_text()))
+    assert [one["step"] for one in found] == [6, 12]
+    assert all(len(one["positions"]) == 6 for one in found)
+    assert found[0]["positions"] != found[1]["positions"]
+
+
+def test_other_models_say_nothing_about_words(tiny_config, quick_fit, tmp_path):
+    quick_fit(tiny_config(total_steps=1), tmp_path / "run")
+    assert not (tmp_path / "run" / "words.json").exists()
