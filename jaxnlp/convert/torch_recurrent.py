@@ -1,0 +1,135 @@
+"""Weights of PyTorch's nn.RNN, nn.GRU and nn.LSTM as parameters of `jaxnlp.nn.recurrent.Recurrent`, and back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxnlp.nn.recurrent import CELLS, CellName
+from jaxnlp.ops.checks import expect_float
+from jaxnlp.typing import Params
+
+PARTS = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
+"""Our names and PyTorch's. Its matrices are ours transposed; gates are in the same order."""
+
+
+def from_torch(
+    state_dict: Mapping[str, Any], *, cell: CellName, num_layers: int, bidirectional: bool = False, prefix: str = ""
+) -> Params:
+    """Parameters of a `Recurrent` that is the same function.
+
+    PyTorch adds two biases to each gate. A GRU's stay two; those of the others become their sum, and `to_torch` splits
+    it otherwise: the weights that come back to PyTorch are others, of the same function.
+
+    Args:
+      state_dict: arrays by PyTorch's names, weight_ih_l0 and so on; what else there is outside `prefix` is left alone.
+      cell: "rnn_tanh" and "rnn_relu" for nn.RNN, "gru", "lstm".
+      num_layers: L, as PyTorch's argument.
+      bidirectional: as PyTorch's argument.
+      prefix: what stands before the names, as in "encoder.rnn.".
+
+    Returns:
+      {layer_0_forward: {kernel, recurrent_kernel, bias, and recurrent_bias for a GRU}, ...}, copies in the arrays' own
+      dtypes.
+
+    Raises:
+      ValueError: naming tensors that are missing, unknown, of other shapes or not of floats; for the projections of
+        nn.LSTM(proj_size=...), which `Recurrent` does not have.
+    """
+    arrays = {name: np.asarray(array) for name, array in state_dict.items() if name.startswith(prefix)}
+    projections = [name for name in arrays if name.removeprefix(prefix).startswith("weight_hr_")]
+    if projections:
+        raise ValueError(f"projections of the state (proj_size) have no place here: {', '.join(projections)}")
+    layers = _layers(cell, num_layers, bidirectional)
+    names = {(*layer, part): f"{prefix}{name}_{_their(*layer)}" for layer in layers for part, name in PARTS.items()}
+    _check(arrays, names, cell, transposed=True)
+
+    params = {}
+    for layer in layers:
+        found = {part: np.array(arrays[names[*layer, part]].T, order="C") for part in PARTS}
+        if cell != "gru":
+            found["bias"] = found["bias"] + found.pop("recurrent_bias")
+        params[_our(*layer)] = found
+    return params
+
+
+def to_torch(
+    params: Params, *, cell: CellName, num_layers: int, bidirectional: bool = False, prefix: str = ""
+) -> dict[str, np.ndarray]:
+    """The state_dict of PyTorch's layer that is the same function; `from_torch` of it gives the same parameters.
+
+    The second bias is zero but for a GRU's. PyTorch's layers of one module are all of one width.
+
+    Args:
+      params: of a `Recurrent`, all layers of one width.
+      cell, num_layers, bidirectional, prefix: as for `from_torch`.
+
+    Returns:
+      Copies of the arrays, by PyTorch's names, in their own dtypes.
+
+    Raises:
+      ValueError: naming parameters that are missing, unknown, of other shapes or not of floats.
+    """
+    arrays = {f"{layer}/{part}": np.asarray(array) for layer, parts in params.items() for part, array in parts.items()}
+    layers = _layers(cell, num_layers, bidirectional)
+    parts = [part for part in PARTS if cell == "gru" or part != "recurrent_bias"]
+    names = {(*layer, part): f"{_our(*layer)}/{part}" for layer in layers for part in parts}
+    _check(arrays, names, cell, transposed=False)
+
+    state_dict = {}
+    for layer in layers:
+        found = {part: arrays[names[*layer, part]] for part in parts}
+        found.setdefault("recurrent_bias", np.zeros_like(found["bias"]))
+        for part, name in PARTS.items():
+            state_dict[f"{prefix}{name}_{_their(*layer)}"] = np.array(found[part].T, order="C")
+    return state_dict
+
+
+Layer = tuple[int, str]
+"""Number and direction."""
+
+
+def _layers(cell: str, num_layers: int, bidirectional: bool) -> list[Layer]:
+    if cell not in CELLS:
+        raise ValueError(f"cell must be one of {', '.join(CELLS)}, got {cell!r}")
+    if num_layers < 1:
+        raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+    directions = ("forward", "backward") if bidirectional else ("forward",)
+    return [(number, direction) for number in range(num_layers) for direction in directions]
+
+
+def _our(number: int, direction: str) -> str:
+    return f"layer_{number}_{direction}"
+
+
+def _their(number: int, direction: str) -> str:
+    return f"l{number}" if direction == "forward" else f"l{number}_reverse"
+
+
+def _check(
+    arrays: dict[str, np.ndarray], names: dict[tuple[int, str, str], str], cell: CellName, *, transposed: bool
+) -> None:
+    """Raises ValueError unless `arrays` are those of `names`, of floats, and of shapes that make up one network.
+
+    The widths D and K are those of the first layer's matrices; each further layer reads what the one below it gives.
+    """
+    missing, unknown = [name for name in names.values() if name not in arrays], sorted(arrays.keys() - names.values())
+    if missing or unknown:
+        lists = [f"{kind}: {', '.join(of)}" for kind, of in (("missing", missing), ("unknown", unknown)) if of]
+        raise ValueError(f"these are not the weights of such {cell} layers; {'; '.join(lists)}")
+    expect_float(**arrays)  # type: ignore[arg-type]
+
+    width_in, width = (
+        np.atleast_2d(arrays[names[0, "forward", part]]).shape[-1 if transposed else 0]
+        for part in ("kernel", "recurrent_kernel")
+    )
+    gates, directions = CELLS[cell].gates * width, len({direction for _, direction, _ in names})
+    wrong = []
+    for (number, _, part), name in names.items():
+        below = directions * width if number else width_in
+        shape = {"kernel": (below, gates), "recurrent_kernel": (width, gates)}.get(part, (gates,))
+        expected = shape[::-1] if transposed else shape
+        if arrays[name].shape != expected:
+            wrong.append(f"{name} {arrays[name].shape}, expected {expected}")
+    if wrong:
+        raise ValueError(f"shapes that make up no {cell} layers of width {width}: {'; '.join(wrong)}")
