@@ -94,13 +94,13 @@ def fit(
     _check_prompt(config, setup.corpus)
     if config.best_by == "exact_match" and not setup.corpus.split("validation").questions:
         raise DataError("--best-by exact_match needs a data set with questions; this one has none: use loss")
-    folder.claim(workdir, config, setup.corpus)
-    layout = make_parallel(parallel)
     if jax.tree.leaves(setup.state.carry) and config.data.batch_size % jax.local_device_count():
         raise ConfigError(
             f"each of {jax.local_device_count()} devices carries the state of its own rows: they must divide "
             f"data.batch_size, {config.data.batch_size}"
         )
+    folder.claim(workdir, config, setup.corpus)
+    layout = make_parallel(parallel)
     parameters = count_parameters(setup.state)
     console.print(setup.corpus.description, highlight=False)
     console.print(f"{parameters:,} parameters, {jax.local_device_count()} x {folder.device_name()}", highlight=False)

@@ -56,7 +56,8 @@ def beam_search(
     score(Y) = log P(Y | prompt) / ((5 + |Y|) / 6)^alpha
 
     A continuation ends with its stop token, or is cut at `max_new_tokens`; both are ranked alike. Of equal scores the
-    one that ended first comes first; of equally likely tokens the lower is taken, as greedy decoding does.
+    one that ended first comes first; of equally likely tokens the lower is taken, as greedy decoding does. Equal means
+    equal in float32, in which log-probabilities are added up.
 
     The search ends early only when that changes nothing: once N continuations have ended in each row, and none that
     still runs can come to a better score than the worst of them. Log-probabilities only fall, and the penalty divides
@@ -67,14 +68,14 @@ def beam_search(
     Args:
       decoder: the model's step function and cache. A capacity must hold the prompt and all new tokens but the last.
       params: its parameters.
-      prompt: [B, N] int32, of which each row is continued by itself.
+      prompt: [B, T] int32, of which each row is continued by itself.
       num_beams: N, at least 1; more than V are of use from the second token on.
       max_new_tokens: length at which continuations are cut, at least 1.
       stop: the token that ends a continuation; None = all are cut.
       length_penalty: alpha, at least 0; the greater, the longer are the continuations that win.
 
     Raises:
-      ValueError: for a prompt or a number that cannot be, or a context that cannot hold them; the message gives both.
+      ValueError: for a prompt or a number that cannot be, or a context that cannot hold them; the message gives them.
 
     Source: Wu et al. 2016, section 7, eq. 14. Differs: no coverage penalty, and no pruning but that to N.
     """
@@ -97,11 +98,7 @@ def beam_search(
         if stop is not None and over:
             break
         search, over = _advance(decoder, stop, params, search, length, length_penalty)
-    return _ranked(stop, search, length_penalty)
-
-
-def _padding(stop: int | None) -> int:
-    return -1 if stop is None else stop
+    return _ranked(search, length_penalty)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -110,7 +107,7 @@ def _begin(decoder, num_beams, max_new_tokens, stop, params, window, count, leng
     logits, cache = read_prompt(decoder, params, window, count)
     batch, size = logits.shape
     nothing = BeamResult(
-        tokens=jnp.full((batch, num_beams, max_new_tokens), _padding(stop), jnp.int32),
+        tokens=jnp.full((batch, num_beams, max_new_tokens), -1 if stop is None else stop, jnp.int32),
         lengths=jnp.zeros((batch, num_beams), jnp.int32),
         scores=jnp.full((batch, num_beams), -jnp.inf, jnp.float32),
     )
@@ -167,7 +164,10 @@ def _continuations(running: BeamResult, scores: Array, length: Array | int) -> t
 
 
 def _best(first: BeamResult, second: BeamResult) -> BeamResult:
-    """The N best hypotheses of two times N; of equals those of the first."""
+    """The N best hypotheses of two times N; of equals those of the first.
+
+    Where fewer exist, the blank ones that `ended` began with stay behind them.
+    """
     both = BeamResult(*(jnp.concatenate(parts, axis=1) for parts in zip(first, second, strict=True)))
     scores, places = jax.lax.top_k(both.scores, first.scores.shape[1])
     return BeamResult(
@@ -186,15 +186,9 @@ def _penalty(length: Array | int, length_penalty: Array | float) -> Array:
     return jnp.asarray((5 + length) / 6, jnp.float32) ** length_penalty
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _ranked(stop, search, length_penalty):
+@jax.jit
+def _ranked(search, length_penalty):
     """What has ended and what is cut, best first."""
     running = search.running
     scores = running.scores / _penalty(running.lengths, length_penalty)
-    found = _best(search.ended, running._replace(scores=scores))
-    exists = found.scores > -jnp.inf
-    return BeamResult(
-        tokens=jnp.where(exists[:, :, None], found.tokens, _padding(stop)),
-        lengths=jnp.where(exists, found.lengths, 0),
-        scores=found.scores,
-    )
+    return _best(search.ended, running._replace(scores=scores))

@@ -116,3 +116,18 @@ def test_update_checks_the_new_values():
 def test_update_names_a_field_that_does_not_exist():
     with pytest.raises(TypeError, match="widht"):
         update(config(), **{"model.widht": 3})
+
+
+def test_a_run_keeps_one_average():
+    assert config(average_after_stall=5).average_after_stall == 5
+    with pytest.raises(ValueError, match="a run keeps one average: give ema_decay or average_after_stall"):
+        config(average_after_stall=5, ema_decay=0.9)
+    with pytest.raises(ValueError, match="average_after_stall must be at least 0 or None, got -1"):
+        config(average_after_stall=-1)
+
+
+def test_batches_whose_rows_carry_state_are_not_cut():
+    with pytest.raises(
+        ValueError, match=r"next_token_carried takes a batch whole.*accumulation_steps must be 1, got 2"
+    ):
+        config(objective="next_token_carried", accumulation_steps=2)

@@ -14,6 +14,7 @@ from data import DataError
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.runs import RunError
+from jaxnlp.serialization import ConfigError
 from train import loop
 from train.checkpoint import Checkpoints
 from train.config import update
@@ -348,27 +349,71 @@ def test_the_best_checkpoint_by_answers_needs_questions(tiny_config, quick_fit, 
         quick_fit(tiny_config(best_by="exact_match"), tmp_path / "run")
 
 
+def recurrent(tiny_config, small_text, **changes):
+    """A run of a word language model on eight tracks of random lengths."""
+    data = WordText(
+        source="text_file",
+        path=str(small_text),
+        batch_size=8,
+        sequence_length=4,
+        length_multiple=2,
+        minimum_count=1,
+        evaluation_batch_size=3,
+    )
+    model = RecurrentLMConfig(embedding_width=4, widths=(5, 4), tie_embeddings=True, weight_dropout_rate=0.2)
+    return tiny_config(data=data, model=model, objective="next_token_carried", **changes)
+
+
+def test_a_run_that_carries_its_state_stops_and_continues_to_the_same_bits(
+    tiny_config, small_text, tmp_path, quick_fit, stop_at
+):
+    config = recurrent(tiny_config, small_text, average_after_stall=0, log_every_steps=1)
+    expected = quick_fit(config, tmp_path / "straight")
+    assert all(leaf.any() for leaf in jax.tree.leaves(expected.state.carry))
+    for step in (5, 8):
+        with stop_at(step):
+            quick_fit(config, tmp_path / "stopped")
+    found = quick_fit(config, tmp_path / "stopped")
+    chex.assert_trees_all_equal(arrays(found.state), arrays(expected.state))
+    assert rows(tmp_path / "stopped") == rows(tmp_path / "straight")
+
+
+@pytest.mark.parametrize(("losses", "begins"), [([3.0, 2.0, 1.0, 0.5], None), ([3.0, 2.0, 2.5, 2.6], 3)])
+def test_averaging_begins_when_the_validation_loss_stalls(
+    tiny_config, small_text, tmp_path, quick_fit, monkeypatch, losses, begins
+):
+    """Evaluated every other step, and no lower than what was best more than one evaluation before."""
+    config = recurrent(tiny_config, small_text, average_after_stall=1, total_steps=8, evaluate_every_steps=2)
+    given = iter(losses)
+    monkeypatch.setattr(loop, "evaluate", lambda *_: ({"loss": next(given)}, 1))
+    state = quick_fit(config, tmp_path).state
+    if begins is None:
+        assert int(state.averaging_from) == 0
+        chex.assert_trees_all_close(state.ema, state.params, rtol=1e-6)
+    else:
+        assert int(state.averaging_from) == 2 * (begins + 1) + 1
+        assert state.evaluation_params is state.ema
+
+
+def test_rows_that_devices_cannot_share_are_refused_where_they_carry_state(
+    tiny_config, small_text, tmp_path, quick_fit
+):
+    config = recurrent(tiny_config, small_text, **{"data.batch_size": 6})
+    with pytest.raises(ConfigError, match=r"each of 8 devices carries.*divide data\.batch_size, 6"):
+        quick_fit(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_model_of_words_says_at_each_evaluation_what_it_has_learnt_about_them(
     tiny_config, small_text, quick_fit, tmp_path
 ):
-    config = tiny_config(
-        data=WordText(
-            source="text_file",
-            path=str(small_text),
-            batch_size=8,
-            sequence_length=6,
-            length_multiple=6,
-            evaluation_batch_size=2,
-        ),
-        model=RecurrentLMConfig(embedding_width=4, widths=(4,)),
-        objective="next_token_carried",
-    )
     found = []
     for steps in (6, 12):
-        quick_fit(update(config, total_steps=steps), tmp_path / str(steps))
-        found.append(json.loads((tmp_path / str(steps) / "words.json").read_text()))
+        workdir = tmp_path / str(steps)
+        quick_fit(recurrent(tiny_config, small_text, total_steps=steps), workdir)
+        found.append(json.loads((workdir / "words.json").read_text()))
     assert [one["step"] for one in found] == [6, 12]
-    assert all(len(one["positions"]) == 6 for one in found)
+    assert all(len(one["positions"]) == 4 for one in found)
     assert found[0]["positions"] != found[1]["positions"]
 
 

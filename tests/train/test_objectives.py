@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.losses import cross_entropy
-from train.objectives import LossConfig, next_token
+from train.objectives import LossConfig, carrying, next_token, next_token_carried
 
 VOCABULARY = 5
 
@@ -150,3 +151,84 @@ def test_smoothing_and_z_loss_are_what_is_minimised_and_evaluation_reports_the_c
 def test_loss_config_that_cannot_be_is_refused_with_its_value(changes, message):
     with pytest.raises(ValueError, match=message):
         LossConfig(**changes)
+
+
+RECURRENT = RecurrentLMConfig(embedding_width=3, widths=(4,), output_dropout_rate=0.5).build(VOCABULARY)
+
+
+def recurrent_params():
+    return RECURRENT.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+
+
+def test_rows_read_on_where_they_stopped_unless_they_begin_anew():
+    whole = batch(length=8)
+    halves = [{name: array[:, part] for name, array in whole.items()} for part in (slice(4), slice(4, 8))]
+    loss = next_token_carried(RECURRENT)
+    carry, sums = loss.empty(3), np.zeros(2)
+    for number, half in enumerate(halves):
+        reset = jnp.full(3, number == 0)
+        _, (metrics, carry) = loss.loss_fn(recurrent_params(), half | {"reset": reset}, None, carry)
+        sums += metrics["loss"]
+    _, (expected, untouched) = loss.loss_fn(recurrent_params(), whole, None, ())
+    np.testing.assert_allclose(sums, expected["loss"], rtol=1e-6)
+    assert untouched == ()
+    anew = halves[1] | {"reset": jnp.array([False, True, False])}
+    _, (_, found) = loss.loss_fn(recurrent_params(), anew, None, carry)
+    _, (_, fresh) = loss.loss_fn(recurrent_params(), halves[1] | {"reset": jnp.full(3, True)}, None, loss.empty(3))
+    np.testing.assert_allclose(found[0][0][0][1], fresh[0][0][0][1], rtol=1e-6)
+    assert (found[0][0][0][0] != fresh[0][0][0][0]).any()
+
+
+def test_no_gradient_flows_into_what_is_carried():
+    loss = next_token_carried(RECURRENT)
+    held = batch() | {"reset": jnp.full(3, False)}
+
+    def final_state(params):
+        return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(loss.loss_fn(params, held, None, loss.empty(3))[1][1]))
+
+    assert not any(leaf.any() for leaf in jax.tree.leaves(jax.grad(final_state)(recurrent_params())))
+
+
+def test_activation_regularisers_are_mean_squares_of_dropped_outputs_and_of_changes():
+    params, held, key = recurrent_params(), batch(), jax.random.key(5)
+    plain, _ = next_token_carried(RECURRENT).loss_fn(params, held, key, ())
+    config = LossConfig(activation_regularisation=2.0, temporal_activation_regularisation=3.0)
+    loss, (metrics, _) = next_token_carried(RECURRENT, config).loss_fn(params, held, key, ())
+    reading = RECURRENT.apply(
+        {"params": params}, held["tokens"], deterministic=False, rngs={"dropout": key}, method="read"
+    )
+    counted, dropped, outputs = (np.asarray(a) for a in (held["loss_mask"], reading.dropped, reading.outputs))
+    changes = [
+        np.square(outputs[row, t + 1] - outputs[row, t]).mean()
+        for row in range(3)
+        for t in range(3)
+        if counted[row, t + 1]
+    ]
+    expected = 2.0 * np.square(dropped[counted]).mean() + 3.0 * np.mean(changes)
+    np.testing.assert_allclose(loss - plain, expected, rtol=1e-4)
+    np.testing.assert_allclose(metrics["loss"][0] / metrics["loss"][1], loss, rtol=1e-6)
+
+
+def test_evaluation_of_a_regularised_model_reports_the_cross_entropy_too():
+    config = LossConfig(activation_regularisation=2.0, chunk_tokens=5)
+    _, (metrics, _) = next_token_carried(RECURRENT, config).loss_fn(recurrent_params(), batch(), None, ())
+    _, (plain, _) = next_token_carried(RECURRENT).loss_fn(recurrent_params(), batch(), None, ())
+    assert plain.keys() == {"loss"}
+    np.testing.assert_allclose(metrics["nll"], plain["loss"], rtol=1e-6)
+    assert metrics["loss"][0] > metrics["nll"][0]
+
+
+def test_a_loss_that_carries_nothing_hands_on_what_it_is_given():
+    loss = carrying(next_token(Bigram()))
+    assert loss.empty(7) == ()
+    value, (metrics, carry) = loss.loss_fn(params(), batch(), None, ())
+    expected, expected_metrics = next_token(Bigram())(params(), batch(), None)
+    assert (value, carry) == (expected, ())
+    chex.assert_trees_all_equal(metrics, expected_metrics)
+    assert carrying(loss) is loss
+
+
+@pytest.mark.parametrize("name", ["activation_regularisation", "temporal_activation_regularisation"])
+def test_negative_regularisers_are_refused(name):
+    with pytest.raises(ValueError, match=f"loss.{name} must be finite and not negative, got -1.0"):
+        LossConfig(**{name: -1.0})

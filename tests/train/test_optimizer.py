@@ -1,3 +1,4 @@
+import dataclasses
 import math
 import re
 
@@ -276,3 +277,35 @@ def test_update_without_a_token_count_is_refused():
     optimizer = make_optimizer(OptimizerConfig(), make_schedule(OptimizerConfig(), total_steps=1))
     with pytest.raises(TypeError, match="tokens"):
         jax.eval_shape(lambda params: optimizer.update(params, optimizer.init(params), params), tree(0))
+
+
+def run_optimizer(config, gradients, tokens):
+    """Parameters, from 0, after each update."""
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=100))
+    params = {"kernel": jnp.zeros(2)}
+    state, path = optimizer.init(params), []
+    for gradient, count in zip(gradients, tokens, strict=True):
+        updates, state = optimizer.update({"kernel": gradient}, state, params, tokens=jnp.int32(count))
+        params = optax.apply_updates(params, updates)
+        path.append(np.asarray(params["kernel"]))
+    return path, state
+
+
+def test_sgd_follows_the_gradient_and_its_momentum():
+    gradients = [jnp.array([1.0, -2.0]), jnp.array([0.5, 0.5])]
+    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", clip_norm=None)
+    (first, second), _ = run_optimizer(config, gradients, [1, 1])
+    np.testing.assert_allclose(first, [-0.1, 0.2], rtol=1e-6)
+    np.testing.assert_allclose(second, [-0.15, 0.15], rtol=1e-6)
+    (_, second), _ = run_optimizer(dataclasses.replace(config, momentum=0.5), gradients, [1, 1])
+    np.testing.assert_allclose(second, [-0.1 - 0.1 * (0.5 + 0.5), 0.2 - 0.1 * (0.5 - 1.0)], rtol=1e-6)
+
+
+def test_rate_follows_the_number_of_tokens_where_there_is_a_reference():
+    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", clip_norm=None, reference_tokens=10)
+    (first, second), state = run_optimizer(config, [jnp.ones(2)] * 2, [10, 5])
+    np.testing.assert_allclose(first, -0.1, rtol=1e-6)
+    np.testing.assert_allclose(second - first, -0.05, rtol=1e-6)
+    np.testing.assert_allclose(current_learning_rate(state), 0.05, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"optimizer\.reference_tokens must be at least 1 or None, got 0"):
+        OptimizerConfig(reference_tokens=0)

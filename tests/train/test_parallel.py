@@ -1,4 +1,5 @@
 import functools
+import itertools
 
 import chex
 import flax.linen as nn
@@ -7,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
 from train.evaluation import compile_evaluation, evaluate
-from train.objectives import next_token
+from train.objectives import next_token, next_token_carried
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
 from train.step import init_state, train_step
@@ -197,3 +199,37 @@ def test_accumulation_parts_hold_the_same_examples_on_any_number_of_devices(rows
         held.append([part[part > 0].tolist() for part in cut["x"]])
     assert held[0] == held[1] == held[2]
     assert [example for part in held[0] for example in part] == list(range(1, rows + 1))
+
+
+@functools.cache
+def train_carried(mode, device_count):
+    """Parameters, final states and losses after reading four batches of 8 rows, each on where the last stopped."""
+    model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), weight_dropout_rate=0.3, input_dropout_rate=0.3)
+    model = model.build(VOCABULARY)
+    loss = next_token_carried(model)
+    config = OptimizerConfig(name="sgd", learning_rate=0.5, clip_norm=None)
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=4))
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    layout = make_parallel(mode, jax.devices()[:device_count])
+    step = layout.compile_train(functools.partial(train_step, loss_fn=loss, optimizer=optimizer))
+    state = init_state(params, optimizer, jax.random.key(1), ema=False, carry=loss.empty(8))
+    state, losses = layout.replicate(state), []
+    for number, batch in enumerate(itertools.islice(random_batches(rows=8), 4)):
+        state, metrics = step(state, layout.put_batch(batch | {"reset": np.full(8, number == 0)}))
+        losses.append(metrics["loss"])
+    evaluation = compile_evaluation(loss, layout)
+    scores = evaluate(
+        evaluation, state.params, [b | {"reset": np.full(5, False)} for b in random_batches(rows=5)], layout
+    )
+    state = layout.fetch(state)
+    return jax.device_get((state.params, state.carry)), jax.device_get(losses), scores
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_eight_devices_carry_the_states_of_their_rows(mode):
+    expected, expected_losses, (expected_scores, count) = train_carried("jit", 1)
+    found, losses, (scores, found_count) = train_carried(mode, 8)
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+    assert max(jax.tree.leaves(largest_relative_differences(expected, found))) < 1e-5
+    assert found_count == count
+    np.testing.assert_allclose(scores["loss"], expected_scores["loss"], rtol=1e-5)

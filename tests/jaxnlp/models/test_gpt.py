@@ -386,12 +386,13 @@ def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, hidde
     attention = (3 * d * d + scores + (3 * d + CONTEXT if use_bias else 0)) if scores else 4 * d * d + 4 * d * use_bias
     norm = 2 * d if use_bias else d
     block = attention + 2 * norm + 2 * d * f + (f + d) * use_bias
-    perceiver = 2 * norm + LATENTS * d if model.config.variant == "perceiver" else 0  # the memories' norms, the latents
+    # The latents, the norms of both memories, and that of the queries on the way up: the assignment has none.
+    perceiver = {"prefix": LATENTS * d + norm, "along": LATENTS * d + 2 * norm}.get(variant, 0)
     expected = VOCABULARY * d * (1 if tied else 2) + CONTEXT * d + model.config.num_layers * block + perceiver + norm
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes_of(model))) == expected
 
 
-@pytest.mark.parametrize(("variant", "count"), [("vanilla", 7), ("synthesizer", 8), ("prefix", 7 + 2 * 8)])
+@pytest.mark.parametrize(("variant", "count"), [("vanilla", 7), ("synthesizer", 8), ("prefix", 7 + 8 + 7)])
 def test_without_biases_there_is_no_bias_leaf(variant, count):
     def biases(model):
         return [path for path, _ in jax.tree_util.tree_leaves_with_path(shapes_of(model)) if path[-1].key == "bias"]

@@ -1,0 +1,221 @@
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from jaxnlp.models import ModelConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.serialization import from_json, to_json
+
+VOCABULARY, BATCH, POSITIONS = 11, 3, 7
+TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
+SHAPES = {
+    "lstm": RecurrentLMConfig(embedding_width=4, widths=(6, 5)),
+    "gru": RecurrentLMConfig(cell="gru", embedding_width=4, widths=(5,)),
+    "tied": RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True),
+    "projected": RecurrentLMConfig(embedding_width=4, widths=(5, 6), tie_embeddings=True, use_output_bias=False),
+}
+RATES = ("embedding", "input", "hidden", "output", "weight")
+
+
+@functools.cache
+def made(name):
+    """A model, and parameters larger than the initial ones, so that everything shows in the logits."""
+    model = SHAPES[name].build(VOCABULARY)
+    params = jax.jit(model.init)(jax.random.key(1), TOKENS)["params"]
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(2), len(leaves))
+    random = [jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=True)]
+    return model, jax.tree.unflatten(tree, random)
+
+
+def logits(model, params, tokens, key=None):
+    rngs = None if key is None else {"dropout": key}
+    return model.apply({"params": params}, tokens, deterministic=key is None, rngs=rngs)
+
+
+def test_model_equals_embedding_lstm_and_linear_of_pytorch():
+    model, params = made("lstm")
+    embedding, output = torch.nn.Embedding(VOCABULARY, 4), torch.nn.Linear(5, VOCABULARY)
+    layers = [torch.nn.LSTM(4, 6, batch_first=True), torch.nn.LSTM(6, 5, batch_first=True)]
+    with torch.no_grad():
+        embedding.weight.copy_(torch.tensor(np.asarray(params["tokens"]["embedding"])))
+        output.weight.copy_(torch.tensor(np.asarray(params["head_kernel"]).T))
+        output.bias.copy_(torch.tensor(np.asarray(params["head_bias"])))
+        for number, layer in enumerate(layers):
+            ours = params["recurrent"][f"layer_{number}_forward"]
+            layer.weight_ih_l0.copy_(torch.tensor(np.asarray(ours["kernel"]).T))
+            layer.weight_hh_l0.copy_(torch.tensor(np.asarray(ours["recurrent_kernel"]).T))
+            layer.bias_ih_l0.copy_(torch.tensor(np.asarray(ours["bias"])))
+            layer.bias_hh_l0.zero_()
+    x = embedding(torch.tensor(TOKENS))
+    for layer in layers:
+        x, _ = layer(x)
+    np.testing.assert_allclose(logits(model, params, TOKENS), output(x).detach().numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_logits_have_a_score_for_each_word_and_see_no_later_token(name):
+    model, params = made(name)
+    changed = TOKENS.copy()
+    changed[:, 4] = (changed[:, 4] + 1) % VOCABULARY
+    y, other = (np.asarray(logits(model, params, tokens)) for tokens in (TOKENS, changed))
+    assert y.shape == (BATCH, POSITIONS, VOCABULARY)
+    assert y.dtype == np.float32
+    np.testing.assert_array_equal(other[:, :4], y[:, :4])
+    assert (other[:, 4:] != y[:, 4:]).any(axis=2).all()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_reading_in_parts_equals_reading_at_once(name):
+    model, params = made(name)
+    expected = logits(model, params, TOKENS)
+    cache = model.empty_cache(BATCH)
+    first, cache = model.apply({"params": params}, TOKENS[:, :3], cache=cache)
+    second, _ = model.apply({"params": params}, TOKENS[:, 3:], cache=cache)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_tokens_behind_the_count_are_not_there():
+    model, params = made("lstm")
+    _, expected = model.apply({"params": params}, TOKENS[:, :3], cache=model.empty_cache(BATCH))
+    _, found = model.apply({"params": params}, TOKENS, cache=model.empty_cache(BATCH), count=jnp.int32(3))
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_prediction_is_the_last_positions_logits(name):
+    model, params = made(name)
+    expected = logits(model, params, TOKENS)[:, -1]
+    np.testing.assert_allclose(model.predict(params, TOKENS), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_output_layer_is_what_makes_logits_of_hidden(name):
+    model, params = made(name)
+    w, b = model.output_layer(params)
+    hidden = model.apply({"params": params}, TOKENS, method="read").hidden
+    y = hidden @ w + (0.0 if b is None else b[None, None])
+    np.testing.assert_allclose(y, logits(model, params, TOKENS), rtol=1e-5, atol=1e-5)
+
+
+def test_tied_models_have_no_output_matrix_and_project_where_widths_differ():
+    tied, projected = made("tied")[1], made("projected")[1]
+    assert set(tied) == {"tokens", "recurrent", "head_bias"}
+    assert set(projected) == {"tokens", "recurrent", "projection"}
+    assert projected["projection"]["kernel"].shape == (6, 4)
+
+
+def test_homeworks_model_has_as_many_parameters_as_published():
+    """8.8 million: 33,278 words, 128 wide throughout, two LSTM layers, an output layer with bias."""
+    model = RecurrentLMConfig(embedding_width=128, widths=(128, 128)).build(33_278)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 2 * 33_278 * 128 + 33_278 + 2 * (2 * 128 * 512 + 512)
+
+
+def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_zero():
+    model = RecurrentLMConfig(embedding_width=64, widths=(32,)).build(500)
+    params = model.init(jax.random.key(0), TOKENS)["params"]
+    for values in (params["tokens"]["embedding"], params["head_kernel"]):
+        assert 0.099 < float(jnp.abs(values).max()) <= 0.1
+        assert abs(float(values.mean())) < 5 * 0.1 / 3**0.5 / values.size**0.5
+    assert not params["head_bias"].any()
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
+    model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
+    params = made("lstm")[1]
+    first, again, other = (np.asarray(logits(model, params, TOKENS, jax.random.key(n))) for n in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    np.testing.assert_array_equal(logits(model, params, TOKENS), logits(*made("lstm"), TOKENS))
+
+
+def reading(params, rate, key=3, batch=TOKENS):
+    model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
+    return model.apply(
+        {"params": params}, batch, deterministic=False, rngs={"dropout": jax.random.key(key)}, method="read"
+    )
+
+
+def test_output_mask_is_the_same_at_all_positions_and_differs_between_sequences():
+    found = reading(made("lstm")[1], "output")
+    kept = np.asarray(found.dropped != 0.0)
+    assert (kept == kept[:, :1]).all()
+    assert (kept[0] != kept[1]).any()
+    np.testing.assert_allclose(found.dropped, np.where(kept, 2.0 * found.outputs, 0.0), rtol=1e-6)
+
+
+def outputs_and_what_they_depend_on(rate):
+    """Outputs under a dropout of one half, and for each parameter whether any output has a gradient to it."""
+    params, batch = made("lstm")[1], np.arange(2 * VOCABULARY, dtype=np.int32).reshape(2, -1) % VOCABULARY
+    y, pull = jax.vjp(lambda p: reading(p, rate, batch=batch).outputs, params)
+    gradients = [pull(jax.random.normal(jax.random.key(n), y.shape))[0] for n in range(2)]
+    return params, batch, y, jax.tree.map(lambda *g: sum(map(jnp.abs, g)) > 0.0, *gradients)
+
+
+def test_a_dropped_word_is_zero_wherever_it_stands_and_the_others_are_doubled():
+    params, batch, y, used = outputs_and_what_they_depend_on("embedding")
+    words = np.asarray(used["tokens"]["embedding"]).any(axis=1)
+    assert 0 < words.sum() < VOCABULARY
+    table = jnp.where(words[:, None], 2.0 * params["tokens"]["embedding"], 0.0)
+    plain = made("lstm")[0].apply({"params": params | {"tokens": {"embedding": table}}}, batch, method="read")
+    np.testing.assert_allclose(y, plain.outputs, rtol=1e-5, atol=1e-6)
+
+
+def test_weight_dropout_is_one_mask_of_the_recurrent_matrices_for_all_positions_and_sequences():
+    params, batch, y, used = outputs_and_what_they_depend_on("weight")
+    masked = {}
+    for name, layer in params["recurrent"].items():
+        kept = used["recurrent"][name]["recurrent_kernel"]
+        assert 0.3 < float(kept.mean()) < 0.7
+        assert used["recurrent"][name]["kernel"].all()
+        masked[name] = layer | {"recurrent_kernel": jnp.where(kept, 2.0 * layer["recurrent_kernel"], 0.0)}
+    plain = made("lstm")[0].apply({"params": params | {"recurrent": masked}}, batch, method="read")
+    np.testing.assert_allclose(y, plain.outputs, rtol=1e-5, atol=1e-6)
+
+
+def test_short_types_keep_float32_parameters_and_stay_near_float32():
+    model, params = made("tied")
+    short = RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, dtype="bfloat16").build(VOCABULARY)
+    rounded = RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, matmul_dtype="bfloat16").build(
+        VOCABULARY
+    )
+    expected = logits(model, params, TOKENS)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(short.init(jax.random.key(0), TOKENS)))
+    for other in (short, rounded):
+        found = logits(other, params, TOKENS)
+        assert found.dtype == jnp.float32
+        assert (found != expected).any()
+        np.testing.assert_allclose(found, expected, atol=0.4)
+
+
+def test_config_reads_back_equal_from_json():
+    config = RecurrentLMConfig(cell="gru", widths=(7, 5), weight_dropout_rate=0.25)
+    assert from_json(to_json(config), ModelConfig) == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embedding_width": 0}, "model.embedding_width must be at least 1, got 0"),
+        ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
+        ({"widths": (4, 0)}, "model.widths needs a layer, each at least 1 wide, got (4, 0)"),
+        *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
+    ],
+)
+def test_configs_that_describe_no_model_are_refused(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        RecurrentLMConfig(**changes)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_embeddings_are_what_words_are_read_as(shape):
+    model, params = made(shape)
+    read = model.apply({"params": params}, TOKENS, method=lambda module, tokens: module.tokens(tokens))
+    np.testing.assert_array_equal(np.asarray(model.embeddings(params))[TOKENS], read)
