@@ -20,6 +20,7 @@ DATA_FILE = "data.json"
 METRICS_FILE = "metrics.jsonl"
 SAMPLES_FILE = "samples.jsonl"
 ANSWERS_FILE = "answers.json"
+WORDS_FILE = "words.json"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
 
 

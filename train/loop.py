@@ -20,9 +20,9 @@ from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, differences, to_json
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.vocabulary import Vocabulary
+from jaxnlp.text.words import WordVocabulary
 from jaxnlp.typing import Metrics, Params
-from train import folder
-from train.answers import describe
+from train import answers, folder, words
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate, exact_match, sample_text
@@ -266,6 +266,7 @@ class _Evaluator:
                 seed=self._config.seed,
             )
             log.log_sample(step, prompt, text)
+        self._describe_words(step, params)
         write_report(self._workdir)
         if self._config.best_by == "exact_match":
             return 1.0 - scores["exact_match"]
@@ -274,11 +275,20 @@ class _Evaluator:
     def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:
         """Keeps the answers for the report. Returns: the share that is right."""
         vocabulary = self._corpus.vocabulary
-        answers = answer(self._decoder, params, vocabulary, [question.text for question in questions])
+        given = answer(self._decoder, params, vocabulary, [question.text for question in questions])
         training = self._corpus.split("train").questions
-        description = describe(self._model, params, vocabulary, questions, answers, training)
+        description = answers.describe(self._model, params, vocabulary, questions, given, training)
         folder.write_json(self._workdir / folder.ANSWERS_FILE, {"step": step} | description)
-        return exact_match(answers, questions)
+        return exact_match(given, questions)
+
+    def _describe_words(self, step: int, params: Params) -> None:
+        """Keeps for the report what a model of words has learnt about them."""
+        vocabulary = self._corpus.vocabulary
+        if not isinstance(vocabulary, WordVocabulary) or not hasattr(self._model, "embeddings"):
+            return
+        splits = {"training": self._corpus.split("train"), "validation": self._corpus.split("validation")}
+        description = words.describe(self._model, self._layout.fetch(params), vocabulary, **splits)
+        folder.write_json(self._workdir / folder.WORDS_FILE, {"step": step} | description)
 
 
 def _has_stalled(config: TrainConfig, state: TrainState, workdir: Path) -> bool:

@@ -22,6 +22,7 @@ _LABELS = {
 
 _MOST_SAMPLED_STEPS = 40
 _MOST_ANSWERS = 50
+_HOPELESS = 50.0  # nats per word: the perplexity of more would not fit a tile
 _SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 and more", 20, math.inf))
 
 _STYLE = """
@@ -78,7 +79,11 @@ section > .card + .card { margin-top: 12px }
 .heat table { margin-bottom: 1rem; font-family: var(--mono); font-size: .85rem }
 .heat :is(th, td) { padding: 0 .6rem 0 0; border: 0; white-space: pre; line-height: 1.35 }
 .heat th { color: var(--ink); font-weight: 650; width: 1ch }
+.heat caption { padding-bottom: .2rem; color: var(--series-1); text-align: left; white-space: pre }
 .heat span { background: color-mix(in srgb, var(--series-0) var(--share), transparent) }
+.near span { display: inline-block; margin-right: .9em; overflow-wrap: anywhere }
+.near small { color: var(--muted) }
+.near th { color: var(--ink); font-weight: 650 }
 .card.tree th { width: 50%; font: .8rem/1.7 var(--mono); overflow-wrap: anywhere }
 .card.tree td { padding-right: 0; font: .8rem/1.7 var(--mono); overflow-wrap: anywhere }
 .measured :is(th[scope=col], td) { text-align: right; padding-right: 0; padding-left: 1.2rem }
@@ -120,6 +125,7 @@ $warnings
 <figure><div class="wide">$loss</div><div class="narrow">$loss_narrow</div></figure>
 <div class="pair"><figure>$learning_rate</figure><figure>$throughput</figure></div>
 $answers
+$words
 $samples
 $measured
 <section><h2>Config</h2><div class="columns">$config</div></section>
@@ -132,7 +138,13 @@ $measured
 
 
 def render_page(
-    config: Object, environment: Object, rows: Rows, samples: Rows, answers: Object | None, drawings: dict[str, str]
+    config: Object,
+    environment: Object,
+    rows: Rows,
+    samples: Rows,
+    answers: Object | None,
+    words: Object | None,
+    drawings: dict[str, str],
 ) -> str:
     """The document.
 
@@ -142,7 +154,8 @@ def render_page(
       rows: its metrics, in step order.
       samples: objects with step, prompt and text.
       answers: what `train.answers.describe` made of the newest, and their step.
-      drawings: what `train.plots.draw_plots` made of the rows.
+      words: what `train.words.describe` made of the newest parameters, and their step.
+      drawings: what `train.plots.draw_plots` made of the rows and words.
     """
     step, total = max((row["step"] for row in rows), default=0), config.get("total_steps")
     finished = total is not None and step >= total
@@ -158,10 +171,11 @@ def render_page(
         warnings="".join(f'<p class="warning">{_text(line)}</p>' for line in _warnings(rows)),
         tiles="".join(
             f"<div><dt>{_text(name)}</dt><dd>{_text(value)}<small>{_text(remark)}</small></dd></div>"
-            for name, value, remark in _tiles(rows, environment)
+            for name, value, remark in _tiles(rows, environment, of_words=words is not None)
         ),
         samples=_samples(samples),
         answers="" if answers is None else _answers(answers),
+        words="" if words is None else _words(words, drawings["positions"]),
         measured=_measured(rows),
         config="".join(_section(*section) for section in _sections("run", config)),
         environment="".join(_section(*section) for section in _sections("machine", environment)),
@@ -169,7 +183,7 @@ def render_page(
     )
 
 
-def _tiles(rows: Rows, environment: Object) -> Iterator[tuple[str, str, str]]:
+def _tiles(rows: Rows, environment: Object, *, of_words: bool) -> Iterator[tuple[str, str, str]]:
     """The figures at the head of the page: name, value, remark."""
     splits = list(dict.fromkeys(row["split"] for row in rows if "loss" in row))
     preferred = [name for name in ("validation", "dev", *splits) if name in splits and name != "train"]
@@ -182,6 +196,10 @@ def _tiles(rows: Rows, environment: Object) -> Iterator[tuple[str, str, str]]:
     if losses:
         loss, step = losses[-1]
         yield f"Final {split} loss", _number(loss), f"nats/token, step {step:,}"
+    if finite and of_words:
+        scored = [row for row in rows if row["split"] == split and _is_finite(row.get("loss"))]
+        nll, step = min((row["nll" if "nll" in row else "loss"], row["step"]) for row in scored)
+        yield f"Best {split} perplexity", _number(math.exp(min(nll, _HOPELESS))), f"per word, step {step:,}"
     right = [(row["exact_match"], row["step"]) for row in rows if row["split"] == split and "exact_match" in row]
     if right:
         share, step = max(right, key=lambda pair: pair[0])
@@ -273,8 +291,31 @@ def _answers(answers: Object) -> str:
     return f"<section><h2>Answers</h2><p>Step {step:,}: {right:,} of {len(rows):,} right.</p>{body}</section>"
 
 
+def _words(words: Object, drawing: str) -> str:
+    """What context is worth, and the neighbours of some words."""
+    label = "Perplexity by position in the window"
+    figure = plots.inline(drawing, "positions", label)
+    rows = "".join(
+        f'<tr><th scope="row">{_text(row["word"])}</th><td>'
+        + " ".join(f"<span>{_text(word)} <small>{cosine:.2f}</small></span>" for word, cosine in row["near"])
+        + "</td></tr>"
+        for row in words["neighbours"]
+    )
+    note = (
+        f"Step {words['step']:,}. At position 1 a word is predicted from one word before it, at position 2 from two: "
+        f"means over {words['scored']:,} words of validation, each window read with nothing before it."
+    )
+    near = f"<h3>Nearest embeddings <small>cosine</small></h3><table>{rows}</table>"
+    return (
+        f"<section><h2>Words</h2><p>{note}</p>"
+        f'<div class="pair"><figure>{figure}</figure><div class="card near">{near}</div></div></section>'
+    )
+
+
 def _heat(shown: Object) -> str:
     """The question once for each character of the answer, darker where that character attends to it."""
+    expected = shown.get("answer", shown["given"])
+    wrong = f"<caption>expected {_text(expected)}</caption>" if expected != shown["given"] else ""
     lines = []
     for character, weights in zip(shown["given"], shown["weights"], strict=True):
         most = max(weights) or 1.0
@@ -283,7 +324,7 @@ def _heat(shown: Object) -> str:
             for each, weight in zip(shown["text"], weights, strict=True)
         )
         lines.append(f"<tr><th>{_text(character)}</th><td>{cells}</td></tr>")
-    return f"<table>{''.join(lines)}</table>"
+    return f"<table>{wrong}{''.join(lines)}</table>"
 
 
 def _sample(prompt: str, text: str) -> str:

@@ -28,14 +28,19 @@ MARKERS = "osD^"
 MOST_POINTS = 1200  # about one a pixel at the widest
 
 
-def draw_plots(rows: Rows) -> dict[str, str]:
-    """SVG documents by name: loss, loss_narrow (for a small screen), learning_rate, throughput."""
-    return {
+def draw_plots(rows: Rows, words: dict[str, Any] | None = None) -> dict[str, str]:
+    """SVG documents by name: loss, loss_narrow (for a small screen), learning_rate, throughput, and where there is what
+    `train.words.describe` gives, positions."""
+    drawings = {
         "loss": _draw("loss", (1040, 380), lambda axes: _loss(axes, rows, 5)),
         "loss_narrow": _draw("loss_narrow", (420, 330), lambda axes: _loss(axes, rows, 3)),
         "learning_rate": _draw("learning_rate", (480, 240), lambda axes: _learning_rate(axes, rows)),
         "throughput": _draw("throughput", (480, 240), lambda axes: _throughput(axes, rows)),
     }
+    if words is not None:
+        losses = np.array(words["positions"], float)
+        drawings["positions"] = _draw("positions", (480, 430), lambda axes: _positions(axes, losses), "position")
+    return drawings
 
 
 def inline(svg: str, name: str, label: str) -> str:
@@ -166,6 +171,18 @@ def _throughput(axes: "Axes", rows: Rows) -> None:
     axes.yaxis.set_major_formatter(EngFormatter(sep=""))
 
 
+def _positions(axes: "Axes", losses: np.ndarray) -> None:
+    positions = np.arange(1.0, 1 + len(losses))
+    _single(axes, "Perplexity by position", 0.45, positions, _perplexities(losses))
+    positions, losses = smooth(positions, losses, len(losses) // 8)
+    axes.plot(positions, _perplexities(losses), color=SERIES[0], lw=1.8)
+
+
+def _perplexities(losses: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.exp(losses)
+
+
 def _single(axes: "Axes", title: str, alpha: float, steps: np.ndarray, values: np.ndarray) -> None:
     axes.figure.suptitle(title, x=0.012, ha="left", color=PALETTE["--ink"], fontsize=13, fontweight="bold")
     finite = np.isfinite(values)
@@ -179,7 +196,7 @@ def _say_nothing_measured(axes: "Axes") -> None:
     axes.text(0.5, 0.5, "nothing measured", transform=axes.transAxes, ha="center", color=PALETTE["--muted"])
 
 
-def _draw(name: str, size: tuple[int, int], fill: Callable[["Axes"], None]) -> str:
+def _draw(name: str, size: tuple[int, int], fill: Callable[["Axes"], None], x_label: str = "step") -> str:
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -193,7 +210,7 @@ def _draw(name: str, size: tuple[int, int], fill: Callable[["Axes"], None]) -> s
         axes = figure.add_subplot()
         fill(axes)
         round_steps = [1, 2, 2.5, 5, 10]
-        axes.set_xlabel("step", color=PALETTE["--muted"], loc="right")
+        axes.set_xlabel(x_label, color=PALETTE["--muted"], loc="right")
         axes.xaxis.set_major_locator(MaxNLocator(8 if size[0] > 720 else 5, integer=True, steps=round_steps))
         axes.yaxis.set_major_locator(MaxNLocator(6 if size[1] > 300 else 4, steps=round_steps))
         axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")

@@ -21,7 +21,7 @@ def write_report(run: Path) -> Path:
     A pure function of what the run has written so far, finished or not: the same folder gives the same bytes.
 
     Args:
-      run: folder with config.json, environment.json, metrics.jsonl and perhaps samples.jsonl and answers.json.
+      run: folder with config.json, environment.json, metrics.jsonl; perhaps samples.jsonl, answers.json, words.json.
 
     Raises:
       FileNotFoundError: when one of the first three is missing.
@@ -31,9 +31,10 @@ def write_report(run: Path) -> Path:
     rows = read_metrics(run / "metrics.jsonl")
     samples = _read_lines(run / "samples.jsonl", ("step", "prompt", "text")) if (run / "samples.jsonl").exists() else []
     answers = _read_json(run / "answers.json") if (run / "answers.json").exists() else None
-    drawings = draw_plots(rows)
-    page = render_page(config, environment, rows, samples, answers, drawings)
-    for name in ("loss", "learning_rate", "throughput"):
+    words = _read_json(run / "words.json") if (run / "words.json").exists() else None
+    drawings = draw_plots(rows, words)
+    page = render_page(config, environment, rows, samples, answers, words, drawings)
+    for name in drawings.keys() - {"loss_narrow"}:
         _replace(run / "plots" / f"{name}.svg", drawings[name])
     return _replace(run / "report.html", page)
 

@@ -198,6 +198,10 @@ class RecurrentLM(nn.Module):
         w = params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head_kernel"]
         return w, params.get("head_bias")
 
+    def embeddings(self, params: Params) -> jax.Array:
+        """The words' embeddings [V, D]."""
+        return params["tokens"]["embedding"]
+
     @property
     def capacity(self) -> None:
         """States hold a text of any length."""

@@ -402,3 +402,21 @@ def test_rows_that_devices_cannot_share_are_refused_where_they_carry_state(
     with pytest.raises(ConfigError, match=r"each of 8 devices carries.*divide data\.batch_size, 6"):
         quick_fit(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_of_words_says_at_each_evaluation_what_it_has_learnt_about_them(
+    tiny_config, small_text, quick_fit, tmp_path
+):
+    config = recurrent(tiny_config, small_text)
+    found = []
+    for steps in (6, 12):
+        quick_fit(update(config, total_steps=steps), tmp_path / str(steps))
+        found.append(json.loads((tmp_path / str(steps) / "words.json").read_text()))
+    assert [one["step"] for one in found] == [6, 12]
+    assert all(len(one["positions"]) == 4 for one in found)
+    assert found[0]["positions"] != found[1]["positions"]
+
+
+def test_other_models_say_nothing_about_words(tiny_config, quick_fit, tmp_path):
+    quick_fit(tiny_config(total_steps=1), tmp_path / "run")
+    assert not (tmp_path / "run" / "words.json").exists()

@@ -24,8 +24,9 @@ DRAWINGS = draw_plots(ROWS)
 HOSTILE = "<script>alert('&\"')</script>"
 
 
-def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, samples=(), answers=None):
-    return render_page(config, environment, rows, samples, answers, DRAWINGS)
+def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, samples=(), answers=None, words=None):
+    drawings = DRAWINGS if words is None else draw_plots(ROWS, words)
+    return render_page(config, environment, rows, samples, answers, words, drawings)
 
 
 def tiles(text):
@@ -104,7 +105,13 @@ def test_all_text_is_escaped():
         rows := [{"step": 1, "split": HOSTILE, "loss": 1.0, HOSTILE: 2.0}, {"step": 2, "split": "train", "loss": "<b"}],
         [{"step": 1, "prompt": HOSTILE, "text": HOSTILE + HOSTILE}, {"step": 2, "prompt": "", "text": HOSTILE}],
         None,
-        draw_plots(rows),
+        words := {
+            "step": 2,
+            "positions": [1.0],
+            "scored": 1,
+            "neighbours": [{"word": HOSTILE, "near": [[HOSTILE, 1]]}],
+        },
+        draw_plots(rows, words),
     )
     assert "<script" not in text
     assert "<b<" not in text
@@ -209,3 +216,48 @@ def test_answers_are_marked_right_or_wrong_and_cannot_break_the_page():
     assert re.findall(r'<tr class="(right|wrong)">', text) == ["right", "wrong", "wrong"]
     assert HOSTILE not in text
     assert "<h2>Answers</h2>" not in page()
+
+
+def test_an_answer_whose_attention_is_shown_has_the_expected_one_beside_it_where_they_differ():
+    shown = ANSWERS["attention"][0]
+    same, other = (
+        ANSWERS | {"attention": [shown | {"answer": "Ro"}]},
+        ANSWERS | {"attention": [shown | {"answer": "Oslo"}]},
+    )
+    assert "<caption>" not in page(answers=same)
+    assert page(answers=other).count("<caption>expected Oslo</caption>") == 1
+
+
+WORDS = {
+    "step": 150,
+    "positions": [6.5, 5.25, 5.0],
+    "scored": 1234,
+    "neighbours": [
+        {"word": "tide", "near": [["sea", 0.912], ["a < b", 0.5]]},
+        {"word": "of", "near": [["from", 0.25]]},
+    ],
+}
+
+
+def test_words_are_shown_with_their_neighbours_and_the_curve_by_position():
+    text = page(words=WORDS)
+    section = text[text.index("<h2>Words</h2>") :]
+    assert "Step 150." in section
+    assert "means over 1,234 words" in section
+    assert 'aria-label="Perplexity by position in the window"' in section
+    rows = re.findall(r'<tr><th scope="row">(\w+)</th><td>(.*?)</td></tr>', section)[:2]
+    assert [word for word, _ in rows] == ["tide", "of"]
+    near = [re.findall(r"<span>(.*?) <small>(.*?)</small></span>", cell) for _, cell in rows]
+    assert near == [[("sea", "0.91"), ("a &lt; b", "0.50")], [("from", "0.25")]]
+    assert "<h2>Words</h2>" not in page()
+
+
+def test_models_of_words_have_their_best_perplexity_at_the_head():
+    assert tiles(page(words=WORDS))["Best validation perplexity"] == ("5.6831", "per word, step 100")
+    likelihoods = [row | {"nll": 0.5} if row["split"] == "validation" else row for row in ROWS]
+    assert tiles(page(rows=likelihoods, words=WORDS))["Best validation perplexity"] == ("1.6487", "per word, step 100")
+    lost = [row | {"loss": 1e20} for row in ROWS]
+    assert "Best validation perplexity" in tiles(page(rows=lost, words=WORDS))
+    nothing = [row | {"loss": None} for row in ROWS]
+    assert "Best validation perplexity" not in tiles(page(rows=nothing, words=WORDS))
+    assert not any("perplexity" in name for name in tiles(page()))

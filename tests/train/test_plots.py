@@ -137,3 +137,18 @@ def test_inlined_drawing_leaves_every_colour_to_the_page():
 def test_names_of_splits_are_drawn_letter_for_letter():
     rows = [{"step": step, "split": "<a> $b$ & _c", "loss": 1.0} for step in (1, 2)]
     assert "&lt;a&gt; $b$ &amp; _c" in draw_plots(rows)["loss"]
+
+
+def test_perplexity_is_drawn_by_position_where_words_are_described():
+    rows = [{"step": 1, "split": "train", "loss": 1.0}]
+    assert "positions" not in draw_plots(rows)
+    drawing = draw_plots(rows, {"positions": [6.0, 5.0, *[4.5] * 68]})["positions"]
+    assert "Perplexity by position" in drawing
+    assert ">position<" in drawing
+    assert ">step<" not in drawing
+    assert ">400<" in drawing  # of e^6 = 403 at the first position
+
+
+@pytest.mark.parametrize("losses", [[2.0], [float("nan")] * 3, [1e9, 5.0], [1e9]])
+def test_odd_losses_by_position_can_be_drawn(losses):
+    assert "Perplexity by position" in draw_plots([], {"positions": losses})["positions"]

@@ -46,6 +46,9 @@ def write_run(folder, rows=ROWS, samples=SAMPLES):
     return folder
 
 
+WORDS = {"step": 300, "positions": [6.0, 5.0], "scored": 70, "neighbours": [{"word": "a", "near": [["b", 0.5]]}]}
+
+
 def files_of(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -98,6 +101,16 @@ def test_plots_are_well_formed_files_of_their_own(tmp_path):
     assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == PLOTS
     for name in PLOTS:
         assert ElementTree.parse(tmp_path / "plots" / name).getroot().tag.endswith("svg")
+
+
+def test_what_a_run_wrote_about_words_is_a_section_and_a_plot(tmp_path):
+    (write_run(tmp_path) / "words.json").write_text(json.dumps(WORDS))
+    text = write_report(tmp_path).read_text()
+    ids = Elements(text).values("id")
+    assert len(ids) == len(set(ids))
+    assert "<h2>Words</h2>" in text
+    assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == sorted([*PLOTS, "positions.svg"])
+    assert ElementTree.parse(tmp_path / "plots" / "positions.svg").getroot().tag.endswith("svg")
 
 
 def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path):
