@@ -8,7 +8,7 @@ from typing import Any, Literal
 import tyro
 
 from data import DataError
-from data.names import NamesQuestions, NamesSource
+from data.names import NamesQuestions
 from train.evaluation import exact_match
 
 
@@ -16,21 +16,16 @@ from train.evaluation import exact_match
 class London:
     """Answers every birth-place question with one place."""
 
-    source: NamesSource = "cs224n_a5"
-    """Which data."""
-    path: str | None = None
-    """Its folder; None = looked for."""
+    data: NamesQuestions = dataclasses.field(default_factory=NamesQuestions)
     split: Literal["validation", "dev"] = "dev"
     """The questions to answer."""
-    held_out: int = 200
-    """Training questions that are the validation split."""
     place: str | None = "London"
     """The answer; None = the place that the training questions have most often."""
 
 
 def london(command: London) -> tuple[str, float, int]:
     """The answer given, the share of questions it is right for, and how many there are."""
-    corpus = NamesQuestions(source=command.source, path=command.path, held_out=command.held_out).load(seed=0)
+    corpus = command.data.load(seed=0)
     questions = corpus.split(command.split).questions
     place = command.place
     if place is None:

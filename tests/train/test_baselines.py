@@ -3,6 +3,7 @@ import re
 import pytest
 
 from data.invented_people import invent, write
+from data.names import NamesQuestions
 from train import baselines
 
 PEOPLE = invent(3, train=40, dev=12, test=2)
@@ -11,7 +12,7 @@ PEOPLE = invent(3, train=40, dev=12, test=2)
 @pytest.fixture
 def arguments(tmp_path):
     write(PEOPLE, tmp_path)
-    return ["london", "--path", str(tmp_path), "--held-out", "0"]
+    return ["london", "--data.path", str(tmp_path), "--data.held-out", "0"]
 
 
 def share(place):
@@ -27,7 +28,7 @@ def test_one_place_is_right_for_those_who_were_born_there(arguments, capsys):
 
 
 def test_the_most_frequent_place_of_training_is_taken_where_none_is_given(arguments):
-    command = baselines.London(path=arguments[2], place=None, held_out=0)
+    command = baselines.London(NamesQuestions(path=arguments[2], held_out=0), place=None)
     places = [answer for _, answer in PEOPLE.train]
     place = max(places, key=places.count)
     assert baselines.london(command) == (place, share(place), 12)
@@ -39,7 +40,7 @@ def test_nobody_is_born_in_london_here(arguments, capsys):
 
 
 def test_missing_data_is_told_in_one_line(capsys, tmp_path):
-    assert baselines.main(["london", "--path", str(tmp_path / "nowhere")]) == 2
+    assert baselines.main(["london", "--data.path", str(tmp_path / "nowhere")]) == 2
     assert re.fullmatch(r"error: no folder .*nowhere; give --data\.path .*\n", capsys.readouterr().err)
 
 
