@@ -27,7 +27,7 @@ ALLOWED = {
     "jaxnlp.__main__": ("jaxnlp",),
     "data": ("jaxnlp.text", "jaxnlp.caches", "data"),
     "train": ("jaxnlp", "data", "train", "configs"),
-    "configs": ("train.config", "train.optimizer", "jaxnlp.models", "data", "configs"),
+    "configs": ("train.config", "train.objectives", "train.optimizer", "jaxnlp.models", "data", "configs"),
     "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),
 }
 

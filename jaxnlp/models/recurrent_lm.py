@@ -102,6 +102,7 @@ class RecurrentLM(nn.Module):
     vocabulary_size: int
 
     def setup(self):
+        """Layers, and the output layer's parameters, which losses take as they are."""
         config = self.config
         uniform = nn.initializers.uniform(2 * EMBEDDING_BOUND)
 

@@ -1,18 +1,12 @@
-import json
 import math
 import re
-import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.runs import load_run
-from train import evaluate
-from train.evaluate import Evaluate, score
 from train.language import NeuralCache, next_word_losses, token_losses
 
 VOCABULARY, ROWS, LENGTH = 7, 2, 5
@@ -102,120 +96,3 @@ def test_next_word_losses_are_of_the_word_behind_each_window():
 def test_impossible_caches_are_refused(settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         NeuralCache(**settings)
-
-
-@pytest.fixture(scope="module")
-def run(tiny_config, small_text, quick_fit, tmp_path_factory):
-    """A word language model of eleven words, twelve steps old."""
-    data = WordText(
-        source="text_file",
-        path=str(small_text),
-        batch_size=8,
-        sequence_length=4,
-        length_multiple=2,
-        minimum_count=1,
-        evaluation_batch_size=3,
-    )
-    model = RecurrentLMConfig(embedding_width=4, widths=(5,), output_dropout_rate=0.3)
-    folder = tmp_path_factory.mktemp("runs") / "words"
-    quick_fit(tiny_config(data=data, model=model, objective="next_token_carried"), folder)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def no_cache_of_programs(monkeypatch):
-    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
-
-
-def test_perplexity_is_that_of_the_validation_loss(run):
-    values = score(Evaluate(run, task="perplexity")).values
-    loss, tokens = score(Evaluate(run)).values["loss"]
-    np.testing.assert_allclose(values["perplexity"][0], math.exp(loss), rtol=1e-5)
-    assert values["perplexity"][1] == tokens
-
-
-def test_perplexity_with_a_cache_is_recorded_under_its_own_name_with_its_settings(run, tmp_path):
-    ledger = tmp_path / "ledger.json"
-    arguments = ["--task", "perplexity", "--cache-window", "5", "--cache-share", "0.2", "--record", str(ledger)]
-    assert evaluate.main([str(run), *arguments]) == 0
-    (entry,) = json.loads(ledger.read_text())
-    assert entry["metric"] == "perplexity_with_cache"
-    assert (entry["cache"]["cache_window"], entry["cache"]["cache_share"]) == (5, 0.2)
-
-
-def test_next_words_of_a_fixture(run, tmp_path, capsys):
-    size = load_run(run).vocabulary.size
-    generator = np.random.default_rng(0)
-    inputs, targets = generator.integers(0, size, (4, 6)), generator.integers(0, size, 4)
-    np.savez(tmp_path / "prediction.npz", inp=inputs.astype(np.int32), out=targets.astype(np.int32))
-    assert evaluate.main([str(run), "--task", "next_word", "--file", str(tmp_path / "prediction.npz")]) == 0
-    found = load_run(run)
-    expected = next_word_losses(found.model, found.params, inputs.astype(np.int32), targets).mean()
-    assert f"next_word_nll {expected:.4f}  (4 tokens)" in capsys.readouterr().out
-
-
-@pytest.fixture
-def prompts(run, tmp_path):
-    size = load_run(run).vocabulary.size
-    path = tmp_path / "generation.npy"
-    np.save(path, np.random.default_rng(1).integers(0, size, (3, 4)).astype(np.int32))
-    return path
-
-
-def test_continuations_are_lines_of_words_that_the_model_finds_likeliest(run, prompts, tmp_path):
-    lines = tmp_path / "lines.txt"
-    arguments = ["--task", "complete", "--file", str(prompts), "--max-new-tokens", "5", "--predictions", str(lines)]
-    assert evaluate.main([str(run), *arguments]) == 0
-    found, held = load_run(run), np.load(prompts)
-    texts = lines.read_text().splitlines()
-    assert [len(text.split()) for text in texts] == [5, 5, 5]
-    first = np.asarray(found.model.predict(found.params, held)).argmax(axis=1)
-    assert [text.split()[0] for text in texts] == [found.vocabulary.words[i] for i in first]
-
-
-def test_a_judge_scores_the_continuations_alone(run, prompts):
-    found, held = load_run(run), np.load(prompts)
-    scores = score(Evaluate(run, task="complete", file=prompts, judge=run, max_new_tokens=5))
-    words = {word: i for i, word in enumerate(found.vocabulary.words)}
-    added = np.array([[words[word] for word in line.split()] for line in scores.answers])
-    logits = np.asarray(found.model.apply({"params": found.params}, np.concatenate([held, added], axis=1)), np.float64)
-    logits = logits[:, 3:-1]
-    aims = np.take_along_axis(logits, added[..., None], axis=2)[..., 0] - np.log(np.exp(logits).sum(axis=2))
-    value, count = scores.values["judge_perplexity"]
-    assert count == 15
-    np.testing.assert_allclose(value, math.exp(-aims.mean()), rtol=1e-4)
-
-
-def test_a_judge_of_other_words_is_refused(run, prompts, tmp_path, capsys):
-    other = shutil.copytree(run, tmp_path / "other")
-    held = json.loads((other / "vocabulary.json").read_text())
-    held["words"] = held["words"][::-1]
-    (other / "vocabulary.json").write_text(json.dumps(held))
-    arguments = ["--task", "complete", "--file", str(prompts), "--judge", str(other)]
-    assert evaluate.main([str(run), *arguments]) == 2
-    assert "have different vocabularies; take a judge of these words" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("task", ["next_word", "complete"])
-def test_the_homeworks_fixtures_are_for_its_words(run, capsys, task):
-    assert evaluate.main([str(run), "--task", task]) == 2
-    assert "holds ids of WikiText-2's words, and the run is on text_file: give --file" in capsys.readouterr().err
-
-
-def test_runs_of_other_models_have_no_such_tasks(tiny_config, tiny_gpt, quick_fit, tmp_path, capsys):
-    quick_fit(tiny_config(model=tiny_gpt, total_steps=1), tmp_path / "run")
-    assert evaluate.main([str(tmp_path / "run"), "--task", "perplexity"]) == 2
-    assert "is no recurrent language model: leave out --task" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"neural_cache": NeuralCache(cache_window=3)}, "give --cache-window with --task perplexity"),
-        ({"judge": "run"}, "give --judge with --task complete"),
-        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
-    ],
-)
-def test_options_of_other_tasks_are_refused(run, settings, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        Evaluate(run, **settings)
