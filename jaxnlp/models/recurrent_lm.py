@@ -39,6 +39,9 @@ class RecurrentLMConfig(ModelConfig):
     """Width of each recurrent layer, K, first to last."""
     tie_embeddings: bool = False
     """Use the embeddings as the output layer; where the last layer is not as wide, its outputs are projected first."""
+    scale_embeddings: bool = False
+    """Multiply embedded words by sqrt(D): small as they begin, they hardly move the gates, and tied models stay for
+    hundreds of steps at the frequencies of words."""
     use_output_bias: bool = True
     """A bias for each word in the output layer."""
     forget_bias: float = 0.0
@@ -178,6 +181,8 @@ class RecurrentLM(nn.Module):
         """
         config = self.config
         x = self.tokens(tokens)
+        if config.scale_embeddings:
+            x = x * jnp.asarray(config.embedding_width**0.5, x.dtype)
         if config.embedding_dropout_rate and not deterministic:
             # A factor for each word, rather than a table of which most rows are not read.
             ones = jnp.ones((self.vocabulary_size, 1), x.dtype)
