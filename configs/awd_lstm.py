@@ -3,6 +3,7 @@
 Source: Merity et al. 2018, and salesforce/awd-lstm-lm for the values that its README gives for WikiText-2: three
 layers, 1,150 wide, embeddings of 400, NT-ASGD at a rate of 30; validation perplexity 68.7 after 750 epochs, test 65.6,
 and 52 with a continuous cache.
+With another batch size or length, give --optimizer.reference-tokens their product: the rate is for as many words.
 Differs: weight decay leaves biases and embeddings alone; lengths are multiples of 10; articles are put together in
 another order in each epoch.
 Cost: hours on one GPU; on two CPU cores a step takes some six seconds, so it can be looked at there and no more.

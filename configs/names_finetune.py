@@ -1,7 +1,7 @@
 """Birth places: fine-tuning on the training questions, after names_pretrain or from nothing.
 
 Source: CS224N assignment 5 for the task. Differs: see docs/names.md.
-Cost: a minute on two CPU cores.
+Cost: a minute or two on two CPU cores.
 Expect: see docs/results/names_finetune.json.
 Command: python -m train names_finetune --init-from runs/names_pretrain --workdir runs/names_finetune
 """

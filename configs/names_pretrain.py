@@ -3,8 +3,8 @@
 Source: CS224N assignment 5 for task and model. Differs, as docs/names.md tells step by step: names, numbers and places
 are asked for (Guu et al. 2020), behind a few words of their context or none, in a random order; among them are training
 questions (Allen-Zhu and Li 2023); names begin at various places; Muon.
-Cost: 20 minutes on two CPU cores.
-Expect: see docs/results/names_finetune.json.
+Cost: 20 to 30 minutes on two CPU cores.
+Expect: see docs/results/names_pretrain.json.
 Command: python -m train names_pretrain --model.variant vanilla --workdir runs/names_pretrain
 """
 

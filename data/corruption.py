@@ -18,8 +18,8 @@ def span_corruption(document: str, sequence_length: int, rng: np.random.Generato
     """`prefix MASK suffix MASK masked`: a span of a truncated document is taken out, and asked for.
 
     The truncated length is uniform from 4 to 7/8 of the block, or to the document's end; the span's length is uniform
-    from 1 to about half of that, a quarter on average, and its place is uniform within the truncated document. Differs
-    from common solutions, whose spans may begin behind the end of a short document.
+    from 1 to about half of that, a quarter on average (rounded down), and its place is uniform within the truncated
+    document. Differs from common solutions, whose spans may begin behind the end of a short document.
     """
     longest = min(len(document), sequence_length * 7 // 8)
     length = int(rng.integers(SHORTEST_DOCUMENT, longest + 1))

@@ -33,7 +33,7 @@ def read_documents(path: Path) -> list[str]:
     documents = _lines(path)
     for number, line in enumerate(documents, 1):
         _refuse_special(line, path, number)
-        if len(line) < SHORTEST_DOCUMENT:
+        if len(line.strip()) < SHORTEST_DOCUMENT:
             raise DataError(
                 f"{path}, line {number}: a document has at least {SHORTEST_DOCUMENT} characters, got {line!r}; "
                 "remove the line"
@@ -134,6 +134,11 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
         holds=f"{DOCUMENTS}, {TRAIN} and so on",
         otherwise="take invented people: --data.source invented",
     )
+    missing = [name for name in (DOCUMENTS, TRAIN, DEV, TEST) if not (folder / name).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"the folder {folder} lacks {', '.join(missing)}; put them there, as the assignment has them"
+        )
     return NamesCorpus(
         tuple(read_documents(folder / DOCUMENTS)),
         tuple(read_questions(folder / TRAIN, labelled=True)),
@@ -195,10 +200,11 @@ class _NamesConfig(DataConfig):
         return Split(self.scored_batches(examples), tuple(questions))
 
     def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[NumpyBatch, ...]:
-        """One pass over examples, in batches of one shape."""
+        """One pass over examples, in batches of about one length each."""
         size = self.evaluation_batch_size
-        parts = [list(examples[i : i + size]) for i in range(0, len(examples), size)]
-        return tuple(padded(part, size, self.sequence_length) for part in parts)
+        by_length = sorted(examples, key=lambda example: len(example["loss_mask"]))
+        parts = [by_length[i : i + size] for i in range(0, len(by_length), size)]
+        return tuple(padded(part, size, LENGTH_MULTIPLE) for part in parts)
 
     def question_example(self, question: Question, vocabulary: Vocabulary) -> NumpyBatch:
         """`question MASK place MASK`, scored on the place and the MASK that ends it.

@@ -176,7 +176,7 @@ class _Unpickler(pickle.Unpickler):
 def _unpickled_elements(raw: bytes, shape: tuple[int, ...]) -> list[Any]:
     # The unpickler makes a table as large as the greatest index that it is told, before it reads on.
     for opcode, argument, _ in pickletools.genops(raw):
-        if opcode.name == "LONG_BINPUT" and (argument or 0) > len(raw):
+        if opcode.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(raw):
             raise ValueError("its pickle is damaged")
     outer = _Unpickler(io.BytesIO(raw), encoding="latin1").load()
     if not isinstance(outer, _Array) or len(outer.state) != 5 or not isinstance(outer.state[4], list):

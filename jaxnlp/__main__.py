@@ -36,6 +36,11 @@ class Generate:
     """The same seed gives the same text."""
     num_samples: int = 1
     """How many continuations."""
+    stop: str | None = None
+    """A continuation ends behind this token: a character, or a word, "<eol>" for the end of a line; None = at
+    max_new_tokens."""
+    length_penalty: float = 0.0
+    """Beams: the greater, the longer are the continuations that win; of use with a stop."""
     num_beams: int = 1
     """More than 1: search for the likeliest continuations with so many beams, in place of drawing; best first."""
     checkpoint: int | Literal["best", "latest"] = "best"
@@ -50,6 +55,10 @@ class Generate:
             raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
         if self.num_beams < 1:
             raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
+        if not 0.0 <= self.length_penalty < float("inf"):
+            raise ValueError(f"length_penalty must be finite and not negative, got {self.length_penalty}")
+        if self.length_penalty and self.num_beams == 1:
+            raise ValueError("length_penalty is for beam search: give num_beams, or leave it out")
         if self.num_beams > 1:
             if self.sampling != Sampling() or self.seed != 0:
                 raise ValueError(
@@ -85,15 +94,28 @@ def _search(command: Generate, run: Run) -> None:
         run.vocabulary.encode(command.prompt)[None],
         num_beams=command.num_beams,
         max_new_tokens=command.max_new_tokens,
+        stop=_stop_token(command, run),
+        length_penalty=command.length_penalty,
     )
-    tokens = np.asarray(found.tokens[0])[np.asarray(found.lengths[0]) > 0]  # there may be fewer than beams
-    for number, row in enumerate(tokens[: command.num_samples], start=1):
+    # There may be fewer than beams.
+    rows = [row[:length] for row, length in zip(*map(np.asarray, (found.tokens[0], found.lengths[0])), strict=True)]
+    for number, row in enumerate([row for row in rows if len(row)][: command.num_samples], start=1):
         title = _title(number) if command.num_samples > 1 else ""
         print(title, command.prompt, run.vocabulary.decode(row), sep="")
 
 
+def _stop_token(command: Generate, run: Run) -> int | None:
+    if command.stop is None:
+        return None
+    tokens = run.vocabulary.encode(command.stop)
+    if len(tokens) != 1:
+        raise ValueError(f"stop must be one token, got {command.stop!r}, which is {len(tokens)}")
+    return int(tokens[0])
+
+
 def _draw(command: Generate, run: Run) -> None:
     prompt = np.tile(run.vocabulary.encode(command.prompt), (command.num_samples, 1))
+    stop = _stop_token(command, run)
     steps = generate_tokens(
         make_decoder(run.model),
         run.params,
@@ -101,6 +123,7 @@ def _draw(command: Generate, run: Run) -> None:
         max_new_tokens=command.max_new_tokens,
         key=jax.random.key(command.seed),
         sampling=command.sampling,
+        stop=stop,
     )
     several = command.num_samples > 1
     new_tokens: list[np.ndarray] = []
@@ -108,11 +131,15 @@ def _draw(command: Generate, run: Run) -> None:
         if not new_tokens:
             # Not before the first token has come: an error leaves nothing printed.
             print(_title(1) if several else "", command.prompt, sep="", end="", flush=True)
+        if not any(before[0] == stop for before in new_tokens):  # the others may go on
+            print(run.vocabulary.decode(tokens[:1]), end="", flush=True)
         new_tokens.append(tokens)
-        print(run.vocabulary.decode(tokens[:1]), end="", flush=True)
     print()
     for row in range(1, command.num_samples):
-        print(_title(row + 1), command.prompt, run.vocabulary.decode(t[row] for t in new_tokens), sep="")
+        drawn = [int(tokens[row]) for tokens in new_tokens]
+        if stop in drawn:
+            drawn = drawn[: drawn.index(stop) + 1]
+        print(_title(row + 1), command.prompt, run.vocabulary.decode(drawn), sep="")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +169,7 @@ def predict(command: Predict) -> None:
     if not isinstance(run.vocabulary, CharacterVocabulary) or MASK not in run.vocabulary.characters:
         raise RunError(f"the run in {command.run} was not trained on questions; continue a text with: generate")
     for line in answer(make_decoder(run.model), run.params, run.vocabulary, command.questions):
-        print(line)
+        print(" ".join(line.splitlines()))
 
 
 def _title(number: int) -> str:

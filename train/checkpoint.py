@@ -5,6 +5,7 @@ import logging
 import math
 import shutil
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ class Restored(NamedTuple):
     config: dict[str, Any]
     data_state: dict[str, Any]
     train_seconds: float
+    validation_errors: list[float]
 
 
 class Checkpoints:
@@ -68,6 +70,7 @@ class Checkpoints:
         config: dict[str, Any],
         train_seconds: float,
         validation_error: float | None = None,
+        validation_errors: Sequence[float] = (),
     ) -> None:
         """Begins to save; the arrays may be donated as soon as this returns.
 
@@ -77,6 +80,7 @@ class Checkpoints:
           config: the run's config as JSON.
           train_seconds: spent on training so far.
           validation_error: what this state has on the validation split, when it was evaluated; the lowest is kept.
+          validation_errors: of all evaluations so far, this one's too.
         """
         step = int(state.step)
         if step in self._manager.all_steps():
@@ -88,6 +92,7 @@ class Checkpoints:
             "config": config,
             "train_seconds": train_seconds,
             "validation_error": validation_error,
+            "validation_errors": list(validation_errors),
         }
         self._manager.save(
             step,
@@ -150,7 +155,7 @@ class Checkpoints:
         key = jax.random.wrap_key_data(rest.pop("key"), impl=jax.random.key_impl(like.key))
         state = TrainState(params=restored["params"], ema=restored.get("ema"), key=key, **rest)
         run = restored["run"]
-        return Restored(state, run["config"], run["data"], run["train_seconds"])
+        return Restored(state, run["config"], run["data"], run["train_seconds"], run.get("validation_errors", []))
 
     def _set_aside(self, failures: dict[int, str], *, restored_step: int) -> None:
         for step, reason in failures.items():
@@ -203,8 +208,8 @@ def _items(state: TrainState) -> dict[str, Any]:
         "skipped_updates": state.skipped_updates,
         "first_skipped_step": state.first_skipped_step,
     }
-    if state.averaging_from is not None:
-        training["averaging_from"] = state.averaging_from
+    if state.averaged is not None:
+        training["averaged"] = state.averaged
     if jax.tree.leaves(state.carry):
         training["carry"] = state.carry
     return {"params": state.params, "training": training} | ({} if state.ema is None else {"ema": state.ema})

@@ -7,6 +7,7 @@ import tyro
 
 from data import DataConfig
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
@@ -27,8 +28,8 @@ class TrainConfig:
     ema_decay: float | None = None
     """Keep a moving average of the parameters with this decay, and evaluate and sample with it; None = don't."""
     average_after_stall: int | None = None
-    """Evaluate and sample with the mean of all parameters since the validation loss stalled: since it was no lower than
-    the best of those more than this many evaluations ago (NT-ASGD, with the optimizer sgd); None = don't."""
+    """Evaluate and sample with the mean of all parameters since the validation loss stalled: since it was above the
+    lowest of those more than this many evaluations before (NT-ASGD, with the optimizer sgd); None = don't."""
     accumulation_steps: int = 1
     """Parts that a batch is cut into, one gradient at a time: less memory, the same update."""
     nonfinite: Literal["stop", "skip"] = "stop"
@@ -75,6 +76,15 @@ class TrainConfig:
             raise ValueError(f"average_after_stall must be at least 0 or None, got {self.average_after_stall}")
         if self.average_after_stall is not None and self.ema_decay is not None:
             raise ValueError("a run keeps one average: give ema_decay or average_after_stall")
+        recurrent = isinstance(self.model, RecurrentLMConfig)
+        if recurrent != (self.objective == "next_token_carried"):
+            raise ValueError(
+                f"the objective next_token_carried is for recurrent models, and theirs alone; got {self.objective} for "
+                f"{type(self.model).__name__}"
+            )
+        pulled = self.loss.activation_regularisation or self.loss.temporal_activation_regularisation
+        if pulled and not recurrent:
+            raise ValueError("loss.activation_regularisation and its temporal kin are for recurrent models")
         if self.accumulation_steps > 1 and self.objective == "next_token_carried":
             raise ValueError(
                 "next_token_carried takes a batch whole, since its rows carry their state: accumulation_steps must be "

@@ -34,7 +34,7 @@ MOST_METRICS_LINES = 2000
 
 @dataclasses.dataclass(frozen=True)
 class Evaluate:
-    """Scores a run with its own objective."""
+    """Scores a run: with its own objective, or as the task says."""
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
@@ -68,8 +68,14 @@ class Evaluate:
             raise ValueError("the ledger holds numbers on splits: give --record without --file")
         if self.predictions is not None and self.predictions.is_dir():
             raise ValueError(f"--predictions {self.predictions} is a folder; give a file to write to")
-        if self.neural_cache.cache_window and self.task != "perplexity":
-            raise ValueError("the cache is for perplexity: give --cache-window with --task perplexity")
+        if self.predictions is not None and self.task in ("next_word", "perplexity"):
+            raise ValueError(f"--task {self.task} has no answers to write: leave out --predictions")
+        if self.split != "validation" and self.task in ("next_word", "complete"):
+            raise ValueError(f"--task {self.task} is of a fixture, not of a split: leave out --split, or give --file")
+        if self.neural_cache != NeuralCache() and (self.task != "perplexity" or not self.neural_cache.cache_window):
+            raise ValueError("the cache is for perplexity: give --task perplexity and --cache-window")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
         if self.judge is not None and self.task != "complete":
             raise ValueError("a judge is for continuations: give --judge with --task complete")
         if self.max_new_tokens < 1:
@@ -208,15 +214,21 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(scores.answers))
     elif not scores.values:
         print(f"{scores.split}: no targets provided, so there is no score; {len(scores.answers):,} answers")
-    if command.predictions is not None:
-        folder.write_text(command.predictions, "".join(f"{line}\n" for line in scores.answers))
-        print(f"predictions in {command.predictions}")
     if command.record is not None and not scores.values:
         print(f"error: {scores.split} has no targets, so there is nothing to record", file=sys.stderr)
         return 2
-    if command.record is not None:
-        record(ledger_entries(scores), command.record, command.run)
-        print(f"recorded in {command.record}")
+    try:
+        if command.predictions is not None:
+            # One line each, also of a model that writes line feeds.
+            lines = (" ".join(answer.splitlines()) for answer in scores.answers)
+            folder.write_text(command.predictions, "".join(f"{line}\n" for line in lines))
+            print(f"predictions in {command.predictions}")
+        if command.record is not None:
+            record(ledger_entries(scores), command.record, command.run)
+            print(f"recorded in {command.record}")
+    except OSError as error:
+        print(f"error: cannot write: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -45,14 +45,15 @@ def token_losses(
     Args:
       model: a `jaxnlp.models.recurrent_lm.RecurrentLM`, or what reads as it does.
       params: its parameters.
-      batches: in the order of the text; `tokens`, `targets`, `loss_mask` [B, T], and `reset` [B] where a row begins.
+      batches: in the order of the text; `tokens`, `targets`, `loss_mask` [B, T], and `reset` [B], True where a row
+        begins anew, as all do where there is none.
       cache: None, or a window of 0 = the model alone.
     """
     cache = cache or NeuralCache()
     step = jax.jit(functools.partial(_token_losses, model, cache), donate_argnums=2)
     total, count, carry = 0.0, 0, None
     for batch in batches:
-        if carry is None:
+        if carry is None or "reset" not in batch:
             carry = _empty_carry(model, len(batch["tokens"]), cache.cache_window)
         losses, carry = step(params, batch, carry)
         total += float(losses)
@@ -80,9 +81,12 @@ def _token_losses(model: Any, cache: NeuralCache, params: Params, batch: Batch, 
     targets = batch["targets"]
     aims = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0] - jax.nn.logsumexp(logits, axis=-1)
     if cache.cache_window:
-        probability, found = cache_probability(reading.outputs, targets, *memory, theta=cache.cache_theta)
+        probability, found = cache_probability(
+            reading.outputs, targets, batch["loss_mask"], *memory, theta=cache.cache_theta
+        )
         share = jnp.where(found, cache.cache_share, 0.0)
-        aims = jnp.log((1.0 - share) * jnp.exp(aims) + share * probability)
+        # In logarithms: of what both find nearly impossible, exponentials would leave nothing.
+        aims = jnp.logaddexp(jnp.log1p(-share) + aims, jnp.log(share * probability))
         memory = remembered(reading.outputs, targets, batch["loss_mask"], *memory)
     return -jnp.where(batch["loss_mask"], aims, 0.0).sum(), (reading.states, memory)
 
@@ -117,18 +121,21 @@ def judge(run: Run, prompts: np.ndarray, added: np.ndarray) -> tuple[float, int]
     """
     text = np.concatenate([prompts, added], axis=1)
     counted = np.arange(1, text.shape[1]) >= prompts.shape[1]
-    batch = {
-        "tokens": text[:, :-1],
-        "targets": text[:, 1:],
-        "loss_mask": np.broadcast_to(counted, (len(text), len(counted))),
-    }
-    return token_losses(run.model, run.params, [batch])
+    batches = [
+        {"tokens": part[:, :-1], "targets": part[:, 1:], "loss_mask": np.broadcast_to(counted, part[:, 1:].shape)}
+        for part in np.split(text, range(JUDGED_TOGETHER, len(text), JUDGED_TOGETHER))
+    ]
+    return token_losses(run.model, run.params, batches)
 
 
-def check_language_model(run: Run) -> None:
+JUDGED_TOGETHER = 8
+"""Continuations in a batch: the logits of all their positions are held."""
+
+
+def check_language_model(run: Run, remedy: str = "leave out --task") -> None:
     """Raises RunError when a run's model reads no words one by one."""
     if not hasattr(run.model, "predict"):
-        raise RunError(f"the run in {run.folder} is no recurrent language model: leave out --task")
+        raise RunError(f"the run in {run.folder} is no recurrent language model: {remedy}")
 
 
 def check_same_words(run: Run, other: Run) -> None:

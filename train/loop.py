@@ -30,7 +30,7 @@ from train.log import RunLog
 from train.objectives import OBJECTIVES, CarryingLoss, LossFunction, carrying
 from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
 from train.parallel import Parallel, ParallelMode, make_parallel
-from train.report import read_metrics, write_report
+from train.report import write_report
 from train.signals import StopSignal
 from train.step import TrainState, all_finite, init_state, train_step
 
@@ -39,7 +39,7 @@ class NonFiniteError(ArithmeticError):
     """The loss, its gradient or the parameters became NaN or infinite."""
 
 
-MAY_CHANGE = ("_dropout_rate", "scan_layers", "remat", "dtype", "attention_implementation")
+MAY_CHANGE = ("_dropout_rate", "scan_layers", "remat", "dtype", "implementation")
 """Endings of a model's fields that may differ between a run and the one it begins with: the function stays."""
 
 
@@ -94,11 +94,6 @@ def fit(
     _check_prompt(config, setup.corpus)
     if config.best_by == "exact_match" and not setup.corpus.split("validation").questions:
         raise DataError("--best-by exact_match needs a data set with questions; this one has none: use loss")
-    if jax.tree.leaves(setup.state.carry) and config.data.batch_size % jax.local_device_count():
-        raise ConfigError(
-            f"each of {jax.local_device_count()} devices carries the state of its own rows: they must divide "
-            f"data.batch_size, {config.data.batch_size}"
-        )
     folder.claim(workdir, config, setup.corpus)
     layout = make_parallel(parallel)
     parameters = count_parameters(setup.state)
@@ -114,12 +109,13 @@ def fit(
         Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints,
     ):
         state, train_seconds = setup.state, 0.0
+        errors: list[float] = []
         restored = checkpoints.restore_latest(state)
         if restored is not None:
             folder.refuse_change(
                 folder.with_defaults(restored.config), to_json(config), f"{workdir} has checkpoints of another config"
             )
-            state, train_seconds = restored.state, restored.train_seconds
+            state, train_seconds, errors = restored.state, restored.train_seconds, restored.validation_errors
             batches.set_state(restored.data_state)
         first, total = int(state.step) + 1, config.total_steps
         if restored is not None:
@@ -149,15 +145,18 @@ def fit(
                     _check_parameters(here, checkpoints, workdir)
                 if saving_due:
                     with log.paused():
-                        error = evaluator(step, state, log) if evaluation_due else None
-                        if evaluation_due and _has_stalled(config, state, workdir):
-                            state = dataclasses.replace(state, averaging_from=layout.replicate(jnp.int32(step + 1)))
+                        error = None
+                        if evaluation_due:
+                            error = evaluator(step, state, log)
+                            errors.append(error)
+                            state = _begin_average(state, errors, config, layout)
                         checkpoints.save(
                             layout.fetch(state),
                             data_state=batches.get_state(),
                             config=to_json(config),
                             train_seconds=log.train_seconds,
                             validation_error=error,
+                            validation_errors=errors,
                         )
                 if last:
                     break
@@ -173,9 +172,16 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
       initialise: take the parameters that the config begins with from their run; otherwise all are random.
 
     Raises:
+      ConfigError: when devices do not divide the rows of a batch, and these carry their state.
       DataError: when the data does not suffice, or is spelt otherwise than that of the run to begin with.
       RunError, DamagedCheckpointError: when there is no such run, it cannot be read, or is of another model.
     """
+    devices = jax.local_device_count()
+    if config.objective == "next_token_carried" and config.data.batch_size % devices:
+        raise ConfigError(
+            f"each of {devices} devices carries the state of its own rows: they must divide data.batch_size, "
+            f"{config.data.batch_size}"
+        )
     corpus = config.data.load(config.seed)
     model = config.model.build(corpus.vocabulary.size)
     optimizer = make_optimizer(
@@ -208,7 +214,7 @@ def _params_of(folder_of_run: Path, model: Any, vocabulary: Vocabulary) -> Param
     run = load_run(folder_of_run, checkpoint="latest")
     if run.vocabulary != vocabulary:
         raise DataError(
-            f"--init-from {folder_of_run}: its vocabulary of {run.vocabulary.size} characters is not this data's of "
+            f"--init-from {folder_of_run}: its vocabulary of {run.vocabulary.size} tokens is not this data's of "
             f"{vocabulary.size}; begin with a run on the same data"
         )
     changed = [
@@ -269,7 +275,8 @@ class _Evaluator:
         self._describe_words(step, params)
         write_report(self._workdir)
         if self._config.best_by == "exact_match":
-            return 1.0 - scores["exact_match"]
+            # Among equal shares, of which few questions make many, the lower loss is the better.
+            return 1.0 - scores["exact_match"] + 1e-6 * scores["loss"]
         return scores.get("nll", scores["loss"])
 
     def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:
@@ -291,17 +298,22 @@ class _Evaluator:
         folder.write_json(self._workdir / folder.WORDS_FILE, {"step": step} | description)
 
 
-def _has_stalled(config: TrainConfig, state: TrainState, workdir: Path) -> bool:
-    """Whether the newest validation loss tells that averaging should begin, and it has not begun.
+def _begin_average(state: TrainState, errors: Sequence[float], config: TrainConfig, layout: Parallel) -> TrainState:
+    """Where the validation error has stalled, and no mean of the parameters is begun: with these ones as its first."""
+    if config.average_after_stall is None or np.any(state.averaged):
+        return state
+    if not _has_stalled(errors, config.average_after_stall):
+        return state
+    return dataclasses.replace(state, averaged=layout.replicate(jnp.int32(1)))
+
+
+def _has_stalled(errors: Sequence[float], patience: int) -> bool:
+    """Whether the newest validation error is above the least of those more than `patience` evaluations before it.
 
     Source: Merity et al. 2018, algorithm 1.
     """
-    if config.average_after_stall is None or np.any(state.averaging_from):
-        return False
-    rows = [row for row in read_metrics(workdir / folder.METRICS_FILE) if row["split"] == "validation"]
-    losses = [float(row["nll"] if "nll" in row else row["loss"]) for row in rows]
-    older = losses[: len(losses) - 1 - config.average_after_stall]
-    return bool(older) and losses[-1] > min(older)
+    older = errors[: len(errors) - 1 - patience]
+    return len(older) > 0 and errors[-1] > min(older)
 
 
 def count_parameters(state: TrainState) -> int:

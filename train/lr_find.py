@@ -25,6 +25,7 @@ from rich.console import Console
 from data import DataError
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.runs import RunError
+from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array
 from train.command_line import UsageError, parse
 from train.config import TrainConfig
@@ -74,7 +75,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
         return smallest * jnp.exp((step - 1.0) / (steps - 1) * math.log(largest / smallest))
 
     # The range is in steps, whatever the recipe's own schedule counts.
-    in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, final_tokens=None)
+    in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, final_tokens=None, reference_tokens=None)
     setup = set_up(dataclasses.replace(config, optimizer=in_steps), schedule=exponential)
     layout = make_parallel("jit")
     state = layout.replicate(setup.state)
@@ -146,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         use_compilation_cache(None)
         rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
-    except (UsageError, RunError, DataError, FileNotFoundError) as error:
+    except (UsageError, RunError, ConfigError, DataError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     try:

@@ -64,6 +64,8 @@ class OptimizerConfig:
             raise ValueError(f"optimizer.weight_decay must be finite and not negative, got {self.weight_decay}")
         if self.name == "adam" and self.weight_decay:
             raise ValueError(f"adam takes no weight_decay, got {self.weight_decay}; use --optimizer.name adamw")
+        if self.momentum and self.name != "sgd":
+            raise ValueError(f"optimizer.momentum is for sgd, got {self.momentum} for {self.name}")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"optimizer.clip_norm must be positive or None, got {self.clip_norm}")
         if not 0.0 <= self.final_fraction <= 1.0:

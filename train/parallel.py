@@ -52,7 +52,7 @@ class Parallel(Protocol):
         """The batch padded, cut into accumulation parts, and laid out over the devices."""
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
-        """What is carried into the first batch, of so many rows before padding, laid out as the batch is."""
+        """What is carried into the first batch, of so many rows before padding, laid out as the step takes it."""
 
     def compile_train(
         self, step: Callable[..., tuple[TrainState, Metrics]]

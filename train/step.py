@@ -24,8 +24,8 @@ class TrainState:
       ema: moving average of the parameters; None when the run keeps none.
       skipped_updates: [] int32, steps whose loss or gradient was not finite; they changed nothing.
       first_skipped_step: [] int32, the first of them, counted from 1; 0 = none.
-      averaging_from: [] int32, the step from which `ema` is the mean of all parameters since; 0 = not yet, and `ema` is
-        the parameters themselves. None where the average is exponential, or there is none.
+      averaged: [] int32, of how many steps' parameters `ema` is the mean; 0 = averaging has not begun, and `ema` is the
+        parameters themselves. None where the average is exponential, or there is none.
       carry: what a recurrent model takes from one batch to the next, arrays [B, ...]; empty for most.
     """
 
@@ -36,7 +36,7 @@ class TrainState:
     ema: Params | None
     skipped_updates: Array
     first_skipped_step: Array
-    averaging_from: Array | None = None
+    averaged: Array | None = None
     carry: PyTree = ()
 
     @property
@@ -64,7 +64,7 @@ def init_state(
         ema=jax.tree.map(jnp.copy, params) if ema or mean else None,
         skipped_updates=jnp.copy(zero),
         first_skipped_step=jnp.copy(zero),
-        averaging_from=jnp.copy(zero) if mean else None,
+        averaged=jnp.copy(zero) if mean else None,
         carry=carry,
     )
 
@@ -116,7 +116,7 @@ def train_step(
     finite = jnp.isfinite(loss) & jnp.isfinite(norm)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
     params = optax.apply_updates(state.params, updates)
-    ema = None if state.ema is None else _averaged(state, params, ema_decay)
+    ema, averaged = (None, None) if state.ema is None else _average(state, params, ema_decay)
 
     def if_finite(new: Any, old: Any) -> Any:
         return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
@@ -128,6 +128,7 @@ def train_step(
         params=if_finite(params, state.params),
         opt_state=if_finite(opt_state, state.opt_state),
         ema=if_finite(ema, state.ema),
+        averaged=if_finite(averaged, state.averaged),
         skipped_updates=state.skipped_updates + jnp.where(finite, 0, 1),
         first_skipped_step=jnp.where(finite | (state.first_skipped_step > 0), state.first_skipped_step, step),
         carry=jax.tree.map(lambda c: jnp.where(finite, c, jnp.zeros_like(c)), carry),
@@ -180,17 +181,22 @@ def _accumulated_gradients(
     return jax.tree.map(lambda t: t / count.astype(t.dtype), total), metrics
 
 
-def _averaged(state: TrainState, params: Params, decay: float | None) -> Params:
-    """The next average of the parameters: their mean since `averaging_from` where there is one, else exponential.
+def _average(state: TrainState, params: Params, decay: float | None) -> tuple[Params, Array | None]:
+    """The next average of the parameters, and of how many it is the mean where it is one.
 
     Young exponential averages forget faster, or the initial values would stay for 1 / (1 - decay).
     """
-    if state.averaging_from is not None:
-        since = state.averaging_from
-        weight = jnp.where(since > 0, 1.0 / jnp.maximum(1, state.step + 2 - since).astype(jnp.float32), 1.0)
-    elif decay is None:
+    if state.averaged is not None:
+        begun = state.averaged > 0
+        averaged = state.averaged + begun.astype(jnp.int32)
+        weight = 1.0 / jnp.maximum(averaged, 1).astype(jnp.float32)
+
+        def mean(e: Array, p: Array) -> Array:
+            return jnp.where(begun, e + weight.astype(e.dtype) * (p - e), p)
+
+        return jax.tree.map(mean, state.ema, params), averaged
+    if decay is None:
         raise ValueError("the state keeps a moving average, so train_step needs ema_decay")
-    else:
-        steps = state.step.astype(jnp.float32)
-        weight = 1.0 - jnp.minimum(decay, (1.0 + steps) / (10.0 + steps))
-    return jax.tree.map(lambda e, p: e + weight.astype(e.dtype) * (p - e), state.ema, params)
+    steps = state.step.astype(jnp.float32)
+    rate = jnp.minimum(decay, (1.0 + steps) / (10.0 + steps))
+    return jax.tree.map(lambda e, p: e + (1.0 - rate).astype(e.dtype) * (p - e), state.ema, params), None

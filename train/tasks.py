@@ -1,7 +1,6 @@
 """What a run can be scored on: its own objective; for language models the next word, perplexity, continuations."""
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +99,7 @@ def perplexity(run: Run, config: TrainConfig, split_name: str, file: Path | None
     name, split = find_split(run, config, split_name, file)
     nll, tokens = token_losses(run.model, run.params, split.batches, cache)
     metric = "perplexity" if not cache.cache_window else "perplexity_with_cache"
-    values = {metric: (math.exp(nll / tokens), tokens)}
+    values = {metric: (float(np.exp(nll / tokens)), tokens)}
     return Scores(run, config, name, values, [], {"cache": to_json(cache)} if cache.cache_window else {})
 
 
@@ -136,15 +135,15 @@ def complete(
     prompts = read_prompts(file or locate_fixture(config.data, "generation.npy"), run.vocabulary.size)
     values, remarks = {}, {}
     if judging is not None:
-        check_language_model(judging)
+        check_language_model(judging, "give another --judge")
         check_same_words(run, judging)
     added = continuations(run, prompts, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed)
     if judging is not None:
         nll, tokens = judge(judging, prompts, added)
-        values = {"judge_perplexity": (math.exp(nll / tokens), tokens)}
+        values = {"judge_perplexity": (float(np.exp(nll / tokens)), tokens)}
         remarks = {
-            "judge": judging.config["recipe"],
-            "sampling": to_json(sampling),
+            "judge": {"recipe": judging.config["recipe"], "steps": judging.step, "config": judging.config["model"]},
+            "sampling": to_json(sampling) | {"seed": seed},
             "max_new_tokens": max_new_tokens,
         }
     texts = [" ".join(_words(run, row)) for row in added]

@@ -5,6 +5,7 @@ Merity et al. 2018 (AWD-LSTM).
 """
 
 import dataclasses
+import math
 from typing import Literal, NamedTuple
 
 import flax.linen as nn
@@ -62,13 +63,17 @@ class RecurrentLMConfig(ModelConfig):
     """Round the operands of matrix products: faster on CPUs with bfloat16 instructions, slower on others; None =
     don't."""
     implementation: RecurrentImplementation = "auto"
-    """The library's own scan, cuDNN's LSTM on a GPU, or whichever is faster."""
+    """The library's own scan; cuDNN's LSTM on an Nvidia GPU; auto: the latter for whole batches where it can be had."""
 
     def __post_init__(self):
         if self.embedding_width < 1:
             raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+        if self.forget_bias and (self.cell != "lstm" or not math.isfinite(self.forget_bias)):
+            raise ValueError(
+                f"model.forget_bias must be finite, and is for an lstm, got {self.forget_bias} for cell {self.cell}"
+            )
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
                 raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
@@ -185,8 +190,9 @@ class RecurrentLM(nn.Module):
             x = x * jnp.asarray(config.embedding_width**0.5, x.dtype)
         if config.embedding_dropout_rate and not deterministic:
             # A factor for each word, rather than a table of which most rows are not read.
-            ones = jnp.ones((self.vocabulary_size, 1), x.dtype)
-            x = x * embedding_dropout(ones, config.embedding_dropout_rate, self.make_rng("dropout"))[tokens]
+            ones = jnp.ones((self.vocabulary_size, 1), jnp.float32)
+            factors = embedding_dropout(ones, config.embedding_dropout_rate, self.make_rng("dropout"))
+            x = (x.astype(jnp.float32) * factors[tokens]).astype(x.dtype)
         x = self.input_dropout(x, deterministic=deterministic)
         outputs, states = self.recurrent(x, states, deterministic=deterministic, lengths=lengths)
         hidden = dropped = self.output_dropout(outputs, deterministic=deterministic)

@@ -118,7 +118,7 @@ class DownProject(_Projection):
     """Learned latents read the inputs, each those up to its own position.
 
     Attributes:
-      num_latents: M; there are as many, however short the sequence.
+      num_latents: M; there are as many parameters, however short the sequence.
 
     The others are those of `nn.transformer.DecoderBlock`.
     """

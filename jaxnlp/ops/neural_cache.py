@@ -17,6 +17,7 @@ import jax.numpy as jnp
 def cache_probability(
     hidden: jax.Array,
     targets: jax.Array,
+    counted: jax.Array,
     memory: jax.Array,
     memory_words: jax.Array,
     memory_filled: jax.Array,
@@ -30,6 +31,7 @@ def cache_probability(
     Args:
       hidden: h_t [B, T, K], float.
       targets: the words that follow [B, T] int.
+      counted: [B, T] bool, False for padding, which is not looked at.
       memory: hidden states of the W positions before the batch, oldest first [B, W, K].
       memory_words: the words that followed them [B, W] int.
       memory_filled: [B, W] bool, which of them there are.
@@ -41,7 +43,7 @@ def cache_probability(
     window, positions = memory.shape[1], hidden.shape[1]
     keys = jnp.concatenate([memory, hidden], axis=1).astype(jnp.float32)
     words = jnp.concatenate([memory_words, targets], axis=1)
-    filled = jnp.concatenate([memory_filled, jnp.ones_like(targets, bool)], axis=1)
+    filled = jnp.concatenate([memory_filled, counted], axis=1)
     age = window + jnp.arange(positions)[:, None] - jnp.arange(window + positions)[None, :]
     seen = ((age >= 1) & (age <= window))[None] & filled[:, None, :]
     found = seen.any(axis=-1)
@@ -61,7 +63,7 @@ def remembered(
     memory_words: jax.Array,
     memory_filled: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The memory after a batch, its newest W positions. Args: as `cache_probability`; which positions count [B, T]."""
+    """The memory after a batch: its newest W positions. Args: as `cache_probability`."""
     window = memory.shape[1]
     return (
         jnp.concatenate([memory, hidden.astype(memory.dtype)], axis=1)[:, -window:],

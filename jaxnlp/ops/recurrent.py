@@ -106,8 +106,8 @@ def recurrent(
         last of them, and outputs behind it are 0.
       reverse: read from each sequence's last position to its first.
       matmul_dtype: what the products' operands are rounded to, see `ops.matmul`; None = the dtype of x.
-      implementation: "scan": the above; "cudnn": JAX's call of cuDNN's LSTM on an Nvidia GPU, in float32; "auto": cudnn
-        where it can be had, else scan.
+      implementation: "scan": the above; "cudnn": JAX's call of cuDNN's LSTM on an Nvidia GPU, in float32, which vmap
+        cannot map; "auto": cudnn for several positions without lengths where it can be had, else scan.
 
     Returns:
       The outputs [B, T, K], dtype of x, each at its own position also in reverse, and the state after the sequence.
@@ -116,10 +116,12 @@ def recurrent(
       ValueError: for shapes that do not fit, the message gives them; for cudnn where it cannot be had.
     """
     _check(cell, x, state, w_x, w_h, b, b_h, lengths)
-    refusal = _why_not_cudnn(cell, x, matmul_dtype)
+    refusal = _why_not_cudnn(cell, (x, *state, w_x, w_h, b), matmul_dtype)
     if implementation == "cudnn" and refusal is not None:
         raise ValueError(f"implementation='cudnn' {refusal}; use 'auto' or 'scan'")
-    if implementation == "cudnn" or (implementation == "auto" and refusal is None):
+    # A single position would pay for packing all weights, and cuDNN refuses sequences of no length.
+    suits = lengths is None and x.shape[1] > 1 and x.shape[0] > 0
+    if implementation == "cudnn" or (implementation == "auto" and refusal is None and suits):
         return _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse)
     if implementation not in ("auto", "scan"):
         raise ValueError(f"implementation must be auto, scan or cudnn, got {implementation!r}")
@@ -143,10 +145,10 @@ def _check(cell, x, state, w_x, w_h, b, b_h, lengths) -> None:
         and w_x.shape == (x.shape[2], w_h.shape[1])
         and b.shape == w_h.shape[1:]
         and (b_h is None or b_h.shape == b.shape)
-        and (lengths is None or lengths.shape == x.shape[:1])
+        and (lengths is None or (lengths.shape == x.shape[:1] and jnp.issubdtype(lengths.dtype, jnp.integer)))
     )
     expected = f"x [B, T, D], w_x [D, {gates} K], w_h [K, {gates} K], b and b_h [{gates} K], {count} states [B, K]"
-    expect(fits, expected + ("" if lengths is None else ", lengths [B]"), **arrays, lengths=lengths)
+    expect(fits, expected + ("" if lengths is None else ", lengths [B] int"), **arrays, lengths=lengths)
     expect_float(**arrays)
 
 
@@ -167,7 +169,8 @@ def _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, *, cell_vjp):
     short_w_h = w_h.astype(dtype)
     # Where the cell adds both products, both biases can be added here.
     early, late = (b, b_h) if b_h is None or not cell.additive else (b + b_h, None)
-    u = (product(rows, w_x.astype(dtype), "nd,dg->ng") + early.astype(wide)[None]).reshape(positions, batch, -1)
+    u = product(rows, w_x.astype(dtype), "nd,dg->ng") + early.astype(wide)[None]
+    u = u.reshape(positions, batch, w_x.shape[1])
 
     def step(state: State, now: Any) -> tuple[State, Any]:
         u, valid = now
@@ -214,12 +217,12 @@ def _backward(cell, reverse, dtype, residuals, cotangents):
     dy = d_outputs.swapaxes(0, 1).astype(wide)
     d_state, d_products = jax.lax.scan(step, last, (dy, pulls, valid), reverse=not reverse)
     # What the weights get from all time steps is one product each, as is what the input gets.
-    du, dv = (d.reshape(positions * batch, -1) for d in (d_products[0], d_products[-1]))
+    du, dv = (d.reshape(positions * batch, w_x.shape[1]) for d in (d_products[0], d_products[-1]))
     before = jnp.concatenate([h[1:], first_h[None]] if reverse else [first_h[None], h[:-1]])
     before = before.reshape(positions * batch, width)
     short_du = du.astype(dtype)
     short_dv = short_du if cell.additive else dv.astype(dtype)
-    dx = product(short_du, w_x.astype(dtype), "ng,dg->nd").reshape(positions, batch, -1).swapaxes(0, 1)
+    dx = product(short_du, w_x.astype(dtype), "ng,dg->nd").reshape(positions, batch, w_x.shape[0]).swapaxes(0, 1)
     dw_x = product(transposed(rows), short_du, "dn,ng->dg")
     dw_h = product(transposed(before.astype(dtype)), short_dv, "kn,ng->kg")
     db = column_sums(du)
@@ -240,14 +243,15 @@ def _backward(cell, reverse, dtype, residuals, cotangents):
 _recurrent.defvjp(_forward, _backward)
 
 
-def _why_not_cudnn(cell: Cell, x: jax.Array, matmul_dtype: Any) -> str | None:
+def _why_not_cudnn(cell: Cell, arrays: tuple[jax.Array, ...], matmul_dtype: Any) -> str | None:
     """What keeps cuDNN from this call; None = nothing."""
-    if jax.default_backend() != "gpu":
+    if jax.default_backend() != "gpu" or "nvidia" not in jax.devices()[0].device_kind.lower():
         return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
     if cell is not LSTM:
         return "computes LSTMs alone here"
-    if x.dtype != jnp.float32 or matmul_dtype is not None:
-        return f"computes in float32, got x in {x.dtype} and matmul_dtype {matmul_dtype}"
+    dtypes = {str(array.dtype) for array in arrays}
+    if dtypes != {"float32"} or matmul_dtype is not None:
+        return f"computes in float32, got {', '.join(sorted(dtypes))} and matmul_dtype {matmul_dtype}"
     return None
 
 
@@ -256,12 +260,17 @@ def _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse):
     lengths = jnp.full(batch, positions, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     if reverse:
         x = _reversed(x, lengths)
+    none, before = (lengths == 0)[:, None], state
     # The layout of cuDNN: rows of W_x^T, rows of W_h^T, then both biases.
     biases = [b, jnp.zeros_like(b) if b_h is None else b_h]
     weights = jnp.concatenate([array.T.reshape(-1) for array in (w_x, w_h, *biases)])
     h, c = (array[None] for array in state)
-    y, h, c = rnn.lstm(x, h, c, weights, lengths, width, w_h.shape[0], 1, 0.0, False)
-    return (_reversed(y, lengths) if reverse else y), (h[0], c[0])
+    # Without a word about precision JAX lets cuDNN round to TF32. It wants at least one position of each sequence.
+    exact = jax.lax.Precision.HIGHEST
+    y, h, c = rnn.lstm(x, h, c, weights, jnp.maximum(lengths, 1), width, w_h.shape[0], 1, 0.0, False, exact)
+    y = jnp.where(none[:, :, None], jnp.zeros_like(y), y)
+    after = tuple(jnp.where(none, old, new[0]) for old, new in zip(before, (h, c), strict=True))
+    return (_reversed(y, lengths) if reverse else y), after
 
 
 def _reversed(x: jax.Array, lengths: jax.Array) -> jax.Array:

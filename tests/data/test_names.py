@@ -94,7 +94,17 @@ def test_a_split_scores_each_of_its_answers_once(folder):
         for batch in corpus.split("dev").batches
         for targets, mask in zip(batch["targets"], batch["loss_mask"], strict=True)
     ]
-    assert scored == [f"{place}{MASK}" for _, place in PEOPLE.dev] + [""]
+    assert sorted(scored) == sorted([f"{place}{MASK}" for _, place in PEOPLE.dev] + [""])
+    lengths = [batch["tokens"].shape[1] for batch in corpus.split("dev").batches]
+    assert lengths == sorted(lengths)
+    assert all(length % 16 == 0 for length in lengths)
+
+
+def test_missing_files_are_named(folder):
+    (folder / "birth_dev.tsv").unlink()
+    (folder / "wiki.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks wiki\.txt, birth_dev\.tsv; put them there"):
+        questions(folder).load(0)
 
 
 def test_pad_and_mask_have_ids_0_and_1_and_the_vocabulary_is_that_of_the_training_data(folder):
@@ -240,10 +250,11 @@ def test_a_file_of_questions_is_a_split(folder):
     [
         ("Ada. Born .\nAb.\n", "line 2: a document has at least 4 characters, got 'Ab.'; remove the line"),
         ("Ada. Born .\n\nBob. Born .\n", "line 2: a document has at least 4 characters, got ''"),
+        ("Ada. Born .\n     \n", "line 2: a document has at least 4 characters, got '     '"),
         (f"Ada. Born {MASK}.\n", f"line 1: holds {MASK!r} (U+2047), which stands for MASK here; replace it"),
         (f"Ada. Born .\nBob{PAD}. Born\n", f"line 2: holds {PAD!r} (U+25A1), which stands for PAD here; replace it"),
     ],
-    ids=["short", "empty", "mask", "pad"],
+    ids=["short", "empty", "blank", "mask", "pad"],
 )
 def test_a_line_that_is_no_document_is_refused_with_its_number(tmp_path, text, message):
     path = tmp_path / "wiki.txt"

@@ -253,3 +253,29 @@ def test_compiled_programs_are_kept_for_the_next_start(finished_run, tmp_path, m
         assert jax.config.jax_compilation_cache_dir == str(tmp_path / "compiled")
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_a_continuation_ends_behind_its_stop(finished_run, capsys):
+    options = ["--prompt", "the ", "--max-new-tokens", "40", "--num-samples", "3"]
+    assert generate(finished_run.folder, *options) == 0
+    whole = capsys.readouterr().out.split("--- sample ")[1:]
+    stop = whole[0].split("---\n", 1)[1].removeprefix("the ")[3]
+    assert generate(finished_run.folder, *options, "--stop", stop) == 0
+    ended = capsys.readouterr().out.split("--- sample ")[1:]
+    for text, all_of_it in zip(ended, whole, strict=True):
+        added, everything = (t.split("---\n", 1)[1].rstrip("\n").removeprefix("the ") for t in (text, all_of_it))
+        assert everything.startswith(added)
+        assert stop not in added[:-1]
+        assert added.endswith(stop) or added == everything
+    assert len(ended[0]) < len(whole[0])
+
+
+def test_beams_end_behind_their_stop_and_a_stop_is_one_token(finished_run, capsys):
+    options = ["--prompt", "the ", "--max-new-tokens", "12", "--num-beams", "3"]
+    assert generate(finished_run.folder, *options, "--stop", " ", "--length-penalty", "1.0") == 0
+    added = capsys.readouterr().out.rstrip("\n").removeprefix("the ")
+    assert " " not in added[:-1]
+    assert generate(finished_run.folder, *options, "--stop", "th") == 2
+    assert "stop must be one token, got 'th', which is 2" in capsys.readouterr().err
+    assert generate(finished_run.folder, "--length-penalty", "1.0") == 2
+    assert "length_penalty is for beam search" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.serialization import ConfigError, differences, from_json, to_json
 from train.config import TrainConfig, update
 from train.objectives import OBJECTIVES, LossConfig
@@ -130,4 +131,13 @@ def test_batches_whose_rows_carry_state_are_not_cut():
     with pytest.raises(
         ValueError, match=r"next_token_carried takes a batch whole.*accumulation_steps must be 1, got 2"
     ):
-        config(objective="next_token_carried", accumulation_steps=2)
+        config(model=RecurrentLMConfig(), objective="next_token_carried", accumulation_steps=2)
+
+
+def test_recurrent_models_and_their_objective_belong_together():
+    with pytest.raises(ValueError, match=r"next_token_carried is for recurrent models.*got next_token for RecurrentLM"):
+        config(model=RecurrentLMConfig())
+    with pytest.raises(ValueError, match="got next_token_carried for GPTConfig"):
+        config(objective="next_token_carried")
+    with pytest.raises(ValueError, match=r"loss\.activation_regularisation and its temporal kin are for recurrent"):
+        config(loss=LossConfig(activation_regularisation=1.0))

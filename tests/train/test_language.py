@@ -96,3 +96,32 @@ def test_next_word_losses_are_of_the_word_behind_each_window():
 def test_impossible_caches_are_refused(settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         NeuralCache(**settings)
+
+
+def test_without_a_word_about_resets_every_row_begins_anew_with_every_batch():
+    held = [{name: array for name, array in batch.items() if name != "reset"} for batch in batches()]
+    last = {name: array[:1] for name, array in held[-1].items()}  # of another number of rows
+    found, count = token_losses(MODEL, random_params(), [*held, last], NeuralCache(cache_window=4))
+    each = [token_losses(MODEL, random_params(), [batch], NeuralCache(cache_window=4)) for batch in [*held, last]]
+    np.testing.assert_allclose(found, sum(total for total, _ in each), rtol=1e-6)
+    assert count == sum(number for _, number in each)
+
+
+def test_a_row_that_begins_anew_forgets_the_memory_of_the_cache_too():
+    first, second, _ = batches()
+    anew = second | {"reset": np.array([True, False])}
+    cache = NeuralCache(cache_window=4, cache_share=0.5)
+    alone, _ = token_losses(MODEL, random_params(), [{name: array[:1] for name, array in second.items()}], cache)
+    rest = [{name: array[1:] for name, array in batch.items()} for batch in (first, second)]
+    other, _ = token_losses(MODEL, random_params(), rest, cache)
+    before, _ = token_losses(MODEL, random_params(), [{name: array[:1] for name, array in first.items()}], cache)
+    found, _ = token_losses(MODEL, random_params(), [first, anew], cache)
+    np.testing.assert_allclose(found, alone + other + before, rtol=1e-5)
+
+
+def test_what_model_and_cache_find_impossible_stays_finite():
+    loud = jax.tree.map(lambda p: 500.0 * p, random_params())
+    plain, _ = token_losses(MODEL, loud, batches())
+    found, _ = token_losses(MODEL, loud, batches(), NeuralCache(cache_window=1, cache_share=0.1))
+    assert plain > 300.0
+    assert np.isfinite(found)

@@ -378,7 +378,10 @@ def test_a_run_that_carries_its_state_stops_and_continues_to_the_same_bits(
     assert rows(tmp_path / "stopped") == rows(tmp_path / "straight")
 
 
-@pytest.mark.parametrize(("losses", "begins"), [([3.0, 2.0, 1.0, 0.5], None), ([3.0, 2.0, 2.5, 2.6], 3)])
+@pytest.mark.parametrize(
+    ("losses", "begins"),
+    [([3.0, 2.0, 1.0, 0.5], None), ([3.0, 2.0, 2.0, 1.9], None), ([3.0, 3.5, 3.1, 2.0], 3)],
+)
 def test_averaging_begins_when_the_validation_loss_stalls(
     tiny_config, small_text, tmp_path, quick_fit, monkeypatch, losses, begins
 ):
@@ -388,10 +391,10 @@ def test_averaging_begins_when_the_validation_loss_stalls(
     monkeypatch.setattr(loop, "evaluate", lambda *_: ({"loss": next(given)}, 1))
     state = quick_fit(config, tmp_path).state
     if begins is None:
-        assert int(state.averaging_from) == 0
-        chex.assert_trees_all_close(state.ema, state.params, rtol=1e-6)
+        assert int(state.averaged) == 0
+        chex.assert_trees_all_equal(state.ema, state.params)
     else:
-        assert int(state.averaging_from) == 2 * (begins + 1) + 1
+        assert int(state.averaged) == 1 + 8 - 2 * begins
         assert state.evaluation_params is state.ema
 
 

@@ -12,7 +12,8 @@ from jaxnlp.__main__ import main
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.runs import load_run
 from train import evaluate, loop
-from train.config import TrainConfig
+from train.command_line import RunOptions, parse
+from train.config import TrainConfig, update
 from train.optimizer import OptimizerConfig
 from train.parallel import make_parallel
 from train.report import write_report
@@ -122,3 +123,31 @@ def test_the_installed_command_answers_too(runs, capsys):
     assert capsys.readouterr().out.splitlines() == score(runs / "fine_tuned", split="dev").answers[:3]
     assert main(["predict", str(runs / "fine_tuned"), "Ж?"]) == 2
     assert "question 'Ж?' cannot be spelt" in capsys.readouterr().err
+
+
+VARIANTS = {
+    "vanilla": [],
+    "prefix": ["--model.variant", "perceiver"],
+    "along": ["--model.variant", "perceiver", "--model.latent-placement", "along"],
+    "synthesizer": ["--model.variant", "synthesizer"],
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_variant_goes_the_whole_way_from_the_recipes_on_invented_people(quick_fit, tmp_path, variant):
+    """A few steps of a small model, by the README's commands: what is learnt is another test's."""
+    small = ["--data.source", "invented", "--data.held-out", "50", "--model.width", "16", "--model.num-heads", "2"]
+    steps = ["--data.batch-size", "8", "--total-steps", "2", "--evaluate-every-steps", "2"]
+    options = [*VARIANTS[variant], *small, "--model.num-layers", "3", "--model.scan-layers", *steps]
+    for recipe, more in (("names_pretrain", []), ("names_finetune", ["--init-from", str(tmp_path / "names_pretrain")])):
+        trained, _ = parse([recipe, *options, *more], RunOptions(), program="train")
+        trained = update(trained, **{"data.evaluation_batch_size": 8})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop._Evaluator, "_answer", lambda *_: 0.0)  # hundreds of answers take longer than the rest
+            quick_fit(trained, tmp_path / recipe)
+    questions = tmp_path / "questions.txt"
+    questions.write_text("Where was Ada born?\nWhere was Bob born?\n")
+    lines = tmp_path / "answers.txt"
+    found = evaluate.main([str(tmp_path / "names_finetune"), "--file", str(questions), "--predictions", str(lines)])
+    assert found == 0
+    assert len(lines.read_text().splitlines()) == 2

@@ -309,3 +309,8 @@ def test_rate_follows_the_number_of_tokens_where_there_is_a_reference():
     np.testing.assert_allclose(current_learning_rate(state), 0.05, rtol=1e-6)
     with pytest.raises(ValueError, match=r"optimizer\.reference_tokens must be at least 1 or None, got 0"):
         OptimizerConfig(reference_tokens=0)
+
+
+def test_momentum_is_for_sgd():
+    with pytest.raises(ValueError, match=r"optimizer\.momentum is for sgd, got 0\.9 for adamw"):
+        OptimizerConfig(momentum=0.9)

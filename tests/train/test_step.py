@@ -324,9 +324,15 @@ def test_mean_of_the_parameters_begins_where_it_is_told_to():
     seen = []
     for step in range(1, 7):
         if step == 4:
-            state = state.replace(averaging_from=jnp.int32(step))
-        state, _ = train_step(state, make_batch(seed=step), loss_fn=regression, optimizer=SGD)
-        seen.append(state.params["kernel"])
-        expected = seen[-1] if step < 4 else np.mean(seen[3:], axis=0)
-        np.testing.assert_allclose(state.ema["kernel"], expected, rtol=1e-5)
+            state = state.replace(averaged=jnp.int32(1))
+        batch = make_batch(seed=step)
+        if step == 5:
+            batch["y"][:] = np.nan  # an update that is skipped is no member of the mean
+        state, _ = train_step(state, batch, loss_fn=regression, optimizer=SGD)
+        if step < 4:
+            np.testing.assert_array_equal(state.ema["kernel"], state.params["kernel"])
+        if step != 5:
+            seen.append(state.params["kernel"])
+    np.testing.assert_allclose(state.ema["kernel"], np.mean(seen[2:], axis=0), rtol=1e-5)
+    assert int(state.averaged) == len(seen[2:])
     assert state.evaluation_params is state.ema

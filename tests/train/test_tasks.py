@@ -2,6 +2,7 @@ import json
 import math
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,11 +122,25 @@ def test_runs_of_other_models_have_no_such_tasks(tiny_config, tiny_gpt, quick_fi
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"neural_cache": NeuralCache(cache_window=3)}, "give --cache-window with --task perplexity"),
+        ({"neural_cache": NeuralCache(cache_window=3)}, "give --task perplexity and --cache-window"),
+        (
+            {"neural_cache": NeuralCache(cache_theta=1.0), "task": "perplexity"},
+            "give --task perplexity and --cache-window",
+        ),
         ({"judge": "run"}, "give --judge with --task complete"),
+        ({"task": "perplexity", "predictions": Path("lines.txt")}, "leave out --predictions"),
+        ({"task": "next_word", "split": "dev"}, "leave out --split"),
+        ({"seed": -1}, "seed must lie in [0, 2^32), got -1"),
         ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
     ],
 )
 def test_options_of_other_tasks_are_refused(run, settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         Evaluate(run, **settings)
+
+
+def test_what_cannot_be_written_is_told_in_one_line(run, prompts, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    arguments = ["--task", "complete", "--file", str(prompts), "--predictions", str(tmp_path / "file" / "lines.txt")]
+    assert evaluate.main([str(run), *arguments]) == 2
+    assert capsys.readouterr().err.startswith("error: cannot write: ")

@@ -206,6 +206,8 @@ def test_config_reads_back_equal_from_json():
         ({"embedding_width": 0}, "model.embedding_width must be at least 1, got 0"),
         ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
         ({"widths": (4, 0)}, "model.widths needs a layer, each at least 1 wide, got (4, 0)"),
+        ({"forget_bias": float("nan")}, "model.forget_bias must be finite, and is for an lstm, got nan for cell lstm"),
+        ({"cell": "gru", "forget_bias": 1.0}, "model.forget_bias must be finite, and is for an lstm, got 1.0"),
         *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
     ],
 )
@@ -219,3 +221,21 @@ def test_embeddings_are_what_words_are_read_as(shape):
     model, params = made(shape)
     read = model.apply({"params": params}, TOKENS, method=lambda module, tokens: module.tokens(tokens))
     np.testing.assert_array_equal(np.asarray(model.embeddings(params))[TOKENS], read)
+
+
+def test_scaled_embeddings_are_those_of_a_table_sqrt_d_times_as_large():
+    params = made("lstm")[1]
+    scaled = RecurrentLMConfig(embedding_width=4, widths=(6, 5), scale_embeddings=True).build(VOCABULARY)
+    larger = params | {"tokens": {"embedding": 2.0 * params["tokens"]["embedding"]}}
+    expected = logits(made("lstm")[0], larger, TOKENS)
+    np.testing.assert_allclose(logits(scaled, params, TOKENS), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_input_mask_is_the_same_at_all_positions_and_differs_between_sequences():
+    """What the outputs have a gradient to, of an embedding that is given position by position."""
+    params = made("lstm")[1]
+    distinct = np.arange(2 * 5, dtype=np.int32).reshape(2, 5)  # no word twice
+    y, pull = jax.vjp(lambda p: reading(p, "input", batch=distinct).outputs, params)
+    used = np.asarray(pull(jnp.ones_like(y))[0]["tokens"]["embedding"])[:10].reshape(2, 5, 4) != 0.0
+    assert (used == used[:, :1]).all()
+    assert (used[0] != used[1]).any()

@@ -42,8 +42,8 @@ def test_probability_of_a_text_read_in_parts_is_the_papers(sizes):
     first = 0
     for size in sizes:
         here = slice(first, first + size)
-        probability, there = jax.jit(lambda h, w, *m: cache_probability(h, w, *m, theta=THETA))(
-            hidden[:, here], words[:, here], *memory
+        probability, there = jax.jit(lambda *a: cache_probability(*a, theta=THETA))(
+            hidden[:, here], words[:, here], jnp.ones((BATCH, size), bool), *memory
         )
         memory = remembered(hidden[:, here], words[:, here], jnp.ones((BATCH, size), bool), *memory)
         found.append(probability)
@@ -64,6 +64,17 @@ def test_what_does_not_count_is_not_remembered():
 
 def test_scores_of_a_thousand_stay_finite():
     hidden, words = text(6)
-    probability, _ = cache_probability(100.0 * hidden, words, *empty_memory(), theta=THETA)
+    counted = jnp.ones((BATCH, 6), bool)
+    probability, _ = cache_probability(100.0 * hidden, words, counted, *empty_memory(), theta=THETA)
     assert jnp.isfinite(probability).all()
     assert float(probability.max()) <= 1.0
+
+
+def test_padding_within_a_batch_is_not_looked_at():
+    hidden, words = text(6)
+    counted = jnp.array([[True, True, False, True, True, True]] * BATCH)
+    found, _ = cache_probability(hidden, words, counted, *empty_memory(), theta=THETA)
+    changed = hidden.copy()
+    changed[:, 2] += 5.0
+    other, _ = cache_probability(changed, words, counted, *empty_memory(), theta=THETA)
+    np.testing.assert_array_equal(found[:, 3:], other[:, 3:])

@@ -202,11 +202,12 @@ def test_vmap_and_remat_change_no_numbers():
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
+@pytest.mark.parametrize("lengths", [None, LENGTHS, np.array([5, 0, 2])], ids=["whole", "lengths", "none of one"])
 def test_weights_are_packed_as_cudnn_has_them(monkeypatch, lengths, reverse):
     """The call of cuDNN replaced by JAX's own reference for it, which unpacks the same array of weights."""
 
-    def reference(x, h, c, weights, lengths, width, state, layers, dropout, bidirectional):
+    def reference(x, h, c, weights, lengths, width, state, layers, dropout, bidirectional, precision):
+        assert precision == jax.lax.Precision.HIGHEST
         unpacked = rnn.unpack_lstm_weights(weights, width, state, layers, bidirectional)
         return rnn.lstm_ref(x, h, c, *unpacked, lengths, width, state, layers, dropout, bidirectional)
 
@@ -239,7 +240,7 @@ EXPECTED = "expected x [B, T, D], w_x [D, 4 K], w_h [K, 4 K], b and b_h [4 K], 2
         ({"b_h": np.zeros(6, np.float32)}, EXPECTED, "b_h (6,)"),
         ({"state": (np.zeros((3, 6), np.float32),)}, EXPECTED, "state_0 (3, 6)"),
         ({"state": (np.zeros((3, 5), np.float32),) * 2}, EXPECTED, "state_1 (3, 5)"),
-        ({"lengths": np.zeros(2, np.int32)}, EXPECTED + ", lengths [B]", "lengths (2,)"),
+        ({"lengths": np.zeros(2, np.int32)}, EXPECTED + ", lengths [B] int", "lengths (2,)"),
         ({"x": np.zeros((3, 5, 4), np.int32)}, "expected float arrays", "x int32"),
     ],
 )
@@ -259,3 +260,20 @@ def test_later_inputs_and_other_examples_change_no_output(name):
     y, found = (np.asarray(recurrent(cell, a, state, **weights)[0]) for a in (x, changed))
     np.testing.assert_array_equal(found[[0, 2], :3], y[[0, 2], :3])
     assert (found[:, 3:] != y[:, 3:]).any(axis=(1, 2)).all()
+
+
+@pytest.mark.parametrize("shape", [(0, POSITIONS), (BATCH, 0)], ids=["no rows", "no positions"])
+def test_nothing_read_gives_no_outputs_and_zero_gradients(shape):
+    cell, x, state, weights = random_layer("lstm")
+    x, state = x[: shape[0], : shape[1]], tuple(array[: shape[0]] for array in state)
+    (y, final), pull = jax.vjp(lambda w: recurrent(cell, x, state, **w), weights)
+    assert y.shape == (*shape, STATE)
+    jax.tree.map(np.testing.assert_array_equal, final, state)
+    gradients = pull((jnp.zeros_like(y), tuple(map(jnp.ones_like, final))))[0]
+    assert not any(g.any() for g in jax.tree.leaves(gradients))
+
+
+def test_lengths_that_are_no_whole_numbers_are_refused():
+    cell, x, state, weights = random_layer("lstm")
+    with pytest.raises(ValueError, match=r"lengths \[B\] int"):
+        recurrent(cell, x, state, lengths=LENGTHS.astype(np.float32), **weights)
