@@ -101,10 +101,13 @@ class TrainConfig:
 
 
 def update(config: Any, **changes: Any) -> Any:
-    """A copy of a config with fields replaced, dotted names reaching inside: `update(c, **{"model.width": 64})`."""
+    """A copy of a config with fields replaced, all at once, dotted names reaching inside: `**{"model.width": 64}`."""
+    whole = {name: value for name, value in changes.items() if "." not in name}
+    inner: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
         head, _, rest = name.partition(".")
-        config = dataclasses.replace(
-            config, **{head: update(getattr(config, head), **{rest: value}) if rest else value}
-        )
-    return config
+        if rest:
+            inner.setdefault(head, {})[rest] = value
+    for head, fields in inner.items():
+        whole[head] = update(whole.get(head, getattr(config, head)), **fields)
+    return dataclasses.replace(config, **whole)

@@ -218,7 +218,7 @@ def _backward(cell, reverse, dtype, residuals, cotangents):
     d_state, d_products = jax.lax.scan(step, last, (dy, pulls, valid), reverse=not reverse)
     # What the weights get from all time steps is one product each, as is what the input gets.
     du, dv = (d.reshape(positions * batch, w_x.shape[1]) for d in (d_products[0], d_products[-1]))
-    before = jnp.concatenate([h[1:], first_h[None]] if reverse else [first_h[None], h[:-1]])
+    before = jnp.concatenate([h, first_h[None]])[1:] if reverse else jnp.concatenate([first_h[None], h])[:positions]
     before = before.reshape(positions * batch, width)
     short_du = du.astype(dtype)
     short_dv = short_du if cell.additive else dv.astype(dtype)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.__main__ import main
+from jaxnlp.__main__ import Generate, main
 from jaxnlp.runs import load_run
 from jaxnlp.text.words import WordVocabulary
 
@@ -277,5 +277,5 @@ def test_beams_end_behind_their_stop_and_a_stop_is_one_token(finished_run, capsy
     assert " " not in added[:-1]
     assert generate(finished_run.folder, *options, "--stop", "th") == 2
     assert "stop must be one token, got 'th', which is 2" in capsys.readouterr().err
-    assert generate(finished_run.folder, "--length-penalty", "1.0") == 2
-    assert "length_penalty is for beam search" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="length_penalty is for beam search: give num_beams"):
+        Generate(finished_run.folder, length_penalty=1.0)
