@@ -340,7 +340,7 @@ def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
     set_up(update(config, **{"model.attention_dropout_rate": 0.7, "model.scan_layers": True}))
     other = tmp_path / "other.txt"
     other.write_text("xyz " * 200)
-    with pytest.raises(DataError, match=r"its vocabulary of 11 characters is not this data's of 4"):
+    with pytest.raises(DataError, match=r"its vocabulary of 11 tokens is not this data's of 4"):
         set_up(update(config, **{"data.path": str(other)}))
 
 

@@ -300,7 +300,7 @@ def test_the_context_may_be_filled_to_the_last_token():
         ),
         ((2, 9), {}, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
         ((2, 0), {}, "the prompt is empty"),
-        ((3,), {}, "the prompt must be [B, N], a row of tokens for each sequence, got shape (3,)"),
+        ((3,), {}, "expected a prompt [B, N] of int, got (3,) of int32"),
         ((2, 3), {"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
         ((2, 3), {"num_beams": 0}, "num_beams must be at least 1, got 0"),
         ((2, 3), {"length_penalty": -0.1}, "length_penalty must be at least 0 and finite, got -0.1"),

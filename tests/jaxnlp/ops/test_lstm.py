@@ -7,7 +7,7 @@ import pytest
 import torch
 from jax.test_util import check_grads
 
-from jaxnlp.ops.lstm import lstm, lstm_cell
+from jaxnlp.ops.lstm import lstm_cell
 
 BATCH, POSITIONS, WIDTH, STATE = 3, 5, 4, 6
 
@@ -17,17 +17,6 @@ compiled_cell = jax.jit(lstm_cell)
 @jax.jit
 def cell_and_gradients(z, c, upstream):
     outputs, vjp = jax.vjp(lstm_cell, z, c)
-    return outputs, vjp(upstream)
-
-
-@jax.jit
-def compiled_lstm(x, state, weights):
-    return lstm(x, state, **weights)
-
-
-@jax.jit
-def lstm_and_gradients(x, state, weights, upstream):
-    outputs, vjp = jax.vjp(lambda x, state, weights: lstm(x, state, **weights), x, state, weights)
     return outputs, vjp(upstream)
 
 
