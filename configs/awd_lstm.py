@@ -6,7 +6,7 @@ and 52 with a continuous cache.
 With another batch size or length, give --optimizer.reference-tokens their product: the rate is for as many words.
 Differs: weight decay leaves biases and embeddings alone; lengths are multiples of 10; articles are put together in
 another order in each epoch.
-Cost: hours on one GPU; on two CPU cores a step takes some six seconds, so it can be looked at there and no more.
+Cost: not measured yet; for a GPU.
 Expect: not measured yet.
 Command: python -m train awd_lstm --workdir runs/awd_lstm
 """

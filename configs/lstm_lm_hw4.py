@@ -4,8 +4,8 @@ Source: CMU 11-785 Introduction to Deep Learning, homework 4 part 1: embeddings 
 windows of 10 words in batches of 32, Adam at 1e-3 with a cosine; 8.8 million parameters.
 Differs: the cosine goes down to a tenth of the rate; products of bfloat16 operands; embeddings begin as large as
 PyTorch's, but uniform.
-Cost: about 45 minutes on two CPU cores.
-Expect: see docs/results/lstm_lm_hw4.json.
+Cost: not measured yet.
+Expect: not measured yet; published runs of the homework: 4.76 to 4.86 nats for the next word.
 Command: python -m train lstm_lm_hw4 --workdir runs/lstm_lm_hw4
 """
 
