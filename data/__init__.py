@@ -49,6 +49,8 @@ class Corpus:
       vocabulary: what the token ids mean.
       description: one line for the person who starts the run.
       fingerprint: changes when the data changes; a run continues on the same data alone.
+      token_counts: how often each token occurs in training [V] int, for losses that sample the vocabulary; None = not
+        counted.
     """
 
     train: grain.IterDataset
@@ -56,6 +58,7 @@ class Corpus:
     vocabulary: Vocabulary
     description: str
     fingerprint: str
+    token_counts: np.ndarray | None = None
 
     def split(self, name: str) -> Split:
         """What can be scored under this name. Raises: DataError naming the splits there are."""

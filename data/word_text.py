@@ -103,6 +103,7 @@ class WordText(DataConfig):
                 f"{len(articles.validation)} for validation; {articles.vocabulary.size:,} distinct"
             ),
             fingerprint=articles.fingerprint,
+            token_counts=np.bincount(texts["train"], minlength=articles.vocabulary.size),
         )
 
     def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:

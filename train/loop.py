@@ -82,7 +82,7 @@ def fit(
     Raises:
       RunMismatchError: when the folder holds another run.
       DataError: when the data does not suffice, or the sample's prompt cannot be spelt in it.
-      ConfigError: when devices do not divide the rows of a batch, and these carry their state.
+      ConfigError: as `set_up`.
       NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates; and on parameters that
         are not finite when they are logged or saved.
       DamagedCheckpointError: when there are checkpoints and none can be read.
@@ -172,7 +172,8 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
       initialise: take the parameters that the config begins with from their run; otherwise all are random.
 
     Raises:
-      ConfigError: when devices do not divide the rows of a batch, and these carry their state.
+      ConfigError: when devices do not divide the rows of a batch, and these carry their state; or tokens are to be
+        sampled, and none are left or the data does not count them.
       DataError: when the data does not suffice, or is spelt otherwise than that of the run to begin with.
       RunError, DamagedCheckpointError: when there is no such run, it cannot be read, or is of another model.
     """
@@ -183,11 +184,12 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
             f"{config.data.batch_size}"
         )
     corpus = config.data.load(config.seed)
+    _check_sample(config, corpus)
     model = config.model.build(corpus.vocabulary.size)
     optimizer = make_optimizer(
         config.optimizer, schedule or make_schedule(config.optimizer, total_steps=config.total_steps)
     )
-    loss_fn = OBJECTIVES[config.objective](model, config.loss)
+    loss_fn = OBJECTIVES[config.objective](model, config.loss, corpus.token_counts)
     init_key, state_key = jax.random.split(jax.random.key(config.seed))
 
     @jax.jit
@@ -207,6 +209,19 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
     if initialise and config.init_from is not None:
         params = _params_of(Path(config.init_from), model, corpus.vocabulary)
     return Setup(corpus, model, loss_fn, optimizer, initial_state(params))
+
+
+def _check_sample(config: TrainConfig, corpus: Corpus) -> None:
+    loss = config.loss
+    if loss.sampled_tokens is None:
+        return
+    if corpus.token_counts is None:
+        raise ConfigError("loss.sampled_tokens needs a data set that counts its tokens; this one's vocabulary is small")
+    if loss.frequent_tokens >= corpus.vocabulary.size:
+        raise ConfigError(
+            f"loss.frequent_tokens must leave some of the {corpus.vocabulary.size} tokens to sample from, "
+            f"got {loss.frequent_tokens}"
+        )
 
 
 def _params_of(folder_of_run: Path, model: Any, vocabulary: Vocabulary) -> Params:

@@ -13,8 +13,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
+from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 LossFunction = Callable[[Params, Batch, PRNGKey | None], tuple[Array, Metrics]]
@@ -55,6 +57,11 @@ class LossConfig:
     """Weight of the squared log normaliser, which keeps it near 0."""
     chunk_tokens: int | None = None
     """Score so many tokens at a time, and never hold the logits of all: for large vocabularies; None = all at once."""
+    sampled_tokens: int | None = None
+    """Train on an estimate: the normaliser sums the frequent tokens and so many draws out of all others, which stand
+    for them; evaluation is exact. For large vocabularies; None = train on the exact one."""
+    frequent_tokens: int = 4_000
+    """Where tokens are sampled: how many of the most frequent in training are always summed."""
     activation_regularisation: float = 0.0
     """Recurrent models: weight of the mean square of the last layer's outputs, after dropout (alpha, AR)."""
     temporal_activation_regularisation: float = 0.0
@@ -69,57 +76,66 @@ class LossConfig:
                 raise ValueError(f"loss.{name} must be finite and not negative, got {getattr(self, name)}")
         if self.chunk_tokens is not None and self.chunk_tokens < 1:
             raise ValueError(f"loss.chunk_tokens must be at least 1 or None, got {self.chunk_tokens}")
+        if self.sampled_tokens is not None and self.sampled_tokens < 1:
+            raise ValueError(f"loss.sampled_tokens must be at least 1 or None, got {self.sampled_tokens}")
+        if self.frequent_tokens < 0:
+            raise ValueError(f"loss.frequent_tokens must not be negative, got {self.frequent_tokens}")
+        if self.sampled_tokens is not None and (self.label_smoothing or self.z_loss):
+            raise ValueError("loss.sampled_tokens estimates the plain cross-entropy: leave label_smoothing and z_loss")
+
+    @property
+    def adds_to_the_cross_entropy(self) -> bool:
+        """Whether the loss is more than the negative log-likelihood of the targets."""
+        return bool(
+            self.label_smoothing
+            or self.z_loss
+            or self.activation_regularisation
+            or self.temporal_activation_regularisation
+        )
 
 
-def next_token(model: Any, config: LossConfig | None = None) -> LossFunction:
+def next_token(model: Any, config: LossConfig | None = None, token_counts: np.ndarray | None = None) -> LossFunction:
     """Mean cross-entropy of each token given those before it, in nats per token.
 
     Batches hold `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True. Where the
     config smooths labels or adds a z-loss, `loss` holds them, and evaluation reports the cross-entropy alone as `nll`.
 
     Args:
-      model: a Linen module from tokens to logits; to be scored in chunks, it needs `return_hidden` and `output_layer`
-        as `jaxnlp.models.gpt.GPT` has them.
+      model: a Linen module from tokens to logits; to be scored in chunks or against a sample, it needs `return_hidden`
+        and `output_layer` as `jaxnlp.models.gpt.GPT` has them.
       config: None = the plain cross-entropy.
+      token_counts: [V] int, how often each occurs in training; for a sample alone.
     """
     config = config or LossConfig()
+    linear = _linear_losses(model, config, token_counts)
+    whole = config.chunk_tokens is None and config.sampled_tokens is None
 
-    def score(params: Params, batch: Batch, key: PRNGKey | None) -> Callable[..., tuple[Array, Array]]:
-        """The sum of losses and their count, as a function of label smoothing and z-loss."""
-        settings: dict[str, Any] = {} if config.chunk_tokens is None else {"return_hidden": True}
+    def score(params: Params, batch: Batch, key: PRNGKey | None) -> _Losses:
         y: Any = model.apply(
             {"params": params},
             batch["tokens"],
             deterministic=key is None,
             rngs=None if key is None else {"dropout": key},
-            **settings,
+            **({} if whole else {"return_hidden": True}),
         )
-        if config.chunk_tokens is None:
+        if whole:
             return functools.partial(cross_entropy, y, batch["targets"], batch["loss_mask"])
-        w, b = model.output_layer(params)
-        return functools.partial(
-            linear_cross_entropy,
-            y.reshape(-1, y.shape[-1]),
-            w,
-            b,
-            batch["targets"].reshape(-1),
-            batch["loss_mask"].reshape(-1),
-            chunk=config.chunk_tokens,
-            matmul_dtype=model.config.matmul_dtype,
-        )
+        return linear(params, y, batch, key)
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
         losses = score(params, batch, key)
         loss, count = losses(label_smoothing=config.label_smoothing, z_loss=config.z_loss)
         metrics: Metrics = {"loss": (loss, count)}
-        if key is None and (config.label_smoothing or config.z_loss):
+        if key is None and config.adds_to_the_cross_entropy:
             metrics["nll"] = losses()
         return loss / jnp.maximum(count, 1.0), metrics
 
     return loss_fn
 
 
-def next_token_carried(model: Any, config: LossConfig | None = None) -> CarryingLoss:
+def next_token_carried(
+    model: Any, config: LossConfig | None = None, token_counts: np.ndarray | None = None
+) -> CarryingLoss:
     """`next_token` for recurrent models, which read each row on from where the batch before it stopped.
 
     loss = cross-entropy + alpha mean_t |d_t|^2 + beta mean_t |h_{t+1} - h_t|^2
@@ -132,11 +148,13 @@ def next_token_carried(model: Any, config: LossConfig | None = None) -> Carrying
     Args:
       model: a `jaxnlp.models.recurrent_lm.RecurrentLM`, or what reads as it does.
       config: None = the plain cross-entropy.
+      token_counts: as for `next_token`.
 
     Source: Merity et al. 2018, section 4.5, for both regularisers; Williams and Peng 1990 for truncated
     back-propagation.
     """
     config = config or LossConfig()
+    linear = _linear_losses(model, config, token_counts)
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
         states = None
@@ -150,17 +168,7 @@ def next_token_carried(model: Any, config: LossConfig | None = None) -> Carrying
             rngs=None if key is None else {"dropout": key},
             method="read",
         )
-        w, b = model.output_layer(params)
-        losses = functools.partial(
-            linear_cross_entropy,
-            reading.hidden.reshape(-1, reading.hidden.shape[-1]),
-            w,
-            b,
-            batch["targets"].reshape(-1),
-            batch["loss_mask"].reshape(-1),
-            chunk=config.chunk_tokens,
-            matmul_dtype=model.config.matmul_dtype,
-        )
+        losses = linear(params, reading.hidden, batch, key)
         loss, count = losses(label_smoothing=config.label_smoothing, z_loss=config.z_loss)
         counted = batch["loss_mask"]
         if config.activation_regularisation:
@@ -169,12 +177,52 @@ def next_token_carried(model: Any, config: LossConfig | None = None) -> Carrying
             change = reading.outputs[:, 1:] - reading.outputs[:, :-1]
             loss += count * config.temporal_activation_regularisation * _mean_square(change, counted[:, 1:])
         metrics: Metrics = {"loss": (loss, count)}
-        if key is None and dataclasses.replace(config, chunk_tokens=None) != LossConfig():
+        if key is None and config.adds_to_the_cross_entropy:
             metrics["nll"] = losses()
         carry = jax.lax.stop_gradient(reading.states if "reset" in batch else carry)
         return loss / jnp.maximum(count, 1.0), (metrics, carry)
 
     return CarryingLoss(loss_fn, empty=model.empty_cache)
+
+
+_Losses = Callable[..., tuple[Array, Array]]
+"""The sum of losses and their count, as a function of label smoothing and z-loss."""
+
+
+def _linear_losses(
+    model: Any, config: LossConfig, token_counts: np.ndarray | None
+) -> Callable[[Params, Array, Batch, PRNGKey | None], _Losses]:
+    """How the output layer's inputs [B, T, D] are scored: against a sample in training, if the config has one."""
+    frequent, rare = None, None
+    if config.sampled_tokens is not None and token_counts is not None:
+        by_count = np.argsort(-token_counts, kind="stable")
+        frequent, rare = np.split(by_count.astype(np.int32), [config.frequent_tokens])
+
+    def linear(params: Params, hidden: Array, batch: Batch, key: PRNGKey | None) -> _Losses:
+        w, b = model.output_layer(params)
+        rows, targets = hidden.reshape(-1, hidden.shape[-1]), batch["targets"].reshape(-1)
+        scored = (rows, w, b, targets, batch["loss_mask"].reshape(-1))
+        if config.sampled_tokens is None or key is None:
+            return functools.partial(
+                linear_cross_entropy, *scored, chunk=config.chunk_tokens, matmul_dtype=model.config.matmul_dtype
+            )
+        if frequent is None or rare is None:
+            raise ValueError("loss.sampled_tokens needs to know which tokens are rare: give token_counts")
+        estimate = sampled_cross_entropy(
+            *scored,
+            frequent=jnp.asarray(frequent),
+            rare=jnp.asarray(rare),
+            samples=config.sampled_tokens,
+            key=jax.random.fold_in(key, _SAMPLE),
+            matmul_dtype=model.config.matmul_dtype,
+        )
+        return lambda **plain: estimate  # LossConfig admits no others beside a sample
+
+    return linear
+
+
+_SAMPLE = 0x5A3
+"""Keeps the key of the sample apart from those that Linen makes of the same one for dropout."""
 
 
 def _mean_square(x: Array, counted: Array) -> Array:

@@ -174,6 +174,12 @@ def test_description_counts_words_and_articles(folder):
     )
 
 
+def test_tokens_are_counted_in_the_training_text(folder):
+    corpus, (train, _) = config(folder).load(0), texts(folder)
+    assert corpus.token_counts.tolist() == [int((train == i).sum()) for i in range(corpus.vocabulary.size)]
+    assert 0 in corpus.token_counts
+
+
 def test_the_fingerprint_tells_texts_apart(folder):
     first = config(folder).load(0).fingerprint
     assert config(folder, mode="windows").load(1).fingerprint == first

@@ -146,6 +146,9 @@ def test_smoothing_and_z_loss_are_what_is_minimised_and_evaluation_reports_the_c
         ({"z_loss": -0.1}, "loss.z_loss must be finite and not negative, got -0.1"),
         ({"z_loss": math.inf}, "loss.z_loss"),
         ({"chunk_tokens": 0}, "loss.chunk_tokens must be at least 1 or None, got 0"),
+        ({"sampled_tokens": 0}, "loss.sampled_tokens must be at least 1 or None, got 0"),
+        ({"frequent_tokens": -1}, "loss.frequent_tokens must not be negative, got -1"),
+        ({"sampled_tokens": 5, "z_loss": 0.1}, "loss.sampled_tokens estimates the plain cross-entropy"),
     ],
 )
 def test_loss_config_that_cannot_be_is_refused_with_its_value(changes, message):
@@ -154,6 +157,9 @@ def test_loss_config_that_cannot_be_is_refused_with_its_value(changes, message):
 
 
 RECURRENT = RecurrentLMConfig(embedding_width=3, widths=(4,), output_dropout_rate=0.5).build(VOCABULARY)
+
+
+GPT_MODEL = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4).build(VOCABULARY)
 
 
 def recurrent_params():
@@ -216,6 +222,31 @@ def test_evaluation_of_a_regularised_model_reports_the_cross_entropy_too():
     assert plain.keys() == {"loss"}
     np.testing.assert_allclose(metrics["nll"], plain["loss"], rtol=1e-6)
     assert metrics["loss"][0] > metrics["nll"][0]
+
+
+COUNTS = np.array([4, 0, 9, 7, 0])
+
+
+@pytest.mark.parametrize("build", [next_token, next_token_carried])
+def test_training_against_a_sample_is_exact_where_one_word_is_left_and_evaluation_is_exact_anyhow(build):
+    model = RECURRENT if build is next_token_carried else GPT_MODEL
+    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    key = jax.random.key(5)
+
+    def loss_of(key, **fields):
+        return float(carrying(build(model, LossConfig(**fields), COUNTS)).loss_fn(params, batch(), key, ())[0])
+
+    np.testing.assert_allclose(loss_of(key, sampled_tokens=3, frequent_tokens=4), loss_of(key), rtol=1e-6)
+    # Tokens 1 and 4 never occur, and one of them is drawn.
+    assert loss_of(key, sampled_tokens=1, frequent_tokens=3) != pytest.approx(loss_of(key), rel=1e-4)
+    np.testing.assert_allclose(loss_of(None, sampled_tokens=1, frequent_tokens=3), loss_of(None), rtol=1e-6)
+
+
+def test_a_sample_needs_to_know_what_is_rare():
+    loss = next_token_carried(RECURRENT, LossConfig(sampled_tokens=1, frequent_tokens=3))
+    loss.loss_fn(recurrent_params(), batch(), None, ())
+    with pytest.raises(ValueError, match="give token_counts"):
+        loss.loss_fn(recurrent_params(), batch(), jax.random.key(0), ())
 
 
 def test_a_loss_that_carries_nothing_hands_on_what_it_is_given():

@@ -1,0 +1,139 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.ops.losses import linear_cross_entropy
+from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
+
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(12, 5))
+W = GENERATOR.normal(size=(5, 11))
+B = GENERATOR.normal(size=11)
+TARGETS = GENERATOR.integers(0, 11, size=12).astype(np.int32)
+WEIGHTS = GENERATOR.random(12) * (GENERATOR.random(12) < 0.7)
+ORDER = GENERATOR.permutation(11).astype(np.int32)
+KEY = jax.random.key(1)
+
+
+@functools.partial(jax.jit, static_argnames=("samples", "matmul_dtype"))
+def value_and_gradients(x, w, b, targets, loss_mask, **settings):
+    def loss(x, w, b):
+        return sampled_cross_entropy(x, w, b, targets, loss_mask, **settings)[0]
+
+    return jax.value_and_grad(loss, argnums=(0, 1, 2))(x, w, b)
+
+
+def settings(frequent=4, samples=6, key=KEY):
+    return {
+        "frequent": jnp.asarray(ORDER[:frequent]),
+        "rare": jnp.asarray(ORDER[frequent:]),
+        "samples": samples,
+        "key": key,
+    }
+
+
+def by_definition(x, w, b, targets, weights, *, frequent, rare, samples, key):
+    """The module's formula, word by word, for autodiff."""
+    drawn = rare[jax.random.randint(key, (samples,), 0, len(rare))]
+    z = x @ w if b is None else x @ w + b[None]
+    total = 0.0
+    for row, y, weight in zip(z, targets, weights, strict=True):
+        terms = [row[y]]
+        terms += [row[v] for v in np.array(frequent) if v != y]
+        terms += [row[v] + jnp.log(len(rare) / samples) for v in np.array(drawn) if v != y]
+        total += weight * (jax.nn.logsumexp(jnp.stack(terms)) - row[y])
+    return total
+
+
+def assert_near(found, expected, tolerance):
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=tolerance * np.abs(theirs).max(initial=1e-3))
+
+
+@pytest.mark.parametrize("bias", [B, None])
+def test_value_and_gradients_are_those_of_the_formula(bias):
+    with jax.enable_x64(True):
+        expected = jax.value_and_grad(
+            lambda x, w, b: by_definition(x, w, b, TARGETS, WEIGHTS, **settings()), argnums=(0, 1, 2)
+        )(jnp.asarray(X), jnp.asarray(W), None if bias is None else jnp.asarray(bias))
+        found = value_and_gradients(X, W, bias, TARGETS, WEIGHTS, **settings())
+        assert_near(found, expected, 1e-12)
+
+
+def test_it_is_exact_where_one_word_is_left_to_draw():
+    with jax.enable_x64(True):
+
+        def exact(x, w, b):
+            return linear_cross_entropy(x, w, b, TARGETS, WEIGHTS)[0]
+
+        expected = jax.value_and_grad(exact, argnums=(0, 1, 2))(X, W, B)
+        assert_near(value_and_gradients(X, W, B, TARGETS, WEIGHTS, **settings(10, 3)), expected, 1e-12)
+
+
+@pytest.mark.parametrize("frequent", [0, 4])
+def test_normaliser_is_right_in_expectation(frequent):
+    """Over keys, exp(loss) p(y) is the estimated normaliser over the exact one: its mean is 1, within 5 sigma."""
+    keys = jax.random.split(jax.random.key(2), 4_000)
+    for number in range(3):
+        x, target = jnp.asarray(X[number : number + 1], jnp.float32), TARGETS[number : number + 1]
+        w, b = W.astype(np.float32), B.astype(np.float32)
+
+        def estimate(key, x=x, target=target, w=w, b=b):
+            return sampled_cross_entropy(x, w, b, target, **settings(frequent, 6, key))[0]
+
+        exact = linear_cross_entropy(x, w, b, target)[0]
+        ratios = np.exp(np.array(jax.jit(jax.vmap(estimate))(keys)) - float(exact))
+        assert ratios.std() > 0.01
+        assert abs(ratios.mean() - 1.0) < 5.0 * ratios.std() / len(keys) ** 0.5
+
+
+def test_key_decides_what_is_drawn():
+    sums = [float(value_and_gradients(X, W, B, TARGETS, None, **settings(key=jax.random.key(k)))[0]) for k in (0, 0, 1)]
+    assert sums[0] == sums[1] != sums[2]
+
+
+def test_masked_tokens_may_hold_anything():
+    mask = np.arange(12) < 8
+    x, targets = X.copy(), TARGETS.copy()
+    x[8:], targets[8:] = np.nan, [-100, 11, 500, -1]
+    value, gradients = value_and_gradients(x, W, B, targets, mask, **settings())
+    expected = value_and_gradients(X[:8], W, B, TARGETS[:8], None, **settings())
+    np.testing.assert_allclose(value, expected[0], rtol=1e-6)
+    np.testing.assert_allclose(gradients[0][:8], expected[1][0], atol=1e-6)
+    np.testing.assert_array_equal(gradients[0][8:], 0.0)
+    assert_near(gradients[1:], expected[1][1:], 1e-6)
+
+
+@pytest.mark.parametrize("outside", [-1, 11])
+def test_target_outside_the_vocabulary_makes_the_loss_nan(outside):
+    targets = TARGETS.copy()
+    targets[3] = outside
+    assert np.isnan(value_and_gradients(X, W, B, targets, None, **settings())[0])
+
+
+def test_short_products_are_near_the_exact_ones():
+    x, w, b = (a.astype(np.float32) for a in (X, W, B))
+    exact = value_and_gradients(x, w, b, TARGETS, WEIGHTS, **settings())
+    short = value_and_gradients(x, w, b, TARGETS, WEIGHTS, **settings(), matmul_dtype="bfloat16")
+    assert jax.tree.map(lambda a: a.dtype, short) == jax.tree.map(lambda a: a.dtype, exact)
+    assert_near(short, exact, 0.02)
+    assert float(short[0]) != float(exact[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples": 0}, "samples must be at least 1, got 0"),
+        ({"rare": jnp.arange(3)}, "F \\+ R = V"),
+        ({"targets": TARGETS.astype(np.float32)}, "targets must be int, got float32"),
+        ({"w": W.astype(int)}, "expected float arrays"),
+        ({"loss_mask": np.ones(3)}, "loss_mask \\(3,\\)"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    arguments = {"x": X, "w": W, "b": B, "targets": TARGETS, "loss_mask": None, **settings(), **change}
+    with pytest.raises(ValueError, match=message):
+        sampled_cross_entropy(**arguments)
