@@ -184,7 +184,7 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
             f"{config.data.batch_size}"
         )
     corpus = config.data.load(config.seed)
-    _check_sample(config, corpus)
+    _check_counts(config, corpus)
     model = config.model.build(corpus.vocabulary.size)
     optimizer = make_optimizer(
         config.optimizer, schedule or make_schedule(config.optimizer, total_steps=config.total_steps)
@@ -196,6 +196,8 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
     def initial_state(params: Params | None) -> TrainState:
         if params is None:
             params = model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"]
+            if getattr(config.model, "begin_at_frequencies", False):
+                params = model.begin_at_frequencies(params, corpus.token_counts)
         return init_state(
             params,
             optimizer,
@@ -211,13 +213,13 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
     return Setup(corpus, model, loss_fn, optimizer, initial_state(params))
 
 
-def _check_sample(config: TrainConfig, corpus: Corpus) -> None:
+def _check_counts(config: TrainConfig, corpus: Corpus) -> None:
     loss = config.loss
-    if loss.sampled_tokens is None:
-        return
-    if corpus.token_counts is None:
-        raise ConfigError("loss.sampled_tokens needs a data set that counts its tokens; this one's vocabulary is small")
-    if loss.frequent_tokens >= corpus.vocabulary.size:
+    sampled = loss.sampled_tokens is not None
+    if corpus.token_counts is None and (sampled or getattr(config.model, "begin_at_frequencies", False)):
+        name = "loss.sampled_tokens" if sampled else "model.begin_at_frequencies"
+        raise ConfigError(f"{name} needs a data set that counts its tokens; this one does not")
+    if sampled and loss.frequent_tokens >= corpus.vocabulary.size:
         raise ConfigError(
             f"loss.frequent_tokens must leave some of the {corpus.vocabulary.size} tokens to sample from, "
             f"got {loss.frequent_tokens}"

@@ -45,6 +45,9 @@ class RecurrentLMConfig(ModelConfig):
     hundreds of steps at the frequencies of words."""
     use_output_bias: bool = True
     """A bias for each word in the output layer."""
+    begin_at_frequencies: bool = False
+    """Begin with the output bias at the logarithm of how often each token occurs in training: what else a model learns
+    first, and Adam slowly, since biases move by the learning rate at most."""
     forget_bias: float = 0.0
     """LSTM: added to the initial bias of the forget gate."""
     embedding_dropout_rate: float = 0.0
@@ -70,6 +73,8 @@ class RecurrentLMConfig(ModelConfig):
             raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+        if self.begin_at_frequencies and not self.use_output_bias:
+            raise ValueError("model.begin_at_frequencies sets the output bias: it needs model.use_output_bias")
         if self.forget_bias and (self.cell != "lstm" or not math.isfinite(self.forget_bias)):
             raise ValueError(
                 f"model.forget_bias must be finite, and is for an lstm, got {self.forget_bias} for cell {self.cell}"
@@ -209,6 +214,11 @@ class RecurrentLM(nn.Module):
         """W [D or K, V] and b [V] or None: logits = hidden W + b."""
         w = params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head_kernel"]
         return w, params.get("head_bias")
+
+    def begin_at_frequencies(self, params: Params, token_counts: jax.typing.ArrayLike) -> Params:
+        """The parameters with an output bias that scores each token as often as it occurs, [V] int; never as once."""
+        counts = jnp.asarray(token_counts, jnp.float32) + 1.0
+        return {**params, "head_bias": jnp.log(counts / counts.sum())}
 
     def embeddings(self, params: Params) -> jax.Array:
         """The words' embeddings [V, D]."""
