@@ -42,7 +42,7 @@ def test_the_readme_says_the_same(root):
     assert float(shown) == pytest.approx(100 * entry["value"], abs=0.051)
     seconds = entry["train_seconds"] + entry["begun_with"]["train_seconds"]
     assert float(minutes) == pytest.approx(seconds / 60, abs=0.51)
-    named = {"perceiver-along": "Perceiver with latents along the text", "synthesizer": "Synthesizer"}
+    named = {"perceiver": "Perceiver", "perceiver-along": "with latents along the text", "synthesizer": "Synthesizer"}
     for variant, name in named.items():
         (share,) = re.findall(rf"{name} ([\d.]+)%", page)
         held = entries(root, f"names_finetune-{variant}")["exact_match", "dev"]
