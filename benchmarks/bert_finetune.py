@@ -55,8 +55,10 @@ class Classifier(nn.Module):
         x = Dropout(DROPOUT)(LayerNorm(1e-12)(x), deterministic=deterministic)
         mask = masks.padding(lengths, self.positions)
         for _ in range(self.layers):
-            block = EncoderBlock(self.heads, 4 * self.width, DROPOUT, DROPOUT, matmul_dtype=self.matmul_dtype)
-            x = block(x, mask, deterministic=deterministic)
+            block = EncoderBlock(
+                self.heads, 4 * self.width, deterministic, DROPOUT, DROPOUT, matmul_dtype=self.matmul_dtype
+            )
+            x, _ = block(x, mask)
         pooled = jnp.tanh(Dense(self.width)(x[:, 0]))
         return Dense(self.classes)(Dropout(DROPOUT)(pooled, deterministic=deterministic))
 

@@ -82,21 +82,7 @@ class SelfAttention(nn.Module):
             for part in jnp.split(qkv, 3, axis=-1)
         )
         if cache is None:
-            drop = self.attention_dropout_rate > 0.0 and not deterministic
-            y = attend(
-                q,
-                k,
-                v,
-                attention_mask=attention_mask,
-                causal=self.causal,
-                dropout_rate=self.attention_dropout_rate,
-                dropout_key=self.make_rng("dropout") if drop else None,
-                first_row=first_row_of_shard(batch),
-                implementation=self.implementation,
-            )
-            if self.is_mutable_collection("intermediates"):  # somebody wants to look
-                weights = attention_weights(q, k, attention_mask=attention_mask, causal=self.causal)
-                self.sow("intermediates", "weights", weights)
+            y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, causal=self.causal)
         else:
             k, v = (
                 jax.lax.dynamic_update_slice_in_dim(old, new.swapaxes(1, 2).astype(old.dtype), cached_positions, axis=2)
@@ -173,21 +159,39 @@ class CrossAttention(nn.Module):
             q.reshape(-1, positions, self.num_heads, head_width), (batch, positions, self.num_heads, head_width)
         )
         k, v = (part.reshape(batch, keys, self.num_heads, head_width) for part in jnp.split(kv, 2, axis=-1))
-        drop = self.attention_dropout_rate > 0.0 and not deterministic
-        y = attend(
-            q,
-            k,
-            v,
-            attention_mask=attention_mask,
-            dropout_rate=self.attention_dropout_rate,
-            dropout_key=self.make_rng("dropout") if drop else None,
-            first_row=first_row_of_shard(batch),
-            implementation=self.implementation,
-        )
-        if self.is_mutable_collection("intermediates"):  # somebody wants to look
-            self.sow("intermediates", "weights", attention_weights(q, k, attention_mask=attention_mask))
+        y = _attend(self, q, k, v, attention_mask, deterministic=deterministic)
         y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
             y.reshape(batch * positions, width)
         )
         y = Dropout(self.dropout_rate)(y, deterministic=deterministic)
         return y.reshape(batch, positions, width)
+
+
+def _attend(
+    layer: SelfAttention | CrossAttention,
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    attention_mask: jax.Array | None,
+    *,
+    deterministic: bool,
+    causal: bool = False,
+) -> jax.Array:
+    """`attend` as the layer's attributes have it. Where somebody looks, the weights that are shown are those used."""
+    drop = layer.attention_dropout_rate > 0.0 and not deterministic
+    if layer.is_mutable_collection("intermediates"):
+        weights = attention_weights(q, k, attention_mask=attention_mask, causal=causal)
+        layer.sow("intermediates", "weights", weights)
+        if not drop:
+            return jnp.einsum("bhts,bshk->bthk", weights.astype(v.dtype), v)
+    return attend(
+        q,
+        k,
+        v,
+        attention_mask=attention_mask,
+        causal=causal,
+        dropout_rate=layer.attention_dropout_rate,
+        dropout_key=layer.make_rng("dropout") if drop else None,
+        first_row=first_row_of_shard(q.shape[0]),
+        implementation=layer.implementation,
+    )

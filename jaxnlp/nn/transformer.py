@@ -96,37 +96,45 @@ class DecoderBlock(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and a feed-forward layer, each added to its input and normalised after.
+    """Self-attention and a feed-forward layer, each added to its input, and normalised after or before.
 
-    x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
+    after:   x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
+    before:  x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
 
     Attributes:
       num_heads: H.
       hidden_width: F.
+      deterministic: no dropout. An attribute here, since `nn.scan` passes arrays alone.
       attention_dropout_rate: share of attention weights dropped in training.
       residual_dropout_rate: share of each branch's outputs dropped in training.
+      pre_norm: normalise before; then nothing normalises what the last block returns.
       epsilon: of the normalisations.
       dtype: of the computation; parameters stay float32.
       matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
       attention_implementation: see `ops.attention.attend`.
 
-    Source: Vaswani et al. 2017, section 3.1 (post-norm); Devlin et al. 2019 for exact GELU.
+    Source: Vaswani et al. 2017, section 3.1 (post-norm); Devlin et al. 2019 for exact GELU; Xiong et al. 2020 for the
+    order's effect.
     """
 
     num_heads: int
     hidden_width: int
+    deterministic: bool
     attention_dropout_rate: float = 0.0
     residual_dropout_rate: float = 0.0
+    pre_norm: bool = False
     epsilon: float = 1e-12
     dtype: str = "float32"
     matmul_dtype: str | None = None
     attention_implementation: Implementation = "auto"
 
     @nn.compact
-    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None, *, deterministic: bool) -> jax.Array:
-        """Args: x [B, T, D], and the mask, see `nn.attention.SelfAttention`. Returns: [B, T, D]."""
-        shape = x.shape
-        branch, _ = SelfAttention(
+    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
+        """Args: x [B, T, D], the mask as `nn.attention.SelfAttention`. Returns: [B, T, D], twice, for `nn.scan`."""
+        shape, x = x.shape, rows(x)
+        attention_norm = LayerNorm(self.epsilon, self.dtype, name="attention_norm")
+        feed_forward_norm = LayerNorm(self.epsilon, self.dtype, name="feed_forward_norm")
+        attention = SelfAttention(
             num_heads=self.num_heads,
             causal=False,
             attention_dropout_rate=self.attention_dropout_rate,
@@ -135,13 +143,22 @@ class EncoderBlock(nn.Module):
             matmul_dtype=self.matmul_dtype,
             implementation=self.attention_implementation,
             name="attention",
-        )(x, deterministic=deterministic, attention_mask=attention_mask)
-        x = LayerNorm(self.epsilon, self.dtype, name="attention_norm")(rows(x) + rows(branch))
-        branch = FeedForward(
+        )
+        feed_forward = FeedForward(
             hidden_width=self.hidden_width,
             dropout_rate=self.residual_dropout_rate,
             dtype=self.dtype,
             matmul_dtype=self.matmul_dtype,
             name="feed_forward",
-        )(x.reshape(shape), deterministic=deterministic)
-        return LayerNorm(self.epsilon, self.dtype, name="feed_forward_norm")(x + rows(branch)).reshape(shape)
+        )
+
+        branch = attention_norm(x) if self.pre_norm else x
+        branch, _ = attention(branch.reshape(shape), deterministic=self.deterministic, attention_mask=attention_mask)
+        x = x + rows(branch)
+        x = x if self.pre_norm else attention_norm(x)
+        branch = feed_forward_norm(x) if self.pre_norm else x
+        branch = feed_forward(branch.reshape(shape), deterministic=self.deterministic)
+        x = x + rows(branch)
+        x = x if self.pre_norm else feed_forward_norm(x)
+        x = x.reshape(shape)
+        return x, x

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.wordpiece import WordPieceVocabulary
 from jaxnlp.text.words import WordVocabulary
 
 
@@ -38,4 +39,6 @@ def load_vocabulary(path: Path) -> Vocabulary:
         return CharacterVocabulary.load(path)
     if isinstance(held, dict) and "words" in held:
         return WordVocabulary.load(path)
-    raise ValueError(f"{path} holds no vocabulary: neither characters nor words are in it")
+    if isinstance(held, dict) and "wordpiece" in held:
+        return WordPieceVocabulary.load(path)
+    raise ValueError(f"{path} holds no vocabulary: neither characters nor words nor pieces of words are in it")

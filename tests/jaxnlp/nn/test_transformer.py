@@ -172,8 +172,8 @@ def test_encoder_block_equals_pytorchs_post_norm_layer_with_padding():
         },
         "feed_forward_norm": {"scale": array(theirs.norm2.weight), "bias": array(theirs.norm2.bias)},
     }
-    ours = EncoderBlock(num_heads=heads, hidden_width=hidden).apply(
-        {"params": params}, jnp.asarray(x), masks.padding(jnp.asarray(lengths), positions), deterministic=True
+    ours, _ = EncoderBlock(num_heads=heads, hidden_width=hidden, deterministic=True).apply(
+        {"params": params}, jnp.asarray(x), masks.padding(jnp.asarray(lengths), positions)
     )
     padded = torch.arange(positions)[None] >= torch.from_numpy(lengths)[:, None]
     theirs.train()  # PyTorch's fast path for inference leaves padded positions as zeros

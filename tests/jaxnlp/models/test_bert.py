@@ -1,0 +1,228 @@
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from jaxnlp.convert.bert import from_huggingface, to_huggingface
+from jaxnlp.models.bert import BertConfig, PretrainingHeads
+from jaxnlp.ops.positions import sinusoidal_positions
+
+VOCABULARY, LENGTH = 29, 9
+CONFIG = BertConfig(num_layers=3, num_heads=2, width=8, hidden_width=20, max_positions=12)
+
+
+def batch(rows=4, length=LENGTH, seed=0):
+    """Tokens, segments, and which of the tokens are none: texts of random lengths, the last one whole."""
+    generator = np.random.default_rng(seed)
+    # Not 0: PyTorch gives the embedding of padding no gradient.
+    tokens = generator.integers(1, VOCABULARY, (rows, length)).astype(np.int32)
+    ends = np.append(generator.integers(1, length + 1, rows - 1), length)
+    firsts = generator.integers(0, length, rows)
+    places = np.arange(length)
+    segments = (places[None] >= firsts[:, None]).astype(np.int32)
+    return jnp.array(tokens), jnp.array(segments), jnp.array(places[None] < ends[:, None])
+
+
+def initial(config=CONFIG):
+    return config.build(VOCABULARY).init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+
+
+def rival(config=CONFIG, kind=transformers.BertModel):
+    """Transformers' BERT of the same shape with random weights, larger than initial ones, so that all parts count."""
+    torch.manual_seed(0)
+    settings = transformers.BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=config.width,
+        num_hidden_layers=config.num_layers,
+        num_attention_heads=config.num_heads,
+        intermediate_size=config.hidden_width,
+        max_position_embeddings=config.max_positions,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation="eager",
+    )
+    model = kind(settings)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter + 0.2 * torch.randn_like(parameter))
+    return model
+
+
+def tensors_of(model):
+    return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        dataclasses.replace(CONFIG, num_layers=1, num_heads=1),
+        dataclasses.replace(CONFIG, width=12, num_heads=4, hidden_width=7, max_positions=9, scan_layers=True),
+    ],
+    ids=["small", "one head", "scanned"],
+)
+def test_hidden_states_pooled_outputs_and_all_gradients_are_those_of_transformers(config):
+    theirs, (tokens, segments, mask) = rival(config), batch()
+    params = from_huggingface(tensors_of(theirs), config, VOCABULARY).params
+    torch_inputs = [torch.from_numpy(np.array(a)).long() for a in (tokens, mask, segments)]
+    found = theirs(*torch_inputs, output_hidden_states=True, output_attentions=True)
+    generator = np.random.default_rng(1)
+    weights = generator.normal(size=found.last_hidden_state.shape).astype(np.float32) * np.asarray(mask)[:, :, None]
+    pooled_weights = generator.normal(size=found.pooler_output.shape).astype(np.float32)
+    total = (found.last_hidden_state * torch.from_numpy(weights)).sum()
+    (total + (found.pooler_output * torch.from_numpy(pooled_weights)).sum()).backward()
+    gradients = from_huggingface(
+        {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, config, VOCABULARY
+    ).params
+
+    model = config.build(VOCABULARY)
+
+    def loss(params):
+        encoding = model.apply({"params": params}, tokens, segments, mask)
+        return (encoding.hidden * weights).sum() + (encoding.pooled * pooled_weights).sum(), encoding
+
+    (_, encoding), ours = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    here = np.asarray(mask)
+    np.testing.assert_allclose(encoding.pooled, found.pooler_output.detach().numpy(), atol=1e-4)
+    for layer, state in zip(encoding.layers, found.hidden_states, strict=True):
+        np.testing.assert_allclose(layer[here], state.detach().numpy()[here], atol=1e-4)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4 * max(1.0, float(np.abs(b).max()))), ours, gradients
+    )
+
+    again, maps = model.attention_maps(params, tokens, segments, mask)
+    chex.assert_trees_all_close(again.hidden[here], encoding.hidden[here], atol=1e-5)
+    for layer, expected in zip(maps, found.attentions, strict=True):
+        np.testing.assert_allclose(layer, expected.detach().numpy(), atol=1e-4)
+
+
+def test_pretraining_heads_are_those_of_transformers():
+    theirs, (tokens, segments, mask) = rival(kind=transformers.BertForPreTraining), batch()
+    with torch.no_grad():
+        expected = theirs(*[torch.from_numpy(np.array(a)).long() for a in (tokens, mask, segments)])
+    params, heads = from_huggingface(tensors_of(theirs), CONFIG, VOCABULARY)
+    encoding = CONFIG.build(VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    rows = encoding.hidden.reshape(-1, CONFIG.width)
+    x, bias, follows = PretrainingHeads(VOCABULARY).apply({"params": heads}, rows, encoding.pooled)
+    logits = x @ params["tokens"]["embedding"].T + bias[None]
+    np.testing.assert_allclose(follows, expected.seq_relationship_logits.numpy(), atol=1e-4)
+    flat = np.asarray(mask).reshape(-1)
+    np.testing.assert_allclose(
+        logits[flat], expected.prediction_logits.reshape(-1, VOCABULARY).numpy()[flat], atol=1e-4
+    )
+
+
+def test_padding_changes_nothing_and_texts_do_not_see_each_other():
+    model, params, (tokens, segments, mask) = CONFIG.build(VOCABULARY), initial(), batch()
+    encode = jax.jit(lambda *arguments: model.apply({"params": params}, *arguments))
+    expected = encode(tokens, segments, mask)
+    garbage = jnp.where(mask, tokens, (tokens + 7) % VOCABULARY)
+    found = encode(garbage, jnp.where(mask, segments, 1 - segments), mask)
+    np.testing.assert_allclose(found.hidden[mask], expected.hidden[mask], atol=1e-6)
+    np.testing.assert_allclose(found.pooled, expected.pooled, atol=1e-6)
+    count = int(mask[0].sum())
+    assert count < LENGTH
+    alone = encode(tokens[:1, :count], segments[:1, :count], mask[:1, :count])
+    np.testing.assert_allclose(alone.hidden[0], expected.hidden[0, :count], atol=1e-5)
+
+
+def test_segments_and_positions_count():
+    model, params, (tokens, segments, _) = CONFIG.build(VOCABULARY), initial(), batch()
+    plain = model.apply({"params": params}, tokens)
+    zeros = model.apply({"params": params}, tokens, jnp.zeros_like(segments))
+    chex.assert_trees_all_equal(plain, zeros)
+    assert np.abs(model.apply({"params": params}, tokens, segments).hidden - plain.hidden).max() > 1e-3
+    turned = model.apply({"params": params}, tokens[:, ::-1])
+    assert np.abs(turned.hidden[:, ::-1] - plain.hidden).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "changes", [{"scan_layers": True}, {"remat": True}, {"scan_layers": True, "remat": True}], ids=str
+)
+def test_looping_and_recomputing_change_neither_function_nor_gradient_nor_dropout(changes):
+    params, (tokens, segments, mask) = initial(), batch()
+
+    def value_and_gradient(config):
+        model = config.build(VOCABULARY)
+
+        def loss(params):
+            rngs = {"dropout": jax.random.key(3)}
+            encoding = model.apply({"params": params}, tokens, segments, mask, deterministic=False, rngs=rngs)
+            return jnp.square(encoding.hidden).sum() + encoding.pooled.sum()
+
+        return jax.jit(jax.value_and_grad(loss))(params)
+
+    found, expected = value_and_gradient(dataclasses.replace(CONFIG, **changes)), value_and_gradient(CONFIG)
+    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_is_for_training_and_follows_the_key():
+    model, params, (tokens, _, _) = CONFIG.build(VOCABULARY), initial(), batch()
+
+    def hidden(seed):
+        return model.apply(
+            {"params": params}, tokens, deterministic=False, rngs={"dropout": jax.random.key(seed)}
+        ).hidden
+
+    assert (hidden(0) == hidden(0)).all()
+    assert (hidden(0) != hidden(1)).any()
+    assert (model.apply({"params": params}, tokens).hidden != hidden(0)).any()
+
+
+def test_variants_are_what_they_say():
+    tokens, segments, mask = batch()
+    config = dataclasses.replace(CONFIG, positions="sinusoidal", pre_norm=True, use_pooler=False)
+    params = initial(config)
+    assert "positions" not in params
+    assert "pooler" not in params
+    encoding = config.build(VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    assert encoding.pooled is None
+    # Normalised once, at the end: what comes out has mean 0 and variance 1, what the last block gives has not.
+    np.testing.assert_allclose(encoding.hidden.var(axis=-1), 1.0, rtol=1e-3)
+    assert np.abs(encoding.layers[-1].var(axis=-1) - 1.0).max() > 0.01
+    table = sinusoidal_positions(12, 8)
+    learned = dataclasses.replace(config, positions="learned")
+    same = learned.build(VOCABULARY).apply({"params": params | {"positions": table}}, tokens, segments, mask)
+    chex.assert_trees_all_close(same, encoding, atol=1e-6)
+
+
+def test_short_products_are_near_the_exact_ones():
+    params, (tokens, segments, mask) = initial(), batch()
+    exact = CONFIG.build(VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    for changes in ({"matmul_dtype": "bfloat16"}, {"dtype": "bfloat16"}):
+        model = dataclasses.replace(CONFIG, **changes).build(VOCABULARY)
+        short = model.apply({"params": params}, tokens, segments, mask)
+        assert short.hidden.dtype == changes.get("dtype", "float32")
+        np.testing.assert_allclose(short.hidden.astype(jnp.float32)[mask], exact.hidden[mask], atol=0.1)
+
+
+def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
+    with pytest.raises(ValueError, match="a text of 13 tokens exceeds the 12 positions"):
+        CONFIG.build(VOCABULARY).apply({"params": initial()}, jnp.zeros((1, 13), jnp.int32))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_layers": 0}, "model.num_layers must be at least 1, got 0"),
+        ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 8"),
+        ({"hidden_width": 0}, "model.hidden_width must be at least 1, got 0"),
+        ({"dropout_rate": 1.0}, r"model.dropout_rate must lie in \[0, 1\), got 1.0"),
+        ({"epsilon": 0.0}, r"model.epsilon must lie in \(0, 1\), got 0.0"),
+    ],
+)
+def test_config_that_cannot_be_is_refused_with_field_and_value(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **changes)
+
+
+def test_export_is_for_what_transformers_has():
+    for changes in ({"positions": "sinusoidal"}, {"pre_norm": True}):
+        config = dataclasses.replace(CONFIG, **changes)
+        with pytest.raises(ValueError, match=f"Transformers' BERT has no {next(iter(changes))}"):
+            to_huggingface(initial(config), config, VOCABULARY)

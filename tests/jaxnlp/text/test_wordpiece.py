@@ -1,0 +1,214 @@
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import BertTokenizer
+
+from jaxnlp.text.vocabulary import load_vocabulary
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+PIECES = [
+    *SPECIAL,
+    "the",
+    "cat",
+    "sat",
+    "##s",
+    "on",
+    "mat",
+    ".",
+    "un",
+    "##believ",
+    "##able",
+    "é",
+    "e",
+    "中",
+    "文",
+    "a",
+    "##a",
+]
+HARD = [
+    "",
+    "   ",
+    "\t\n\r",
+    "Hello, world!",
+    "naïve café — déjà vu",
+    "😀 emoji 👩‍👩‍👧‍👦 family 🇫🇷",
+    "control\x00char\x07acters\x7f and\u200bzero\ufeffwidth",
+    "中文字符 mixed with English\uff0c全角\uff01",
+    "日本語テキスト 한국어 العربية עברית हिन्दी",
+    "don't won't U.S.A. e-mail@x.com http://a.b/c?d=e#f",
+    "\uff26\uff35\uff2c\uff2c width \ufb01 ligature",
+    "a" * 100,
+    "a" * 101,
+    "a" * 10_000,
+    "word " * 3_000,
+    "[CLS] [SEP] [MASK] [PAD] [UNK] in the text",
+    "x²+y³=∞ ±½ €100 £5 ¥7",
+    "ÅÄÖ åäö ẞ ß \u0130 \u0131",
+    "line\u2028separator\u0085next",
+    "!!!???...---",
+    "1,234.56 007 3rd",
+]
+
+
+@pytest.fixture(scope="module")
+def small():
+    return WordPieceVocabulary.of_pieces(PIECES)
+
+
+def theirs(folder, **settings):
+    return BertTokenizer.from_pretrained(folder, **settings)
+
+
+def folder_of(root, pieces, tmp_path_factory, **settings):
+    folder = tmp_path_factory.mktemp(root)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **settings}))
+    return folder
+
+
+@pytest.fixture(scope="module", params=["uncased", "chinese", "cased"])
+def real(request, tmp_path_factory):
+    """A folder with one of BERT's own vocabularies, and what it says of its texts."""
+    name = {"chinese": "bert-base-chinese"}.get(request.param, "bert-base-uncased")
+    file = Path(os.environ["JAXNLP_DATA"]) / "bert_vocab" / name / "vocab.txt"
+    pieces = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    return folder_of(request.param, pieces, tmp_path_factory, do_lower_case=request.param != "cased")
+
+
+@pytest.mark.realdata
+def test_hard_texts_are_cut_as_transformers_cuts_them(real):
+    ours, tokenizer = WordPieceVocabulary.of_folder(real), theirs(real)
+    found = ours.tokenize(HARD, longest=512)
+    expected = tokenizer(HARD, truncation=True, max_length=512)
+    assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
+    assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
+    assert found.truncated == sum(len(ids) > 512 for ids in tokenizer(HARD, verbose=False)["input_ids"])
+    assert found.truncated > 0
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("longest", [8, 16, 128])
+def test_a_thousand_real_pairs_are_cut_as_transformers_cuts_them(real, longest):
+    with (Path(os.environ["JAXNLP_DATA"]) / "cs224n_minbert" / "sts-train.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
+        rows = [row for row, _ in zip(csv.DictReader(file, delimiter="\t"), range(1_000), strict=False)]
+    first, second = ([row[name] for row in rows] for name in ("sentence1", "sentence2"))
+    ours, tokenizer = WordPieceVocabulary.of_folder(real), theirs(real)
+    found = ours.tokenize(first, second, longest=longest)
+    expected = tokenizer(first, second, truncation="longest_first", max_length=longest)
+    assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
+    assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
+
+
+def test_texts_are_cut_into_the_longest_pieces(small):
+    (tokens,), (segments,), truncated = small.tokenize(["The cats sat: unbelievable."], longest=20)
+    assert small.pieces(tokens) == [
+        "[CLS]",
+        "the",
+        "cat",
+        "##s",
+        "sat",
+        "[UNK]",
+        "un",
+        "##believ",
+        "##able",
+        ".",
+        "[SEP]",
+    ]
+    assert segments.tolist() == [0] * 11
+    assert truncated == 0
+    assert small.pieces(small.encode("É 中文")) == ["e", "中", "文"]
+
+
+def test_pairs_have_two_segments_and_lose_the_longer_text_first(small):
+    tokens, segments, truncated = small.tokenize(["the cat sat on the mat"], ["a cat"], longest=8)
+    assert small.pieces(tokens[0]) == ["[CLS]", "the", "cat", "sat", "[SEP]", "a", "cat", "[SEP]"]
+    assert segments[0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert truncated == 1
+
+
+@pytest.mark.parametrize(("pairs", "least"), [(None, 3), (["a"], 5)])
+def test_length_without_room_is_refused(small, pairs, least):
+    small.tokenize(["a"], pairs, longest=least)
+    with pytest.raises(ValueError, match=f"longest must be at least {least}, got {least - 1}"):
+        small.tokenize(["a"], pairs, longest=least - 1)
+
+
+def test_each_text_needs_its_pair(small):
+    with pytest.raises(ValueError, match="got 2 texts and 1 pairs"):
+        small.tokenize(["a", "b"], ["a"], longest=9)
+
+
+def test_truncation_of_one_call_does_not_reach_the_next(small):
+    small.tokenize(["the cat sat on the mat"], longest=3)
+    assert len(small.encode("the cat sat on the mat")) == 6
+
+
+def test_what_is_written_reads_back_equal(small, tmp_path):
+    (tmp_path / "vocabulary.json").write_text(small.to_json(), encoding="utf-8")
+    again = load_vocabulary(tmp_path / "vocabulary.json")
+    assert again == small
+    assert hash(again) == hash(small)
+    assert again.size == len(PIECES)
+    cased = WordPieceVocabulary.of_pieces(PIECES, lowercase=False)
+    assert cased != small
+    assert not cased.lowercase
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_saved_folder_is_read_by_transformers_and_by_us(tmp_path, lowercase):
+    vocabulary = WordPieceVocabulary.of_pieces(PIECES, lowercase=lowercase)
+    vocabulary.save(tmp_path)
+    assert WordPieceVocabulary.of_folder(tmp_path) == vocabulary
+    (tmp_path / "tokenizer.json").unlink()
+    assert WordPieceVocabulary.of_folder(tmp_path) == vocabulary
+    text = "The cats sat on the MAT"
+    assert theirs(tmp_path)(text)["input_ids"] == vocabulary.tokenize([text], longest=99).tokens[0].tolist()
+
+
+def test_ids_are_written_as_text_without_special_tokens(small):
+    (tokens,), _, _ = small.tokenize(["the cats"], longest=9)
+    assert small.decode(tokens) == "the cats"
+
+
+def test_pieces_have_ids(small):
+    assert small.id_of("[CLS]") == 2
+    with pytest.raises(KeyError):
+        small.id_of("dog")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "message"),
+    [
+        ([*SPECIAL, "a", "b", "a"], "'a' occurs twice"),
+        (["[PAD]", "[UNK]", "[CLS]", "a"], r"lacks \[SEP\], \[MASK\]"),
+    ],
+)
+def test_pieces_that_make_no_vocabulary_are_refused(pieces, message):
+    with pytest.raises(ValueError, match=message):
+        WordPieceVocabulary.of_pieces(pieces)
+
+
+def test_another_kind_of_tokenizer_is_refused(tmp_path):
+    Tokenizer(BPE()).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ValueError, match=r"tokenizer.json holds no WordPiece tokenizer: expected a WordPiece.*got BPE"):
+        WordPieceVocabulary.of_folder(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "no json", "{}", "[]"])
+def test_files_that_hold_something_else_are_named(tmp_path, content):
+    for name, read in (("tokenizer.json", WordPieceVocabulary.of_folder), ("v.json", WordPieceVocabulary.load)):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=rf"{name} holds no WordPiece"):
+            read(tmp_path if name == "tokenizer.json" else tmp_path / name)
+
+
+def test_a_folder_without_a_tokenizer_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"has neither tokenizer.json nor vocab.txt"):
+        WordPieceVocabulary.of_folder(tmp_path)
