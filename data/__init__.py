@@ -24,6 +24,25 @@ class Question:
     answer: str | None = None
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Texts with what is asked of them, for a model that says a number about each.
+
+    Attributes:
+      task: by its name in `jaxnlp.text.tasks`.
+      ids: the rows' names, in the order of their file.
+      labels: [N] float32, in that order; None where they are not known.
+      order: [N] int, which row stands where in the batches, one after the other.
+      batches: one pass; a last batch that is not full is padded, and its `loss_mask` [B] is False there.
+    """
+
+    task: str
+    ids: tuple[str, ...]
+    labels: np.ndarray | None
+    order: np.ndarray
+    batches: tuple[NumpyBatch, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class Split:
     """What can be scored.
@@ -33,10 +52,12 @@ class Split:
         Empty where there are no answers to score.
       questions: what is answered by generation and compared, MASK between question and answer; most data sets have
         none.
+      labelled: the rows of each task, for models that say a number about a text; most data sets have none.
     """
 
     batches: grain.MapDataset | tuple[NumpyBatch, ...] = ()
     questions: tuple[Question, ...] = ()
+    labelled: tuple[LabelledRows, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +98,10 @@ class DataConfig:
     def load(self, seed: int) -> Corpus:
         """The data set, its training order decided by the seed."""
         raise TypeError(f"{type(self).__name__} describes no data set: it does not define load()")
+
+    def load_with(self, seed: int, vocabulary: Vocabulary) -> Corpus:
+        """The data set in a vocabulary that the model brings; most data sets make their own, and this is an error."""
+        raise TypeError(f"{type(self).__name__} makes its own vocabulary: it does not define load_with()")
 
     def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
         """A file in the data set's format, to be scored."""

@@ -1,6 +1,8 @@
 """Batches of examples of many lengths, each padded to its own longest and no further."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import grain
 import numpy as np
@@ -8,8 +10,34 @@ import numpy as np
 from data import NumpyBatch
 
 
+def _length(example: NumpyBatch) -> int:
+    return len(example["loss_mask"])
+
+
+def padded(examples: list[NumpyBatch], batch_size: int, multiple: int) -> NumpyBatch:
+    """Examples of 1-D arrays as one batch: rows filled up with 0 and False, and rows of these where examples lack."""
+    shape = (batch_size, rounded_up(max(map(_length, examples)), multiple))
+    batch = {name: np.zeros(shape, value.dtype) for name, value in examples[0].items()}
+    for row, example in enumerate(examples):
+        for name, value in example.items():
+            batch[name][row, : len(value)] = value
+    return batch
+
+
+def rounded_up(length: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-length // multiple) * multiple
+
+
 def bucketed(
-    examples: grain.MapDataset, batch_size: int, *, seed: int, pool_batches: int = 16, multiple: int = 16
+    examples: grain.MapDataset,
+    batch_size: int,
+    *,
+    seed: int,
+    pool_batches: int = 16,
+    multiple: int = 16,
+    length: Callable[[Any], int] = _length,
+    pad: Callable[[list[Any], int, int], NumpyBatch] = padded,
 ) -> grain.MapDataset:
     """Batches of examples of about the same length.
 
@@ -18,14 +46,17 @@ def bucketed(
     the batch's number, so that a pipeline can be set to any of them.
 
     Args:
-      examples: dicts of 1-D arrays of equal length, `loss_mask` [n] bool among them; at least one pool of them.
+      examples: at least one pool of them; dicts of 1-D arrays of equal length, `loss_mask` [n] bool among them, unless
+        `length` and `pad` know others.
       batch_size: B.
       seed: decides the order of the batches in a pool.
       pool_batches: batches in a pool.
       multiple: of lengths; the number of shapes, and so of compilations, is the longest length divided by it.
+      length: of an example.
+      pad: (examples, B, multiple) to a batch.
 
     Returns:
-      Batches [B, n], n a multiple of `multiple`; padding is 0, and False.
+      Batches, of examples of the default kind [B, n], n a multiple of `multiple`; padding is 0, and False.
     """
     pool_size = pool_batches * batch_size
 
@@ -33,21 +64,10 @@ def bucketed(
     @functools.lru_cache(maxsize=2)
     def pool(number: int) -> list[NumpyBatch]:
         found = [examples[i] for i in range(number * pool_size, (number + 1) * pool_size)]
-        found.sort(key=lambda example: len(example["loss_mask"]))
+        found.sort(key=length)
         order = np.random.default_rng((seed, number)).permutation(pool_batches)
-        return [padded(found[i * batch_size : (i + 1) * batch_size], batch_size, multiple) for i in order]
+        return [pad(found[i * batch_size : (i + 1) * batch_size], batch_size, multiple) for i in order]
 
     return grain.MapDataset.range(len(examples) // pool_size * pool_batches).map(
         lambda number: pool(number // pool_batches)[number % pool_batches]
     )
-
-
-def padded(examples: list[NumpyBatch], batch_size: int, multiple: int) -> NumpyBatch:
-    """Examples of 1-D arrays as one batch: rows filled up with 0 and False, and rows of these where examples lack."""
-    longest = max(len(example["loss_mask"]) for example in examples)
-    shape = (batch_size, -(-longest // multiple) * multiple)
-    batch = {name: np.zeros(shape, value.dtype) for name, value in examples[0].items()}
-    for row, example in enumerate(examples):
-        for name, value in example.items():
-            batch[name][row, : len(value)] = value
-    return batch

@@ -1,0 +1,220 @@
+"""Texts and pairs of texts with labels, of one task or of several: CS224N's default project.
+
+Source: CS224N, default final project (minBERT): the Stanford Sentiment Treebank, counterfactual IMDb reviews, Quora's
+question pairs, and SemEval's pairs of like sentences.
+"""
+
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import grain
+import numpy as np
+
+from data import Corpus, DataConfig, DataError, LabelledRows, NumpyBatch, Split
+from data.buckets import bucketed, rounded_up
+from data.download import locate_folder
+from data.labelled_texts import LabelledText, read_table
+from data.schedules import Schedule, ScheduleName
+from jaxnlp.text.tasks import TASKS, TaskName, TextTask
+from jaxnlp.text.vocabulary import Vocabulary
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+
+_logger = logging.getLogger(__name__)
+
+FOLDER = "cs224n_minbert"
+FILES: dict[str, tuple[str, str, str | None]] = {
+    "sst": ("ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv"),
+    "cfimdb": ("ids-cfimdb-train.csv", "ids-cfimdb-dev.csv", "ids-cfimdb-test-student.csv"),
+    "quora": ("quora-dev.csv.gz", "quora-dev.csv.gz", None),
+    "sts": ("sts-train.csv", "sts-dev.csv", "sts-test-student.csv"),
+}
+"""Training, dev and test file of each task."""
+QUORA_TRAINING_ROWS = 16_000
+"""Quora's large training file is not at hand: so many rows of the dev file are for training, the others for dev."""
+_ENDLESS = 2**40
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTasksData(DataConfig):
+    """Examples of one task or several, each batch of one task, of texts of about the same length."""
+
+    tasks: tuple[TaskName, ...] = ("sst",)
+    """Which; the model's must be the same."""
+    path: str | None = None
+    """Folder of the project's files; None = cs224n_minbert in the folder that JAXNLP_DATA names."""
+    longest_tokens: int = 128
+    """Longer texts are cut there, and counted."""
+    schedule: ScheduleName = "round_robin"
+    """Of several tasks: one after the other; by chance, by their size; by chance, ever less by their size; or a long
+    stretch of each in turn."""
+    schedule_steps: int = 1_000
+    """Annealed: steps until size hardly counts. Sequential: steps of each task."""
+    length_multiple: int = 16
+    """Batches are as long as their longest text, rounded up to a multiple: each length is a program to compile."""
+    evaluation_batch_size: int = 64
+    """Rows in an evaluation step."""
+
+    def __post_init__(self):
+        for name in ("batch_size", "schedule_steps", "length_multiple", "evaluation_batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        unknown = [name for name in self.tasks if name not in TASKS]
+        if unknown or not self.tasks or len(set(self.tasks)) != len(self.tasks):
+            raise ValueError(f"data.tasks are some of {', '.join(TASKS)}, each once, got {', '.join(self.tasks)}")
+        if self.longest_tokens < 3:
+            raise ValueError(f"data.longest_tokens must be at least 3, got {self.longest_tokens}")
+
+    def load(self, seed: int) -> Corpus:
+        """Raises: DataError, since texts are cut as the model's vocabulary has it."""
+        raise DataError(
+            "these texts are cut as a pretrained model cuts its own: give --model.pretrained FOLDER_OR_NAME"
+        )
+
+    def load_with(self, seed: int, vocabulary: Vocabulary) -> Corpus:
+        """Reads the tables of all tasks.
+
+        The split `validation`, also called `dev`, has labels; `test` has none where the project keeps them.
+
+        Raises:
+          FileNotFoundError, DataError: when a file is nowhere or holds something else; when there are too few examples.
+        """
+        if not isinstance(vocabulary, WordPieceVocabulary):
+            raise DataError(f"text tasks are read in pieces of words, got a {type(vocabulary).__name__}")
+        holds = "the project's files, such as ids-sst-train.csv"
+        folder = locate_folder(FOLDER, self.path, holds=holds, otherwise="there is no text without files")
+        parts = {name: _read(folder, TASKS[name]) for name in self.tasks}
+        digest = hashlib.sha256(vocabulary.to_json().encode())
+        sources, notes = [], []
+        for number, (name, (train, *_)) in enumerate(parts.items()):
+            digest.update(repr(parts[name]).encode("utf-8", errors="surrogatepass"))
+            examples, truncated = self._examples(train, TASKS[name], vocabulary)
+            notes.append(
+                f"{name} {len(train):,} / {len(parts[name][1]):,}" + (f" ({truncated} cut)" if truncated else "")
+            )
+            if len(examples) < self.batch_size:
+                raise DataError(f"{name} has {len(examples)} examples for training, fewer than --data.batch-size")
+            order = grain.MapDataset.source(examples).seed(seed + number).shuffle().repeat(_ENDLESS // len(examples))
+            sources.append(
+                bucketed(
+                    order,
+                    self.batch_size,
+                    seed=seed,
+                    multiple=self.length_multiple,
+                    length=lambda example: example.length,
+                    pad=_padded,
+                )
+            )
+        schedule = Schedule(self.schedule, [len(p[0]) for p in parts.values()], length=self.schedule_steps, seed=seed)
+
+        def batch_of(step: int) -> NumpyBatch:
+            task, turn = schedule.turn(step)
+            return sources[task][turn]
+
+        dev, test = (self._split({name: rows[place] for name, rows in parts.items()}, vocabulary) for place in (1, 2))
+        return Corpus(
+            # No threads that read ahead: see data.character_text.
+            train=grain.MapDataset.range(_ENDLESS)
+            .map(batch_of)
+            .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)),
+            splits={"validation": dev, "dev": dev, "test": test},
+            vocabulary=vocabulary,
+            description=f"texts for training / dev: {', '.join(notes)}; {vocabulary.size:,} pieces of words",
+            fingerprint=digest.hexdigest(),
+        )
+
+    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
+        """A file in the format of the first task, or of the only one whose columns it has."""
+        assert isinstance(vocabulary, WordPieceVocabulary)
+        errors = []
+        for name in self.tasks:
+            try:
+                rows = read_table(path, TASKS[name]).rows
+            except DataError as error:
+                errors.append(str(error))
+                continue
+            return self._split({name: rows}, vocabulary)
+        raise DataError("; ".join(errors))
+
+    def _examples(
+        self, rows: Sequence[LabelledText], task: TextTask, vocabulary: WordPieceVocabulary
+    ) -> tuple[list["_Example"], int]:
+        """Rows as tokens, and how many texts were cut."""
+        found = vocabulary.tokenize([row.text for row in rows], longest=self.longest_tokens)
+        texts: list[tuple[np.ndarray, ...]] = [(tokens,) for tokens in found.tokens]
+        truncated = found.truncated
+        if task.texts == 2:
+            seconds = vocabulary.tokenize([str(row.pair) for row in rows], longest=self.longest_tokens)
+            texts = [(*first, second) for first, second in zip(texts, seconds.tokens, strict=True)]
+            truncated += seconds.truncated
+        labels = [0.0 if row.label is None else row.label for row in rows]
+        return [_Example(task.name, *pair) for pair in zip(texts, labels, strict=True)], truncated
+
+    def _split(self, rows: dict[str, Sequence[LabelledText]], vocabulary: WordPieceVocabulary) -> Split:
+        labelled = []
+        for name, texts in rows.items():
+            if not texts:
+                continue
+            examples, _ = self._examples(texts, TASKS[name], vocabulary)
+            # Texts of like length together: less padding.
+            order, size = (
+                np.argsort([example.length for example in examples], kind="stable"),
+                self.evaluation_batch_size,
+            )
+            groups = [order[i : i + size] for i in range(0, len(order), size)]
+            batches = tuple(_padded([examples[i] for i in group], size, self.length_multiple) for group in groups)
+            labels = None if texts[0].label is None else np.array([text.label for text in texts], np.float32)
+            labelled.append(LabelledRows(name, tuple(text.id for text in texts), labels, order, batches))
+        scored = tuple(batch for part in labelled if part.labels is not None for batch in part.batches)
+        return Split(scored, labelled=tuple(labelled))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Example:
+    task: str
+    texts: tuple[np.ndarray, ...]
+    label: float
+
+    @property
+    def length(self) -> int:
+        return max(map(len, self.texts))
+
+
+def _padded(examples: list[_Example], batch_size: int, multiple: int) -> NumpyBatch:
+    """`tokens` [B, S, T] int32, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float32 by
+    the name of the task."""
+    shape = (batch_size, len(examples[0].texts), rounded_up(max(example.length for example in examples), multiple))
+    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    # A text of no tokens at all, which a row that is not there would be, has no mean.
+    mask[:, :, 0] = True
+    labels = np.zeros(batch_size, np.float32)
+    for row, example in enumerate(examples):
+        labels[row] = example.label
+        for number, text in enumerate(example.texts):
+            tokens[row, number, : len(text)], mask[row, number, : len(text)] = text, True
+    loss_mask = np.arange(batch_size) < len(examples)
+    return {"tokens": tokens, "attention_mask": mask, "loss_mask": loss_mask, examples[0].task: labels}
+
+
+Parts = tuple[tuple[LabelledText, ...], tuple[LabelledText, ...], tuple[LabelledText, ...]]
+"""For training, for dev, and for test, which may be empty."""
+
+
+def _read(folder: Path, task: TextTask) -> Parts:
+    train, dev, test = FILES[task.name]
+    tables = {name: read_table(folder / name, task, labelled=True) for name in {train: 0, dev: 0}}
+    for name, table in tables.items():
+        if table.skipped:
+            _logger.warning("%s: %s rows without a label are left out", folder / name, table.skipped)
+    if train == dev:
+        rows = tables[train].rows
+        if len(rows) <= QUORA_TRAINING_ROWS:
+            raise DataError(
+                f"{folder / train} has {len(rows)} rows; the first {QUORA_TRAINING_ROWS} are for training, and some "
+                "more must be left to score"
+            )
+        return rows[:QUORA_TRAINING_ROWS], rows[QUORA_TRAINING_ROWS:], ()
+    asked = () if test is None else read_table(folder / test, task, labelled=False).rows
+    return tables[train].rows, tables[dev].rows, asked

@@ -1,0 +1,224 @@
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import DataError, text_tasks
+from data.text_tasks import FILES, TextTasksData
+from jaxnlp.text.tasks import TASKS
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from jaxnlp.text.words import WordVocabulary
+
+WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "far", "so", "well"]
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
+HEADERS = {
+    "classification": "\tid\tsentence\tsentiment\n",
+    "paraphrase": "\tid\tsentence1\tsentence2\tis_duplicate\n",
+    "similarity": "\tid\tsentence1\tsentence2\tsimilarity\n",
+}
+
+
+def table(name, rows, seed, *, labelled=True):
+    """Rows of random sentences of 1 to 20 words."""
+    task, generator = TASKS[name], np.random.default_rng(seed)
+    lines = []
+    for number in range(rows):
+        texts = [" ".join(generator.choice(WORDS, generator.integers(1, 21))) for _ in range(task.texts)]
+        label = generator.integers(task.labels) if task.kind != "similarity" else generator.integers(51) / 10
+        lines.append("\t".join([str(number), f"{name}{seed}-{number}", *texts, *([str(label)] if labelled else [])]))
+    header = HEADERS[task.kind] if labelled else HEADERS[task.kind].rpartition("\t")[0] + "\n"
+    return header + "".join(f"{line}\n" for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The project's files, small; of Quora the first 70 rows are for training."""
+    monkeypatch.setattr(text_tasks, "QUORA_TRAINING_ROWS", 70)
+    monkeypatch.setitem(FILES, "quora", ("quora-dev.csv", "quora-dev.csv", None))
+    for name, (train, dev, test) in FILES.items():
+        (tmp_path / train).write_text(table(name, 90, 0))
+        if dev != train:
+            (tmp_path / dev).write_text(table(name, 21, 1))
+        if test is not None:
+            (tmp_path / test).write_text(table(name, 9, 2, labelled=False))
+    return tmp_path
+
+
+def config(folder, **fields):
+    return TextTasksData(path=str(folder), **{"batch_size": 4, "evaluation_batch_size": 8, **fields})
+
+
+def first_batches(corpus, count):
+    return list(itertools.islice(iter(corpus.train), count))
+
+
+def texts_of(batch, task):
+    """Each row's label and texts, as words."""
+    return [
+        (round(float(label), 1), *(VOCABULARY.decode(text[seen]) for text, seen in zip(texts, mask, strict=True)))
+        for label, texts, mask in zip(batch[task], batch["tokens"], batch["attention_mask"], strict=True)
+    ]
+
+
+def expected_rows(file, task):
+    lines = file.read_text().splitlines()[1:]
+    width = task.texts
+    return [(float(fields[2 + width]), *fields[2 : 2 + width]) for fields in (line.split("\t") for line in lines)]
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_an_epoch_has_every_example_once_and_the_next_another_order(folder, task):
+    # A pool of sixteen batches of one: as the order is, but for the pool's sorting.
+    corpus = config(folder, tasks=(task,), batch_size=1).load_with(0, VOCABULARY)
+    count = 70 if task == "quora" else 90
+    rows = [texts_of(batch, task)[0] for batch in first_batches(corpus, 16 * count)]
+    expected = expected_rows(folder / FILES[task][0], TASKS[task])[:count]
+    assert sorted(rows) == sorted(expected * 16)
+    assert rows[:count] != rows[count : 2 * count]
+
+
+@pytest.mark.parametrize("task", ["sst", "sts"])
+def test_a_batch_is_padded_to_a_multiple_and_says_what_is_there(folder, task):
+    batch = first_batches(config(folder, tasks=(task,), length_multiple=4).load_with(0, VOCABULARY), 1)[0]
+    assert batch.keys() == {"tokens", "attention_mask", "loss_mask", task}
+    rows, texts, length = batch["tokens"].shape
+    assert (rows, texts) == (4, TASKS[task].texts)
+    assert length % 4 == 0
+    assert batch["attention_mask"][:, :, length - 4 :].any()
+    assert batch["tokens"].dtype == np.int32
+    assert batch["loss_mask"].all()
+    assert (batch["tokens"][~batch["attention_mask"]] == 0).all()
+    assert (batch["tokens"][:, :, 0] == VOCABULARY.id_of("[CLS]")).all()
+
+
+def test_batches_hold_texts_of_about_one_length(folder):
+    corpus = config(folder, tasks=("sst",), length_multiple=1).load_with(0, VOCABULARY)
+    spreads = [np.ptp(batch["attention_mask"].sum(axis=2)) for batch in first_batches(corpus, 32)]
+    assert np.mean(spreads) < 3  # of random rows it would be about 11
+
+
+def test_several_tasks_take_turns(folder):
+    corpus = config(folder, tasks=("sst", "quora", "sts")).load_with(0, VOCABULARY)
+    assert [(batch.keys() & TASKS.keys()).pop() for batch in first_batches(corpus, 6)] == ["sst", "quora", "sts"] * 2
+    alone = config(folder, tasks=("sst",)).load_with(0, VOCABULARY)
+    np.testing.assert_array_equal(first_batches(corpus, 4)[3]["tokens"], first_batches(alone, 2)[1]["tokens"])
+
+
+@pytest.mark.parametrize("schedule", ["round_robin", "proportional", "annealed", "sequential"])
+def test_saved_and_set_state_gives_the_same_continuation(folder, schedule):
+    fields = {"tasks": ("sst", "sts"), "schedule": schedule, "schedule_steps": 3}
+    batches = iter(config(folder, **fields).load_with(0, VOCABULARY).train)
+    for _ in range(5):
+        next(batches)
+    state, expected = batches.get_state(), [next(batches) for _ in range(4)]
+    again = iter(config(folder, **fields).load_with(0, VOCABULARY).train)
+    again.set_state(state)
+    for found, batch in zip([next(again) for _ in range(4)], expected, strict=True):
+        assert found.keys() == batch.keys()
+        for name in batch:
+            np.testing.assert_array_equal(found[name], batch[name])
+
+
+def test_splits_hold_each_row_once_in_an_order_that_can_be_undone(folder):
+    corpus = config(folder, tasks=("sst", "sts"), longest_tokens=64).load_with(0, VOCABULARY)
+    split = corpus.split("dev")
+    assert [part.task for part in split.labelled] == ["sst", "sts"]
+    for part in split.labelled:
+        rows = [
+            row
+            for batch in part.batches
+            for row, there in zip(texts_of(batch, part.task), batch["loss_mask"], strict=True)
+            if there
+        ]
+        put_back = [None] * len(rows)
+        for place, row in zip(part.order, rows, strict=True):
+            put_back[place] = row
+        assert put_back == expected_rows(folder / FILES[part.task][1], TASKS[part.task])
+        assert part.labels.tolist() == pytest.approx([row[0] for row in put_back])
+        assert part.ids[0] == f"{part.task}1-0"
+        assert all(batch["attention_mask"].any(axis=2).all() for batch in part.batches)
+    assert len(split.batches) == sum(len(part.batches) for part in split.labelled)
+
+
+def test_the_test_split_asks_and_has_no_batches_to_score(folder):
+    split = config(folder, tasks=("sst", "quora")).load_with(0, VOCABULARY).split("test")
+    assert [part.task for part in split.labelled] == ["sst"]
+    assert split.labelled[0].labels is None
+    assert len(split.labelled[0].ids) == 9
+    assert split.batches == ()
+
+
+def test_quora_is_parted_in_training_and_dev(folder):
+    split = config(folder, tasks=("quora",)).load_with(0, VOCABULARY).split("dev")
+    assert split.labelled[0].ids == tuple(f"quora0-{number}" for number in range(70, 90))
+
+
+def test_texts_that_are_too_long_are_cut_and_counted(folder):
+    corpus = config(folder, tasks=("sst",), longest_tokens=6).load_with(0, VOCABULARY)
+    long = sum(len(text.split()) > 4 for _, text in expected_rows(folder / FILES["sst"][0], TASKS["sst"]))
+    assert f"sst 90 / 21 ({long} cut)" in corpus.description
+    assert max(batch["tokens"].shape[2] for batch in first_batches(corpus, 20)) == 16
+
+
+def test_the_fingerprint_tells_texts_and_vocabularies_apart(folder):
+    first = config(folder).load_with(0, VOCABULARY).fingerprint
+    assert config(folder, schedule="sequential").load_with(1, VOCABULARY).fingerprint == first
+    other = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS], lowercase=False)
+    assert config(folder).load_with(0, other).fingerprint != first
+    path = folder / FILES["sst"][1]
+    path.write_text(path.read_text().replace("cat", "dog"))
+    assert config(folder).load_with(0, VOCABULARY).fingerprint != first
+
+
+def test_a_file_is_read_as_the_first_task_that_it_fits(folder, tmp_path):
+    both = config(folder, tasks=("sst", "sts"))
+    (tmp_path / "mine.tsv").write_text(table("sts", 3, 5))
+    (part,) = both.read_file(tmp_path / "mine.tsv", VOCABULARY).labelled
+    assert (part.task, len(part.ids)) == ("sts", 3)
+    (tmp_path / "mine.tsv").write_text("a\tb\n1\t2\n")
+    with pytest.raises(DataError, match=r"mine.tsv, line 1: expected the columns id, sentence between.*; .*sentence1"):
+        both.read_file(tmp_path / "mine.tsv", VOCABULARY)
+
+
+def test_what_is_missing_is_named(folder):
+    with pytest.raises(DataError, match=r"give --model.pretrained"):
+        config(folder).load(0)
+    with pytest.raises(DataError, match=r"got a WordVocabulary"):
+        config(folder).load_with(0, WordVocabulary(["a"]))
+    with pytest.raises(DataError, match=r"sst has 90 examples for training, fewer than --data.batch-size"):
+        config(folder, batch_size=91).load_with(0, VOCABULARY)
+    (folder / FILES["sst"][1]).unlink()
+    with pytest.raises(FileNotFoundError, match=r"ids-sst-dev.csv"):
+        config(folder).load_with(0, VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
+        ({"tasks": ()}, "data.tasks are some of sst, cfimdb, quora, sts, each once, got "),
+        ({"tasks": ("sst", "sst")}, "each once, got sst, sst"),
+        ({"longest_tokens": 2}, "data.longest_tokens must be at least 3, got 2"),
+    ],
+)
+def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
+    with pytest.raises(ValueError, match=message):
+        TextTasksData(**fields)
+
+
+@pytest.mark.realdata
+def test_the_projects_tasks_are_read_whole():
+    pieces = (
+        (Path(os.environ["JAXNLP_DATA"]) / "bert_vocab" / "bert-base-uncased" / "vocab.txt").read_text().split("\n")
+    )
+    vocabulary = WordPieceVocabulary.of_pieces(pieces[:-1])
+    corpus = TextTasksData(tasks=("sst", "cfimdb", "quora", "sts")).load_with(0, vocabulary)
+    sizes = {part.task: len(part.ids) for part in corpus.split("dev").labelled}
+    assert sizes == {"sst": 1_101, "cfimdb": 245, "quora": 4_212, "sts": 863}
+    assert {part.task: len(part.ids) for part in corpus.split("test").labelled} == {
+        "sst": 2_210,
+        "cfimdb": 488,
+        "sts": 1_725,
+    }

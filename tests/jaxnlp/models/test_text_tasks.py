@@ -1,0 +1,175 @@
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.models.bert import BertConfig, Encoding
+from jaxnlp.models.text_tasks import TextTasksConfig, cosine, pair_features, pool
+
+VOCABULARY, ALL = 13, ("sst", "cfimdb", "quora", "sts")
+ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=10)
+CONFIG = TextTasksConfig(encoder=ENCODER, tasks=ALL)
+
+
+def batch(texts, rows=3, length=6, seed=0):
+    generator = np.random.default_rng(seed)
+    tokens = generator.integers(1, VOCABULARY, (rows, texts, length)).astype(np.int32)
+    ends = generator.integers(2, length + 1, (rows, texts))
+    return jnp.array(tokens), jnp.array(np.arange(length)[None, None] < ends[:, :, None])
+
+
+def build(config=CONFIG):
+    """The model, and parameters larger than initial ones, so that all parts count."""
+    model = config.build(VOCABULARY)
+    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    return model, jax.tree.unflatten(
+        tree, [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("model", "texts", "task", "deterministic"))
+def answers(model, params, texts, **arguments):
+    return model.apply({"params": params}, *batch(texts), **arguments)
+
+
+def test_each_task_has_an_answer_of_its_shape():
+    model, params = build()
+    singles, pairs = answers(model, params, 1), answers(model, params, 2)
+    assert {name: answer.shape for name, answer in singles.items()} == {"sst": (3, 5), "cfimdb": (3, 2)}
+    assert {name: answer.shape for name, answer in pairs.items()} == {"quora": (3,), "sts": (3,)}
+    for name, answer in (singles | pairs).items():
+        assert answer.dtype == jnp.float32
+        chex.assert_trees_all_close(answers(model, params, 1 if name in singles else 2, task=name), answer)
+    assert (np.abs(pairs["sts"]) <= 1.0).all()
+
+
+@pytest.mark.parametrize(("task", "texts"), [("sst", 2), ("quora", 1)])
+def test_a_task_about_another_number_of_texts_is_refused(task, texts):
+    model, params = build()
+    with pytest.raises(ValueError, match=rf"{task} is about {3 - texts} text\(s\), got {texts}"):
+        answers(model, params, texts, task=task)
+
+
+def encode(config, params, tokens, mask):
+    """Each text alone, [S][B, D], pooled as the config has it."""
+    encoder = config.encoder.build(VOCABULARY)
+    return [
+        pool(
+            encoder.apply({"params": params["encoder"]}, tokens[:, number], None, mask[:, number]),
+            mask[:, number],
+            config.pooling,
+        )
+        for number in range(tokens.shape[1])
+    ]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "pooler", "mean"])
+def test_answers_are_heads_on_the_vectors_of_single_texts(pooling):
+    config = dataclasses.replace(CONFIG, pooling=pooling)
+    model, params = build(config)
+    (u,) = encode(config, params, *batch(1))
+    expected = u @ params["heads_sst"]["kernel"] + params["heads_sst"]["bias"][None]
+    np.testing.assert_allclose(answers(model, params, 1)["sst"], expected, atol=1e-5)
+    u, v = encode(config, params, *batch(2))
+    features = np.concatenate([u, v, u - v, np.abs(u - v), u * v], axis=1)
+    logit = features @ params["heads_quora"]["kernel"] + params["heads_quora"]["bias"][None]
+    found = answers(model, params, 2)
+    np.testing.assert_allclose(found["quora"], logit[:, 0], atol=1e-4)
+    expected = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(u, v, strict=True)]
+    np.testing.assert_allclose(found["sts"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("relation", "similarity", "layers"),
+    [
+        ("none", "relation", []),
+        ("separate", "relation", ["relations_quora", "relations_sts"]),
+        ("separate", "cosine", ["relations_quora"]),
+        ("shared", "relation", ["relations_pairs"]),
+        ("shared", "cosine", ["relations_pairs"]),
+    ],
+)
+def test_relation_layers_are_those_that_the_config_has(relation, similarity, layers):
+    config = dataclasses.replace(CONFIG, relation=relation, similarity=similarity)
+    model, params = build(config)
+    assert sorted(name for name in params if name.startswith("relations")) == layers
+    assert ("heads_sts" in params) == (similarity == "relation")
+    found = answers(model, params, 2)
+    if similarity == "relation":
+        assert ((found["sts"] > 0.0) & (found["sts"] < 1.0)).all()
+    for name in layers:
+        changed = {**params, name: jax.tree.map(lambda x: x + 1.0, params[name])}
+        for task, answer in answers(model, changed, 2).items():
+            concerned = name == f"relations_{task}" or (name == "relations_pairs" and f"heads_{task}" in params)
+            assert (np.abs(answer - found[task]).max() > 1e-4) == concerned, (name, task)
+
+
+def test_a_frozen_encoder_learns_nothing_and_drops_nothing():
+    config = dataclasses.replace(CONFIG, freeze_encoder=True, head_dropout_rate=0.0)
+    model, params = build(config)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def loss(params, model=model):
+        return answers(model, params, 1, task="sst", deterministic=False, rngs={"dropout": jax.random.key(0)}).sum()
+
+    gradients = jax.grad(loss)(params)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
+    assert gradients["heads_sst"]["kernel"].any()
+    np.testing.assert_allclose(loss(params), answers(model, params, 1, task="sst").sum(), rtol=1e-6)
+    free, _ = build(dataclasses.replace(config, freeze_encoder=False))
+    assert any(leaf.any() for leaf in jax.tree.leaves(jax.grad(lambda p: loss(p, free))(params)["encoder"]))
+
+
+def test_padding_changes_no_answer():
+    model, params = build(dataclasses.replace(CONFIG, pooling="mean"))
+    tokens, mask = batch(2)
+    garbage = jnp.where(mask, tokens, 3)
+    expected = model.apply({"params": params}, tokens, mask)
+    chex.assert_trees_all_close(model.apply({"params": params}, garbage, mask), expected, atol=1e-6)
+
+
+def test_pair_features_of_equal_texts_have_no_difference():
+    u = jnp.arange(6.0).reshape(2, 3)
+    u_again, v, difference, distance, products = jnp.split(pair_features(u, u), 5, axis=1)
+    chex.assert_trees_all_equal((u_again, v), (u, u))
+    assert not difference.any()
+    assert not distance.any()
+    np.testing.assert_array_equal(products, u * u)
+
+
+def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
+    u, zero = jnp.ones((1, 4)), jnp.zeros((1, 4))
+    value, gradients = jax.value_and_grad(lambda u, v: cosine(u, v).sum(), argnums=(0, 1))(u, zero)
+    assert value == 0.0
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    np.testing.assert_allclose(cosine(u, 3.0 * u), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(cosine(u, -u), -1.0, rtol=1e-6)
+
+
+def test_pools_are_what_they_say():
+    hidden = jnp.arange(24.0).reshape(2, 3, 4)
+    mask = jnp.array([[True, True, False], [True, True, True]])
+    encoding = Encoding(hidden, None, hidden[None])
+    np.testing.assert_array_equal(pool(encoding, mask, "cls"), hidden[:, 0])
+    np.testing.assert_array_equal(pool(encoding, mask, "mean"), jnp.stack([hidden[0, :2].mean(0), hidden[1].mean(0)]))
+    with pytest.raises(ValueError, match="this encoder has no pooler"):
+        pool(encoding, mask, "pooler")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tasks": ("sst", "nli")}, "model.tasks are some of sst, cfimdb, quora, sts, each once, got sst, nli"),
+        ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must lie in \[0, 1\), got 1.0"),
+        ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "this encoder has no pooler; choose cls or mean"),
+    ],
+)
+def test_config_that_cannot_be_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **changes)
