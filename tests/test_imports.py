@@ -111,7 +111,7 @@ def test_modules_import_only_what_lies_below_them(path):
         ("jaxnlp.nn.new", "from . import dropout\nfrom .cache import KVCache", []),
         ("jaxnlp.models.new", "import jaxnlp.decoding.generate", ["jaxnlp.decoding.generate"]),
         ("jaxnlp.models.new", "from jaxnlp.text.characters import CharacterVocabulary", []),
-        ("jaxnlp.decoding.new", "from jaxnlp.convert import bert", ["jaxnlp.convert"]),
+        ("jaxnlp.decoding.new", "from jaxnlp.convert import bert", ["jaxnlp.convert.bert"]),
         ("jaxnlp.text.new", "from jaxnlp.typing import Array\nimport jax", ["jax", "jaxnlp.typing"]),
         ("jaxnlp.serialization", "from jaxnlp.models import ModelConfig", ["jaxnlp.models"]),
         ("jaxnlp.runs", "from train.config import TrainConfig", ["train.config"]),
