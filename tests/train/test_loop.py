@@ -54,8 +54,8 @@ def poison(monkeypatch):
     """Makes the training loss of some batches NaN; returns the steps of a config at which it is."""
     objective = OBJECTIVES["next_token"]
 
-    def next_token(model, config):
-        loss_fn = objective(model, config)
+    def next_token(model, config, token_counts):
+        loss_fn = objective(model, config, token_counts)
 
         def poisoned_loss(params, batch, key):
             loss, metrics = loss_fn(params, batch, key)
@@ -417,6 +417,14 @@ def test_a_sample_is_refused_where_tokens_are_not_counted_or_none_are_left(
         quick_fit(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert int(quick_fit(update(config, **{"loss.frequent_tokens": 3}), tmp_path / "run").state.skipped_updates) == 0
+
+
+def test_a_run_begins_at_the_frequencies_of_its_training_text(tiny_config, small_text):
+    config = recurrent(tiny_config, small_text, **{"model.begin_at_frequencies": True})
+    found = set_up(config)
+    counts = found.corpus.token_counts + 1.0
+    np.testing.assert_allclose(np.exp(found.state.params["head_bias"]), counts / counts.sum(), rtol=1e-5)
+    assert len(set(counts)) > 1
 
 
 def test_a_model_of_words_says_at_each_evaluation_what_it_has_learnt_about_them(

@@ -49,9 +49,9 @@ def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypat
     config, objective = tiny_config(), OBJECTIVES["next_token"]
     bad = next(itertools.islice(iter(config.data.load(config.seed).train), bad_step - 1, None))["tokens"]
 
-    def broken(model, loss_config):
+    def broken(model, *settings):
         def loss_fn(params, batch, key):
-            loss, metrics = objective(model, loss_config)(params, batch, key)
+            loss, metrics = objective(model, *settings)(params, batch, key)
             factor = jnp.where(jnp.any(batch["tokens"] != bad), 1.0, jnp.nan)
             return loss * factor, {"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}
 

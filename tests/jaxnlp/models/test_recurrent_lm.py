@@ -126,6 +126,17 @@ def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_z
     assert not params["head_bias"].any()
 
 
+def test_a_model_may_begin_at_the_frequencies_of_words():
+    config = RecurrentLMConfig(embedding_width=3, widths=(4,), begin_at_frequencies=True)
+    model, counts = config.build(5), np.array([7, 0, 2, 0, 6])
+    params = model.init(jax.random.key(0), TOKENS[:, :1])["params"]
+    changed = model.begin_at_frequencies(params, counts)
+    np.testing.assert_allclose(np.exp(changed["head_bias"]), (counts + 1) / 20.0, rtol=1e-6)
+    assert {name: value for name, value in changed.items() if name != "head_bias"} == {
+        name: value for name, value in params.items() if name != "head_bias"
+    }
+
+
 @pytest.mark.parametrize("rate", RATES)
 def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
@@ -207,6 +218,7 @@ def test_config_reads_back_equal_from_json():
         ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
         ({"widths": (4, 0)}, "model.widths needs a layer, each at least 1 wide, got (4, 0)"),
         ({"forget_bias": float("nan")}, "model.forget_bias must be finite, and is for an lstm, got nan for cell lstm"),
+        ({"begin_at_frequencies": True, "use_output_bias": False}, "it needs model.use_output_bias"),
         ({"cell": "gru", "forget_bias": 1.0}, "model.forget_bias must be finite, and is for an lstm, got 1.0"),
         *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
     ],
