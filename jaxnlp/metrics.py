@@ -9,15 +9,19 @@ from jaxnlp.typing import Metrics
 
 
 def total(metrics: Iterable[Metrics]) -> Metrics:
-    """Adds up the sums and the counts, name by name.
+    """Adds up the sums and the counts, name by name; where batches are of several tasks, a name need not be in all.
 
     Raises:
       ValueError: when there is nothing to add up.
     """
-    collected = list(metrics)
-    if not collected:
+    summed: Metrics = {}
+    for found in metrics:
+        for name, (value, count) in found.items():
+            before = summed.get(name)
+            summed[name] = (value, count) if before is None else (before[0] + value, before[1] + count)
+    if not summed:
         raise ValueError("no metrics to add up: the data set gave no batch")
-    return jax.tree.map(lambda *leaves: sum(leaves[1:], start=leaves[0]), *collected)
+    return dict(sorted(summed.items()))
 
 
 def means(metrics: Metrics) -> dict[str, float]:

@@ -8,6 +8,7 @@ import tyro
 from data import DataConfig
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
 from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
@@ -21,7 +22,7 @@ class TrainConfig:
 
     data: DataConfig
     model: ModelConfig
-    objective: Literal["next_token", "next_token_carried"] = "next_token"
+    objective: Literal["next_token", "next_token_carried", "text_tasks"] = "next_token"
     """What is minimised, by its name in train/objectives.py."""
     loss: LossConfig = dataclasses.field(default_factory=LossConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -81,6 +82,17 @@ class TrainConfig:
             raise ValueError(
                 f"the objective next_token_carried is for recurrent models, and theirs alone; got {self.objective} for "
                 f"{type(self.model).__name__}"
+            )
+        if isinstance(self.model, TextTasksConfig) != (self.objective == "text_tasks"):
+            raise ValueError(
+                f"the objective text_tasks is for models of text tasks, and theirs alone; got {self.objective} for "
+                f"{type(self.model).__name__}"
+            )
+        asked = getattr(self.data, "tasks", None)
+        if isinstance(self.model, TextTasksConfig) and asked != self.model.tasks:
+            raise ValueError(
+                f"data.tasks {asked} are not model.tasks {self.model.tasks}; give both, for example --data.tasks sst "
+                "--model.tasks sst"
             )
         pulled = self.loss.activation_regularisation or self.loss.temporal_activation_regularisation
         if pulled and not recurrent:

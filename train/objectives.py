@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
+from jaxnlp.text.tasks import TASKS
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 LossFunction = Callable[[Params, Batch, PRNGKey | None], tuple[Array, Metrics]]
@@ -62,6 +63,8 @@ class LossConfig:
     for them; evaluation is exact. For large vocabularies; None = train on the exact one."""
     frequent_tokens: int = 4_000
     """Where tokens are sampled: how many of the most frequent in training are always summed."""
+    task_weights: tuple[float, ...] = ()
+    """Several tasks: what the loss of each is multiplied by, in the order of model.tasks; empty = 1 for all."""
     activation_regularisation: float = 0.0
     """Recurrent models: weight of the mean square of the last layer's outputs, after dropout (alpha, AR)."""
     temporal_activation_regularisation: float = 0.0
@@ -76,6 +79,8 @@ class LossConfig:
                 raise ValueError(f"loss.{name} must be finite and not negative, got {getattr(self, name)}")
         if self.chunk_tokens is not None and self.chunk_tokens < 1:
             raise ValueError(f"loss.chunk_tokens must be at least 1 or None, got {self.chunk_tokens}")
+        if not all(0.0 < weight < math.inf for weight in self.task_weights):
+            raise ValueError(f"loss.task_weights must be positive, got {self.task_weights}")
         if self.sampled_tokens is not None and self.sampled_tokens < 1:
             raise ValueError(f"loss.sampled_tokens must be at least 1 or None, got {self.sampled_tokens}")
         if self.frequent_tokens < 0:
@@ -225,6 +230,62 @@ _SAMPLE = 0x5A3
 """Keeps the key of the sample apart from those that Linen makes of the same one for dropout."""
 
 
+def text_tasks(model: Any, config: LossConfig | None = None, token_counts: np.ndarray | None = None) -> LossFunction:
+    """The loss of the task that a batch is about, times the task's weight.
+
+    Classification: cross-entropy, in nats. Paraphrase: the same of two classes, from one logit. Similarity: the square
+    of the difference between the score and the label's share of the highest label.
+
+    Batches hold `tokens` [B, S, T] int, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float
+    by the name of the task. Beside `loss` there are, by the task's name, `sst/loss` and so on without the weight, and
+    `sst/accuracy` where there are classes.
+
+    Args:
+      model: a `jaxnlp.models.text_tasks.TextTasks`.
+      config: label smoothing and the weights count; None = neither.
+      token_counts: not used.
+    """
+    del token_counts
+    config = config or LossConfig()
+    tasks = model.config.tasks
+    if config.task_weights and len(config.task_weights) != len(tasks):
+        raise ValueError(f"loss.task_weights needs one for each of {', '.join(tasks)}, got {config.task_weights}")
+    weights = dict(zip(tasks, config.task_weights or [1.0] * len(tasks), strict=True))
+
+    def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
+        (name,) = batch.keys() & weights.keys()
+        task, loss_mask = TASKS[name], batch["loss_mask"]
+        # A masked row's label may be anything, also NaN, which a product with 0 would pass on to the gradient.
+        labels = jnp.where(loss_mask, batch[name], 0.0)
+        answer = model.apply(
+            {"params": params},
+            batch["tokens"],
+            batch["attention_mask"],
+            name,
+            deterministic=key is None,
+            rngs=None if key is None else {"dropout": key},
+        )
+        if task.kind == "classification":
+            classes = labels.astype(jnp.int32)
+            smoothing = config.label_smoothing if key is not None else 0.0
+            loss, count = cross_entropy(answer, classes, loss_mask, label_smoothing=smoothing)
+            right = answer.argmax(axis=-1) == classes
+        else:
+            if task.kind == "paraphrase":
+                losses = jax.nn.softplus(answer) - labels * answer
+                right = (answer > 0.0) == (labels > 0.5)
+            else:
+                losses, right = jnp.square(answer - labels / task.labels), None
+            loss, count = jnp.where(loss_mask, losses, 0.0).sum(), loss_mask.sum().astype(losses.dtype)
+        weight = weights[name]
+        metrics: Metrics = {"loss": (weight * loss, count), f"{name}/loss": (loss, count)}
+        if right is not None:
+            metrics[f"{name}/accuracy"] = ((right & loss_mask).sum().astype(loss.dtype), count)
+        return weight * loss / jnp.maximum(count, 1.0), metrics
+
+    return loss_fn
+
+
 def _mean_square(x: Array, counted: Array) -> Array:
     """Of x [B, T, K], over the positions [B, T] that count, in float32."""
     squares = jnp.square(x.astype(jnp.float32)).mean(axis=-1)
@@ -234,4 +295,5 @@ def _mean_square(x: Array, counted: Array) -> Array:
 OBJECTIVES: dict[str, Callable[..., LossFunction | CarryingLoss]] = {
     "next_token": next_token,
     "next_token_carried": next_token_carried,
+    "text_tasks": text_tasks,
 }

@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.losses import cross_entropy
-from train.objectives import LossConfig, carrying, next_token, next_token_carried
+from train.objectives import LossConfig, carrying, next_token, next_token_carried, text_tasks
 
 VOCABULARY = 5
 
@@ -222,6 +224,77 @@ def test_evaluation_of_a_regularised_model_reports_the_cross_entropy_too():
     assert plain.keys() == {"loss"}
     np.testing.assert_allclose(metrics["nll"], plain["loss"], rtol=1e-6)
     assert metrics["loss"][0] > metrics["nll"][0]
+
+
+TASKED = TextTasksConfig(
+    encoder=BertConfig(num_layers=1, num_heads=1, width=4, max_positions=6),
+    tasks=("sst", "quora", "sts"),
+    pooling="mean",
+)
+
+
+def task_batch(task, labels):
+    """Rows of one or two texts of up to five tokens; the last row is padding."""
+    generator, texts = np.random.default_rng(0), 1 if task == "sst" else 2
+    mask = np.arange(5)[None, None] < generator.integers(1, 6, (4, texts, 1))
+    return {
+        "tokens": jnp.array(generator.integers(0, VOCABULARY, (4, texts, 5)).astype(np.int32)),
+        "attention_mask": jnp.array(mask),
+        "loss_mask": jnp.array([True, True, True, False]),
+        task: jnp.array([*labels, np.nan], jnp.float32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "labels"), [("sst", [4.0, 0.0, 2.0]), ("quora", [1.0, 0.0, 1.0]), ("sts", [5.0, 0.0, 2.2])]
+)
+def test_each_task_has_its_loss_and_its_share_of_right_answers(task, labels):
+    model = TASKED.build(VOCABULARY)
+    params = jax.tree.map(lambda x: 10.0 * x, model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"])
+    held = task_batch(task, labels)
+    weights = LossConfig(task_weights=(2.0, 3.0, 5.0))
+    loss, metrics = jax.jit(lambda p, b: text_tasks(model, weights)(p, b, None))(params, held)
+    answers = model.apply({"params": params}, held["tokens"], held["attention_mask"], task)[:3]
+    expected = np.array(labels)
+    if task == "sst":
+        losses = [math.log(np.exp(row).sum()) - row[int(label)] for row, label in zip(answers, labels, strict=True)]
+        right = answers.argmax(axis=1) == expected
+    elif task == "quora":
+        shares = 1.0 / (1.0 + np.exp(-answers))
+        losses, right = -np.log(np.where(expected == 1.0, shares, 1.0 - shares)), (shares > 0.5) == expected
+    else:
+        losses, right = (answers - expected / 5.0) ** 2, None
+    weight = {"sst": 2.0, "quora": 3.0, "sts": 5.0}[task]
+    np.testing.assert_allclose(loss, weight * np.mean(losses), rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], [weight * np.sum(losses), 3.0], rtol=1e-5)
+    np.testing.assert_allclose(metrics[f"{task}/loss"], [np.sum(losses), 3.0], rtol=1e-5)
+    assert (right is None) == (f"{task}/accuracy" not in metrics)
+    if right is not None:
+        np.testing.assert_array_equal(metrics[f"{task}/accuracy"], [right.sum(), 3.0])
+    gradients = jax.jit(jax.grad(lambda p: text_tasks(model, weights)(p, held, jax.random.key(0))[0]))(params)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
+    assert any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
+
+
+def test_labels_are_smoothed_in_training_alone():
+    model = dataclasses.replace(TASKED, head_dropout_rate=0.0, freeze_encoder=True).build(VOCABULARY)
+    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    params = {**params, "heads_sst": jax.tree.map(lambda x: 100.0 * x, params["heads_sst"])}
+    held = task_batch("sst", [4.0, 0.0, 2.0])
+
+    def loss(smoothing, key):
+        return float(text_tasks(model, LossConfig(label_smoothing=smoothing))(params, held, key)[0])
+
+    assert loss(0.5, None) == loss(0.0, None)
+    np.testing.assert_allclose(loss(0.0, jax.random.key(0)), loss(0.0, None), rtol=1e-6)
+    assert loss(0.5, jax.random.key(0)) != pytest.approx(loss(0.0, None), rel=1e-4)
+
+
+def test_task_weights_are_one_for_each_task_and_positive():
+    with pytest.raises(ValueError, match=r"loss.task_weights needs one for each of sst, quora, sts, got \(1.0,\)"):
+        text_tasks(TASKED.build(VOCABULARY), LossConfig(task_weights=(1.0,)))
+    with pytest.raises(ValueError, match=r"loss.task_weights must be positive, got \(0.0,\)"):
+        LossConfig(task_weights=(0.0,))
 
 
 COUNTS = np.array([4, 0, 9, 7, 0])
