@@ -172,8 +172,8 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
       initialise: take the parameters that the config begins with from their run; otherwise all are random.
 
     Raises:
-      ConfigError: when devices do not divide the rows of a batch, and these carry their state; or tokens are to be
-        sampled, and none are left or the data does not count them.
+      ConfigError: when devices do not divide the rows of a batch, and these carry their state; or the
+        data does not count its tokens, and they are to be sampled or begun with.
       DataError: when the data does not suffice, or is spelt otherwise than that of the run to begin with.
       RunError, DamagedCheckpointError: when there is no such run, it cannot be read, or is of another model.
     """
@@ -214,16 +214,10 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
 
 
 def _check_counts(config: TrainConfig, corpus: Corpus) -> None:
-    loss = config.loss
-    sampled = loss.sampled_tokens is not None
+    sampled = config.loss.sampled_tokens is not None
     if corpus.token_counts is None and (sampled or getattr(config.model, "begin_at_frequencies", False)):
         name = "loss.sampled_tokens" if sampled else "model.begin_at_frequencies"
         raise ConfigError(f"{name} needs a data set that counts its tokens; this one does not")
-    if sampled and loss.frequent_tokens >= corpus.vocabulary.size:
-        raise ConfigError(
-            f"loss.frequent_tokens must leave some of the {corpus.vocabulary.size} tokens to sample from, "
-            f"got {loss.frequent_tokens}"
-        )
 
 
 def _params_of(folder_of_run: Path, model: Any, vocabulary: Vocabulary) -> Params:

@@ -62,7 +62,8 @@ class LossConfig:
     """Train on an estimate: the normaliser sums the frequent tokens and so many draws out of all others, which stand
     for them; evaluation is exact. For large vocabularies; None = train on the exact one."""
     frequent_tokens: int = 4_000
-    """Where tokens are sampled: how many of the most frequent in training are always summed."""
+    """Where tokens are sampled: how many of the most frequent in training are always summed; with as many as there are
+    in the vocabulary, training is exact."""
     task_weights: tuple[float, ...] = ()
     """Several tasks: what the loss of each is multiplied by, in the order of model.tasks; empty = 1 for all."""
     activation_regularisation: float = 0.0
@@ -199,7 +200,10 @@ def _linear_losses(
 ) -> Callable[[Params, Array, Batch, PRNGKey | None], _Losses]:
     """How the output layer's inputs [B, T, D] are scored: against a sample in training, if the config has one."""
     frequent, rare = None, None
-    if config.sampled_tokens is not None and token_counts is not None:
+    sampled = config.sampled_tokens
+    if token_counts is not None and len(token_counts) <= config.frequent_tokens:
+        sampled = None
+    if token_counts is not None and sampled is not None:
         by_count = np.argsort(-token_counts, kind="stable")
         frequent, rare = np.split(by_count.astype(np.int32), [config.frequent_tokens])
 
@@ -207,7 +211,7 @@ def _linear_losses(
         w, b = model.output_layer(params)
         rows, targets = hidden.reshape(-1, hidden.shape[-1]), batch["targets"].reshape(-1)
         scored = (rows, w, b, targets, batch["loss_mask"].reshape(-1))
-        if config.sampled_tokens is None or key is None:
+        if sampled is None or key is None:
             return functools.partial(
                 linear_cross_entropy, *scored, chunk=config.chunk_tokens, matmul_dtype=model.config.matmul_dtype
             )
@@ -217,7 +221,7 @@ def _linear_losses(
             *scored,
             frequent=jnp.asarray(frequent),
             rare=jnp.asarray(rare),
-            samples=config.sampled_tokens,
+            samples=sampled,
             key=jax.random.fold_in(key, _SAMPLE),
             matmul_dtype=model.config.matmul_dtype,
         )

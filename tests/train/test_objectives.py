@@ -310,6 +310,7 @@ def test_training_against_a_sample_is_exact_where_one_word_is_left_and_evaluatio
         return float(carrying(build(model, LossConfig(**fields), COUNTS)).loss_fn(params, batch(), key, ())[0])
 
     np.testing.assert_allclose(loss_of(key, sampled_tokens=3, frequent_tokens=4), loss_of(key), rtol=1e-6)
+    np.testing.assert_allclose(loss_of(key, sampled_tokens=1, frequent_tokens=5), loss_of(key), rtol=1e-6)
     # Tokens 1 and 4 never occur, and one of them is drawn.
     assert loss_of(key, sampled_tokens=1, frequent_tokens=3) != pytest.approx(loss_of(key), rel=1e-4)
     np.testing.assert_allclose(loss_of(None, sampled_tokens=1, frequent_tokens=3), loss_of(None), rtol=1e-6)
