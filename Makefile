@@ -29,7 +29,8 @@ demo: $(VENV)/.installed
 	@echo "Its plots         $(CURDIR)/runs/demo/plots"
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --quiet
+	# Files in their own order: xdist would begin with those of many tests and end with the few long ones, on one core.
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --quiet
 
 # Tests switch XLA's optimisations off, to compile quickly; users have them on. A few are run again with them.
 test-optimized: $(VENV)/.installed-dev
