@@ -28,8 +28,8 @@ demo: $(VENV)/.installed
 	@echo "Its report        $(CURDIR)/runs/demo/report.html"
 	@echo "Its plots         $(CURDIR)/runs/demo/plots"
 
+# Files in their own order: xdist would begin with those of many tests and end with the few long ones, on one core.
 test: $(VENV)/.installed-dev
-	# Files in their own order: xdist would begin with those of many tests and end with the few long ones, on one core.
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --quiet
 
 # Tests switch XLA's optimisations off, to compile quickly; users have them on. A few are run again with them.

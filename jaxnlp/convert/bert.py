@@ -224,7 +224,8 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry], copi
     if wrong:
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         lines = "".join(f"\n  {line}" for line in wrong[:20])
-        raise WeightsError(f"{len(wrong)} tensors are not those of this BERT:{lines}{more}")
+        hint = '\nTensors are left alone by the beginnings of their names, all heads for example with ignore=("cls.",)'
+        raise WeightsError(f"{len(wrong)} tensors are not those of this BERT:{lines}{more}{hint}")
 
 
 def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -> None:

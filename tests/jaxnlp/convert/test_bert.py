@@ -115,6 +115,7 @@ def test_all_that_does_not_fit_is_listed():
         "  embeddings.LayerNorm.bias holds int64, expected floats",
         "  pooler.dense.weight (4, 5), expected (4, 4)",
         "  unknown: classifier.weight (2, 4)",
+        'Tensors are left alone by the beginnings of their names, all heads for example with ignore=("cls.",)',
     ]
 
 
@@ -122,6 +123,16 @@ def test_tensors_may_be_left_alone_by_the_beginning_of_their_names():
     held = tensors() | {"classifier.weight": np.zeros(3, np.float32), "classifier.bias": np.zeros(1, np.float32)}
     found = from_huggingface(held, CONFIG, VOCABULARY, ignore=("classifier.",)).params
     chex.assert_trees_all_equal(found, from_huggingface(tensors(), CONFIG, VOCABULARY).params)
+
+
+def test_heads_of_one_task_alone_can_be_left_alone():
+    """As BertForMaskedLM has them, without the prediction of the next sentence."""
+    held = {name: tensor for name, tensor in tensors(heads=True).items() if "seq_relationship" not in name}
+    with pytest.raises(WeightsError, match=r"missing: cls.seq_relationship.weight(?s:.*)ignore="):
+        from_huggingface(held, CONFIG, VOCABULARY)
+    found = from_huggingface(held, CONFIG, VOCABULARY, ignore=("cls.",))
+    chex.assert_trees_all_equal(found.params, from_huggingface(tensors(), CONFIG, VOCABULARY).params)
+    assert found.heads is None
 
 
 def test_another_model_is_refused():
