@@ -94,6 +94,10 @@ class TrainConfig:
                 f"data.tasks {asked} are not model.tasks {self.model.tasks}; give both, for example --data.tasks sst "
                 "--model.tasks sst"
             )
+        if self.loss.task_weights and self.objective != "text_tasks":
+            raise ValueError(f"loss.task_weights are for text_tasks, got {self.loss.task_weights} for {self.objective}")
+        if self.loss.sampled_tokens is not None and self.objective == "text_tasks":
+            raise ValueError("loss.sampled_tokens is for language models; text_tasks has a few classes at most")
         pulled = self.loss.activation_regularisation or self.loss.temporal_activation_regularisation
         if pulled and not recurrent:
             raise ValueError("loss.activation_regularisation and its temporal kin are for recurrent models")

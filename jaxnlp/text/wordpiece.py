@@ -1,7 +1,7 @@
 """WordPiece: the tokens of BERT, by the `tokenizers` library."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,9 +45,7 @@ class WordPieceVocabulary:
         kind = type(self.tokenizer.model).__name__
         if kind != "WordPiece":
             raise ValueError(f"expected a WordPiece tokenizer, as BERT has, got {kind}")
-        missing = [token for token in SPECIAL if self.tokenizer.token_to_id(token) is None]
-        if missing:
-            raise ValueError(f"a vocabulary of BERT has {', '.join(SPECIAL)}; this one lacks {', '.join(missing)}")
+        _refuse_lacking(self.tokenizer.get_vocab())
 
     @classmethod
     def of_pieces(
@@ -73,9 +71,7 @@ class WordPieceVocabulary:
         if len(ids) != len(pieces):
             twice = next(piece for number, piece in enumerate(pieces) if ids[piece] != number)
             raise ValueError(f"the pieces of a vocabulary are distinct, but {twice!r} occurs twice")
-        missing = [token for token in SPECIAL if token not in ids]
-        if missing:
-            raise ValueError(f"a vocabulary of BERT has {', '.join(SPECIAL)}; this one lacks {', '.join(missing)}")
+        _refuse_lacking(ids)
         tokenizer = Tokenizer(WordPiece(ids, unk_token=UNK))
         tokenizer.normalizer = normalizers.BertNormalizer(
             clean_text=True, handle_chinese_chars=split_chinese, strip_accents=strip_accents, lowercase=lowercase
@@ -206,3 +202,9 @@ class WordPieceVocabulary:
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         (folder / "vocab.txt").write_text(pieces, encoding="utf-8")
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def _refuse_lacking(pieces: Mapping[str, int]) -> None:
+    missing = [token for token in SPECIAL if token not in pieces]
+    if missing:
+        raise ValueError(f"a vocabulary of BERT has {', '.join(SPECIAL)}; this one lacks {', '.join(missing)}")

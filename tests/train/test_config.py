@@ -9,8 +9,10 @@ from typing import get_type_hints
 import pytest
 
 from data.character_text import CharacterText
+from data.text_tasks import TextTasksData
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.serialization import ConfigError, differences, from_json, to_json
 from train.config import TrainConfig, update
 from train.objectives import OBJECTIVES, LossConfig
@@ -141,3 +143,16 @@ def test_recurrent_models_and_their_objective_belong_together():
         config(objective="next_token_carried")
     with pytest.raises(ValueError, match=r"loss\.activation_regularisation and its temporal kin are for recurrent"):
         config(loss=LossConfig(activation_regularisation=1.0))
+    with pytest.raises(ValueError, match=r"loss\.task_weights are for text_tasks, got \(1\.0,\) for next_token"):
+        config(loss=LossConfig(task_weights=(1.0,)))
+
+
+def test_text_tasks_ask_data_and_model_the_same_and_take_no_sample():
+    fields = {"model": TextTasksConfig(), "objective": "text_tasks"}
+    assert config(data=TextTasksData(), **fields).data.tasks == ("sst",)
+    with pytest.raises(ValueError, match=r"data\.tasks \('sts',\) are not model\.tasks \('sst',\)"):
+        config(data=TextTasksData(tasks=("sts",)), **fields)
+    with pytest.raises(ValueError, match=r"text_tasks is for models of text tasks.*got next_token for TextTasksConfig"):
+        config(data=TextTasksData(), model=TextTasksConfig())
+    with pytest.raises(ValueError, match=r"loss\.sampled_tokens is for language models"):
+        config(data=TextTasksData(), loss=LossConfig(sampled_tokens=1), **fields)
