@@ -3,7 +3,7 @@
 Source: Merity et al. 2018 (AWD-LSTM), with what a short run asks for: narrower, less dropout, Muon in the place of SGD,
 output biases that begin at the frequencies of words, and in training a normaliser that sums the frequent words and a
 sample of the rare ones.
-Cost: about two and a half hours on two CPU cores.
+Cost: about two hours on two CPU cores.
 Expect: see docs/results/lstm_lm_cpu.json.
 Command: python -m train lstm_lm_cpu --workdir runs/lstm_lm_cpu
 """
@@ -39,7 +39,7 @@ def get_config() -> TrainConfig:
             name="muon", learning_rate=5e-3, beta2=0.99, clip_norm=1.0, warmup_steps=100, final_fraction=0.02
         ),
         ema_decay=0.998,
-        total_steps=8_000,
+        total_steps=7_000,
         evaluate_every_steps=1_000,
         checkpoint_every_steps=250,
         sample_prompt="= The History of the",
