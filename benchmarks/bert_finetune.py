@@ -1,6 +1,6 @@
 """A fine-tuning step of a small BERT: 6 layers, width 384, 12 heads, vocabulary 30,522, batch 32 x 64, two classes."""
 
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -15,6 +15,7 @@ from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import EncoderBlock
 from jaxnlp.ops import masks
 from jaxnlp.ops.losses import cross_entropy
+from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey
 
 VOCABULARY, WIDTH, HEADS, LAYERS, BATCH, POSITIONS, CLASSES = 30_522, 384, 12, 6, 32, 64, 2
@@ -45,7 +46,7 @@ class Classifier(nn.Module):
     layers: int = LAYERS
     positions: int = POSITIONS
     classes: int = CLASSES
-    matmul_dtype: str | None = "bfloat16"
+    matmul_dtype: Literal["auto", "bfloat16"] | None = "auto"
 
     @nn.compact
     def __call__(self, tokens: jax.Array, lengths: jax.Array, *, deterministic: bool) -> jax.Array:
@@ -56,7 +57,12 @@ class Classifier(nn.Module):
         mask = masks.padding(lengths, self.positions)
         for _ in range(self.layers):
             block = EncoderBlock(
-                self.heads, 4 * self.width, deterministic, DROPOUT, DROPOUT, matmul_dtype=self.matmul_dtype
+                self.heads,
+                4 * self.width,
+                deterministic,
+                DROPOUT,
+                DROPOUT,
+                matmul_dtype=operand_dtype(self.matmul_dtype),
             )
             x, _ = block(x, mask)
         pooled = jnp.tanh(Dense(self.width)(x[:, 0]))

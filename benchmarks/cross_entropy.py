@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from benchmarks.case import Case, Step
 from jaxnlp.ops.losses import linear_cross_entropy
+from jaxnlp.ops.matmul import operand_dtype
 
 TOKENS, WIDTH, VOCABULARY = 320, 128, 33_280
 
@@ -19,7 +20,7 @@ def ours() -> Step:
 
     @functools.partial(jax.value_and_grad, argnums=(0, 1, 2))
     def loss(x, w, b):
-        total, count = linear_cross_entropy(x, w, b, targets, matmul_dtype="bfloat16")
+        total, count = linear_cross_entropy(x, w, b, targets, matmul_dtype=operand_dtype("auto"))
         return total / count
 
     run = jax.jit(loss)

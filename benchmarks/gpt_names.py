@@ -20,7 +20,7 @@ CONFIG = GPTConfig(
     embedding_dropout_rate=0.1,
     attention_dropout_rate=0.1,
     residual_dropout_rate=0.1,
-    matmul_dtype="bfloat16",
+    matmul_dtype="auto",
 )
 
 

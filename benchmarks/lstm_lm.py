@@ -8,6 +8,8 @@ import numpy as np
 
 from benchmarks.case import Case, Step
 from jaxnlp.ops.losses import linear_cross_entropy
+from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.recurrent import LSTM, recurrent
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey
 
@@ -56,7 +58,7 @@ def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[jax.Arra
     loss, count = linear_cross_entropy(
         x.reshape(-1, x.shape[2]),
         targets=batch["targets"].reshape(-1),
-        matmul_dtype="bfloat16",
+        matmul_dtype=operand_dtype("auto"),
         **params["output"],
     )
     return loss / count, {"loss": (loss, count)}

@@ -25,7 +25,7 @@ def get_config() -> TrainConfig:
             context_length=128,
             use_bias=False,
             tie_embeddings=True,
-            matmul_dtype="bfloat16",
+            matmul_dtype="auto",
         ),
         objective="next_token",
         optimizer=OptimizerConfig(

@@ -31,7 +31,7 @@ def get_config() -> TrainConfig:
             hidden_dropout_rate=0.2,
             output_dropout_rate=0.3,
             weight_dropout_rate=0.2,
-            matmul_dtype="bfloat16",
+            matmul_dtype="auto",
         ),
         objective="next_token_carried",
         loss=LossConfig(sampled_tokens=2_000, frequent_tokens=4_000),

@@ -25,7 +25,7 @@ def get_config() -> TrainConfig:
             largest_shift=12,
             batch_size=64,
         ),
-        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, matmul_dtype="bfloat16"),
+        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, matmul_dtype="auto"),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.02
         ),

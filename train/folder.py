@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from data import Corpus
+from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE
 from jaxnlp.serialization import ConfigError, differences, from_json, to_json
 from train.config import TrainConfig
@@ -107,6 +108,7 @@ def write_environment(workdir: Path, *, parameters: int, parallel: str, command:
         "device": device_name(),
         "devices": jax.local_device_count(),
         "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "matmul_dtype_auto": operand_dtype("auto"),
         "malloc": os.environ.get("GLIBC_TUNABLES"),
         "parallel": parallel,
         "parameters": parameters,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxnlp.ops.matmul import product, transposed
+from jaxnlp.ops.matmul import operand_dtype, product, transposed
 from jaxnlp.typing import Array, Params, PyTree
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -26,7 +26,8 @@ ADAM_SIZE = 0.2
 def orthogonalized(x: Array) -> Array:
     """U V^T of the singular value decomposition U S V^T, about: singular values between about 0.6 and 1.3.
 
-    X <- a X + (b X X^T + c (X X^T)^2) X, five times, from X / ||X||. Products of bfloat16 operands, summed in float32.
+    X <- a X + (b X X^T + c (X X^T)^2) X, five times, from X / ||X||. Products of bfloat16 operands where
+    the processor has instructions for them, summed in float32.
 
     Args:
       x: matrices [..., M, N], float.
@@ -41,12 +42,13 @@ def orthogonalized(x: Array) -> Array:
     x = x.reshape(-1, *x.shape[-2:])
     x = x / (jnp.linalg.norm(x, axis=(-2, -1), keepdims=True) + 1e-7)
     a, b, c = COEFFICIENTS
+    operands = operand_dtype("auto") or jnp.float32
     for _ in range(ITERATIONS):
-        short = x.astype(jnp.bfloat16)
+        short = x.astype(operands)
         square = product(short, short, "lmk,lnk->lmn")
-        short_square = square.astype(jnp.bfloat16)
+        short_square = square.astype(operands)
         polynomial = b * square + c * product(short_square, short_square, "lmk,lkn->lmn")
-        x = a * x + product(polynomial.astype(jnp.bfloat16), short, "lmk,lkn->lmn")
+        x = a * x + product(polynomial.astype(operands), short, "lmk,lkn->lmn")
     x = x.reshape(*batch, *x.shape[-2:])
     return x if wide else x.swapaxes(-1, -2)
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
+from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.text.tasks import TASKS
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -213,7 +214,10 @@ def _linear_losses(
         scored = (rows, w, b, targets, batch["loss_mask"].reshape(-1))
         if sampled is None or key is None:
             return functools.partial(
-                linear_cross_entropy, *scored, chunk=config.chunk_tokens, matmul_dtype=model.config.matmul_dtype
+                linear_cross_entropy,
+                *scored,
+                chunk=config.chunk_tokens,
+                matmul_dtype=operand_dtype(model.config.matmul_dtype),
             )
         if frequent is None or rare is None:
             raise ValueError("loss.sampled_tokens needs to know which tokens are rare: give token_counts")
@@ -223,7 +227,7 @@ def _linear_losses(
             rare=jnp.asarray(rare),
             samples=sampled,
             key=jax.random.fold_in(key, _SAMPLE),
-            matmul_dtype=model.config.matmul_dtype,
+            matmul_dtype=operand_dtype(model.config.matmul_dtype),
         )
         return lambda **plain: estimate  # LossConfig admits no others beside a sample
 

@@ -18,6 +18,7 @@ from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import EncoderBlock
 from jaxnlp.ops.attention import Implementation
+from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -58,9 +59,9 @@ class BertConfig(ModelConfig):
     """Compute each block anew in the backward pass: less memory, more time. Same function."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the computation; parameters stay float32."""
-    matmul_dtype: Literal["bfloat16"] | None = None
-    """Round the operands of matrix products, and what attention keeps and returns: faster on CPUs with bfloat16
-    instructions, slower on others; None = don't."""
+    matmul_dtype: Literal["auto", "bfloat16"] | None = None
+    """Round the operands of matrix products, and what attention keeps and returns: faster on processors with bfloat16
+    instructions, slower on others. auto: on the former alone; None = nowhere."""
     attention_implementation: Implementation = "auto"
     """Gradient by hand (vjp), by autodiff (xla), or JAX's fused kernel on a GPU (cudnn); auto picks what is fastest."""
 
@@ -158,7 +159,7 @@ class Bert(nn.Module):
             pre_norm=config.pre_norm,
             epsilon=config.epsilon,
             dtype=config.dtype,
-            matmul_dtype=config.matmul_dtype,
+            matmul_dtype=operand_dtype(config.matmul_dtype),
             attention_implementation=config.attention_implementation,
             name="blocks",
         )

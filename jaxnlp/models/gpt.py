@@ -20,7 +20,7 @@ from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.perceiver import DownProject, LatentPlacement, UpProject, latent_positions
 from jaxnlp.nn.transformer import DecoderBlock
 from jaxnlp.ops.attention import Implementation
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matmul import matmul, operand_dtype
 from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02
@@ -63,9 +63,9 @@ class GPTConfig(ModelConfig):
     """Compute each block anew in the backward pass: less memory, more time. Same function."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the computation; parameters stay float32."""
-    matmul_dtype: Literal["bfloat16"] | None = None
-    """Round the operands of matrix products, and what attention keeps and returns: faster on CPUs with bfloat16
-    instructions, slower on others; None = don't."""
+    matmul_dtype: Literal["auto", "bfloat16"] | None = None
+    """Round the operands of matrix products, and what attention keeps and returns: faster on processors with bfloat16
+    instructions, slower on others. auto: on the former alone; None = nowhere."""
     attention_implementation: Implementation = "auto"
     """Gradient by hand (vjp), by autodiff (xla), or JAX's fused kernel on a GPU (cudnn); auto picks what is fastest."""
 
@@ -150,7 +150,7 @@ class GPT(nn.Module):
                 "with a cache the blocks' parameters lie apart: apply the model to decoding_params(params)"
             )
         # With a cache there are few rows, and to round the weights for them takes longer than the products.
-        matmul_dtype = config.matmul_dtype if cache is None else None
+        matmul_dtype = operand_dtype(config.matmul_dtype) if cache is None else None
         positions = tokens.shape[1]
         if positions > config.context_length:
             raise ValueError(f"a sequence of {positions} tokens exceeds the context of {config.context_length}")
@@ -196,7 +196,7 @@ class GPT(nn.Module):
             # Two branches a block write to the residual stream: this keeps its variance near 1 at any depth.
             "residual_stddev": INITIAL_STDDEV / (2 * config.num_layers) ** 0.5,
             "dtype": config.dtype,
-            "matmul_dtype": None if decoding else config.matmul_dtype,
+            "matmul_dtype": None if decoding else operand_dtype(config.matmul_dtype),
             "attention_implementation": config.attention_implementation,
             "deterministic": deterministic,
         }

@@ -18,7 +18,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, uniform_of_width
 from jaxnlp.ops.dropout import embedding_dropout
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matmul import matmul, operand_dtype
 from jaxnlp.ops.recurrent import RecurrentImplementation
 from jaxnlp.typing import Params
 
@@ -62,9 +62,9 @@ class RecurrentLMConfig(ModelConfig):
     """Share of the recurrent matrices' elements dropped in training, the same ones at all positions."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the computation; parameters stay float32."""
-    matmul_dtype: Literal["bfloat16"] | None = None
-    """Round the operands of matrix products: faster on CPUs with bfloat16 instructions, slower on others; None =
-    don't."""
+    matmul_dtype: Literal["auto", "bfloat16"] | None = None
+    """Round the operands of matrix products: faster on processors with bfloat16 instructions, slower on others. auto:
+    on the former alone; None = nowhere."""
     implementation: RecurrentImplementation = "auto"
     """The library's own scan; cuDNN's LSTM on an Nvidia GPU; auto: the latter for whole batches where it can be had."""
 
@@ -130,14 +130,16 @@ class RecurrentLM(nn.Module):
             weight_dropout_rate=config.weight_dropout_rate,
             forget_bias=config.forget_bias,
             dtype=config.dtype,
-            matmul_dtype=config.matmul_dtype,
+            matmul_dtype=operand_dtype(config.matmul_dtype),
             implementation=config.implementation,
         )
         self.output_dropout = LockedDropout(config.output_dropout_rate)
         self.input_dropout = LockedDropout(config.input_dropout_rate)
         if config.tie_embeddings and config.widths[-1] != config.embedding_width:
             initial = uniform_of_width(config.widths[-1])
-            self.projection = Dense(config.embedding_width, False, config.dtype, config.matmul_dtype, initial)
+            self.projection = Dense(
+                config.embedding_width, False, config.dtype, operand_dtype(config.matmul_dtype), initial
+            )
         if not config.tie_embeddings:
             self.kernel = self.param("head_kernel", centred, (config.widths[-1], self.vocabulary_size))
         if config.use_output_bias:
@@ -168,7 +170,7 @@ class RecurrentLM(nn.Module):
         w, b = self._output_layer()
         rows = reading.hidden.reshape(-1, reading.hidden.shape[-1])
         # With a cache there are few rows, and to round the weights for them takes longer than the product.
-        logits = matmul(rows, w, self.config.matmul_dtype if cache is None else None).astype(jnp.float32)
+        logits = matmul(rows, w, operand_dtype(self.config.matmul_dtype) if cache is None else None).astype(jnp.float32)
         logits = logits if b is None else logits + b[None]
         logits = logits.reshape(*tokens.shape, self.vocabulary_size)
         return logits if cache is None else (logits, reading.states)

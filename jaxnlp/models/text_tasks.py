@@ -16,6 +16,7 @@ from jaxnlp.models.bert import Bert, BertConfig, Encoding
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.text.tasks import TASKS, TaskName
 
 
@@ -79,7 +80,8 @@ class TextTasks(nn.Module):
         }
         layers = {"none": [], "separate": pairs, "shared": ["pairs"] if pairs else []}[config.relation]
         self.relations = {
-            name: Dense(encoder.width, dtype=encoder.dtype, matmul_dtype=encoder.matmul_dtype) for name in layers
+            name: Dense(encoder.width, dtype=encoder.dtype, matmul_dtype=operand_dtype(encoder.matmul_dtype))
+            for name in layers
         }
 
     def _relates(self, name: str) -> bool:

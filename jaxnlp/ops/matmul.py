@@ -6,10 +6,38 @@ only when the result is float32: any other form runs at half the speed. So the f
 """
 
 import functools
+from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
+
+
+def operand_dtype(choice: Literal["auto", "bfloat16"] | None) -> str | None:
+    """What to round the operands of matrix products to, on this machine; None = nothing.
+
+    Args:
+      choice: "auto": bfloat16 where the processor multiplies it faster than float32, as GPUs and TPUs do and CPUs with
+        instructions for it. The others stand for themselves.
+    """
+    if choice != "auto":
+        return choice
+    return "bfloat16" if jax.default_backend() != "cpu" or _cpu_multiplies_bfloat16() else None
+
+
+@functools.cache
+def _cpu_multiplies_bfloat16() -> bool:
+    try:
+        return has_bfloat16(Path("/proc/cpuinfo").read_text())
+    except OSError:  # no Linux: nobody tells, and float32 is never slow
+        return False
+
+
+def has_bfloat16(cpuinfo: str) -> bool:
+    """Whether a CPU has instructions that XLA multiplies bfloat16 with, by Linux's description of it."""
+    flags = next((line.split() for line in cpuinfo.splitlines() if line.startswith("flags")), [])
+    return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
 def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:

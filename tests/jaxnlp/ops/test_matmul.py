@@ -6,7 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxnlp.ops.matmul import accumulator, column_sums, matmul, product, transposed
+from jaxnlp.ops.matmul import (
+    accumulator,
+    column_sums,
+    has_bfloat16,
+    matmul,
+    operand_dtype,
+    product,
+    transposed,
+)
 
 ROWS, DEPTH, COLUMNS = 5, 300, 7
 SHAPES = [(ROWS, DEPTH, COLUMNS), (1, 6, 5), (4, 6, 1), (4, 1, 5), (1, 1, 1), (17, 33, 65), (0, 3, 2), (3, 0, 2)]
@@ -251,4 +259,29 @@ def test_column_sums_are_sums_over_rows_in_float32(rows, dtype, backend, monkeyp
     x = jnp.asarray(1.0 + np.random.default_rng(0).random((rows, 5)), dtype)
     found = jax.jit(lambda x: column_sums(x))(x)  # a new function, or the other backend's program would be taken
     assert (found.shape, found.dtype) == ((5,), np.float32)
-    assert_near(found, np.float64(x).sum(axis=0))
+    assert_near(found, np.float64(x).sum(axis=0), 1e-5)  # in whatever order; bfloat16 sums would be off by thousandths
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("fpu avx2 fma", False),
+        ("avx512f avx512_bf16 fma", True),
+        ("amx_bf16 amx_tile", True),
+        ("avx512_bf16_not", False),
+    ],
+)
+def test_instructions_for_bfloat16_are_told_by_the_flags_of_a_cpu(flags, expected):
+    cpuinfo = f"processor\t: 0\nmodel name\t: Some CPU with avx512_bf16\nflags\t\t: {flags}\nbugs\t\t: none\n"
+    assert has_bfloat16(cpuinfo) is expected
+    assert has_bfloat16("processor\t: 0\n") is False
+
+
+def test_operands_are_rounded_as_chosen_and_by_themselves_where_the_processor_gains_by_it(monkeypatch):
+    assert operand_dtype(None) is None
+    assert operand_dtype("bfloat16") == "bfloat16"
+    for gains, expected in ((True, "bfloat16"), (False, None)):
+        monkeypatch.setattr("jaxnlp.ops.matmul._cpu_multiplies_bfloat16", lambda gains=gains: gains)
+        assert operand_dtype("auto") == expected
+    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
+    assert operand_dtype("auto") == "bfloat16"
