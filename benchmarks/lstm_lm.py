@@ -9,7 +9,6 @@ import numpy as np
 from benchmarks.case import Case, Step
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.matmul import operand_dtype
-from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.recurrent import LSTM, recurrent
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey
 
