@@ -84,7 +84,7 @@ class TextTasksData(DataConfig):
         if not isinstance(vocabulary, WordPieceVocabulary):
             raise DataError(f"text tasks are read in pieces of words, got a {type(vocabulary).__name__}")
         holds = "the project's files, such as ids-sst-train.csv"
-        folder = locate_folder(FOLDER, self.path, holds=holds, otherwise="there is no text without files")
+        folder = locate_folder(FOLDER, self.path, holds=holds, otherwise="choose another recipe")
         parts = {name: _read(folder, TASKS[name]) for name in self.tasks}
         digest = hashlib.sha256(vocabulary.to_json().encode())
         sources, notes = [], []

@@ -38,8 +38,9 @@ class TrainConfig:
 
     init_from: str | None = None
     """Begin with the parameters of the run in this folder, its newest checkpoint's; None = with random ones."""
-    best_by: Literal["loss", "exact_match"] = "loss"
-    """What the best checkpoint has on the validation split: the lowest loss, or the most questions answered right."""
+    best_by: Literal["loss", "exact_match", "mean_score"] = "loss"
+    """What the best checkpoint has on the validation split: the lowest loss, the most questions answered right, or of
+    text tasks the highest mean of accuracies and of (1 + Pearson) / 2."""
 
     total_steps: int = 1000
     """Updates in the run."""

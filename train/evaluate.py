@@ -20,11 +20,13 @@ from data import DataError
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.decoding.answer import QuestionError
 from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.models.bert import AroundBertConfig
 from jaxnlp.runs import DamagedCheckpointError, RunError, load_run
 from jaxnlp.serialization import ConfigError, to_json
 from train import folder, tasks
-from train.config import TrainConfig
+from train.config import TrainConfig, update
 from train.language import NeuralCache
+from train.objectives import COUNTED
 from train.report import read_metrics
 from train.tasks import Scores
 
@@ -47,7 +49,8 @@ class Evaluate:
     behind each window of a fixture (--file, or the homework's); perplexity, per token over a whole text, with the state
     carried; complete, continuations of prompts (--file, or the homework's)."""
     predictions: Path | None = None
-    """Write the answers to the split's questions, or the continuations, to this file, one a line."""
+    """Write the answers to the split's questions, or the continuations, to this file, one a line. For text tasks: to
+    files in this folder, one a task, as CS224N's project has them."""
     neural_cache: Annotated[NeuralCache, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NeuralCache)
     judge: Path | None = None
     """Task complete: the run that tells how likely it finds the continuations, with the same vocabulary."""
@@ -66,8 +69,6 @@ class Evaluate:
     def __post_init__(self):
         if self.file is not None and self.record is not None:
             raise ValueError("the ledger holds numbers on splits: give --record without --file")
-        if self.predictions is not None and self.predictions.is_dir():
-            raise ValueError(f"--predictions {self.predictions} is a folder; give a file to write to")
         if self.predictions is not None and self.task in ("next_word", "perplexity"):
             raise ValueError(f"--task {self.task} has no answers to write: leave out --predictions")
         if self.split != "validation" and self.task in ("next_word", "complete"):
@@ -116,6 +117,7 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
     """An entry for each metric, as the ledger keeps it. Raises: FileNotFoundError when the run's records are gone."""
     run, config = scores.run, scores.config
     environment = json.loads((run.folder / folder.ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+    pretrained = environment.get("pretrained_sha256")
     seconds = [
         row["train_seconds"] for row in read_metrics(run.folder / folder.METRICS_FILE) if row["step"] <= run.step
     ]
@@ -137,6 +139,7 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
             "command": _anywhere(environment["command"]),
         }
         | ({} if config.init_from is None else {"begun_with": _origin(Path(config.init_from))})
+        | ({} if pretrained is None else {"pretrained_sha256": pretrained})
         | scores.remarks
         for metric, (value, examples) in scores.values.items()
     ]
@@ -157,22 +160,40 @@ def _origin(run: Path) -> dict[str, Any] | None:
 
 
 def _without_place(config: TrainConfig) -> TrainConfig:
-    if config.init_from is None:
-        return config
-    return dataclasses.replace(config, init_from=f"runs/{Path(config.init_from).name}")
+    if config.init_from is not None:
+        config = dataclasses.replace(config, init_from=_run_name(config.init_from))
+    if isinstance(config.model, AroundBertConfig) and config.model.pretrained is not None:
+        config = update(config, **{"model.pretrained": _model_name(config.model.pretrained)})
+    return config
+
+
+def _run_name(place: str) -> str:
+    return f"runs/{Path(place).name}"
+
+
+def _model_name(place: str) -> str:
+    """Of a pretrained model: a name stays, of a folder its own."""
+    return place if place.count("/") <= 1 and not Path(place).is_dir() else Path(place).name
+
+
+_PLACES = {
+    "--workdir": _run_name,
+    "--init-from": _run_name,
+    "--model.pretrained": _model_name,
+}
 
 
 def _anywhere(command: str | None) -> str | None:
-    """A command without the places of runs' folders, which decide no number; None when nobody typed one."""
+    """A command without the places of folders, which decide no number; None when nobody typed one."""
     if command is None:
         return None
     words = shlex.split(command)
     for i, word in enumerate(words):
-        for option in ("--workdir", "--init-from"):
+        for option, name in _PLACES.items():
             if word == option:
-                words[i + 1 : i + 2] = [f"runs/{Path(place).name}" for place in words[i + 1 : i + 2]]
+                words[i + 1 : i + 2] = [name(place) for place in words[i + 1 : i + 2]]
             elif word.startswith(f"{option}="):
-                words[i] = f"{option}=runs/{Path(word).name}"
+                words[i] = f"{option}={name(word.partition('=')[2])}"
     return shlex.join(words)
 
 
@@ -191,6 +212,24 @@ def record(entries: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
     return metrics
 
 
+def write_predictions(scores: Scores, place: Path) -> list[Path]:
+    """Writes answers to a file, or where there are files of them, these to a folder. Returns: what was written.
+
+    Raises: OSError when the place is a folder and should be a file, or the other way round.
+    """
+    if scores.files:
+        place.mkdir(parents=True, exist_ok=True)
+        for name, text in scores.files.items():
+            folder.write_text(place / name, text)
+        return [place / name for name in scores.files]
+    if place.is_dir():
+        raise IsADirectoryError(f"--predictions {place} is a folder; give a file to write to")
+    # One line each, also of a model that writes line feeds.
+    lines = (" ".join(answer.splitlines()) for answer in scores.answers)
+    folder.write_text(place, "".join(f"{line}\n" for line in lines))
+    return [place]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a broken run, 2 a wrong command."""
     try:
@@ -207,22 +246,22 @@ def main(arguments: list[str] | None = None) -> int:
     except (RunError, ConfigError, DataError, QuestionError, folder.RunMismatchError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    counted = COUNTED.get(scores.config.objective, "tokens")
     for metric, (value, examples) in scores.values.items():
-        unit = "questions" if metric == "exact_match" else "tokens"
+        unit = "questions" if metric == "exact_match" else counted
         print(f"{scores.split} {metric} {value:.4f}  ({examples:,} {unit})")
     if command.task == "complete" and command.predictions is None:
         print("\n".join(scores.answers))
     elif not scores.values:
-        print(f"{scores.split}: no targets provided, so there is no score; {len(scores.answers):,} answers")
+        answers = len(scores.answers) + sum(text.count("\n") - 1 for text in scores.files.values())
+        print(f"{scores.split}: no targets provided, so there is no score; {answers:,} answers")
     if command.record is not None and not scores.values:
         print(f"error: {scores.split} has no targets, so there is nothing to record", file=sys.stderr)
         return 2
     try:
         if command.predictions is not None:
-            # One line each, also of a model that writes line feeds.
-            lines = (" ".join(answer.splitlines()) for answer in scores.answers)
-            folder.write_text(command.predictions, "".join(f"{line}\n" for line in lines))
-            print(f"predictions in {command.predictions}")
+            for written in write_predictions(scores, command.predictions):
+                print(f"predictions in {written}")
         if command.record is not None:
             record(ledger_entries(scores), command.record, command.run)
             print(f"recorded in {command.record}")

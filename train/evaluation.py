@@ -30,8 +30,8 @@ def compile_evaluation(loss_fn: LossFunction | CarryingLoss, layout: Parallel) -
 
 def evaluate(
     step: EvaluationStep, params: Params, batches: Iterable[NumpyBatch], layout: Parallel
-) -> tuple[dict[str, float], int]:
-    """The objective's metrics over all batches, exact whatever their size, and the number of scored tokens.
+) -> tuple[dict[str, float], dict[str, int]]:
+    """The objective's metrics over all batches, exact whatever their size, and over how many tokens or rows each is.
 
     Args:
       step: of `compile_evaluation`.
@@ -46,7 +46,7 @@ def evaluate(
         metrics, carry = step.run(params, layout.put_batch(batch), carry)
         found.append(metrics)
     summed = total(jax.device_get(found))
-    return means(summed), int(summed["loss"][1])
+    return means(summed), {name: int(count) for name, (_, count) in summed.items()}
 
 
 def exact_match(answers: Sequence[str], questions: Sequence[Question]) -> float:

@@ -100,8 +100,15 @@ def read_config(workdir: Path) -> TrainConfig:
     return from_json(_read_object(workdir / CONFIG_FILE), TrainConfig, packages=CONFIG_PACKAGES)
 
 
-def write_environment(workdir: Path, *, parameters: int, parallel: str, command: str | None) -> None:
-    """Records versions, device and command of this start; a continued run records its newest start."""
+def write_environment(
+    workdir: Path, *, parameters: int, parallel: str, command: str | None, pretrained: str | None = None
+) -> None:
+    """Records versions, device and command of this start; a continued run records its newest start.
+
+    What a model's pretrained parameters were, by their digest, stays as the first start has found it.
+    """
+    if pretrained is None and (workdir / ENVIRONMENT_FILE).exists():
+        pretrained = _read_object(workdir / ENVIRONMENT_FILE).get("pretrained_sha256")
     environment = {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -112,6 +119,7 @@ def write_environment(workdir: Path, *, parameters: int, parallel: str, command:
         "malloc": os.environ.get("GLIBC_TUNABLES"),
         "parallel": parallel,
         "parameters": parameters,
+        "pretrained_sha256": pretrained,
         "versions": versions(),
         "commit": commit(),
         "command": command,

@@ -30,16 +30,25 @@ class RunLog:
       total_steps: the length of the run.
       first_step: steps done before this start; lines that an earlier start wrote after it are dropped.
       train_seconds: spent on training before this start.
+      unit: what the count of the loss is a number of.
     """
 
     def __init__(
-        self, workdir: Path, console: Console, *, total_steps: int, first_step: int = 0, train_seconds: float = 0.0
+        self,
+        workdir: Path,
+        console: Console,
+        *,
+        total_steps: int,
+        first_step: int = 0,
+        train_seconds: float = 0.0,
+        unit: str = "tokens",
     ):
         self._workdir = workdir
         self._console = console
         self._total_steps = total_steps
         self._first_step = first_step
         self._train_seconds = train_seconds
+        self._unit = unit
         self._seconds_at_line = train_seconds
         self._step_at_line = first_step
         self._pending: list[Metrics] = []
@@ -102,13 +111,14 @@ class RunLog:
         self._seconds_at_line, self._step_at_line = self._train_seconds, step
         row = means(summed) | {
             "learning_rate": float(learning_rate),
-            "tokens_per_second": float(summed["loss"][1]) / seconds,
+            f"{self._unit}_per_second": float(summed["loss"][1]) / seconds,
             "train_seconds": self._train_seconds,
             "skipped_updates": int(skipped_updates),
         }
         self._write(step, "train", row)
         left = _duration((self._total_steps - step) * seconds_per_step)
-        status = f"loss {row['loss']:.4f}  {row['tokens_per_second']:,.0f} tokens/s  {left} left"
+        speed = row[f"{self._unit}_per_second"]
+        status = f"loss {row['loss']:.4f}  {speed:,.0f} {self._unit}/s  {left} left"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=step, status=status)
         elif time.monotonic() - self._last_print >= SECONDS_BETWEEN_LINES or step == self._total_steps:

@@ -16,20 +16,22 @@ from rich.console import Console
 
 from data import Corpus, DataError, Question
 from jaxnlp.decoding.answer import answer
+from jaxnlp.decoding.generate import Decoder
 from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, differences, to_json
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.words import WordVocabulary
 from jaxnlp.typing import Metrics, Params
-from train import answers, folder, words
+from train import answers, folder, labelled, words
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate, exact_match, sample_text
 from train.log import RunLog
-from train.objectives import OBJECTIVES, CarryingLoss, LossFunction, carrying
+from train.objectives import COUNTED, OBJECTIVES, CarryingLoss, LossFunction, carrying
 from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
 from train.parallel import Parallel, ParallelMode, make_parallel
+from train.pretrained import Beginning, beginning, load_data
 from train.report import write_report
 from train.signals import StopSignal
 from train.step import TrainState, all_finite, init_state, train_step
@@ -44,8 +46,9 @@ MAY_CHANGE = ("_dropout_rate", "scan_layers", "remat", "dtype", "implementation"
 
 
 class Setup(NamedTuple):
-    """What a config alone decides, before the first step."""
+    """What a config alone decides, before the first step; `config` itself with a pretrained model's shape in it."""
 
+    config: TrainConfig
     corpus: Corpus
     model: Any
     loss_fn: LossFunction | CarryingLoss
@@ -82,18 +85,19 @@ def fit(
     Raises:
       RunMismatchError: when the folder holds another run.
       DataError: when the data does not suffice, or the sample's prompt cannot be spelt in it.
-      ConfigError: as `set_up`.
+      ConfigError, RunError: as `set_up`.
       NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates; and on parameters that
         are not finite when they are logged or saved.
       DamagedCheckpointError: when there are checkpoints and none can be read.
     """
     workdir, console = Path(workdir), console or Console()
+    begun = beginning(config, workdir)
+    config = begun.config
     folder.check(workdir, config)
     # A run that continues no longer needs the one that it began with.
-    setup = set_up(config, initialise=not any((workdir / CHECKPOINTS).glob("*")))
+    setup = set_up(config, begun, initialise=not any((workdir / CHECKPOINTS).glob("*")))
     _check_prompt(config, setup.corpus)
-    if config.best_by == "exact_match" and not setup.corpus.split("validation").questions:
-        raise DataError("--best-by exact_match needs a data set with questions; this one has none: use loss")
+    _check_best_by(config, setup.corpus)
     folder.claim(workdir, config, setup.corpus)
     layout = make_parallel(parallel)
     parameters = count_parameters(setup.state)
@@ -122,10 +126,19 @@ def fit(
             how = "continuing from" if first <= total else "the run is finished, at"
             console.print(f"{how} step {first - 1} of {total}", highlight=False)
         if first <= total:
-            folder.write_environment(workdir, parameters=parameters, parallel=parallel, command=command)
+            folder.write_environment(
+                workdir, parameters=parameters, parallel=parallel, command=command, pretrained=begun.digest
+            )
         state = layout.replicate(state)
 
-        with RunLog(workdir, console, total_steps=total, first_step=first - 1, train_seconds=train_seconds) as log:
+        with RunLog(
+            workdir,
+            console,
+            total_steps=total,
+            first_step=first - 1,
+            train_seconds=train_seconds,
+            unit=COUNTED.get(config.objective, "tokens"),
+        ) as log:
             for step in range(first, total + 1):
                 state, metrics = step_fn(state, layout.put_batch(next(batches), config.accumulation_steps))
                 log.collect(metrics)
@@ -163,11 +176,14 @@ def fit(
     return Outcome(layout.fetch(state), stop.received)
 
 
-def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise: bool = True) -> Setup:
+def set_up(
+    config: TrainConfig, begun: Beginning | None = None, *, schedule: Schedule | None = None, initialise: bool = True
+) -> Setup:
     """Data, model, objective, optimizer and initial state.
 
     Args:
       config: what to train.
+      begun: what `beginning` made of the config; None = look for it.
       schedule: replaces the config's.
       initialise: take the parameters that the config begins with from their run; otherwise all are random.
 
@@ -175,15 +191,18 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
       ConfigError: when devices do not divide the rows of a batch, and these carry their state; or the
         data does not count its tokens, and they are to be sampled or begun with.
       DataError: when the data does not suffice, or is spelt otherwise than that of the run to begin with.
-      RunError, DamagedCheckpointError: when there is no such run, it cannot be read, or is of another model.
+      RunError, DamagedCheckpointError: when there is no such run, or no such pretrained model, it cannot be read, or is
+        another.
     """
+    begun = begun or beginning(config)
+    config = begun.config
     devices = jax.local_device_count()
     if config.objective == "next_token_carried" and config.data.batch_size % devices:
         raise ConfigError(
             f"each of {devices} devices carries the state of its own rows: they must divide data.batch_size, "
             f"{config.data.batch_size}"
         )
-    corpus = config.data.load(config.seed)
+    corpus = load_data(config, begun.vocabulary)
     _check_counts(config, corpus)
     model = config.model.build(corpus.vocabulary.size)
     optimizer = make_optimizer(
@@ -193,13 +212,9 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
     init_key, state_key = jax.random.split(jax.random.key(config.seed))
 
     @jax.jit
-    def initial_state(params: Params | None) -> TrainState:
-        if params is None:
-            params = model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"]
-            if getattr(config.model, "begin_at_frequencies", False):
-                params = model.begin_at_frequencies(params, corpus.token_counts)
+    def initial_state(given: Params) -> TrainState:
         return init_state(
-            params,
+            model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"] | given,
             optimizer,
             state_key,
             ema=config.ema_decay is not None,
@@ -207,10 +222,12 @@ def set_up(config: TrainConfig, *, schedule: Schedule | None = None, initialise:
             carry=carrying(loss_fn).empty(config.data.batch_size),
         )
 
-    params = None
+    given = begun.params
     if initialise and config.init_from is not None:
-        params = _params_of(Path(config.init_from), model, corpus.vocabulary)
-    return Setup(corpus, model, loss_fn, optimizer, initial_state(params))
+        given = _params_of(Path(config.init_from), model, corpus.vocabulary)
+    elif getattr(config.model, "begin_at_frequencies", False):
+        given = model.bias_at_frequencies(corpus.token_counts)
+    return Setup(config, corpus, model, loss_fn, optimizer, initial_state(given))
 
 
 def _check_counts(config: TrainConfig, corpus: Corpus) -> None:
@@ -218,6 +235,14 @@ def _check_counts(config: TrainConfig, corpus: Corpus) -> None:
     if corpus.token_counts is None and (sampled or getattr(config.model, "begin_at_frequencies", False)):
         name = "loss.sampled_tokens" if sampled else "model.begin_at_frequencies"
         raise ConfigError(f"{name} needs a data set that counts its tokens; this one does not")
+
+
+def _check_best_by(config: TrainConfig, corpus: Corpus) -> None:
+    split = corpus.split("validation")
+    if config.best_by == "exact_match" and not split.questions:
+        raise DataError("--best-by exact_match needs a data set with questions; this one has none: use loss")
+    if config.best_by == "mean_score" and not split.labelled:
+        raise DataError("--best-by mean_score needs a data set of text tasks; this one is none: use loss")
 
 
 def _params_of(folder_of_run: Path, model: Any, vocabulary: Vocabulary) -> Params:
@@ -262,7 +287,14 @@ class _Evaluator:
         self._layout = layout
         self._step = compile_evaluation(setup.loss_fn, layout)
         self._model = setup.model
-        self._decoder = make_decoder(setup.model)
+
+    @functools.cached_property
+    def _decoder(self) -> Decoder:
+        return make_decoder(self._model)
+
+    @functools.cached_property
+    def _predict(self) -> labelled.Predict:
+        return labelled.compile_predict(self._model)
 
     def __call__(self, step: int, state: TrainState, log: RunLog) -> float:
         """Logs what it finds. Returns: the error that the best checkpoint has least of."""
@@ -271,6 +303,9 @@ class _Evaluator:
         scores, _ = evaluate(self._step, params, split.batches, self._layout)
         if split.questions:
             scores["exact_match"] = self._answer(step, self._layout.fetch(params), split.questions)
+        if split.labelled:
+            scores |= labelled.likeness(self._predict, self._layout.fetch(params), split.labelled)
+            scores["mean_score"] = labelled.mean_score(scores, [rows.task for rows in split.labelled])
         log.log_evaluation(step, "validation", scores)
         prompt = self._config.sample_prompt
         if prompt is not None:
@@ -285,9 +320,9 @@ class _Evaluator:
             log.log_sample(step, prompt, text)
         self._describe_words(step, params)
         write_report(self._workdir)
-        if self._config.best_by == "exact_match":
+        if self._config.best_by != "loss":
             # Among equal shares, of which few questions make many, the lower loss is the better.
-            return 1.0 - scores["exact_match"] + 1e-6 * scores["loss"]
+            return 1.0 - scores[self._config.best_by] + 1e-6 * scores["loss"]
         return scores.get("nll", scores["loss"])
 
     def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:

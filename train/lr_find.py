@@ -77,6 +77,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     # The range is in steps, whatever the recipe's own schedule counts.
     in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, final_tokens=None, reference_tokens=None)
     setup = set_up(dataclasses.replace(config, optimizer=in_steps), schedule=exponential)
+    config = setup.config
     layout = make_parallel("jit")
     state = layout.replicate(setup.state)
     step_fn = layout.compile_train(step_function(config, setup))

@@ -186,30 +186,33 @@ def render_page(
 def _tiles(rows: Rows, environment: Object, *, of_words: bool) -> Iterator[tuple[str, str, str]]:
     """The figures at the head of the page: name, value, remark."""
     splits = list(dict.fromkeys(row["split"] for row in rows if "loss" in row))
+    counted = plots.counted(rows)
+    unit = "nats/token, " if counted == "tokens" else ""
     preferred = [name for name in ("validation", "dev", *splits) if name in splits and name != "train"]
     split = preferred[0] if preferred else "train"
     losses = [(row["loss"], row["step"]) for row in rows if row["split"] == split and "loss" in row]
     finite = [pair for pair in losses if _is_finite(pair[0])]
     if finite:
         loss, step = min(finite)
-        yield f"Best {split} loss", _number(loss), f"nats/token, step {step:,}"
+        yield f"Best {split} loss", _number(loss), f"{unit}step {step:,}"
     if losses:
         loss, step = losses[-1]
-        yield f"Final {split} loss", _number(loss), f"nats/token, step {step:,}"
+        yield f"Final {split} loss", _number(loss), f"{unit}step {step:,}"
     if finite and of_words:
         scored = [row for row in rows if row["split"] == split and _is_finite(row.get("loss"))]
         nll, step = min((row["nll" if "nll" in row else "loss"], row["step"]) for row in scored)
         yield f"Best {split} perplexity", _number(math.exp(min(nll, _HOPELESS))), f"per word, step {step:,}"
-    right = [(row["exact_match"], row["step"]) for row in rows if row["split"] == split and "exact_match" in row]
-    if right:
-        share, step = max(right, key=lambda pair: pair[0])
-        yield f"Best {split} answers", f"{share:.1%}", f"right, step {step:,}"
+    for key, title, remark in (("exact_match", "answers", "right, "), ("mean_score", "mean score", "")):
+        shares = [(row[key], row["step"]) for row in rows if row["split"] == split and key in row]
+        if shares:
+            share, step = max(shares, key=lambda pair: pair[0])
+            yield f"Best {split} {title}", f"{share:.1%}", f"{remark}step {step:,}"
     if parameters := environment.get("parameters"):
         yield "Parameters", _short(parameters), f"{parameters:,}"
     if seconds := _finite(rows, "train_seconds"):
         yield "Training time", _duration(seconds[-1]), f"{seconds[-1]:,.1f} seconds"
-    if speeds := _finite(rows, "tokens_per_second"):
-        yield "Throughput", _short(statistics.median(speeds)), "tokens/s, median"
+    if speeds := _finite(rows, f"{counted}_per_second"):
+        yield "Throughput", _short(statistics.median(speeds)), f"{counted}/s, median"
 
 
 def _warnings(rows: Rows) -> Iterator[str]:

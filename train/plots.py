@@ -43,6 +43,12 @@ def draw_plots(rows: Rows, words: dict[str, Any] | None = None) -> dict[str, str
     return drawings
 
 
+def counted(rows: Rows) -> str:
+    """What a run's loss is a mean over, by the name of its speed."""
+    ending = "_per_second"
+    return next((key.removesuffix(ending) for row in rows for key in row if key.endswith(ending)), "tokens")
+
+
 def inline(svg: str, name: str, label: str) -> str:
     """The drawing as an element of an HTML page, its ids prefixed by name, its colours left to the page."""
     view_box, body = re.search(r'<svg[^>]*(viewBox="[^"]*")[^>]*>(.*)</svg>', svg, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -146,7 +152,7 @@ def _loss(axes: "Axes", rows: Rows, legend_columns: int) -> None:
         handles=axes.lines,
         loc="outside upper left",
         ncols=legend_columns,
-        title="Loss (nats per token)",
+        title="Loss (nats per token)" if counted(rows) == "tokens" else "Loss",
         alignment="left",
         labelcolor=PALETTE["--muted"],
         frameon=False,
@@ -163,8 +169,9 @@ def _learning_rate(axes: "Axes", rows: Rows) -> None:
 def _throughput(axes: "Axes", rows: Rows) -> None:
     from matplotlib.ticker import EngFormatter
 
-    steps, values = curve(rows, "train", "tokens_per_second")
-    _single(axes, "Throughput (tokens/s)", 0.6, steps, values)
+    unit = counted(rows)
+    steps, values = curve(rows, "train", f"{unit}_per_second")
+    _single(axes, f"Throughput ({unit}/s)", 0.6, steps, values)
     if np.isfinite(values).any():
         median = float(np.median(values[np.isfinite(values)]))
         axes.axhline(median, color=PALETTE["--ink"], lw=1.2, ls=(0, (4, 3)), zorder=3)

@@ -1,19 +1,20 @@
 """What a run can be scored on: its own objective; for language models the next word, perplexity, continuations."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data import DataError, Split
+from data import DataError, LabelledRows, Split
 from data.next_word import locate_fixture, read_prediction_fixture, read_prompts
 from jaxnlp.decoding.answer import answer
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.runs import Run, make_decoder
 from jaxnlp.serialization import to_json
 from jaxnlp.text.words import EOL
-from train import folder
+from train import folder, labelled
 from train.config import TrainConfig
 from train.evaluation import compile_evaluation, evaluate, exact_match
 from train.language import (
@@ -27,6 +28,7 @@ from train.language import (
 )
 from train.objectives import OBJECTIVES
 from train.parallel import make_parallel
+from train.pretrained import load_data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Scores:
       split: name of the split, or the file.
       values: each metric's value, and how many tokens or questions it is over.
       answers: to the split's questions, or continuations of its prompts, where it has some.
+      files: predictions for the rows of text tasks: by the name of a file, its text.
       remarks: what else the ledger says of these numbers.
     """
 
@@ -48,6 +51,7 @@ class Scores:
     values: dict[str, tuple[float, int]]
     answers: list[str]
     remarks: dict[str, Any] = dataclasses.field(default_factory=dict)
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def objective(run: Run, config: TrainConfig, split_name: str, file: Path | None, *, asked: bool) -> Scores:
@@ -64,28 +68,51 @@ def objective(run: Run, config: TrainConfig, split_name: str, file: Path | None,
       DataError: when there is no such split, the file cannot be scored, or answers are needed and there are none.
     """
     name, split = find_split(run, config, split_name, file)
-    if asked and not split.questions:
+    if asked and not split.questions and not split.labelled:
         raise DataError(f"--predictions: {name} has no questions to answer")
     values: dict[str, tuple[float, int]] = {}
     if len(split.batches):
         layout = make_parallel("jit")
         step = compile_evaluation(OBJECTIVES[config.objective](run.model, config.loss), layout)
-        means, tokens = evaluate(step, layout.replicate(run.params), split.batches, layout)
-        values = {metric: (value, tokens) for metric, value in means.items()}
+        means, counts = evaluate(step, layout.replicate(run.params), split.batches, layout)
+        values = {metric: (value, counts[metric]) for metric, value in means.items()}
     answers = []
     if split.questions:
         texts = [question.text for question in split.questions]
         answers = answer(make_decoder(run.model), run.params, run.vocabulary, texts)
     if split.questions and split.questions[0].answer is not None:
         values["exact_match"] = (exact_match(answers, split.questions), len(answers))
-    return Scores(run, config, name, values, answers)
+    files: dict[str, str] = {}
+    if split.labelled:
+        found, files = _text_tasks(run, split.labelled, split_name if file is None else file.stem)
+        values |= found
+    return Scores(run, config, name, values, answers, files=files)
+
+
+def _text_tasks(
+    run: Run, parts: Sequence[LabelledRows], split_name: str
+) -> tuple[dict[str, tuple[float, int]], dict[str, str]]:
+    """Each task's measures, their mean over tasks, and files of predictions."""
+    predict = labelled.compile_predict(run.model)
+    values: dict[str, tuple[float, int]] = {}
+    files = {}
+    for rows in parts:
+        predicted = labelled.predictions(predict, run.params, rows)
+        files[labelled.file_name(rows.task, split_name)] = labelled.file_text(rows, predicted)
+        if rows.labels is not None:
+            values |= {name: (value, len(rows.ids)) for name, value in labelled.score(rows, predicted).items()}
+    scored = [rows for rows in parts if rows.labels is not None]
+    if scored:
+        means = labelled.mean_score({name: value for name, (value, _) in values.items()}, [r.task for r in scored])
+        values[labelled.MEAN_SCORE] = (means, sum(len(rows.ids) for rows in scored))
+    return values, files
 
 
 def find_split(run: Run, config: TrainConfig, split_name: str, file: Path | None) -> tuple[str, Split]:
     """A split of the run's data, or a file in its place, and what it is called."""
     if file is not None:
         return str(file), config.data.read_file(file, run.vocabulary)
-    corpus = config.data.load(config.seed)
+    corpus = load_data(config, run.vocabulary)
     folder.check_data(run.folder, corpus)
     return split_name, corpus.split(split_name)
 

@@ -85,6 +85,18 @@ class BertConfig(ModelConfig):
         return Bert(self, vocabulary_size)
 
 
+@dataclasses.dataclass(frozen=True)
+class AroundBertConfig(ModelConfig):
+    """What models around a BERT have in common: it is their submodule `encoder`."""
+
+    pretrained: str | None = None
+    """Begin with the encoder in this folder, or of this name on the Hugging Face Hub; its shape then replaces that of
+    the encoder's fields. None = begin with random weights."""
+    pretrained_ignore: tuple[str, ...] = ()
+    """Tensors of that encoder to leave alone, by their names or how these begin: heads of other tasks."""
+    encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
+
+
 class Encoding(NamedTuple):
     """What BERT makes of a batch of texts. What is not used, jit leaves out.
 

@@ -217,10 +217,10 @@ class RecurrentLM(nn.Module):
         w = params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head_kernel"]
         return w, params.get("head_bias")
 
-    def begin_at_frequencies(self, params: Params, token_counts: jax.typing.ArrayLike) -> Params:
-        """The parameters with an output bias that scores each token as often as it occurs, [V] int; never as once."""
+    def bias_at_frequencies(self, token_counts: jax.typing.ArrayLike) -> Params:
+        """Those parameters, an output bias, that score each token as often as it occurs, [V] int; never as once."""
         counts = jnp.asarray(token_counts, jnp.float32) + 1.0
-        return {**params, "head_bias": jnp.log(counts / counts.sum())}
+        return {"head_bias": jnp.log(counts / counts.sum())}
 
     def embeddings(self, params: Params) -> jax.Array:
         """The words' embeddings [V, D]."""

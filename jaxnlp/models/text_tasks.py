@@ -11,8 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.models import ModelConfig
-from jaxnlp.models.bert import Bert, BertConfig, Encoding
+from jaxnlp.models.bert import AroundBertConfig, Bert, Encoding
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
@@ -21,13 +20,9 @@ from jaxnlp.text.tasks import TASKS, TaskName
 
 
 @dataclasses.dataclass(frozen=True)
-class TextTasksConfig(ModelConfig):
+class TextTasksConfig(AroundBertConfig):
     """A BERT and the tasks on top of it."""
 
-    pretrained: str | None = None
-    """Begin with the encoder in this folder, or of this name on the Hugging Face Hub; its shape then replaces that of
-    the encoder's fields. None = begin with random weights."""
-    encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
     tasks: tuple[TaskName, ...] = ("sst",)
     """What is asked; each task has its head."""
     pooling: Literal["cls", "pooler", "mean"] = "pooler"

@@ -130,7 +130,7 @@ def test_a_model_may_begin_at_the_frequencies_of_words():
     config = RecurrentLMConfig(embedding_width=3, widths=(4,), begin_at_frequencies=True)
     model, counts = config.build(5), np.array([7, 0, 2, 0, 6])
     params = model.init(jax.random.key(0), TOKENS[:, :1])["params"]
-    changed = model.begin_at_frequencies(params, counts)
+    changed = params | model.bias_at_frequencies(counts)
     np.testing.assert_allclose(np.exp(changed["head_bias"]), (counts + 1) / 20.0, rtol=1e-6)
     assert {name: value for name, value in changed.items() if name != "head_bias"} == {
         name: value for name, value in params.items() if name != "head_bias"

@@ -1,0 +1,29 @@
+"""Whether a film review is for or against its film, by a small pretrained BERT.
+
+Source: CS224N, default final project (minBERT), part 1; counterfactually augmented reviews of IMDb: each has a twin with
+the opposite verdict and few words changed.
+Cost: to be measured.
+Expect: see docs/results/bert_cfimdb.json.
+Command: python -m train bert_cfimdb --workdir runs/bert_cfimdb
+"""
+
+from configs import bert_sst
+from train.config import TrainConfig, update
+
+
+def get_config() -> TrainConfig:
+    return update(
+        bert_sst.get_config(),
+        recipe="bert_cfimdb",
+        **{
+            "data.tasks": ("cfimdb",),
+            "data.batch_size": 16,
+            "data.longest_tokens": 256,
+            "data.length_multiple": 64,
+            "model.tasks": ("cfimdb",),
+            "optimizer.warmup_steps": 40,
+            "total_steps": 428,  # four epochs
+            "evaluate_every_steps": 107,
+            "checkpoint_every_steps": 107,
+        },
+    )

@@ -1,0 +1,30 @@
+"""One encoder for sentiment, paraphrases and likeness of sentences: a small pretrained BERT with three heads.
+
+Source: CS224N, default final project (minBERT), part 2. Each batch is of one task, in turn.
+Differs: the encoder is a sentence encoder of six layers; likeness is the cosine of mean vectors (Reimers and Gurevych
+2019); Quora's large training file is not used, but 16,000 rows of its dev file, and the other 4,212 for scores.
+Cost: to be measured.
+Expect: see docs/results/bert_multitask.json.
+Command: python -m train bert_multitask --workdir runs/bert_multitask
+"""
+
+from configs import bert_sst
+from train.config import TrainConfig, update
+
+TASKS = ("sst", "quora", "sts")
+
+
+def get_config() -> TrainConfig:
+    return update(
+        bert_sst.get_config(),
+        recipe="bert_multitask",
+        **{
+            "data.tasks": TASKS,
+            "data.schedule": "round_robin",
+            "model.tasks": TASKS,
+            "model.relation": "shared",
+            "total_steps": 2400,
+            "evaluate_every_steps": 600,
+            "checkpoint_every_steps": 300,
+        },
+    )

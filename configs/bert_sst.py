@@ -1,0 +1,35 @@
+"""Sentiment in five steps, by a small pretrained BERT.
+
+Source: CS224N, default final project (minBERT), part 1: a dropout and a linear layer on the encoder; the encoder
+fine-tuned, or frozen with `--model.freeze-encoder`.
+Cost: to be measured.
+Expect: see docs/results/bert_sst.json.
+Command: python -m train bert_sst --workdir runs/bert_sst
+"""
+
+from data.text_tasks import TextTasksData
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="bert_sst",
+        data=TextTasksData(tasks=("sst",), batch_size=32),
+        model=TextTasksConfig(
+            pretrained="sentence-transformers/all-MiniLM-L6-v2",
+            encoder=BertConfig(matmul_dtype="auto"),
+            tasks=("sst",),
+            pooling="mean",
+        ),
+        objective="text_tasks",
+        optimizer=OptimizerConfig(
+            name="adamw", learning_rate=1e-4, weight_decay=0.01, warmup_steps=100, final_fraction=0.0
+        ),
+        best_by="mean_score",
+        total_steps=801,  # three epochs
+        evaluate_every_steps=267,
+        checkpoint_every_steps=267,
+    )

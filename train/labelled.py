@@ -1,0 +1,106 @@
+"""What a model says about the rows of text tasks: predictions, scores, and files as CS224N's project has them."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from scipy import stats
+
+from data import LabelledRows
+from jaxnlp.text.tasks import TASKS
+from jaxnlp.typing import Params
+
+MEAN_SCORE = "mean_score"
+PROJECT_NAMES = {"quora": "para"}
+"""How CS224N's project calls tasks in the names of its files, where it has other names."""
+HEADERS = {
+    "classification": "Predicted_Sentiment",
+    "paraphrase": "Predicted_Is_Paraphrase",
+    "similarity": "Predicted_Similiary",  # spelt as the project spells it
+}
+
+Predict = Callable[..., jax.Array]
+
+
+def compile_predict(model: Any) -> Predict:
+    """The jitted answer of a `TextTasks` to (params, tokens, attention_mask, task)."""
+
+    @functools.partial(jax.jit, static_argnums=3)
+    def predict(params: Params, tokens: jax.Array, attention_mask: jax.Array, task: str) -> jax.Array:
+        return model.apply({"params": params}, tokens, attention_mask, task)
+
+    return predict
+
+
+def predictions(predict: Predict, params: Params, rows: LabelledRows) -> np.ndarray:
+    """What the model says about each row, [N] float32 in the order of the file, on the scale of the labels.
+
+    Args:
+      predict: of `compile_predict`.
+      params: on one device.
+      rows: of one task.
+    """
+    task = TASKS[rows.task]
+    said = [np.asarray(predict(params, b["tokens"], b["attention_mask"], rows.task)) for b in rows.batches]
+    answers = np.concatenate(said)[: len(rows.order)]
+    if task.kind == "classification":
+        answers = answers.argmax(axis=-1)
+    elif task.kind == "paraphrase":
+        answers = answers > 0.0
+    else:
+        answers = np.clip(answers, 0.0, 1.0) * task.labels
+    found = np.empty(len(answers), np.float32)
+    found[rows.order] = answers
+    return found
+
+
+def score(rows: LabelledRows, predicted: np.ndarray) -> dict[str, float]:
+    """The task's measures of predictions [N]: accuracy; of similarities Pearson's and Spearman's correlation."""
+    assert rows.labels is not None
+    if TASKS[rows.task].kind != "similarity":
+        return {f"{rows.task}/accuracy": float(np.mean(predicted == rows.labels))}
+    return {
+        f"{rows.task}/pearson": _correlation(stats.pearsonr, predicted, rows.labels),
+        f"{rows.task}/spearman": _correlation(stats.spearmanr, predicted, rows.labels),
+    }
+
+
+def _correlation(measure: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> float:
+    """0 where one side is constant, as an untrained model may be: it then tells nothing about the other."""
+    if len(x) < 2 or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
+        return 0.0
+    return float(measure(x, y).statistic)
+
+
+def mean_score(scores: dict[str, float], tasks: Iterable[str]) -> float:
+    """The mean over tasks of accuracy, or of (1 + Pearson) / 2: how the project's leaderboard ranks systems."""
+    shares = [
+        (1.0 + scores[f"{name}/pearson"]) / 2 if TASKS[name].kind == "similarity" else scores[f"{name}/accuracy"]
+        for name in tasks
+    ]
+    return sum(shares) / len(shares)
+
+
+def likeness(predict: Predict, params: Params, labelled: Sequence[LabelledRows]) -> dict[str, float]:
+    """The correlations of those tasks that have them: no objective can sum them up batch by batch."""
+    found: dict[str, float] = {}
+    for rows in labelled:
+        if rows.labels is not None and TASKS[rows.task].kind == "similarity":
+            found |= score(rows, predictions(predict, params, rows))
+    return found
+
+
+def file_name(task: str, split: str) -> str:
+    """Of a file of predictions: sst-dev-output.csv, para-dev-output.csv, sts-test-output.csv."""
+    return f"{PROJECT_NAMES.get(task, task)}-{'dev' if split == 'validation' else split}-output.csv"
+
+
+def file_text(rows: LabelledRows, predicted: np.ndarray) -> str:
+    """Predictions [N] as CS224N's project writes them: a header, then a row's id and what is predicted."""
+    task = TASKS[rows.task]
+    shown = {"classification": lambda p: str(int(p)), "paraphrase": lambda p: f"{p:.1f}"}
+    write = shown.get(task.kind, lambda p: f"{p:.6f}")
+    lines = (f"{row} , {write(p)} \n" for row, p in zip(rows.ids, predicted.tolist(), strict=True))
+    return f"id \t {HEADERS[task.kind]} \n" + "".join(lines)

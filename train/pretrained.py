@@ -1,0 +1,104 @@
+"""What a run begins with when its model is pretrained: an encoder's shape, its parameters, and how texts are cut."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from data import Corpus
+from jaxnlp.convert.bert import WeightsError
+from jaxnlp.convert.pretrained import PretrainedError, load_pretrained
+from jaxnlp.models.bert import AroundBertConfig, BertConfig
+from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE, RunError
+from jaxnlp.serialization import ConfigError
+from jaxnlp.text.vocabulary import Vocabulary
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.typing import Params
+from train import folder
+from train.config import TrainConfig
+
+OWN_FIELDS = (
+    "dropout_rate",
+    "attention_dropout_rate",
+    "scan_layers",
+    "remat",
+    "dtype",
+    "matmul_dtype",
+    "attention_implementation",
+)
+"""Of an encoder's config: what a run chooses for itself. All else is as the pretrained one has it."""
+
+
+class Beginning(NamedTuple):
+    """A run's config, and what it begins with.
+
+    Attributes:
+      config: with the encoder's shape in it.
+      vocabulary: how its texts are cut; None = as the data says.
+      params: those parts of the model's parameters that are given, by their names; all others are random.
+      digest: SHA-256 of the given parameters; None = there are none.
+    """
+
+    config: TrainConfig
+    vocabulary: Vocabulary | None
+    params: Params
+    digest: str | None = None
+
+
+def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
+    """Finds what a config's model begins with.
+
+    Args:
+      config: as it was typed.
+      workdir: the run's folder. One that holds checkpoints of this run has all that is needed: what was pretrained may
+        be gone by then.
+
+    Raises:
+      ConfigError: when the model's fields do not fit the encoder.
+      RunError: when there is no such encoder, or it cannot be read.
+    """
+    if not isinstance(config.model, AroundBertConfig) or config.model.pretrained is None:
+        return Beginning(config, None, {})
+    name = config.model.pretrained
+    if workdir is not None and (workdir / CONFIG_FILE).is_file() and any((workdir / CHECKPOINTS).glob("*")):
+        held = folder.read_config(workdir)
+        if isinstance(held.model, AroundBertConfig) and held.model.pretrained == name:
+            vocabulary = WordPieceVocabulary.load(workdir / VOCABULARY_FILE)
+            return Beginning(_with_encoder(config, config.model, held.model.encoder), vocabulary, {})
+    try:
+        found = load_pretrained(name, ignore=config.model.pretrained_ignore)
+    except (PretrainedError, WeightsError) as error:
+        raise RunError(f"--model.pretrained: {error}") from error
+    params = {"encoder": found.params}
+    whole = _with_encoder(config, config.model, found.config)
+    return Beginning(whole, found.vocabulary, params, digest(params))
+
+
+def load_data(config: TrainConfig, vocabulary: Vocabulary | None) -> Corpus:
+    """A run's data, in the vocabulary that its pretrained model brings, where it is one."""
+    brings = isinstance(config.model, AroundBertConfig) and config.model.pretrained is not None
+    if not brings or vocabulary is None:
+        return config.data.load(config.seed)
+    return config.data.load_with(config.seed, vocabulary)
+
+
+def digest(params: Params) -> str:
+    """SHA-256 of parameters: names, shapes, types and values."""
+    found = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        leaf = np.ascontiguousarray(leaf)
+        found.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}\n".encode())
+        found.update(leaf.data)
+    return found.hexdigest()
+
+
+def _with_encoder(config: TrainConfig, model: AroundBertConfig, encoder: BertConfig) -> TrainConfig:
+    own = {name: getattr(model.encoder, name) for name in OWN_FIELDS}
+    try:
+        whole = dataclasses.replace(model, encoder=dataclasses.replace(encoder, **own))
+        return dataclasses.replace(config, model=whole)
+    except ValueError as error:
+        raise ConfigError(f"{model.pretrained} does not fit this run: {error}") from error
