@@ -1,7 +1,7 @@
 """Whether a film review is for or against its film, by a small pretrained BERT.
 
-Source: CS224N, default final project (minBERT), part 1; counterfactually augmented reviews of IMDb: each has a twin with
-the opposite verdict and few words changed.
+Source: CS224N, default final project (minBERT), part 1; counterfactually augmented reviews of IMDb: each has a
+twin with the opposite verdict and few words changed.
 Cost: to be measured.
 Expect: see docs/results/bert_cfimdb.json.
 Command: python -m train bert_cfimdb --workdir runs/bert_cfimdb

@@ -1,0 +1,260 @@
+"""Runs of text tasks on a pretrained encoder: from a folder of weights to scores and files of predictions."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from data import DataError, LabelledRows
+from data.text_tasks import TextTasksData
+from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.runs import RunError, load_run
+from jaxnlp.serialization import ConfigError
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from train import evaluate, labelled
+from train.config import TrainConfig, update
+from train.folder import ENVIRONMENT_FILE, METRICS_FILE, RunMismatchError, read_config
+from train.loop import set_up
+from train.optimizer import OptimizerConfig
+from train.pretrained import beginning, digest
+
+WORDS = ["good", "bad", "film", "plot", "dog", "cat", "sea", "sand", "red", "blue"]
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
+SHAPE = BertConfig(num_layers=1, num_heads=2, width=8, hidden_width=12, max_positions=16, epsilon=1e-6)
+
+
+def sst_rows(count, seed):
+    """Reviews of four words; the more of them are good, the better it is."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        label = generator.integers(5)
+        words = ["good"] * label + ["bad"] * (4 - label)
+        yield f"{number}\tsst{seed}-{number}", " ".join(generator.permutation(words)), str(label)
+
+
+def sts_rows(count, seed):
+    """Pairs of texts of four words; as alike as they have words in common."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        words, shared = generator.permutation(WORDS[2:]), generator.integers(5)
+        texts = words[:4], [*words[:shared], *words[4 : 8 - shared]]
+        yield f"{number}\tsts{seed}-{number}", "\t".join(map(" ".join, texts)), f"{shared * 1.25}"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project")
+    for task, make, texts, label in (
+        ("sst", sst_rows, "sentence", "sentiment"),
+        ("sts", sts_rows, "sentence1\tsentence2", "similarity"),
+    ):
+        prefix = "ids-sst" if task == "sst" else "sts"
+        for seed, (name, count) in enumerate((("train", 60), ("dev", 21), ("test-student", 5))):
+            lines = [f"{row}\t{text}\t{value}" for row, text, value in make(count, seed)]
+            header = f"\tid\t{texts}\t{label}"
+            if seed == 2:
+                lines, header = [line.rpartition("\t")[0] for line in lines], header.rpartition("\t")[0]
+            (folder / f"{prefix}-{name}.csv").write_text("\n".join([header, *lines]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A folder of a small BERT's random weights."""
+    model = SHAPE.build(VOCABULARY.size)
+    params = jax.jit(model.init)(jax.random.key(7), jnp.zeros((1, 1), jnp.int32))["params"]
+    folder = tmp_path_factory.mktemp("weights") / "tiny-bert"
+    save_pretrained(folder, Pretrained(SHAPE, jax.device_get(params), None, VOCABULARY))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def make_config(files, weights):
+    def make(tasks=("sst", "sts"), **changes):
+        config = TrainConfig(
+            recipe="tiny",
+            data=TextTasksData(tasks=tasks, path=str(files), batch_size=10, evaluation_batch_size=8),
+            model=TextTasksConfig(pretrained=str(weights), tasks=tasks, pooling="mean", head_dropout_rate=0.0),
+            objective="text_tasks",
+            optimizer=OptimizerConfig(learning_rate=1e-2),
+            best_by="mean_score",
+            total_steps=4,
+            evaluate_every_steps=4,
+            log_every_steps=2,
+        )
+        return update(config, **changes)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def trained(make_config, quick_fit, tmp_path_factory):
+    """A run of two tasks, long enough to learn them."""
+    workdir = tmp_path_factory.mktemp("runs") / "both"
+    rates = {"model.encoder.dropout_rate": 0.0, "model.encoder.attention_dropout_rate": 0.0}
+    quick_fit(make_config(total_steps=120, evaluate_every_steps=60, **rates), workdir)
+    return workdir
+
+
+def test_a_run_begins_with_the_weights_of_its_folder_and_keeps_its_own_dropout(make_config, weights):
+    found = set_up(make_config(**{"model.encoder.dropout_rate": 0.3, "model.encoder.width": 24}))
+    encoder = found.config.model.encoder
+    assert (encoder.width, encoder.num_layers, encoder.epsilon) == (8, 1, 1e-6)
+    assert encoder.dropout_rate == 0.3
+    held = load_pretrained(weights)
+    jax.tree.map(np.testing.assert_array_equal, dict(found.state.params["encoder"]), held.params)
+    assert found.corpus.vocabulary == VOCABULARY
+    assert {"heads_sst"} <= found.state.params.keys()
+
+
+def test_other_weights_have_another_digest(make_config):
+    begun = beginning(make_config())
+    assert begun.digest == digest(begun.params)
+    changed = jax.tree.map(np.copy, begun.params)
+    changed["encoder"]["positions"][3, 2] += 1e-3
+    assert digest(changed) != begun.digest
+
+
+def test_two_tasks_are_learnt_and_the_best_checkpoint_has_the_highest_mean_score(trained):
+    rows = [json.loads(line) for line in (trained / METRICS_FILE).read_text().splitlines()]
+    scores = [row for row in rows if row["split"] == "validation"]
+    best = max(scores, key=lambda row: row["mean_score"])
+    assert best["sst/accuracy"] > 0.5  # of five classes
+    assert best["sts/pearson"] > 0.7
+    for row in scores:
+        expected = (row["sst/accuracy"] + (1 + row["sts/pearson"]) / 2) / 2
+        np.testing.assert_allclose(row["mean_score"], expected, rtol=1e-6)
+    assert load_run(trained).step == best["step"]
+    assert {"examples_per_second"} <= rows[0].keys()
+
+
+def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_without_their_place(
+    trained, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
+    ledger = tmp_path / "ledger.json"
+    assert evaluate.main([str(trained), "--record", str(ledger)]) == 0
+    rows = [json.loads(line) for line in (trained / METRICS_FILE).read_text().splitlines()]
+    logged = max((row for row in rows if row["split"] == "validation"), key=lambda row: row["mean_score"])
+    entries = {entry["metric"]: entry for entry in json.loads(ledger.read_text())}
+    for name in ("loss", "sst/accuracy", "sts/pearson", "sts/spearman", "mean_score"):
+        np.testing.assert_allclose(entries[name]["value"], logged[name], rtol=1e-5)
+    assert [entries[name]["examples"] for name in ("loss", "sst/loss", "sts/pearson", "mean_score")] == [42, 21, 21, 42]
+    assert entries["loss"]["config"]["model"]["pretrained"] == "tiny-bert"
+    environment = json.loads((trained / ENVIRONMENT_FILE).read_text())
+    assert entries["loss"]["pretrained_sha256"] == environment["pretrained_sha256"] is not None
+    assert "validation mean_score" in capsys.readouterr().out
+
+
+def test_predictions_are_files_as_the_project_has_them(trained, files, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
+    for split in ("dev", "test"):
+        assert evaluate.main([str(trained), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
+    names = {"sst-dev-output.csv", "sts-dev-output.csv", "sst-test-output.csv", "sts-test-output.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    assert "test: no targets provided, so there is no score; 10 answers" in capsys.readouterr().out
+
+    lines = (tmp_path / "out" / "sst-dev-output.csv").read_text().splitlines()
+    assert lines[0] == "id \t Predicted_Sentiment "
+    given = dict(line.rstrip(" ").split(" , ") for line in lines[1:])
+    expected = {row.split("\t")[1]: label for row, _, label in sst_rows(21, 1)}
+    assert list(given) == list(expected)  # in the order of the file
+    scores = evaluate.score(evaluate.Evaluate(trained)).values
+    right = sum(given[row] == label for row, label in expected.items())
+    np.testing.assert_allclose(scores["sst/accuracy"][0], right / 21)
+
+    lines = (tmp_path / "out" / "sts-dev-output.csv").read_text().splitlines()
+    assert lines[0] == "id \t Predicted_Similiary "
+    given = [float(line.split(" , ")[1]) for line in lines[1:]]
+    expected = [float(label) for _, _, label in sts_rows(21, 1)]
+    np.testing.assert_allclose(scores["sts/pearson"][0], stats.pearsonr(given, expected).statistic, rtol=1e-4)
+    assert min(given) >= 0.0
+    assert max(given) > 1.0  # on the scale of the labels
+
+
+def test_a_file_of_one_task_is_scored_by_itself(trained, files, monkeypatch):
+    scores = evaluate.score(evaluate.Evaluate(trained, file=files / "sts-dev.csv")).values
+    whole = evaluate.score(evaluate.Evaluate(trained)).values
+    assert scores["sts/pearson"] == whole["sts/pearson"]
+    assert "sst/accuracy" not in scores
+
+
+def test_a_run_continues_without_the_weights_that_it_began_with(
+    make_config, weights, quick_fit, stop_at, tmp_path, monkeypatch
+):
+    gone = shutil.copytree(weights, tmp_path / "weights")
+    config = make_config(("sst",), **{"model.pretrained": str(gone)})
+    whole = quick_fit(config, tmp_path / "whole")
+    with stop_at(2):
+        quick_fit(config, tmp_path / "parts")
+    before = json.loads((tmp_path / "parts" / ENVIRONMENT_FILE).read_text())["pretrained_sha256"]
+    shutil.rmtree(gone)
+    parts = quick_fit(config, tmp_path / "parts")
+    jax.tree.map(np.testing.assert_array_equal, parts.state.params, whole.state.params)
+    assert json.loads((tmp_path / "parts" / ENVIRONMENT_FILE).read_text())["pretrained_sha256"] == before is not None
+    assert read_config(tmp_path / "parts").model.encoder.width == 8
+    with pytest.raises(RunMismatchError, match=r"head_dropout_rate"):
+        quick_fit(update(config, **{"model.head_dropout_rate": 0.1}), tmp_path / "parts")
+
+
+def test_what_is_no_pretrained_model_or_does_not_fit_is_refused_before_anything_is_written(
+    make_config, quick_fit, weights, tmp_path
+):
+    with pytest.raises(RunError, match=r"--model\.pretrained: there is no folder /nowhere"):
+        quick_fit(make_config(**{"model.pretrained": "/nowhere"}), tmp_path / "run")
+    held = load_pretrained(weights)
+    params = {name: value for name, value in held.params.items() if name != "pooler"}
+    without = held.config.__class__(**{**vars(held.config), "use_pooler": False})
+    save_pretrained(tmp_path / "plain", held._replace(config=without, params=params))
+    config = make_config(**{"model.pretrained": str(tmp_path / "plain"), "model.pooling": "pooler"})
+    with pytest.raises(ConfigError, match=r"plain does not fit this run: model\.pooling: this encoder has no pooler"):
+        quick_fit(config, tmp_path / "run")
+    with pytest.raises(DataError, match=r"give --model\.pretrained"):
+        quick_fit(make_config(**{"model.pretrained": None}), tmp_path / "run")
+    with pytest.raises(DataError, match=r"--best-by exact_match needs a data set with questions"):
+        quick_fit(make_config(best_by="exact_match"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_mean_score_is_for_text_tasks(tiny_config, quick_fit, tmp_path):
+    with pytest.raises(DataError, match=r"--best-by mean_score needs a data set of text tasks"):
+        quick_fit(tiny_config(best_by="mean_score"), tmp_path / "run")
+
+
+def rows_of(task, labels, order=None):
+    labels = np.array(labels, np.float32)
+    ids = tuple(f"r{number}" for number in range(len(labels)))
+    return LabelledRows(task, ids, labels, np.arange(len(labels)) if order is None else np.array(order), ())
+
+
+def test_predictions_come_in_the_order_of_the_file_without_the_padding():
+    batches = tuple({"tokens": np.array([[[a]], [[b]]]), "attention_mask": None} for a, b in ((3, 1), (0, -1)))
+    rows = LabelledRows("quora", ("a", "b", "c"), None, np.array([2, 0, 1]), batches)
+    found = labelled.predictions(lambda params, tokens, mask, task: tokens[:, 0, 0] - 2.0, {}, rows)
+    np.testing.assert_array_equal(found, [0.0, 0.0, 1.0])  # 3, 1, 0 are of rows 2, 0, 1
+
+
+def test_scores_are_by_definition_and_a_constant_tells_nothing():
+    assert labelled.score(rows_of("sst", [0, 4, 2, 2]), np.array([0, 4, 1, 3])) == {"sst/accuracy": 0.5}
+    x, y = np.array([0.1, 2.0, 2.5, 4.0]), [0.0, 1.0, 5.0, 4.0]
+    found = labelled.score(rows_of("sts", y), x)
+    np.testing.assert_allclose(found["sts/pearson"], np.corrcoef(x, y)[0, 1], rtol=1e-6)
+    np.testing.assert_allclose(found["sts/spearman"], np.corrcoef([0, 1, 2, 3], [0, 1, 3, 2])[0, 1], rtol=1e-6)
+    assert labelled.score(rows_of("sts", y), np.full(4, 2.5)) == {"sts/pearson": 0.0, "sts/spearman": 0.0}
+    scores = {"sst/accuracy": 0.5, "quora/accuracy": 0.8, "sts/pearson": 0.6}
+    np.testing.assert_allclose(labelled.mean_score(scores, ["sst", "quora", "sts"]), (0.5 + 0.8 + 0.8) / 3)
+
+
+def test_files_have_the_projects_names_headers_and_numbers():
+    assert labelled.file_name("quora", "validation") == "para-dev-output.csv"
+    assert labelled.file_name("cfimdb", "test") == "cfimdb-test-output.csv"
+    assert labelled.file_text(rows_of("quora", [0, 1]), np.array([1.0, 0.0])) == (
+        "id \t Predicted_Is_Paraphrase \nr0 , 1.0 \nr1 , 0.0 \n"
+    )
+    assert labelled.file_text(rows_of("sts", [0]), np.array([2.25])) == "id \t Predicted_Similiary \nr0 , 2.250000 \n"
