@@ -13,13 +13,18 @@ from data.download import TINY_SHAKESPEARE, locate
 TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
 
 
-def python_docs() -> str:
+def python_topics() -> list[str]:
     """The language reference that every Python installation carries for `help()`: its topics in alphabetical order.
 
-    About 700,000 characters of English prose and grammar. It differs a little between Python versions.
+    Some of them are parts of others. It differs a little between Python versions.
     """
     topics = pydoc_data.topics.topics
-    return "\n".join(topics[name] for name in sorted(topics))
+    return [topics[name] for name in sorted(topics)]
+
+
+def python_docs() -> str:
+    """`python_topics` as one text: about 700,000 characters of English prose and grammar."""
+    return "\n".join(python_topics())
 
 
 def read_utf8(path: Path) -> str:

@@ -6,7 +6,9 @@ from typing import Any, Literal
 import tyro
 
 from data import DataConfig
+from data.masked_text import MaskedText
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from train.objectives import LossConfig
@@ -22,7 +24,7 @@ class TrainConfig:
 
     data: DataConfig
     model: ModelConfig
-    objective: Literal["next_token", "next_token_carried", "text_tasks"] = "next_token"
+    objective: Literal["next_token", "next_token_carried", "text_tasks", "masked_tokens"] = "next_token"
     """What is minimised, by its name in train/objectives.py."""
     loss: LossConfig = dataclasses.field(default_factory=LossConfig)
     optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
@@ -95,10 +97,21 @@ class TrainConfig:
                 f"data.tasks {asked} are not model.tasks {self.model.tasks}; give both, for example --data.tasks sst "
                 "--model.tasks sst"
             )
+        pretraining = isinstance(self.model, BertPretrainingConfig)
+        parts = (pretraining, isinstance(self.data, MaskedText), self.objective == "masked_tokens")
+        if any(parts) and not all(parts):
+            raise ValueError(
+                f"the objective masked_tokens is for BERT's pretraining on masked texts, and theirs alone; got "
+                f"{self.objective} for {type(self.model).__name__} on {type(self.data).__name__}"
+            )
+        if pretraining and self.sample_prompt is not None:
+            raise ValueError(f"a BERT does not continue texts: sample_prompt must be None, got {self.sample_prompt!r}")
         if self.loss.task_weights and self.objective != "text_tasks":
             raise ValueError(f"loss.task_weights are for text_tasks, got {self.loss.task_weights} for {self.objective}")
         if self.loss.sampled_tokens is not None and self.objective == "text_tasks":
             raise ValueError("loss.sampled_tokens is for language models; text_tasks has a few classes at most")
+        if self.loss.sampled_tokens is not None and pretraining:
+            raise ValueError("loss.sampled_tokens is for language models; masked_tokens scores few tokens of a text")
         pulled = self.loss.activation_regularisation or self.loss.temporal_activation_regularisation
         if pulled and not recurrent:
             raise ValueError("loss.activation_regularisation and its temporal kin are for recurrent models")
@@ -115,6 +128,14 @@ class TrainConfig:
                 f"data.sequence_length {length} exceeds model.context_length {context}; set both, for example "
                 f"--data.sequence-length {length} --model.context-length {length}"
             )
+        # A pretrained model brings its own positions.
+        if isinstance(self.model, BertPretrainingConfig) and self.model.pretrained is None:
+            places = self.model.encoder.max_positions
+            if length is not None and length > places:
+                raise ValueError(
+                    f"data.sequence_length {length} exceeds model.encoder.max_positions {places}; set both, for "
+                    f"example --data.sequence-length {length} --model.encoder.max-positions {length}"
+                )
 
 
 def update(config: Any, **changes: Any) -> Any:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
+from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.text.tasks import TASKS
@@ -294,6 +294,82 @@ def text_tasks(model: Any, config: LossConfig | None = None, token_counts: np.nd
     return loss_fn
 
 
+def masked_tokens(model: Any, config: LossConfig | None = None, token_counts: np.ndarray | None = None) -> LossFunction:
+    """BERT's: mean cross-entropy of the masked tokens, plus that of the second text following the first, in nats.
+
+    Batches are those of `data.masked_text`: `tokens`, `segments` [B, T] int and `attention_mask` [B, T] bool are read;
+    `positions`, `targets` [B, P] int and `predicted` [B, P] bool say what to guess where; `follows` [B] int is 1 where
+    the second text follows; rows where `loss_mask` [B] is False count for nothing.
+
+    Beside `loss` there are `mlm/loss` over masked tokens, `nsp/loss` and `nsp/accuracy` over rows, and in evaluation
+    `mlm/accuracy`. The count of `loss` is that of the rows, and its sum as many times the sum of both means: where a
+    batch is read in shards or parts, or a split in batches, `loss` weighs theirs by rows, not by masked tokens. That of
+    `mlm/loss` is exact everywhere.
+
+    Args:
+      model: a `jaxnlp.models.bert_pretraining.BertPretraining`.
+      config: label smoothing and z-loss of the masked tokens, in training alone; and `chunk_tokens`. None = neither.
+      token_counts: not used.
+
+    Source: Devlin et al. 2019, appendix A.2.
+    """
+    del token_counts
+    config = config or LossConfig()
+    matmul_dtype = operand_dtype(model.config.encoder.matmul_dtype)
+
+    def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
+        x, logits = model.apply(
+            {"params": params},
+            batch["tokens"],
+            batch["segments"],
+            batch["attention_mask"],
+            batch["positions"],
+            deterministic=key is None,
+            rngs=None if key is None else {"dropout": key},
+        )
+        w, b = model.output_layer(params)
+        rows, targets = x.reshape(-1, x.shape[-1]), batch["targets"].reshape(-1)
+        counted = (batch["predicted"] & batch["loss_mask"][:, None]).reshape(-1)
+        masked = linear_cross_entropy(
+            rows,
+            w,
+            b,
+            targets,
+            counted,
+            label_smoothing=0.0 if key is None else config.label_smoothing,
+            z_loss=0.0 if key is None else config.z_loss,
+            chunk=config.chunk_tokens,
+            matmul_dtype=matmul_dtype,
+        )
+        classes = 1 - batch["follows"]  # class 0 is that it follows
+        following = cross_entropy(logits, classes, batch["loss_mask"])
+        right = (logits.argmax(axis=-1) == classes) & batch["loss_mask"]
+        loss, count = _mean(masked) + _mean(following), following[1]
+        metrics: Metrics = {
+            "loss": (loss * count, count),
+            "mlm/loss": masked,
+            "nsp/loss": following,
+            "nsp/accuracy": (right.sum().astype(count.dtype), count),
+        }
+        if key is None:
+            guessed = _most_likely(rows, w, b, config.chunk_tokens)
+            metrics["mlm/accuracy"] = ((counted & (guessed == targets)).sum().astype(count.dtype), masked[1])
+        return loss, metrics
+
+    return loss_fn
+
+
+def _mean(pair: tuple[Array, Array]) -> Array:
+    return pair[0] / jnp.maximum(pair[1], 1.0)
+
+
+def _most_likely(x: Array, w: Array, b: Array, chunk: int | None) -> Array:
+    """The token with the highest logit [N] int32 for each of x [N, D], so many logits at a time as the loss holds."""
+    w, b = w.astype(x.dtype), b.astype(x.dtype)
+    size = max(1, min(len(x), MAX_LOGITS // w.shape[1] if chunk is None else chunk))
+    return jax.lax.map(lambda row: (row @ w + b).argmax().astype(jnp.int32), x, batch_size=size)
+
+
 def _mean_square(x: Array, counted: Array) -> Array:
     """Of x [B, T, K], over the positions [B, T] that count, in float32."""
     squares = jnp.square(x.astype(jnp.float32)).mean(axis=-1)
@@ -307,4 +383,5 @@ OBJECTIVES: dict[str, Callable[..., LossFunction | CarryingLoss]] = {
     "next_token": next_token,
     "next_token_carried": next_token_carried,
     "text_tasks": text_tasks,
+    "masked_tokens": masked_tokens,
 }

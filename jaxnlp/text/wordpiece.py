@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Encoding, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
+from tokenizers.trainers import WordPieceTrainer
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL = (PAD, UNK, CLS, SEP, MASK)
@@ -83,6 +84,45 @@ class WordPieceVocabulary:
         return cls(tokenizer)
 
     @classmethod
+    def of_texts(
+        cls, texts: Sequence[str], size: int, *, minimum_count: int = 2, lowercase: bool = True
+    ) -> "WordPieceVocabulary":
+        """A vocabulary for texts: their characters, and the pieces that come of joining the most frequent neighbours.
+
+        The same texts in the same order give the same pieces with the same ids.
+
+        Args:
+          texts: to be cut into words as BERT cuts them.
+          size: V at most; fewer where no more neighbours are frequent enough.
+          minimum_count: how often neighbours occur that are joined.
+          lowercase: write texts small first.
+
+        Raises:
+          ValueError: when the special tokens and the characters alone are more than `size`.
+        """
+        tokenizer = cls.of_pieces(SPECIAL, lowercase=lowercase).tokenizer
+        first, further = set[str](), set[str]()
+        for text in texts:
+            for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text)):
+                first.add(word[0])
+                further.update(word[1:])
+        # The trainer takes in ##x as it meets them, in an order that differs from process to process, and so would the
+        # ids, and the choice among equally frequent neighbours, which the ids decide.
+        fixed = [*SPECIAL, *(f"##{character}" for character in sorted(further))]
+        if len(fixed) + len(first | further) > size:
+            raise ValueError(
+                f"a vocabulary of {size} pieces cannot hold the {len(SPECIAL)} special tokens, {len(first | further)} "
+                f"characters that words begin with and {len(further)} that go on a word; it needs "
+                f"{len(fixed) + len(first | further)}"
+            )
+        trainer = WordPieceTrainer(
+            vocab_size=size, min_frequency=minimum_count, special_tokens=fixed, show_progress=False
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        ids = tokenizer.get_vocab()
+        return cls.of_pieces(sorted(ids, key=ids.__getitem__), lowercase=lowercase)
+
+    @classmethod
     def of_folder(cls, folder: Path) -> "WordPieceVocabulary":
         """Reads `tokenizer.json`, or `vocab.txt` beside `tokenizer_config.json`, as Transformers writes them.
 
@@ -135,6 +175,11 @@ class WordPieceVocabulary:
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's pieces, [N] int32, without [CLS] and [SEP]."""
         return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """`encode` of each text, on all cores."""
+        encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, longest: int) -> TokenizedTexts:
         """Texts, or pairs of texts, as the model reads them.

@@ -74,8 +74,13 @@ def test_recipe_can_be_trained_on_what_it_describes(name):
     config = load_recipe(name)
     model = config.model.build(65)
     tokens = jax.ShapeDtypeStruct((config.data.batch_size, config.data.sequence_length), "int32")
-    logits, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), tokens)
-    assert logits.shape == (*tokens.shape, 65)
+    outputs, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), tokens)
+    if config.objective == "masked_tokens":
+        hidden, follows = outputs
+        assert hidden.shape == (*tokens.shape, config.model.encoder.width)
+        assert follows.shape == (config.data.batch_size, 2)
+    else:
+        assert outputs.shape == (*tokens.shape, 65)
     assert config.checkpoint_every_steps <= config.total_steps
 
 

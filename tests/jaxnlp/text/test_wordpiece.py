@@ -1,6 +1,8 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,17 @@ HARD = [
     "!!!???...---",
     "1,234.56 007 3rd",
 ]
+
+
+CORPUS = ["the lower the newer", "Lowest new, widest! Éa", "the newest wider", "x q"] * 3 + ["odd"]
+FREQUENT = ["the", "new", "lower", "newest"]
+TRAINING = """
+import sys
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+texts = [f"{a}{b}{c} {c}{a}" for a in "abcdefgh" for b in "ijklmnop" for c in "qrstuvwxyz"]
+vocabulary = WordPieceVocabulary.of_texts(texts, 150)
+print(vocabulary.size, *vocabulary.pieces(range(vocabulary.size)))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +225,49 @@ def test_files_that_hold_something_else_are_named(tmp_path, content):
 def test_a_folder_without_a_tokenizer_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has neither tokenizer.json nor vocab.txt"):
         WordPieceVocabulary.of_folder(tmp_path)
+
+
+def test_a_vocabulary_of_texts_spells_them_and_knows_frequent_words_whole():
+    vocabulary = WordPieceVocabulary.of_texts(CORPUS, 70)
+    pieces = vocabulary.pieces(range(vocabulary.size))
+    assert tuple(pieces[:5]) == SPECIAL
+    assert vocabulary.size <= 70
+    assert set(FREQUENT) <= set(pieces)
+    for text in CORPUS:
+        assert "[UNK]" not in vocabulary.pieces(vocabulary.encode(text))
+    assert vocabulary.pieces(vocabulary.encode("Odd")) == ["o", "##d", "##d"]  # once is not frequent
+    assert "odd" in WordPieceVocabulary.of_texts(CORPUS, 500, minimum_count=1).tokenizer.get_vocab()
+    cased = WordPieceVocabulary.of_texts(CORPUS, 70, lowercase=False)
+    assert cased.lowercase is False
+    assert {"L", "É"} <= set(cased.tokenizer.get_vocab())
+
+
+def test_neighbours_are_joined_in_the_order_of_their_frequency():
+    vocabulary = WordPieceVocabulary.of_texts(["ab " * 5 + "abc " * 4 + "xy " * 3 + "zz"], 15)
+    # Special tokens, ##b ##c ##y ##z, a b c x y z; then none is left to join but ab (9 times), where 16 gives abc.
+    assert vocabulary.pieces(range(15)) == [*SPECIAL, "##b", "##c", "##y", "##z", "a", "b", "c", "x", "y", "z"]
+    more = WordPieceVocabulary.of_texts(["ab " * 5 + "abc " * 4 + "xy " * 3 + "zz"], 100)
+    assert more.pieces(range(15, more.size)) == ["ab", "abc", "xy"]
+
+
+def test_a_vocabulary_of_texts_is_the_same_in_every_process(root):
+    # By itself the library's trainer gives each process another, which shows here: many pieces are equally frequent.
+    found = {
+        subprocess.run([sys.executable, "-c", TRAINING], cwd=root, capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    }
+    assert len(found) == 1
+    assert found.pop().split()[0] == "150"
+
+
+def test_a_vocabulary_too_small_for_the_characters_is_refused_with_what_it_needs():
+    message = r"of 14 pieces cannot hold the 5 special tokens, 6 characters .* and 4 that go on a word; it needs 15"
+    with pytest.raises(ValueError, match=message):
+        WordPieceVocabulary.of_texts(["ab ab abc xy zz"], 14)
+
+
+def test_texts_are_encoded_together_as_they_are_alone(small):
+    texts = ["the cats sat", "", "unbelievable mat.", "中文"]
+    for found, text in zip(small.encode_all(texts), texts, strict=True):
+        assert found.dtype == "int32"
+        assert found.tolist() == small.encode(text).tolist()

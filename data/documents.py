@@ -1,0 +1,105 @@
+"""Documents as lists of sentences: a user's file, or the language reference that Python carries."""
+
+import itertools
+import re
+from pathlib import Path
+from typing import Literal, get_args
+
+from data import DataError
+from data.texts import python_topics, read_utf8
+from jaxnlp.text.wordpiece import SPECIAL
+
+DocumentSource = Literal["python_docs", "text_file"]
+
+_SPECIAL = re.compile("|".join(map(re.escape, SPECIAL)))
+_HEADING = re.compile(r"^[^\n]+\n([*=\-~^#])\1{2,}$", re.MULTILINE)
+_SENTENCE_END = re.compile(r"""(?:(?<=[.!?:])|(?<=[.!?]["')]))\s+(?=["'(*]*[A-Z])""")
+
+
+def read_documents(source: DocumentSource, path: str | None = None) -> list[list[str]]:
+    """Sentences of each document of a source.
+
+    Args:
+      source: `python_docs` takes no path; `text_file` needs one, see `file_documents`.
+      path: the user's file.
+
+    Raises:
+      DataError: for an unknown source, a path too many or too few, or a file that holds something else.
+      FileNotFoundError: when there is no such file.
+    """
+    match source:
+        case "python_docs":
+            if path is not None:
+                raise DataError(f"data.source python_docs is embedded and takes no path, got {path}")
+            return python_documents()
+        case "text_file":
+            if path is None:
+                raise DataError("data.source text_file needs the file: give it with --data.path FILE")
+            return file_documents(Path(path).expanduser())
+        case _:
+            raise DataError(f"data.source must be one of {', '.join(get_args(DocumentSource))}, got {source!r}")
+
+
+def file_documents(path: Path) -> list[list[str]]:
+    """Documents of a UTF-8 file: one sentence a line, blank lines between documents.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      DataError: when it is empty, damaged or not UTF-8, has no sentences, or holds a special token of BERT; names the
+        file, and the line where there is one.
+
+    Source: the format of google-research/bert's create_pretraining_data.py.
+    """
+    text = read_utf8(path)
+    found = _SPECIAL.search(text)
+    if found is not None:
+        raise DataError(
+            f"{path}, line {text.count(chr(10), 0, found.start()) + 1}: holds {found.group()}, which is a special "
+            "token; replace it"
+        )
+    documents: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        sentence = line.strip()
+        if sentence:
+            documents[-1].append(sentence)
+        elif documents[-1]:
+            documents.append([])
+    documents = [document for document in documents if document]
+    if not documents:
+        raise DataError(f"{path} has no sentences; expected one a line, and a blank line between documents")
+    return documents
+
+
+def python_documents() -> list[list[str]]:
+    """Sentences of Python's language reference, a document for each section.
+
+    Some sections are found in several topics of the reference, and here once. Lines without a letter or a digit, such
+    as underlines and rulers, are left out.
+    """
+    kept: set[str] = set()
+    documents = []
+    for section in (section for topic in python_topics() for section in _sections(topic)):
+        paragraphs = _paragraphs(section)
+        repeated = sum(len(paragraph) for paragraph in paragraphs if paragraph in kept)
+        # Otherwise what is held out might be read in training.
+        if 2 * repeated < sum(map(len, paragraphs)):
+            documents.append([sentence for paragraph in paragraphs for sentence in sentences(paragraph)])
+            kept.update(paragraphs)
+    return documents
+
+
+def _sections(text: str) -> list[str]:
+    """Parts that begin with an underlined heading."""
+    places = [match.start() for match in _HEADING.finditer(text)]
+    return [text[a:b] for a, b in itertools.pairwise([0, *places, len(text)])]
+
+
+def _paragraphs(text: str) -> list[str]:
+    """What stands between blank lines, or lines of signs alone, each on one line."""
+    lines = [line if any(map(str.isalnum, line)) else "" for line in text.split("\n")]
+    return [" ".join(block.split()) for block in re.split(r"\n\n+", "\n".join(lines)) if block.strip()]
+
+
+def sentences(paragraph: str) -> list[str]:
+    """A paragraph cut behind full stops, question and exclamation marks and colons that a capital letter follows."""
+    return _SENTENCE_END.split(paragraph)

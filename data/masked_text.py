@@ -1,0 +1,343 @@
+"""BERT's own pretraining: pieces of words to be guessed, and whether a text follows another.
+
+Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert for whole words; Liu et al. 2019
+(RoBERTa), section 4.1, for masks that are drawn anew in each epoch.
+"""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import grain
+import numpy as np
+
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split
+from data.documents import DocumentSource, file_documents, read_documents
+from jaxnlp.text.vocabulary import Vocabulary
+from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
+
+MASKED_SHARE = 0.8
+"""Of the pieces to predict, the share that is replaced by [MASK]."""
+RANDOM_SHARE = 0.1
+"""The share that is replaced by a random piece; the others stay."""
+FOLLOWING_SHARE = 0.5
+"""Share of the examples whose second text really follows the first."""
+_ENDLESS = 2**40
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedText(DataConfig):
+    """Pairs of texts from documents, [CLS] A [SEP] B [SEP], some of their pieces to be guessed.
+
+    In training there is an example for each sentence that another follows: A begins with it. How many sentences A and B
+    have, whether B follows A, and the masks are drawn anew in each epoch.
+    """
+
+    source: DocumentSource = "python_docs"
+    """Which documents: the embedded language reference, or a UTF-8 file of yours (give its path)."""
+    path: str | None = None
+    """The documents' file, needed for text_file: one sentence a line, blank lines between documents."""
+    vocabulary: str | None = None
+    """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = one is made of the training text, or
+    a pretrained model brings its own."""
+    vocabulary_size: int = 4_000
+    """Pieces of a vocabulary that is made, at most."""
+    sequence_length: int = 128
+    """Pieces of an example, T, special ones and padding among them; longer texts are cut."""
+    mask_rate: float = 0.15
+    """Share of the pieces to predict."""
+    whole_words: bool = False
+    """Predict all pieces of a word or none, where the original draws each piece by itself."""
+    evaluation_batch_size: int = 64
+    """Examples in an evaluation step."""
+    validation_fraction: float = 0.1
+    """Share of the documents that are held out, two at least; which ones and their masks no seed changes."""
+
+    def __post_init__(self):
+        for name in ("batch_size", "evaluation_batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        if self.vocabulary_size <= len(SPECIAL):
+            raise ValueError(f"data.vocabulary_size must exceed {len(SPECIAL)}, got {self.vocabulary_size}")
+        if self.sequence_length < 5:
+            raise ValueError(f"data.sequence_length must be at least 5, got {self.sequence_length}")
+        for name in ("mask_rate", "validation_fraction"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                raise ValueError(f"data.{name} must lie in (0, 1), got {getattr(self, name)}")
+
+    @property
+    def predictions(self) -> int:
+        """Pieces to predict in an example at most, P."""
+        return math.ceil(self.mask_rate * self.sequence_length)
+
+    def load(self, seed: int) -> Corpus:
+        """Reads the documents, and the vocabulary or makes it.
+
+        Raises:
+          FileNotFoundError, DataError: when the file or the vocabulary cannot be read, or there are too few documents.
+        """
+        train, held_out = self._parts()
+        return self._corpus(seed, train, held_out, self._own_vocabulary(train))
+
+    def load_with(self, seed: int, vocabulary: Vocabulary) -> Corpus:
+        """Reads the documents, in the pieces that a pretrained model knows. Raises: as `load`."""
+        if self.vocabulary is not None:
+            raise DataError(f"the model brings its vocabulary: leave out --data.vocabulary, got {self.vocabulary}")
+        return self._corpus(seed, *self._parts(), _of_pieces(vocabulary))
+
+    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
+        """A file in the format of `data.documents.file_documents`, with masks that are the same each time."""
+        vocabulary = _of_pieces(vocabulary)
+        tokens = TokenizedDocuments.of(file_documents(path), vocabulary)
+        if tokens.count < 2:
+            raise DataError(f"{path} has {tokens.count} documents of two sentences or more; two are needed")
+        return self._split(tokens, vocabulary)
+
+    def _parts(self) -> tuple[list[list[str]], list[list[str]]]:
+        """Documents to train on, and those held out."""
+        where = self.path or self.source
+        documents = [document for document in read_documents(self.source, self.path) if len(document) > 1]
+        if len(documents) < 4:
+            raise DataError(
+                f"{where} has {len(documents)} documents of two sentences or more; two for training and two for "
+                "validation are needed, with a blank line between documents and one sentence a line"
+            )
+        held_out = max(2, round(self.validation_fraction * len(documents)))
+        if len(documents) - held_out < 2:
+            raise DataError(
+                f"--data.validation-fraction {self.validation_fraction} leaves {len(documents) - held_out} of "
+                f"{len(documents)} documents of {where} for training; two are needed"
+            )
+        order = np.random.default_rng(0).permutation(len(documents))
+        return [documents[i] for i in np.sort(order[held_out:])], [documents[i] for i in np.sort(order[:held_out])]
+
+    def _own_vocabulary(self, documents: Sequence[Sequence[str]]) -> WordPieceVocabulary:
+        try:
+            if self.vocabulary is not None:
+                return WordPieceVocabulary.of_folder(Path(self.vocabulary).expanduser())
+            sentences = [sentence for document in documents for sentence in document]
+            return WordPieceVocabulary.of_texts(sentences, self.vocabulary_size)
+        except ValueError as error:
+            name = "vocabulary" if self.vocabulary is not None else "vocabulary_size"
+            raise DataError(f"data.{name}: {error}") from error
+
+    def _corpus(
+        self, seed: int, train: list[list[str]], held_out: list[list[str]], vocabulary: WordPieceVocabulary
+    ) -> Corpus:
+        parts = [TokenizedDocuments.of(documents, vocabulary) for documents in (train, held_out)]
+        if min(part.count for part in parts) < 2:
+            raise DataError(
+                f"{self.path or self.source} has fewer than two documents for training, or for validation, whose "
+                "sentences have any tokens"
+            )
+        examples = grain.MapDataset.range(parts[0].starts).seed(seed).shuffle().repeat(_ENDLESS // parts[0].starts)
+        # No threads that read ahead: see data.character_text.
+        reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+        digest = hashlib.sha256(vocabulary.to_json().encode())
+        for part in parts:
+            part.add_to(digest)
+        described = " and ".join(f"{part.count:,} ({len(part.tokens):,} pieces)" for part in parts)
+        return Corpus(
+            train=examples.random_map(_Examples(self, parts[0], vocabulary))
+            .batch(self.batch_size)
+            .to_iter_dataset(reading),
+            splits={"validation": self._split(parts[1], vocabulary)},
+            vocabulary=vocabulary,
+            description=(
+                f"{self.path or self.source}: {described} documents for training and validation; "
+                f"{vocabulary.size:,} pieces of words in the vocabulary"
+            ),
+            fingerprint=digest.hexdigest(),
+        )
+
+    def _split(self, documents: "TokenizedDocuments", vocabulary: WordPieceVocabulary) -> Split:
+        """One pass over documents, each sentence in one chunk, with masks that the chunk's number alone decides."""
+        examples = _Examples(self, documents, vocabulary)
+        starts, size = documents.tiles(examples.room), self.evaluation_batch_size
+
+        def batch_of(number: int) -> NumpyBatch:
+            numbers = range(number * size, min((number + 1) * size, len(starts)))
+            rows = [examples.random_map(starts[i], np.random.default_rng((0, i))) for i in numbers]
+            rows += [{name: np.zeros_like(value) for name, value in rows[0].items()}] * (size - len(rows))
+            return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+        return Split(grain.MapDataset.range(-(-len(starts) // size)).map(batch_of))
+
+
+def _of_pieces(vocabulary: Vocabulary) -> WordPieceVocabulary:
+    if not isinstance(vocabulary, WordPieceVocabulary):
+        raise DataError(f"masked texts are read in pieces of words, got a {type(vocabulary).__name__}")
+    return vocabulary
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TokenizedDocuments:
+    """Documents of two sentences or more, one behind the other.
+
+    A start is a sentence that another one follows: all but the last of each document. Start k of document d is sentence
+    k + d, and the sentence behind it is k + d + 1.
+
+    Attributes:
+      tokens: of all sentences [N] int32.
+      ends: where each sentence ends in `tokens`, behind a 0 [S + 1] int.
+      bounds: the first sentence of each document, and behind the last one S [D + 1] int.
+    """
+
+    tokens: np.ndarray
+    ends: np.ndarray
+    bounds: np.ndarray
+
+    @classmethod
+    def of(cls, documents: Sequence[Sequence[str]], vocabulary: WordPieceVocabulary) -> "TokenizedDocuments":
+        """Sentences without any token are left out, and then documents of fewer than two."""
+        found = iter(vocabulary.encode_all([sentence for document in documents for sentence in document]))
+        tokenized = [[tokens for tokens in (next(found) for _ in document) if len(tokens)] for document in documents]
+        tokenized = [document for document in tokenized if len(document) > 1]
+        sentences = [sentence for document in tokenized for sentence in document]
+        return cls(
+            tokens=np.concatenate([np.zeros(0, np.int32), *sentences]),
+            ends=np.cumsum([0, *map(len, sentences)]),
+            bounds=np.cumsum([0, *map(len, tokenized)]),
+        )
+
+    @property
+    def count(self) -> int:
+        """D."""
+        return len(self.bounds) - 1
+
+    @property
+    def starts(self) -> int:
+        """S - D."""
+        return int(self.bounds[-1]) - self.count
+
+    def document_of(self, start: int) -> int:
+        """d, of a start's number."""
+        return int(np.searchsorted(self.bounds[1:] - np.arange(1, self.count + 1), start, side="right"))
+
+    def chunk(self, sentence: int, document: int, room: int) -> int:
+        """Where the sentences end that fill so many tokens, from one on: two at least, none of another document."""
+        full = int(np.searchsorted(self.ends, self.ends[sentence] + room))
+        return min(max(full, sentence + 2), int(self.bounds[document + 1]))
+
+    def tiles(self, room: int) -> list[int]:
+        """Starts of chunks that do not overlap. A last sentence that would be alone belongs to none."""
+        found = []
+        for document, sentence in enumerate(self.bounds[:-1].tolist()):
+            while sentence + 1 < self.bounds[document + 1]:
+                found.append(sentence - document)
+                sentence = self.chunk(sentence, document, room)
+        return found
+
+    def text(self, first: int, end: int) -> np.ndarray:
+        """Tokens of sentences first..end - 1."""
+        return self.tokens[self.ends[first] : self.ends[end]]
+
+    def add_to(self, digest: "hashlib._Hash") -> None:
+        """Feeds all that these documents are to a digest."""
+        for array in (self.tokens, self.ends, self.bounds):
+            digest.update(np.ascontiguousarray(array, "<i8").data)
+
+
+class _Examples(grain.transforms.RandomMap):
+    """Examples: a function of the number of a start and of the pipeline's randomness."""
+
+    def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: WordPieceVocabulary):
+        self._config = config
+        self._documents = documents
+        self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
+        pieces = vocabulary.pieces(range(vocabulary.size))
+        self._goes_on = np.array([piece.startswith("##") for piece in pieces])
+        self._ordinary = np.array([i for i, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
+
+    @property
+    def room(self) -> int:
+        """Tokens that the two texts may have."""
+        return self._config.sequence_length - 3
+
+    def random_map(self, start: int, rng: np.random.Generator) -> NumpyBatch:
+        """`tokens`, `segments` [T] int32, `attention_mask` [T] bool, `positions`, `targets` [P] int32, `predicted` [P]
+        bool, `follows` [] int32 and `loss_mask` [] bool."""
+        first, second, follows = self._pair(int(start), rng)
+        ids = np.concatenate([[self._cls], first, [self._sep], second, [self._sep]]).astype(np.int32)
+        words = np.flatnonzero(np.arange(len(ids)) != len(first) + 1)[1:-1]  # all but [CLS] and [SEP]
+        chosen = self._chosen(ids, words, rng)
+        length, count = self._config.sequence_length, len(chosen)
+        batch = {name: np.zeros(length, np.int32) for name in ("tokens", "segments")}
+        batch |= {name: np.zeros(self._config.predictions, np.int32) for name in ("positions", "targets")}
+        batch["positions"][:count], batch["targets"][:count] = chosen, ids[chosen]
+        ids[chosen] = self._corrupted(ids[chosen], rng)
+        batch["tokens"][: len(ids)] = ids
+        batch["segments"][len(first) + 2 : len(ids)] = 1
+        return batch | {
+            "attention_mask": np.arange(length) < len(ids),
+            "predicted": np.arange(self._config.predictions) < count,
+            "follows": np.array(follows, np.int32),
+            "loss_mask": np.array(True),
+        }
+
+    def _pair(self, start: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:
+        """A, B, and whether B follows A."""
+        documents = self._documents
+        document = documents.document_of(start)
+        begin = start + document
+        end = documents.chunk(begin, document, self.room)
+        middle = int(rng.integers(begin + 1, end))
+        first, second = documents.text(begin, middle), documents.text(middle, end)
+        follows = bool(rng.random() < FOLLOWING_SHARE)
+        if not follows:
+            second = self._elsewhere(document, end - middle, rng)
+        # What is cut off lies farthest from where the texts meet.
+        kept, kept_second = _shortened(len(first), len(second), self.room)
+        return first[len(first) - kept :], second[:kept_second], follows
+
+    def _elsewhere(self, document: int, sentences: int, rng: np.random.Generator) -> np.ndarray:
+        """As many sentences of another document, or fewer at its end; they begin anywhere but at its first one.
+
+        A text that follows another never begins a document; were it otherwise here, the title would tell.
+        """
+        documents = self._documents
+        own_first = int(documents.bounds[document]) - document
+        own_starts = int(documents.bounds[document + 1] - documents.bounds[document]) - 1
+        start = int(rng.integers(documents.starts - own_starts))
+        if start >= own_first:
+            start += own_starts
+        other = documents.document_of(start)
+        begin = start + other + 1
+        return documents.text(begin, min(begin + sentences, int(documents.bounds[other + 1])))
+
+    def _chosen(self, ids: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Which of these places are predicted, in ascending order: `mask_rate` of them on average."""
+        count = int(self._config.mask_rate * len(places) + rng.random())
+        if not self._config.whole_words:
+            return np.sort(rng.permutation(places)[:count])
+        # A word begins where a piece does not go on one, and behind a special token.
+        begins = ~self._goes_on[ids[places]] | (np.diff(places, prepend=0) > 1)
+        begins[0] = True
+        words = np.split(places, np.flatnonzero(begins)[1:])
+        chosen: list[np.ndarray] = []
+        for number in rng.permutation(len(words)):
+            if len(words[number]) <= count:
+                chosen.append(words[number])
+                count -= len(words[number])
+            if not count:
+                break
+        return np.sort(np.concatenate([places[:0], *chosen]))
+
+    def _corrupted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """What is read in the place of these."""
+        draws = rng.random(len(ids))
+        random = self._ordinary[rng.integers(len(self._ordinary), size=len(ids))]
+        found = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
+        return np.where(draws < MASKED_SHARE, np.int32(self._mask), found)
+
+
+def _shortened(first: int, second: int, room: int) -> tuple[int, int]:
+    """Lengths of two texts that fit: the longer one is cut until both are equally long, then both are."""
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if min(first, second) <= half:
+        return (first, room - first) if first < second else (room - second, second)
+    return room - half, half

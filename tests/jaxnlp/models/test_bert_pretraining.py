@@ -1,0 +1,137 @@
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from jaxnlp.convert.bert import from_huggingface, to_huggingface
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from train.objectives import masked_tokens
+
+VOCABULARY, LENGTH, PREDICTIONS = 31, 10, 4
+ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, hidden_width=20, max_positions=12)
+CONFIG = BertPretrainingConfig(encoder=ENCODER)
+
+
+def batch(rows=5, seed=0):
+    """Rows of 4 to 10 tokens, some of them to guess."""
+    generator = np.random.default_rng(seed)
+    ends = np.append(generator.integers(4, LENGTH + 1, rows - 1), LENGTH)
+    places = np.arange(LENGTH)[None]
+    positions = np.stack([generator.permutation(end)[:PREDICTIONS] for end in ends]).astype(np.int32)
+    return {
+        # Not 0: PyTorch gives the embedding of padding no gradient.
+        "tokens": jnp.array(generator.integers(1, VOCABULARY, (rows, LENGTH)).astype(np.int32)),
+        "segments": jnp.array((places >= ends[:, None] // 2).astype(np.int32)),
+        "attention_mask": jnp.array(places < ends[:, None]),
+        "positions": jnp.array(positions),
+        "targets": jnp.array(generator.integers(1, VOCABULARY, positions.shape).astype(np.int32)),
+        "predicted": jnp.array(np.arange(PREDICTIONS)[None] < generator.integers(1, PREDICTIONS + 1, rows)[:, None]),
+        "follows": jnp.array(np.arange(rows) % 3 != 0, jnp.int32),
+        "loss_mask": jnp.full(rows, True),
+    }
+
+
+def rival(encoder=ENCODER):
+    """Transformers' BERT with both heads and random weights, larger than initial ones, so that all parts count."""
+    torch.manual_seed(0)
+    settings = transformers.BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=encoder.width,
+        num_hidden_layers=encoder.num_layers,
+        num_attention_heads=encoder.num_heads,
+        intermediate_size=encoder.hidden_width,
+        max_position_embeddings=encoder.max_positions,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation="eager",
+    )
+    model = transformers.BertForPreTraining(settings)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter + 0.2 * torch.randn_like(parameter))
+    return model
+
+
+def parameters(tensors):
+    held = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+    params, heads = from_huggingface(held, ENCODER, VOCABULARY)
+    return {"encoder": params, "heads": heads}
+
+
+def test_loss_and_all_gradients_are_those_of_transformers():
+    theirs, held = rival(), batch()
+    labels = np.full(held["tokens"].shape, -100)
+    for row in range(len(labels)):
+        chosen = np.asarray(held["predicted"][row])
+        labels[row, np.asarray(held["positions"][row])[chosen]] = np.asarray(held["targets"][row])[chosen]
+    found = theirs(
+        *[torch.from_numpy(np.array(held[name])).long() for name in ("tokens", "attention_mask", "segments")],
+        labels=torch.from_numpy(labels),
+        next_sentence_label=torch.from_numpy(1 - np.array(held["follows"])).long(),  # 0: a continuation
+    )
+    found.loss.backward()
+    gradients = parameters({name: parameter.grad for name, parameter in theirs.named_parameters()})
+    params = parameters(theirs.state_dict())
+    step = jax.jit(jax.value_and_grad(masked_tokens(CONFIG.build(VOCABULARY)), has_aux=True), static_argnums=2)
+    (loss, _), ours = step(params, held, None)
+    np.testing.assert_allclose(loss, found.loss.item(), rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5 * max(1.0, float(np.abs(b).max()))), ours, gradients
+    )
+
+
+def test_parameters_are_those_of_the_encoder_and_the_heads():
+    params = jax.jit(CONFIG.build(VOCABULARY).init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    assert params.keys() == {"encoder", "heads"}
+    names = set(to_huggingface(params["encoder"], ENCODER, VOCABULARY, params["heads"]))
+    assert names == set(rival().state_dict()) - {"bert.embeddings.position_ids"}
+    chex.assert_trees_all_equal_shapes(params, parameters(rival().state_dict()))
+    w, b = CONFIG.build(VOCABULARY).output_layer(params)
+    assert (w.shape, b.shape) == ((8, VOCABULARY), (VOCABULARY,))
+    np.testing.assert_array_equal(w.T, params["encoder"]["tokens"]["embedding"])
+
+
+def test_outputs_at_positions_are_those_of_all_outputs_there():
+    held, params = batch(), {"params": parameters(rival().state_dict())}
+    read = functools.partial(jax.jit(CONFIG.build(VOCABULARY).apply), params)
+    inputs = [held[name] for name in ("tokens", "segments", "attention_mask")]
+    whole, follows = read(*inputs)
+    some, again = read(*inputs, held["positions"])
+    assert whole.shape == (5, LENGTH, 8)
+    assert some.shape == (5, PREDICTIONS, 8)
+    assert (follows.shape, follows.dtype) == ((5, 2), jnp.float32)
+    chex.assert_trees_all_close(follows, again, atol=1e-6)
+    expected = [[whole[row, place] for place in held["positions"][row]] for row in range(5)]
+    np.testing.assert_allclose(some, np.array(expected), atol=1e-6)
+
+
+def test_dropout_is_for_training_and_follows_the_key():
+    model, held, params = CONFIG.build(VOCABULARY), batch(), parameters(rival().state_dict())
+
+    @jax.jit
+    def outputs(seed):
+        rngs = {"dropout": jax.random.key(seed)}
+        return model.apply({"params": params}, held["tokens"], deterministic=False, rngs=rngs)[0]
+
+    assert (outputs(0) == outputs(0)).all()
+    assert (outputs(0) != outputs(1)).any()
+    assert (outputs(0) != model.apply({"params": params}, held["tokens"])[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"use_pooler": False}, r"model\.encoder\.use_pooler must be True, got False"),
+        ({"segments": 1}, r"model\.encoder\.segments must be at least 2, of the first text and the second, got 1"),
+    ],
+)
+def test_an_encoder_that_cannot_tell_what_follows_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, **changes))
