@@ -376,7 +376,7 @@ def _mean_square(x: Array, counted: Array) -> Array:
     return jnp.where(counted, squares, 0.0).sum() / jnp.maximum(counted.sum().astype(jnp.float32), 1.0)
 
 
-COUNTED = {"text_tasks": "examples"}
+COUNTED = {"text_tasks": "examples", "masked_tokens": "examples"}
 """What the count of an objective's loss is a number of, where it is not tokens."""
 
 OBJECTIVES: dict[str, Callable[..., LossFunction | CarryingLoss]] = {

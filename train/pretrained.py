@@ -12,6 +12,7 @@ from data import Corpus
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import PretrainedError, load_pretrained
 from jaxnlp.models.bert import AroundBertConfig, BertConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE, RunError
 from jaxnlp.serialization import ConfigError
 from jaxnlp.text.vocabulary import Vocabulary
@@ -73,6 +74,8 @@ def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
     except (PretrainedError, WeightsError) as error:
         raise RunError(f"--model.pretrained: {error}") from error
     params = {"encoder": found.params}
+    if isinstance(config.model, BertPretrainingConfig) and found.heads is not None:
+        params["heads"] = found.heads
     whole = _with_encoder(config, config.model, found.config)
     return Beginning(whole, found.vocabulary, params, digest(params))
 

@@ -9,19 +9,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.models import ModelConfig
-from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
+from jaxnlp.models.bert import AroundBertConfig, Bert, PretrainingHeads
 from jaxnlp.typing import Params
 
 
 @dataclasses.dataclass(frozen=True)
-class BertPretrainingConfig(ModelConfig):
-    """A BERT to pretrain."""
-
-    pretrained: str | None = None
-    """Go on with the model in this folder, or of this name on the Hugging Face Hub; its shape then replaces that of
-    the encoder's fields. None = begin with random weights."""
-    encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
+class BertPretrainingConfig(AroundBertConfig):
+    """A BERT to pretrain, or to go on with."""
 
     def __post_init__(self):
         if not self.encoder.use_pooler:
