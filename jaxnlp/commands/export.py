@@ -1,0 +1,73 @@
+"""`python -m jaxnlp export`."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import tyro
+from safetensors.numpy import save
+
+from jaxnlp.commands.files import write_file
+from jaxnlp.convert.pretrained import save_pretrained
+from jaxnlp.encoders import encoder_of
+from jaxnlp.runs import load_run
+from jaxnlp.serialization import to_json
+
+HEADS = "heads.safetensors"
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Writes the BERT of a run as a folder that Hugging Face Transformers reads, with its tokenizer.
+
+    Pretraining heads go with it. Heads of text tasks, which Transformers does not have, are put beside it in
+    heads.safetensors.
+    """
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    folder: tyro.conf.Positional[Path]
+    """Where to write; new, or empty."""
+    checkpoint: int | Literal["best", "latest"] = "best"
+    """The best on the validation split, the newest, or a step."""
+
+
+def export(command: Export) -> None:
+    """Writes the folder, whole or not at all, and says what is in it.
+
+    Raises:
+      RunError, DamagedCheckpointError: when there is no such run or checkpoint, or it has no BERT.
+      WeightsError: for variants that Transformers' BERT has not.
+      OSError: when the folder holds something, or cannot be written.
+    """
+    run = load_run(command.run, checkpoint=command.checkpoint)
+    pretrained = encoder_of(run)
+    written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
+    others = {name: params for name, params in run.params.items() if name not in written}
+    save_pretrained(command.folder, pretrained)
+    if others:
+        try:
+            model = {"model": json.dumps(to_json(getattr(run.model, "config", None)))}
+            write_file(command.folder / HEADS, save(_named(others), metadata=model))
+        except BaseException:
+            shutil.rmtree(command.folder, ignore_errors=True)
+            raise
+    kind = "BertModel" if pretrained.heads is None else "BertForPreTraining"
+    print(f"{command.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp.convert.pretrained")
+    if others:
+        print(
+            f"{command.folder / HEADS}: {', '.join(sorted(others))}, which Transformers has no place for; kernels are "
+            "[inputs, outputs], and its metadata says how the model uses them"
+        )
+
+
+def _named(tree: Any) -> dict[str, np.ndarray]:
+    """Arrays by their paths, such as `heads_sst.kernel`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {
+        ".".join(str(getattr(key, "key", key)) for key in path): np.ascontiguousarray(leaf) for path, leaf in leaves
+    }

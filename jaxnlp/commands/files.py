@@ -1,0 +1,117 @@
+"""What commands read and write: texts, one a line, and files that are whole or not there."""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+T = TypeVar("T")
+Row = tuple[str, ...]
+"""A text, or a text and its pair."""
+
+CHUNK = 1024
+"""Lines that are read before they are worked on: the answers to them are printed before the next are read."""
+_BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int) -> Iterator[Row]:
+    """The texts that a command was given, or those of a file, or, where it was given none, of standard input.
+
+    Args:
+      texts: from the command line.
+      pairs: the second text of each; none where `count` is 1.
+      file: one row a line, two texts with a tab between them; "-" is standard input.
+      count: texts in a row, 1 or 2.
+
+    Yields:
+      Rows of `count` texts, none of them blank.
+
+    Raises:
+      ValueError: naming the text, or the file and its line, that is blank, lacks a tab or is no UTF-8; when texts come
+        from two places, or from nowhere.
+      OSError: when the file cannot be read.
+    """
+    if file is not None and (texts or pairs):
+        raise ValueError("texts come from the command or from a file: give one of them")
+    if not texts and not pairs:
+        empty = True
+        for row in _rows_of_file(file or Path("-"), given=file is not None, count=count):
+            empty = False
+            yield row
+        if empty:
+            raise ValueError(f"{_name(file or Path('-'))} is empty; it should hold a text a line")
+        return
+    if count == 1 and pairs:
+        raise ValueError("--pair is for tasks about two texts; leave it out")
+    if count == 2 and len(pairs) != len(texts):
+        raise ValueError(f"each text needs its second one, got {len(texts)} texts and {len(pairs)} after --pair")
+    for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
+        if not all(text.strip() for text in row):
+            raise ValueError(f"text {number} is blank, or its pair is")
+        yield row
+
+
+def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
+    """The items in lists of so many, the last one of fewer."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def one_line(text: str) -> str:
+    """The text with a blank for line breaks and tabs."""
+    return _BREAKS.sub(" ", text)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Writes a file, whole or not at all, and the folders that it lies in. Raises: OSError."""
+    if path.exists() and not path.is_file():  # a folder, which the error names; or a pipe, which nothing can replace
+        path.write_bytes(content)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def report_cut(truncated: int, texts: int, longest: int) -> None:
+    """Says on standard error how many texts were cut, when some were."""
+    if truncated:
+        print(f"note: {truncated:,} of {texts:,} texts were cut after {longest} tokens", file=sys.stderr)
+
+
+def _name(file: Path) -> str:
+    return "standard input" if str(file) == "-" else str(file)
+
+
+def _opened(file: Path, given: bool) -> BinaryIO:
+    if str(file) != "-":
+        return open(file, "rb")
+    if sys.stdin is None or (sys.stdin.isatty() and not given):
+        raise ValueError("give texts, or --file with a text a line, or such lines on standard input")
+    return sys.stdin.buffer
+
+
+def _rows_of_file(file: Path, *, given: bool, count: int) -> Iterator[Row]:
+    source = _opened(file, given)
+    with source if str(file) != "-" else nullcontext():
+        # Bytes split at line feeds alone; a text may hold other characters that str.splitlines() splits at.
+        for number, line in enumerate(source, 1):
+            where = f"{_name(file)}, line {number}"
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{where}: no UTF-8: {error.reason} at byte {error.start + 1}") from error
+            row = (text,) if count == 1 else tuple(text.split("\t"))
+            if len(row) != count:
+                raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
+            if not all(part.strip() for part in row):
+                raise ValueError(f"{where}: {'no text' if count == 1 else 'a text is blank'}; remove the line")
+            yield row

@@ -1,0 +1,108 @@
+"""Encoders of texts from wherever they lie: the folder of a run, a folder of Transformers, the Hugging Face Hub."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxnlp.convert.pretrained import Pretrained, load_pretrained
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.text_tasks import TextTasks, TextTasksConfig
+from jaxnlp.runs import CHECKPOINTS, VOCABULARY_FILE, Run, RunError, load_run
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.typing import Params
+
+Pooling = Literal["cls", "pooler", "mean"]
+
+
+class TextModel(NamedTuple):
+    """What the functions of `jaxnlp.texts` take first.
+
+    Attributes:
+      model: encoder and heads.
+      params: of the model, on a device.
+      vocabulary: how texts are cut.
+    """
+
+    model: TextTasks
+    params: Params
+    vocabulary: WordPieceVocabulary
+
+
+def load_text_model(
+    place: str | Path, *, checkpoint: int | Literal["best", "latest"] = "best", pooling: Pooling | None = None
+) -> TextModel:
+    """Reads a model of texts.
+
+    Args:
+      place: a run's folder, or what `load_pretrained` takes.
+      checkpoint: of a run.
+      pooling: how to make a vector of a text; None = as the run does, and the mean where nothing says how.
+
+    Raises:
+      RunError, DamagedCheckpointError: when there is no such run or checkpoint, or its model reads no texts this way.
+      PretrainedError, WeightsError: as `load_pretrained`.
+      ValueError: for a checkpoint of what is no run, or the pooler of an encoder without one.
+    """
+    if is_run(place):
+        found = text_model_of(load_run(place, checkpoint=checkpoint))
+    elif checkpoint != "best":
+        raise ValueError(f"{place} is not a run's folder: it has no checkpoint {checkpoint}")
+    else:
+        _refuse_slips(Path(place))
+        found = _with_likeness(load_pretrained(place))
+    if pooling is None:
+        return found
+    config = dataclasses.replace(found.model.config, pooling=pooling)
+    return found._replace(model=TextTasks(config, found.model.vocabulary_size))
+
+
+def text_model_of(run: Run) -> TextModel:
+    """A run's model where it is one of text tasks; otherwise its encoder, with the task that needs no head.
+
+    Raises:
+      RunError: when its model is no encoder of texts.
+    """
+    if isinstance(run.model, TextTasks) and isinstance(run.vocabulary, WordPieceVocabulary):
+        return TextModel(run.model, run.params, run.vocabulary)
+    return _with_likeness(encoder_of(run))
+
+
+def encoder_of(run: Run) -> Pretrained:
+    """The BERT within a run's model, and its pretraining heads where the run trained them.
+
+    Any model will do whose config has an `encoder`, a `BertConfig`, and whose parameters have it by the same name;
+    `heads` among them are taken for those of `PretrainingHeads`.
+
+    Raises:
+      RunError: when there is none.
+    """
+    config = getattr(getattr(run.model, "config", None), "encoder", None)
+    if not isinstance(config, BertConfig) or not isinstance(run.vocabulary, WordPieceVocabulary):
+        raise RunError(f"the run in {run.folder} has no BERT: its model is a {type(run.model).__name__}")
+    params = jax.tree.map(np.asarray, dict(run.params))
+    heads = params.get("heads", {})
+    return Pretrained(config, params["encoder"], heads if "token_bias" in heads else None, run.vocabulary)
+
+
+def is_run(place: str | Path) -> bool:
+    """Whether it is a folder that training wrote."""
+    return any((Path(place) / name).exists() for name in (VOCABULARY_FILE, CHECKPOINTS))
+
+
+def _refuse_slips(place: Path) -> None:
+    """Raises RunError for a folder of something else, and for a slip in a folder's name, which is nothing to fetch."""
+    if place.is_dir() and not any((place / name).is_file() for name in ("config.json", "modules.json")):
+        raise RunError(f"{place} is neither a run's folder nor a pretrained model's: it has no config.json")
+    if not place.exists() and place.parent != Path() and place.parent.is_dir():
+        raise RunError(f"there is no folder {place}")
+
+
+def _with_likeness(pretrained: Pretrained) -> TextModel:
+    """How alike texts are by the cosine of their vectors needs no head."""
+    config = TextTasksConfig(encoder=pretrained.config, tasks=("sts",), pooling="mean", similarity="cosine")
+    size = len(pretrained.params["tokens"]["embedding"])
+    params = jax.device_put({"encoder": pretrained.params}, jax.local_devices()[0])
+    return TextModel(TextTasks(config, size), params, pretrained.vocabulary)

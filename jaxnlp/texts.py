@@ -1,0 +1,205 @@
+"""What a trained encoder says about texts: answers to tasks, vectors, and what attends to what.
+
+Functions of a `TextTasks` and its parameters; `jaxnlp.encoders` reads these from folders, and makes them of a BERT that
+has no tasks.
+"""
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.models.text_tasks import TextTasks
+from jaxnlp.text.tasks import TASKS, TaskName
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.typing import Params
+
+BATCH_TOKENS = 4096
+"""Positions in a batch, padding among them: more would be no faster on a CPU."""
+SHORTEST = 16
+"""Texts are padded to this length, or to 2, 4, 8, ... times it: each length is a program to compile."""
+
+
+class Outcome(NamedTuple):
+    """A value for each text, in their order.
+
+    Attributes:
+      values: [N, ...] float32.
+      truncated: how many texts were longer than the model reads, and were cut.
+    """
+
+    values: np.ndarray
+    truncated: int
+
+
+def predict_texts(
+    model: TextTasks,
+    params: Params,
+    vocabulary: WordPieceVocabulary,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    task: TaskName,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Outcome:
+    """Answers to a task.
+
+    Texts of like length are read together, so that a value depends on what else is asked by rounding alone.
+
+    Args:
+      model: encoder and heads.
+      params: of the model.
+      vocabulary: how texts are cut.
+      texts: N of them, at least one.
+      pairs: the second text of each, where the task is about two.
+      task: one of the model's.
+      batch_tokens: positions read at once, of each text of a pair.
+
+    Returns:
+      Of a classification the probabilities of its classes [N, C]. Of a paraphrase the probability of the texts meaning
+      the same [N]. Of a similarity a score on the scale of its labels, such as 0 to 5 [N].
+
+    Raises:
+      ValueError: when the model has no such task; when there is no text, or not a pair for each one where there should
+        be, or pairs where there should be none.
+    """
+    if task not in model.config.tasks:
+        raise ValueError(f"the model has no task {task}; it has {', '.join(model.config.tasks)}")
+    if (pairs is None) != (TASKS[task].texts == 1):
+        about = "one text: leave out pairs" if TASKS[task].texts == 1 else "two texts: give pairs"
+        raise ValueError(f"{task} is about {about}")
+    if pairs is not None and len(pairs) != len(texts):
+        raise ValueError(f"each text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
+    columns = [texts] if pairs is None else [texts, pairs]
+    return _read(model, vocabulary, columns, functools.partial(_answers, model, params, task), batch_tokens)
+
+
+def embed_texts(
+    model: TextTasks,
+    params: Params,
+    vocabulary: WordPieceVocabulary,
+    texts: Sequence[str],
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Outcome:
+    """The vector of each text, pooled as the model's config has it [N, D].
+
+    Args: as `predict_texts`.
+
+    Raises:
+      ValueError: when there is no text.
+    """
+    return _read(model, vocabulary, [texts], functools.partial(_vectors, model, params), batch_tokens)
+
+
+class AttentionMaps(NamedTuple):
+    """What attends to what.
+
+    Attributes:
+      pieces: of the text, T of them.
+      weights: of all layers and heads [L, H, T, T] float32; row t is what piece t attends to, and sums to 1.
+      truncated: whether the text was longer than allowed, and was cut.
+    """
+
+    pieces: list[str]
+    weights: np.ndarray
+    truncated: bool
+
+
+def attend_text(
+    model: TextTasks,
+    params: Params,
+    vocabulary: WordPieceVocabulary,
+    text: str,
+    pair: str | None = None,
+    *,
+    longest: int | None = None,
+) -> AttentionMaps:
+    """The attention weights of the encoder on a text.
+
+    Args:
+      model, params, vocabulary: as `predict_texts`.
+      text: what is read.
+      pair: a second text, read together with the first: [CLS] text [SEP] pair [SEP]. Tasks read theirs apart.
+      longest: tokens at most, special ones among them; None = as many as the model reads.
+
+    Raises:
+      ValueError: for a pair where the encoder tells no second texts apart; when `longest` is too short.
+    """
+    config = model.config.encoder
+    if pair is not None and config.segments < 2:
+        raise ValueError("this encoder has one kind of segment, and tells no second text apart: leave out the pair")
+    longest = config.max_positions if longest is None else min(longest, config.max_positions)
+    found = vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
+    (tokens,), (segments,) = found.tokens, found.segments
+    weights = _attention(model, params["encoder"], tokens[None], segments[None])[:, 0]
+    return AttentionMaps(vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _answers(model: Any, params: Params, name: TaskName, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    task = TASKS[name]
+    answer = model.apply({"params": params}, tokens, mask, name)
+    if task.kind == "classification":
+        return jax.nn.softmax(answer, axis=-1)
+    if task.kind == "paraphrase":
+        return jax.nn.sigmoid(answer)
+    return jnp.clip(answer, 0.0, 1.0) * float(task.labels)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _vectors(model: Any, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    return model.apply({"params": params}, tokens, mask, method="embed")[:, 0].astype(jnp.float32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _attention(model: Any, params: Params, tokens: jax.Array, segments: jax.Array) -> jax.Array:
+    return model.config.encoder.build(model.vocabulary_size).attention_maps(params, tokens, segments)[1]
+
+
+def _read(
+    model: TextTasks,
+    vocabulary: WordPieceVocabulary,
+    columns: Sequence[Sequence[str]],
+    compute: Callable[[np.ndarray, np.ndarray], jax.Array],
+    batch_tokens: int,
+) -> Outcome:
+    """`compute` of all rows, each a text or two, in batches of one shape for each length."""
+    if not columns[0]:
+        raise ValueError("there is no text")
+    longest = model.config.encoder.max_positions
+    tokenized = [vocabulary.tokenize(column, longest=longest) for column in columns]
+    rows = list(zip(*(part.tokens for part in tokenized), strict=True))
+    by_length = defaultdict(list)
+    for number, row in enumerate(rows):
+        length = SHORTEST * _power_of_two(-(-max(map(len, row)) // SHORTEST))
+        by_length[min(length, longest)].append(number)
+    values: dict[int, np.ndarray] = {}
+    for length, numbers in by_length.items():
+        size = min(_power_of_two(len(numbers)), max(1, batch_tokens // length))
+        for start in range(0, len(numbers), size):
+            part = numbers[start : start + size]
+            computed = np.asarray(compute(*_padded([rows[number] for number in part], size, length)))
+            values |= zip(part, computed, strict=False)
+    return Outcome(np.stack([values[number] for number in range(len(rows))]), sum(p.truncated for p in tokenized))
+
+
+def _padded(rows: list[tuple[np.ndarray, ...]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens [B, S, T] int32, and where they are no padding [B, S, T] bool."""
+    shape = (size, len(rows[0]), length)
+    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    # A row of no tokens at all has no softmax and no mean.
+    mask[:, :, 0] = True
+    for number, row in enumerate(rows):
+        for place, text in enumerate(row):
+            tokens[number, place, : len(text)], mask[number, place, : len(text)] = text, True
+    return tokens, mask
+
+
+def _power_of_two(number: int) -> int:
+    """The least that is not below."""
+    return 1 << (number - 1).bit_length()

