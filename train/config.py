@@ -8,6 +8,7 @@ import tyro
 from data import DataConfig
 from data.masked_text import MaskedText
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.bert import AroundBertConfig, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
@@ -128,14 +129,19 @@ class TrainConfig:
                 f"data.sequence_length {length} exceeds model.context_length {context}; set both, for example "
                 f"--data.sequence-length {length} --model.context-length {length}"
             )
-        # A pretrained model brings its own positions.
-        if isinstance(self.model, BertPretrainingConfig) and self.model.pretrained is None:
-            places = self.model.encoder.max_positions
-            if length is not None and length > places:
-                raise ValueError(
-                    f"data.sequence_length {length} exceeds model.encoder.max_positions {places}; set both, for "
-                    f"example --data.sequence-length {length} --model.encoder.max-positions {length}"
-                )
+        if isinstance(self.model, AroundBertConfig) and self.model.pretrained is None:
+            check_positions(self.data, self.model.encoder)
+
+
+def check_positions(data: DataConfig, encoder: BertConfig) -> None:
+    """Raises ValueError when texts may be longer than an encoder reads; a pretrained one's length is known later."""
+    for name in ("sequence_length", "longest_tokens"):
+        length = getattr(data, name, 0)
+        if length > encoder.max_positions:
+            raise ValueError(
+                f"data.{name} {length} exceeds the encoder's {encoder.max_positions} positions "
+                f"(model.encoder.max_positions): give --data.{name.replace('_', '-')} {encoder.max_positions}"
+            )
 
 
 def update(config: Any, **changes: Any) -> Any:

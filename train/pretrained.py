@@ -19,7 +19,7 @@ from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 from jaxnlp.typing import Params
 from train import folder
-from train.config import TrainConfig
+from train.config import TrainConfig, check_positions
 
 OWN_FIELDS = (
     "dropout_rate",
@@ -102,6 +102,7 @@ def _with_encoder(config: TrainConfig, model: AroundBertConfig, encoder: BertCon
     own = {name: getattr(model.encoder, name) for name in OWN_FIELDS}
     try:
         whole = dataclasses.replace(model, encoder=dataclasses.replace(encoder, **own))
+        check_positions(config.data, whole.encoder)
         return dataclasses.replace(config, model=whole)
     except ValueError as error:
         raise ConfigError(f"{model.pretrained} does not fit this run: {error}") from error

@@ -79,7 +79,7 @@ def make_config(files, weights):
     def make(tasks=("sst", "sts"), **changes):
         config = TrainConfig(
             recipe="tiny",
-            data=TextTasksData(tasks=tasks, path=str(files), batch_size=10, evaluation_batch_size=8),
+            data=TextTasksData(tasks=tasks, path=str(files), batch_size=10, longest_tokens=16, evaluation_batch_size=8),
             model=TextTasksConfig(pretrained=str(weights), tasks=tasks, pooling="mean", head_dropout_rate=0.0),
             objective="text_tasks",
             optimizer=OptimizerConfig(learning_rate=1e-2),
@@ -215,6 +215,10 @@ def test_what_is_no_pretrained_model_or_does_not_fit_is_refused_before_anything_
     config = make_config(**{"model.pretrained": str(tmp_path / "plain"), "model.pooling": "pooler"})
     with pytest.raises(ConfigError, match=r"plain does not fit this run: model\.pooling: this encoder has no pooler"):
         quick_fit(config, tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"longest_tokens 17 exceeds the encoder's 16.*give --data\.longest-tokens 16"
+    ):
+        quick_fit(make_config(**{"data.longest_tokens": 17}), tmp_path / "run")
     with pytest.raises(DataError, match=r"give --model\.pretrained"):
         quick_fit(make_config(**{"model.pretrained": None}), tmp_path / "run")
     with pytest.raises(DataError, match=r"--best-by exact_match needs a data set with questions"):
