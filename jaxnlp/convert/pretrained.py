@@ -137,7 +137,8 @@ def save_pretrained(folder: str | Path, pretrained: Pretrained) -> None:
         save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
         (partial / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         vocabulary.save(partial)
-        partial.chmod(0o755)  # a temporary folder is its owner's alone
+        partial.chmod(0o755)  # a temporary folder is its owner's alone, and so is what safetensors writes
+        (partial / WEIGHTS).chmod(0o644)
         partial.replace(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -219,7 +220,10 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
                 'Where you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
                 f"transformers import BertModel; BertModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
             )
-        raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
+        raise PretrainedError(
+            f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}. Of a name on the Hub, weights in pickles are not "
+            "fetched: choose a model that has safetensors"
+        )
     tensors: dict[str, np.ndarray] = {}
     for file in files:
         with _opened(file) as held:

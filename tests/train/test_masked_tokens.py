@@ -259,7 +259,7 @@ def config(**changes):
         ({"loss": LossConfig(task_weights=(1.0,))}, r"loss\.task_weights are for text_tasks"),
         (
             {"data": MaskedText(sequence_length=513)},
-            r"sequence_length 513 exceeds model\.encoder\.max_positions 512; .*--model\.encoder\.max-positions 513",
+            r"sequence_length 513 exceeds the encoder's 512 positions.*--data\.sequence-length 512",
         ),
     ],
 )
