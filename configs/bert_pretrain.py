@@ -1,8 +1,11 @@
 """BERT's own pretraining: masked pieces of words and next sentences, on the text that every Python carries.
 
-Source: Devlin et al. 2019, section 3.1, at a size for two CPU cores; a vocabulary of the text's own.
+Source: Devlin et al. 2019, section 3.1 and appendix A.2, at a size for two CPU cores. Differs: a vocabulary of the
+text's own, texts of 64 pieces, masks drawn anew in each epoch, Muon, no dropout.
 Cost: about ten minutes on two CPU cores.
-Expect: TODO.
+Expect: a masked loss near 3.7 nats on sections that are held out, where guesses by frequency alone have 5.9; it stays
+above 5 for the first 700 steps. The text differs a little between Python versions, so the numbers do too. Whether a
+section goes on is told right in about three of four; so small a text teaches no more.
 Command: python -m train bert_pretrain --workdir runs/bert_pretrain
 """
 
@@ -16,15 +19,23 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="bert_pretrain",
-        data=MaskedText(batch_size=32, sequence_length=128, vocabulary_size=4_000),
+        data=MaskedText(batch_size=32, sequence_length=64, vocabulary_size=4_000),
         model=BertPretrainingConfig(
-            encoder=BertConfig(num_layers=4, num_heads=4, width=128, max_positions=128, matmul_dtype="auto")
+            encoder=BertConfig(
+                num_layers=4,
+                num_heads=4,
+                width=128,
+                max_positions=64,
+                dropout_rate=0.0,
+                attention_dropout_rate=0.0,
+                matmul_dtype="auto",
+            )
         ),
         objective="masked_tokens",
         optimizer=OptimizerConfig(
-            learning_rate=1e-3, beta2=0.98, weight_decay=0.01, clip_norm=1.0, warmup_steps=200, final_fraction=0.05
+            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.05
         ),
         total_steps=3000,
-        evaluate_every_steps=500,
-        checkpoint_every_steps=500,
+        evaluate_every_steps=250,
+        checkpoint_every_steps=250,
     )
