@@ -65,7 +65,8 @@ class Corpus:
     """What a training run needs of a data set.
 
     Attributes:
-      train: batches without end, of static shapes, in an order that the seed alone decides.
+      train: batches without end, of static shapes, in an order that the seed alone decides; or, where a step is about
+        several tasks, dicts of a batch of each.
       splits: what can be scored, by name; one is called `validation`.
       vocabulary: what the token ids mean.
       description: one line for the person who starts the run.

@@ -7,8 +7,9 @@ question pairs, and SemEval's pairs of like sentences.
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import grain
 import numpy as np
@@ -39,7 +40,10 @@ _ENDLESS = 2**40
 
 @dataclasses.dataclass(frozen=True)
 class TextTasksData(DataConfig):
-    """Examples of one task or several, each batch of one task, of texts of about the same length."""
+    """Examples of one task or several, each batch of one task, of texts of about the same length.
+
+    With the schedule `together` a step takes a batch of each task, by the task's name.
+    """
 
     tasks: tuple[TaskName, ...] = ("sst",)
     """Which; the model's must be the same."""
@@ -47,13 +51,14 @@ class TextTasksData(DataConfig):
     """Folder of the project's files; None = cs224n_minbert in the folder that JAXNLP_DATA names."""
     longest_tokens: int = 128
     """Longer texts are cut there, and counted."""
-    schedule: ScheduleName = "round_robin"
-    """Of several tasks: one after the other; by chance, by their size; by chance, ever less by their size; or a long
-    stretch of each in turn."""
+    schedule: Literal[ScheduleName, "together"] = "round_robin"
+    """Of several tasks: one after the other; by chance, by their size; by chance, ever less by their size; a long
+    stretch of each in turn; or a batch of each in every step."""
     schedule_steps: int = 1_000
     """Annealed: steps until size hardly counts. Sequential: steps of each task."""
     length_multiple: int = 16
-    """Batches are as long as their longest text, rounded up to a multiple: each length is a program to compile."""
+    """Batches are as long as their longest text, rounded up to a multiple: each length is a program to compile, and
+    with the schedule together each combination of the tasks' lengths."""
     evaluation_batch_size: int = 64
     """Rows in an evaluation step."""
 
@@ -101,29 +106,36 @@ class TextTasksData(DataConfig):
                 bucketed(
                     order,
                     self.batch_size,
+                    # The same for all: so the short batches of all tasks meet in a step, and combinations are few.
                     seed=seed,
                     multiple=self.length_multiple,
                     length=lambda example: example.length,
                     pad=_padded,
                 )
             )
-        schedule = Schedule(self.schedule, [len(p[0]) for p in parts.values()], length=self.schedule_steps, seed=seed)
-
-        def batch_of(step: int) -> NumpyBatch:
-            task, turn = schedule.turn(step)
-            return sources[task][turn]
-
         dev, test = (self._split({name: rows[place] for name, rows in parts.items()}, vocabulary) for place in (1, 2))
         return Corpus(
             # No threads that read ahead: see data.character_text.
             train=grain.MapDataset.range(_ENDLESS)
-            .map(batch_of)
+            .map(self._steps(sources, [len(train) for train, *_ in parts.values()], seed))
             .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)),
             splits={"validation": dev, "dev": dev, "test": test},
             vocabulary=vocabulary,
             description=f"texts for training / dev: {', '.join(notes)}; {vocabulary.size:,} pieces of words",
             fingerprint=digest.hexdigest(),
         )
+
+    def _steps(self, sources: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
+        """What a training step takes, as a function of its number, of each task's batches and number of examples."""
+        if self.schedule == "together":
+            return lambda step: {task: batches[step] for task, batches in zip(self.tasks, sources, strict=True)}
+        schedule = Schedule(self.schedule, sizes, length=self.schedule_steps, seed=seed)
+
+        def batch_of(step: int) -> NumpyBatch:
+            task, turn = schedule.turn(step)
+            return sources[task][turn]
+
+        return batch_of
 
     def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
         """A file in the format of the first task, or of the only one whose columns it has."""

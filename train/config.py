@@ -36,6 +36,9 @@ class TrainConfig:
     lowest of those more than this many evaluations before (NT-ASGD, with the optimizer sgd); None = don't."""
     accumulation_steps: int = 1
     """Parts that a batch is cut into, one gradient at a time: less memory, the same update."""
+    gradient_surgery: bool = False
+    """Several tasks in a step (data.schedule together): take from each task's gradient what works against another's,
+    before they are added (PCGrad)."""
     nonfinite: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
 
@@ -107,6 +110,12 @@ class TrainConfig:
             )
         if pretraining and self.sample_prompt is not None:
             raise ValueError(f"a BERT does not continue texts: sample_prompt must be None, got {self.sample_prompt!r}")
+        schedule = getattr(self.data, "schedule", None)
+        if self.gradient_surgery and (schedule != "together" or len(asked or ()) < 2):
+            raise ValueError(
+                "gradient_surgery needs the gradients of two tasks or more in each step; give --data.schedule together "
+                f"and several tasks, got the schedule {schedule} and the tasks {asked}"
+            )
         if self.loss.task_weights and self.objective != "text_tasks":
             raise ValueError(f"loss.task_weights are for text_tasks, got {self.loss.task_weights} for {self.objective}")
         if self.loss.sampled_tokens is not None and self.objective == "text_tasks":

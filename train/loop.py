@@ -206,7 +206,9 @@ def set_up(
     _check_counts(config, corpus)
     model = config.model.build(corpus.vocabulary.size)
     optimizer = make_optimizer(
-        config.optimizer, schedule or make_schedule(config.optimizer, total_steps=config.total_steps)
+        config.optimizer,
+        schedule or make_schedule(config.optimizer, total_steps=config.total_steps),
+        frozen=config.model.frozen,
     )
     loss_fn = OBJECTIVES[config.objective](model, config.loss, corpus.token_counts)
     init_key, state_key = jax.random.split(jax.random.key(config.seed))
@@ -274,6 +276,7 @@ def step_function(config: TrainConfig, setup: Setup) -> Callable[..., tuple[Trai
         optimizer=setup.optimizer,
         ema_decay=config.ema_decay,
         accumulation_steps=config.accumulation_steps,
+        gradient_surgery=config.gradient_surgery,
     )
 
 

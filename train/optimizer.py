@@ -4,12 +4,14 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
+from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
 from train.muon import is_hidden_matrix, scale_by_muon
 
@@ -35,6 +37,9 @@ class OptimizerConfig:
     """Added to the root of the mean square."""
     weight_decay: float = 0.0
     """Times the learning rate, taken off dense kernels in each step; not off biases, norms and embeddings."""
+    layer_decay: float = 1.0
+    """Fine-tuning: each block's updates are this many times those of the block above it, and the embeddings' come last;
+    1 = all learn at the same rate."""
     clip_norm: float | None = 1.0
     """Longest gradient, as the norm over all parameters; None = no clipping."""
     schedule: Literal["cosine", "constant"] = "cosine"
@@ -66,6 +71,8 @@ class OptimizerConfig:
             raise ValueError(f"adam takes no weight_decay, got {self.weight_decay}; use --optimizer.name adamw")
         if self.momentum and self.name != "sgd":
             raise ValueError(f"optimizer.momentum is for sgd, got {self.momentum} for {self.name}")
+        if not 0.0 < self.layer_decay <= 1.0:
+            raise ValueError(f"optimizer.layer_decay must lie in (0, 1], got {self.layer_decay}")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ValueError(f"optimizer.clip_norm must be positive or None, got {self.clip_norm}")
         if not 0.0 <= self.final_fraction <= 1.0:
@@ -177,6 +184,106 @@ def decayed(params: Params) -> PyTree:
     return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key.endswith("kernel"), params)
 
 
+BELOW_THE_BLOCKS = ("tokens", "positions", "segments", "embedding_norm", "down_project")
+"""Names of the parameters that stand beside `blocks`, and are used before them."""
+
+
+def layer_factors(params: Params, decay: float) -> PyTree:
+    """What the update of each parameter is multiplied by, so that the deeper a layer lies, the less it learns.
+
+    decay^(L - l)   block l of L, counted from 0: of the last one decay
+    decay^(L + 1)   what is below the blocks: embeddings and their normalisation
+    1               all else: final normalisation, pooler, heads
+
+    A head that shares the embeddings' matrix shares their factor.
+
+    Args:
+      params: parameters of blocks are stacked on their first axis, under the name `blocks`, wherever in the tree.
+      decay: in (0, 1].
+
+    Returns:
+      Float32 arrays in the tree of the parameters: [L, 1, ...] of the blocks, of as many axes as the parameter, and []
+      of the others.
+
+    Raises:
+      ConfigError: when there are no blocks.
+
+    Source: Howard and Ruder 2018, section 3.2 (discriminative fine-tuning); Clark et al. 2020, appendix B, for one
+    decay from layer to layer.
+    """
+    depths = {}
+    for path, value in jax.tree_util.tree_leaves_with_path(params):
+        names = _names(path)
+        if "blocks" in names:
+            depths[names[: names.index("blocks")]] = len(value)
+    if not depths:
+        raise ConfigError("optimizer.layer_decay is for models with blocks that are trained; this one has none: give 1")
+
+    def factor(path: tuple, value: Array) -> np.ndarray:
+        names = _names(path)
+        for above, layers in depths.items():
+            if names[: len(above)] != above:
+                continue
+            here = names[len(above)]
+            if here == "blocks":
+                powers = decay ** np.arange(layers, 0, -1)
+                return powers.reshape(layers, *(1,) * (value.ndim - 1)).astype(np.float32)
+            if here in BELOW_THE_BLOCKS:
+                return np.asarray(decay ** (layers + 1), np.float32)
+        return np.ones((), np.float32)
+
+    return jax.tree_util.tree_map_with_path(factor, params)
+
+
+def scale_by_layer(decay: float) -> optax.GradientTransformation:
+    """Multiplies updates by `layer_factors`."""
+
+    def init(params: Params) -> optax.EmptyState:
+        layer_factors(params, decay)  # a model without blocks is refused before the first step
+        return optax.EmptyState()
+
+    def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
+        del params
+        factors = layer_factors(updates, decay)
+        return jax.tree.map(lambda u, f: u * jnp.asarray(f, u.dtype), updates, factors), state
+
+    return optax.GradientTransformation(init, update)
+
+
+def leave_frozen(
+    optimizer: optax.GradientTransformationExtraArgs, frozen: Callable[[tuple[str, ...]], bool]
+) -> optax.GradientTransformationExtraArgs:
+    """An optimizer that does not see frozen parameters: their update is 0, and nothing is kept for them.
+
+    Where nothing is frozen, its state is that of the optimizer alone.
+
+    Args:
+      optimizer: of the others.
+      frozen: whether a parameter is, by the names that lead to it.
+    """
+
+    def seen(tree: PyTree) -> PyTree:
+        return jax.tree_util.tree_map_with_path(lambda path, x: optax.MaskedNode() if frozen(_names(path)) else x, tree)
+
+    def init(params: Params) -> PyTree:
+        return optimizer.init(seen(params))
+
+    def update(updates: PyTree, state: PyTree, params: Params | None = None, **extra: Any):
+        found, state = optimizer.update(seen(updates), state, None if params is None else seen(params), **extra)
+        return jax.tree.map(
+            lambda new, old: jnp.zeros_like(old) if isinstance(new, optax.MaskedNode) else new,
+            found,
+            updates,
+            is_leaf=lambda node: isinstance(node, optax.MaskedNode),
+        ), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _names(path: tuple) -> tuple[str, ...]:
+    return tuple(part.key for part in path)
+
+
 def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
     """The config's schedule; its cosine ends with the run, unless the config says so.
 
@@ -196,8 +303,16 @@ def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
     )
 
 
-def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Clipping, the optimizer's direction, decay, the rate. Its `update` takes `tokens`: see scale_by_progress."""
+def make_optimizer(
+    config: OptimizerConfig, schedule: Schedule, *, frozen: Callable[[tuple[str, ...]], bool] = lambda path: False
+) -> optax.GradientTransformationExtraArgs:
+    """Clipping, the optimizer's direction, decay, the rate. Its `update` takes `tokens`: see scale_by_progress.
+
+    Args:
+      config: which, and its numbers.
+      schedule: of the rate.
+      frozen: see leave_frozen; a model's config knows, `ModelConfig.frozen`.
+    """
     steps = [] if config.clip_norm is None else [clip_by_global_norm(config.clip_norm)]
     adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
     if config.name == "muon":
@@ -209,9 +324,11 @@ def make_optimizer(config: OptimizerConfig, schedule: Schedule) -> optax.Gradien
         steps.append(adam)
     if config.weight_decay:
         steps.append(optax.add_decayed_weights(config.weight_decay, mask=decayed))
+    if config.layer_decay < 1.0:
+        steps.append(scale_by_layer(config.layer_decay))
     by_tokens = config.final_tokens is not None
     steps.append(scale_by_progress(schedule, by_tokens=by_tokens, reference_tokens=config.reference_tokens))
-    return optax.chain(*steps)
+    return leave_frozen(optax.chain(*steps), frozen)
 
 
 def _kinds(params: Params) -> PyTree:
@@ -221,5 +338,5 @@ def _kinds(params: Params) -> PyTree:
 
 
 def current_learning_rate(opt_state: PyTree) -> Array:
-    """The rate of the newest update, [] float32, on the device."""
+    """The rate of the newest update, [] float32, on the device; where layers have their own, that of the heads."""
     return optax.tree.get(opt_state, "learning_rate")

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
-from train.step import TrainState
+from train.step import TrainState, of_several_tasks
 
 ParallelMode = Literal["jit", "pmap"]
 
@@ -48,8 +48,8 @@ class Parallel(Protocol):
     def replicate(self, tree: Any) -> Any:
         """A copy of a state, or part of one, on every device."""
 
-    def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
-        """The batch padded, cut into accumulation parts, and laid out over the devices."""
+    def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
+        """The batch padded, cut into accumulation parts, and laid out over the devices; of several tasks, each's."""
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """What is carried into the first batch, of so many rows before padding, laid out as the step takes it."""
@@ -80,8 +80,10 @@ class JitParallel:
         # Without the copy the caller's arrays would be donated with ours.
         return jax.device_put(jax.tree.map(jnp.copy, tree), self.replicated)
 
-    def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
+    def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
         """See `Parallel`."""
+        if of_several_tasks(batch):
+            return cast(Batch, {task: self.put_batch(part, accumulation_steps) for task, part in batch.items()})
         if accumulation_steps == 1:
             batch, spec = pad_rows(batch, self.mesh.size), PartitionSpec(BATCH_AXIS)
         else:
@@ -139,8 +141,10 @@ class PmapParallel:
         """See `Parallel`."""
         return self._shared(empty(-(-rows // len(self.devices)) * len(self.devices)))
 
-    def put_batch(self, batch: Mapping[str, np.ndarray], accumulation_steps: int = 1) -> Batch:
+    def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
         """See `Parallel`."""
+        if of_several_tasks(batch):
+            return cast(Batch, {task: self.put_batch(part, accumulation_steps) for task, part in batch.items()})
         count = len(self.devices)
         if accumulation_steps == 1:
             return cast(Batch, split_rows(pad_rows(batch, count), count))

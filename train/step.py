@@ -1,15 +1,18 @@
 """The training step and the evaluation step: pure functions of arrays."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeGuard, cast
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
 
-from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+from jaxnlp.metrics import total
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree, TaskBatches
 from train.objectives import CarryingLoss, LossFunction, carrying
+from train.surgery import project_conflicts
 
 
 @flax.struct.dataclass
@@ -69,28 +72,39 @@ def init_state(
     )
 
 
+def of_several_tasks(batch: Mapping[str, Any]) -> TypeGuard[Mapping[str, Mapping[str, Any]]]:
+    """Whether this is a batch of each of several tasks, by their names, and not one batch."""
+    return all(isinstance(part, Mapping) for part in batch.values())
+
+
 def train_step(
     state: TrainState,
-    batch: Batch,
+    batch: Batch | TaskBatches,
     *,
     loss_fn: LossFunction | CarryingLoss,
     optimizer: optax.GradientTransformationExtraArgs,
     ema_decay: float | None = None,
     accumulation_steps: int = 1,
+    gradient_surgery: bool = False,
     axis_name: str | None = None,
 ) -> tuple[TrainState, Metrics]:
     """One update.
+
+    Of several tasks at once, what is minimised, and logged as `loss`, is the sum of their losses, each the mean over
+    the task's own batch; the count of `loss` is of what all of them hold.
 
     Where loss or gradient is not finite, there is no update: the state keeps parameters and moments, counts the step,
     and the metrics' sums and counts are 0. What is carried then begins anew.
 
     Args:
       state: before the step.
-      batch: arrays [B, ...], or [A, B, ...] for A > 1 accumulation steps.
+      batch: arrays [B, ...], or [A, B, ...] for A > 1 accumulation steps; or such a batch of each of several tasks,
+        for losses that carry nothing.
       loss_fn: see `train.objectives`.
       optimizer: see `train.optimizer`.
       ema_decay: decay of the moving average, when the state has one.
       accumulation_steps: A; 1 where the model carries something.
+      gradient_surgery: of several tasks, `train.surgery.project_conflicts` instead of the gradients' sum.
       axis_name: mapped axis over which devices share the batch (pmap); None: the program sees the whole batch.
 
     Returns:
@@ -98,16 +112,30 @@ def train_step(
     """
     key = jax.random.fold_in(state.key, state.step)
     loss_fn, carry = carrying(loss_fn), state.carry
-    if accumulation_steps == 1:
-        grads, (metrics, carry) = _gradients(state.params, batch, key, loss_fn, carry)
+
+    def gradients_of(batch: Batch, key: PRNGKey) -> tuple[PyTree, Metrics, PyTree]:
+        """Over all shards and parts of one batch."""
+        if accumulation_steps == 1:
+            grads, (metrics, new_carry) = _gradients(state.params, batch, key, loss_fn, carry)
+        else:
+            grads, metrics = _accumulated_gradients(state.params, batch, key, loss_fn, accumulation_steps)
+            new_carry = carry
+        if axis_name is not None:
+            grads, metrics = _over_shards(grads, metrics, axis_name)
+        return grads, metrics, new_carry
+
+    if of_several_tasks(batch):
+        # In the order that jit gives them, whoever calls.
+        parts = [gradients_of(batch[task], jax.random.fold_in(key, n)) for n, task in enumerate(sorted(batch))]
+        gradients, metrics = [grads for grads, *_ in parts], _added_up([found for _, found, _ in parts])
+        if gradient_surgery:
+            grads = project_conflicts(gradients, jax.random.fold_in(key, len(parts)))
+        else:
+            grads = jax.tree.map(lambda *g: sum(g[1:], g[0]), *gradients)
     else:
-        grads, metrics = _accumulated_gradients(state.params, batch, key, loss_fn, accumulation_steps)
-    if axis_name is not None:
-        # Shards may hold different numbers of tokens: weigh each mean gradient by its share.
-        count = metrics["loss"][1]
-        weight = count / jnp.maximum(jax.lax.pmean(count, axis_name), 1e-9)
-        grads = jax.lax.pmean(jax.tree.map(lambda g: g * weight.astype(g.dtype), grads), axis_name)
-        metrics = jax.lax.psum(metrics, axis_name)
+        if gradient_surgery:
+            raise ValueError("gradient_surgery needs a batch of each of several tasks, by their names; got one batch")
+        grads, metrics, carry = gradients_of(cast(Batch, batch), key)
 
     loss, tokens = metrics["loss"]
     norm = optax.tree.norm(grads)
@@ -179,6 +207,23 @@ def _accumulated_gradients(
     metrics: Metrics = jax.tree.map(lambda m: m.sum(axis=0), parts)
     count = jnp.maximum(metrics["loss"][1], 1.0)
     return jax.tree.map(lambda t: t / count.astype(t.dtype), total), metrics
+
+
+def _over_shards(grads: PyTree, metrics: Metrics, axis_name: str) -> tuple[PyTree, Metrics]:
+    """The gradient of the mean over all shards, and the metrics of all of them."""
+    # Shards may hold different numbers of tokens: weigh each mean gradient by its share.
+    count = metrics["loss"][1]
+    weight = count / jnp.maximum(jax.lax.pmean(count, axis_name), 1e-9)
+    grads = jax.lax.pmean(jax.tree.map(lambda g: g * weight.astype(g.dtype), grads), axis_name)
+    return grads, jax.lax.psum(metrics, axis_name)
+
+
+def _added_up(found: list[Metrics]) -> Metrics:
+    """The metrics of several tasks' batches: `loss` is the sum of their means, over the count of all."""
+    losses = [metrics["loss"] for metrics in found]
+    loss = jnp.stack([value / jnp.maximum(count, 1.0) for value, count in losses]).sum()
+    count = jnp.stack([count for _, count in losses]).sum()
+    return total(found) | {"loss": (loss * count, count)}
 
 
 def _average(state: TrainState, params: Params, decay: float | None) -> tuple[Params, Array | None]:

@@ -12,3 +12,7 @@ class ModelConfig:
     def build(self, vocabulary_size: int) -> nn.Module:
         """The module for a vocabulary of that size."""
         raise TypeError(f"{type(self).__name__} describes no model: it does not define build()")
+
+    def frozen(self, path: tuple[str, ...]) -> bool:
+        """Whether training leaves a parameter as it is, such as that of `("blocks", "attention", "qkv", "kernel")`."""
+        return False

@@ -44,9 +44,18 @@ class TextTasksConfig(AroundBertConfig):
             raise ValueError(f"model.head_dropout_rate must lie in [0, 1), got {self.head_dropout_rate}")
         if self.pooling == "pooler" and not self.encoder.use_pooler:
             raise ValueError("model.pooling: this encoder has no pooler; choose cls or mean")
+        headless = all(TASKS[name].kind == "similarity" for name in self.tasks) and self.similarity == "cosine"
+        if self.freeze_encoder and headless:
+            raise ValueError(
+                f"model.freeze_encoder leaves nothing to train: {', '.join(self.tasks)} by cosine has no head; choose "
+                "--model.similarity relation"
+            )
 
     def build(self, vocabulary_size: int) -> "TextTasks":
         return TextTasks(self, vocabulary_size)
+
+    def frozen(self, path: tuple[str, ...]) -> bool:
+        return self.freeze_encoder and path[0] == "encoder"
 
 
 class TextTasks(nn.Module):

@@ -106,7 +106,35 @@ def test_several_tasks_take_turns(folder):
     np.testing.assert_array_equal(first_batches(corpus, 4)[3]["tokens"], first_batches(alone, 2)[1]["tokens"])
 
 
-@pytest.mark.parametrize("schedule", ["round_robin", "proportional", "annealed", "sequential"])
+def test_tasks_together_have_a_batch_each_in_every_step(folder):
+    tasks = ("sst", "quora", "sts")
+    together, in_turn = (
+        config(folder, tasks=tasks, schedule=name).load_with(0, VOCABULARY) for name in ("together", "round_robin")
+    )
+    turns = first_batches(in_turn, 15)
+    for step, found in enumerate(first_batches(together, 5)):
+        assert_equal_batches(found, dict(zip(tasks, turns[3 * step : 3 * step + 3], strict=True)))
+
+
+def test_short_batches_of_tasks_together_meet_in_a_step(folder):
+    fields = {"tasks": ("sst", "cfimdb"), "schedule": "together", "length_multiple": 1}
+    corpus = config(folder, **fields).load_with(0, VOCABULARY)
+    lengths = [
+        [batches[task]["tokens"].shape[2] for task in ("sst", "cfimdb")] for batches in first_batches(corpus, 80)
+    ]
+    assert np.corrcoef(np.array(lengths).T)[0, 1] > 0.9
+
+
+def assert_equal_batches(found, expected):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, dict):
+            assert_equal_batches(found[name], value)
+        else:
+            np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize("schedule", ["round_robin", "proportional", "annealed", "sequential", "together"])
 def test_saved_and_set_state_gives_the_same_continuation(folder, schedule):
     fields = {"tasks": ("sst", "sts"), "schedule": schedule, "schedule_steps": 3}
     batches = iter(config(folder, **fields).load_with(0, VOCABULARY).train)
@@ -116,9 +144,7 @@ def test_saved_and_set_state_gives_the_same_continuation(folder, schedule):
     again = iter(config(folder, **fields).load_with(0, VOCABULARY).train)
     again.set_state(state)
     for found, batch in zip([next(again) for _ in range(4)], expected, strict=True):
-        assert found.keys() == batch.keys()
-        for name in batch:
-            np.testing.assert_array_equal(found[name], batch[name])
+        assert_equal_batches(found, batch)
 
 
 def test_splits_hold_each_row_once_in_an_order_that_can_be_undone(folder):

@@ -147,6 +147,19 @@ def test_recurrent_models_and_their_objective_belong_together():
         config(loss=LossConfig(task_weights=(1.0,)))
 
 
+def test_surgery_needs_several_tasks_in_a_step():
+    tasks = ("sst", "sts")
+    fields = {"model": TextTasksConfig(tasks=tasks), "objective": "text_tasks", "gradient_surgery": True}
+    assert config(data=TextTasksData(tasks=tasks, schedule="together"), **fields).gradient_surgery
+    message = r"give --data\.schedule together and several tasks, got the schedule round_robin and .* \('sst', 'sts'\)"
+    with pytest.raises(ValueError, match=message):
+        config(data=TextTasksData(tasks=tasks), **fields)
+    with pytest.raises(ValueError, match=r"got the schedule together and the tasks \('sst',\)"):
+        config(data=TextTasksData(schedule="together"), **fields | {"model": TextTasksConfig()})
+    with pytest.raises(ValueError, match=r"got the schedule None and the tasks None"):
+        config(gradient_surgery=True)
+
+
 def test_text_tasks_ask_data_and_model_the_same_and_take_no_sample():
     fields = {"model": TextTasksConfig(), "objective": "text_tasks"}
     assert config(data=TextTasksData(), **fields).data.tasks == ("sst",)

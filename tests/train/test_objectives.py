@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import math
 
 import chex
@@ -6,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from jaxnlp.models.bert import BertConfig
@@ -15,6 +17,7 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.losses import cross_entropy
 from train.objectives import LossConfig, carrying, next_token, next_token_carried, text_tasks
+from train.step import init_state, train_step
 
 VOCABULARY = 5
 
@@ -274,6 +277,22 @@ def test_each_task_has_its_loss_and_its_share_of_right_answers(task, labels):
     gradients = jax.jit(jax.grad(lambda p: text_tasks(model, weights)(p, held, jax.random.key(0))[0]))(params)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
     assert any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
+
+
+def test_a_step_on_two_tasks_logs_the_weighted_sum_of_their_losses():
+    config = dataclasses.replace(TASKED, tasks=("sst", "sts"), freeze_encoder=True)
+    model, optimizer = config.build(VOCABULARY), optax.with_extra_args_support(optax.sgd(0.1))
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    loss_fn = text_tasks(model, LossConfig(task_weights=(2.0, 0.5)))
+    state = init_state(params, optimizer, jax.random.key(1), ema=False)
+    step = jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer, gradient_surgery=True))
+    _, metrics = step(state, {task: task_batch(task, [1.0, 0.0, 2.0]) for task in config.tasks})
+    assert metrics.keys() == {"loss", "sst/loss", "sst/accuracy", "sts/loss", "grad_norm"}
+    (sst, rows), (sts, other_rows) = metrics["sst/loss"], metrics["sts/loss"]
+    assert rows == other_rows == 3
+    np.testing.assert_allclose(metrics["loss"], [6 * (2.0 * sst / 3 + 0.5 * sts / 3), 6.0], rtol=1e-5)
+    assert sst > 0.1
+    assert sts > 0.01
 
 
 def test_labels_are_smoothed_in_training_alone():

@@ -233,3 +233,56 @@ def test_eight_devices_carry_the_states_of_their_rows(mode):
     assert max(jax.tree.leaves(largest_relative_differences(expected, found))) < 1e-5
     assert found_count == count
     np.testing.assert_allclose(scores["loss"], expected_scores["loss"], rtol=1e-5)
+
+
+class OneLayer(nn.Module):
+    """A word and its neighbour to the left, with dropout."""
+
+    @nn.compact
+    def __call__(self, tokens, *, deterministic=True):
+        x = nn.Embed(VOCABULARY, 8)(tokens)
+        x = Dropout(0.2)(x + jnp.roll(x, 1, axis=1), deterministic=deterministic)
+        return nn.Dense(VOCABULARY)(x)
+
+
+def batches_of_tasks():
+    """Of two tasks that ask opposite things, of other shapes, with unequal numbers of tokens a row."""
+    for one, other in zip(random_batches(rows=13, length=8), random_batches(rows=7, length=5), strict=True):
+        yield {"one": one, "other": other | {"targets": VOCABULARY - 1 - other["targets"]}}
+
+
+@functools.cache
+def train_together(mode, device_count):
+    """Parameters and metrics of five steps with gradient surgery and dropout."""
+    model, config = OneLayer(), OptimizerConfig(learning_rate=1e-2, weight_decay=0.1)
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=5))
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    layout = make_parallel(mode, jax.devices()[:device_count])
+    step = layout.compile_train(
+        functools.partial(train_step, loss_fn=next_token(model), optimizer=optimizer, gradient_surgery=True)
+    )
+    state, found = layout.replicate(init_state(params, optimizer, jax.random.key(1), ema=False)), []
+    for batches in itertools.islice(batches_of_tasks(), 5):
+        state, metrics = step(state, layout.put_batch(batches))
+        found.append(metrics)
+    return jax.device_get(layout.fetch(state).params), jax.device_get(found)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_eight_devices_train_several_tasks_at_once_as_one_does(mode):
+    expected, expected_metrics = train_together("jit", 1)
+    found, found_metrics = train_together(mode, 8)
+    for one, eight in zip(expected_metrics, found_metrics, strict=True):
+        assert one["loss"][1] == eight["loss"][1]
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), one, eight)
+    assert max(jax.tree.leaves(largest_relative_differences(expected, found))) < 1e-5
+
+
+@pytest.mark.parametrize("accumulation_steps", [1, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_of_several_tasks_are_laid_out_each_as_it_would_be_alone(mode, accumulation_steps, devices):
+    layout, batches = make_parallel(mode, devices), next(batches_of_tasks())
+    found = layout.put_batch(batches, accumulation_steps)
+    assert found.keys() == batches.keys()
+    for task, part in batches.items():
+        chex.assert_trees_all_equal(found[task], layout.put_batch(part, accumulation_steps))

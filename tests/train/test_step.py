@@ -336,3 +336,90 @@ def test_mean_of_the_parameters_begins_where_it_is_told_to():
     np.testing.assert_allclose(state.ema["kernel"], np.mean(seen[2:], axis=0), rtol=1e-5)
     assert int(state.averaged) == len(seen[2:])
     assert state.evaluation_params is state.ema
+
+
+def of_tasks(rows=(6, 4), share=0.7):
+    """A batch of each task, whose gradients conflict: the second one's targets lie far off."""
+    batches = {
+        name: make_batch(count, seed=n, share=share) for n, (name, count) in enumerate(zip("ab", rows, strict=True))
+    }
+    batches["b"]["y"] -= 8.0
+    return batches
+
+
+def projected(first, second):
+    """The sum of two gradients that conflict, each projected on the other's normal plane, in NumPy."""
+    a, b = (np.append(gradient["kernel"], gradient["bias"]) for gradient in (first, second))
+    assert a @ b < 0
+    total = a - (a @ b) / (b @ b) * b + b - (a @ b) / (a @ a) * a
+    return {"kernel": total[:-1], "bias": total[-1]}
+
+
+@pytest.mark.parametrize("surgery", [False, True])
+def test_step_of_several_tasks_moves_down_the_sum_of_their_mean_losses_or_what_surgery_leaves_of_it(surgery):
+    state, batches = initial_state(), of_tasks()
+    new, metrics = make_step(gradient_surgery=surgery)(state, batches)
+    first, second = (gradient(state.params, batches[name]) for name in "ab")
+    expected = projected(first, second) if surgery else {name: first[name] + second[name] for name in first}
+    for name, change in expected.items():
+        np.testing.assert_allclose(new.params[name], state.params[name] - RATE * change, rtol=1e-5)
+    losses = [regression(state.params, batch, None) for batch in batches.values()]
+    total, count = metrics["loss"]
+    np.testing.assert_allclose(total / count, sum(loss for loss, _ in losses), rtol=1e-6)
+    assert count == sum(batch["loss_mask"].sum() for batch in batches.values())
+
+
+@pytest.mark.parametrize("surgery", [False, True])
+def test_one_task_of_several_is_a_batch_like_any(surgery):
+    state, batch = initial_state(ADAM, ema=True), make_batch()
+    plain, plain_metrics = make_step(optimizer=ADAM, ema_decay=0.5)(state, batch)
+    named, metrics = make_step(optimizer=ADAM, ema_decay=0.5, gradient_surgery=surgery)(state, {"only": batch})
+    chex.assert_trees_all_close((named.params, named.ema), (plain.params, plain.ema), rtol=1e-6)
+    chex.assert_trees_all_close(metrics, plain_metrics, rtol=1e-6)
+
+
+@pytest.mark.parametrize("surgery", [False, True])
+def test_shards_and_parts_of_several_tasks_equal_their_whole_batches(surgery):
+    state, batches = initial_state(ADAM, ema=True), of_tasks((8, 16), share=1.0)
+    batches["a"]["loss_mask"][[0, 1, 5]] = False
+    batches["b"]["loss_mask"][12:] = False
+    options = {"optimizer": ADAM, "ema_decay": 0.5, "gradient_surgery": surgery}
+    whole, whole_metrics = make_step(**options)(state, batches)
+    shards = jax.tree.map(lambda x: x.reshape(4, len(x) // 4, *x.shape[1:]), batches)
+    mapped = jax.vmap(make_step(**options, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS)
+    sharded, metrics = mapped(state, shards)
+    for shard in range(4):
+        here = jax.tree.map(lambda x, shard=shard: x[shard], (sharded.params, sharded.ema, metrics))
+        chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), here, rtol=1e-5)
+    cut, cut_metrics = make_step(**options, accumulation_steps=2)(
+        state, {name: accumulation_parts(batch, 2, 1) for name, batch in batches.items()}
+    )
+    chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), (cut.params, cut.ema, cut_metrics), rtol=1e-5)
+
+
+def test_each_task_draws_from_its_own_key_in_the_order_of_their_names():
+    state, batches = initial_state(), of_tasks()
+    new, _ = make_step(loss_fn=noise)(state, {name: batches[name] for name in "ba"})
+    key = jax.random.fold_in(jax.random.key(0), 0)
+    drawn = [np.array(jax.random.normal(jax.random.fold_in(key, number), (WIDTH,))) for number in range(2)]
+    np.testing.assert_allclose(new.params["kernel"], state.params["kernel"] - RATE * sum(drawn), rtol=1e-5)
+    again, _ = train_step(state, {name: batches[name] for name in "ba"}, loss_fn=noise, optimizer=SGD)
+    np.testing.assert_allclose(again.params["kernel"], new.params["kernel"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
+@pytest.mark.parametrize("surgery", [False, True])
+def test_nonfinite_loss_of_one_task_changes_the_counters_alone(kind, surgery):
+    step = make_step(optimizer=ADAM, ema_decay=0.9, gradient_surgery=surgery)
+    before = initial_state(ADAM, ema=True)
+    after, metrics = step(before, {"a": make_batch(), "b": poisoned(kind)})
+    assert metrics["loss"] == metrics["grad_norm"] == (0.0, 0.0)
+    chex.assert_trees_all_equal(
+        (after.params, after.opt_state, after.ema), (before.params, before.opt_state, before.ema)
+    )
+    assert (int(after.step), int(after.skipped_updates)) == (1, 1)
+
+
+def test_surgery_on_one_batch_is_refused():
+    with pytest.raises(ValueError, match=r"gradient_surgery needs a batch of each of several tasks, .* got one batch"):
+        make_step(gradient_surgery=True)(initial_state(), make_batch())

@@ -178,6 +178,17 @@ def test_predictions_are_files_as_the_project_has_them(trained, files, tmp_path,
     assert max(given) > 1.0  # on the scale of the labels
 
 
+def test_tasks_may_share_each_step_and_their_gradients_be_freed_of_conflicts(make_config, quick_fit, tmp_path):
+    together = {"data.schedule": "together", "total_steps": 2}
+    summed = quick_fit(make_config(**together), tmp_path / "sum")
+    projected = quick_fit(make_config(**together, gradient_surgery=True), tmp_path / "surgery")
+    first = json.loads((tmp_path / "sum" / METRICS_FILE).read_text().splitlines()[0])
+    np.testing.assert_allclose(first["loss"], first["sst/loss"] + first["sts/loss"], rtol=1e-5)
+    for outcome in (summed, projected):
+        assert int(outcome.state.skipped_updates) == 0
+        assert "heads_sst" in outcome.state.params
+
+
 def test_a_file_of_one_task_is_scored_by_itself(trained, files, monkeypatch):
     scores = evaluate.score(evaluate.Evaluate(trained, file=files / "sts-dev.csv")).values
     whole = evaluate.score(evaluate.Evaluate(trained)).values

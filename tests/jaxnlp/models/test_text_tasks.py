@@ -126,6 +126,21 @@ def test_a_frozen_encoder_learns_nothing_and_drops_nothing():
     assert any(leaf.any() for leaf in jax.tree.leaves(jax.grad(lambda p: loss(p, free))(params)["encoder"]))
 
 
+def test_what_is_frozen_is_the_encoder_where_the_config_says_so():
+    _, params = build()
+    paths = [tuple(part.key for part in path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    frozen = dataclasses.replace(CONFIG, freeze_encoder=True)
+    assert {path for path in paths if frozen.frozen(path)} == {path for path in paths if path[0] == "encoder"}
+    assert not any(CONFIG.frozen(path) or ENCODER.frozen(path) for path in paths)
+
+
+def test_a_frozen_encoder_without_heads_is_refused():
+    for tasks, similarity in [(("sts",), "relation"), (("sts", "sst"), "cosine")]:
+        TextTasksConfig(tasks=tasks, similarity=similarity, freeze_encoder=True)
+    with pytest.raises(ValueError, match=r"freeze_encoder leaves nothing to train: sts by cosine has no head"):
+        TextTasksConfig(tasks=("sts",), freeze_encoder=True)
+
+
 def test_padding_changes_no_answer():
     model, params = build(dataclasses.replace(CONFIG, pooling="mean"))
     tokens, mask = batch(2)
