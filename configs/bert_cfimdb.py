@@ -2,8 +2,8 @@
 
 Source: CS224N, default final project (minBERT), part 1; counterfactually augmented reviews of IMDb: each has a
 twin with the opposite verdict and few words changed.
-Cost: to be measured.
-Expect: see docs/results/bert_cfimdb.json.
+Cost: not measured yet.
+Expect: not measured to the end yet.
 Command: python -m train bert_cfimdb --workdir runs/bert_cfimdb
 """
 

@@ -3,8 +3,8 @@
 Source: CS224N, default final project (minBERT), part 2. Each batch is of one task, in turn.
 Differs: the encoder is a sentence encoder of six layers; likeness is the cosine of mean vectors (Reimers and Gurevych
 2019); Quora's large training file is not used, but 16,000 rows of its dev file, and the other 4,212 for scores.
-Cost: to be measured.
-Expect: see docs/results/bert_multitask.json.
+Cost: not measured yet.
+Expect: not measured to the end yet.
 Command: python -m train bert_multitask --workdir runs/bert_multitask
 """
 

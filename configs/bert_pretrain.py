@@ -5,7 +5,7 @@ text's own, texts of 64 pieces, masks drawn anew in each epoch, Muon, no dropout
 Cost: about ten minutes on two CPU cores.
 Expect: a masked loss near 3.7 nats on sections that are held out, where guesses by frequency alone have 5.9; it stays
 above 5 for the first 700 steps. The text differs a little between Python versions, so the numbers do too. Whether a
-section goes on is told right in about three of four; so small a text teaches no more.
+section goes on is told right in three or four of five; so small a text teaches no more.
 Command: python -m train bert_pretrain --workdir runs/bert_pretrain
 """
 

@@ -2,8 +2,8 @@
 
 Source: CS224N, default final project (minBERT), part 1: a dropout and a linear layer on the encoder; the encoder
 fine-tuned, or frozen with `--model.freeze-encoder`.
-Cost: to be measured.
-Expect: see docs/results/bert_sst.json.
+Cost: not measured yet.
+Expect: not measured to the end yet.
 Command: python -m train bert_sst --workdir runs/bert_sst
 """
 

@@ -39,6 +39,17 @@ class Table:
     skipped: int
 
 
+def read_header(path: Path) -> list[str]:
+    """The columns of a table. Raises: FileNotFoundError, DataError: when it cannot be read."""
+    header = read_utf8(path).partition("\n")[0].rstrip("\r")
+    return [name.strip('"') for name in header.split("\t")]
+
+
+def text_columns(task: TextTask) -> tuple[str, ...]:
+    """The columns that hold a task's texts."""
+    return ("sentence",) if task.texts == 1 else ("sentence1", "sentence2")
+
+
 def read_table(path: Path, task: TextTask, *, labelled: bool | None = None) -> Table:
     """The rows of a file: columns `id`; `sentence`, or `sentence1` and `sentence2`; and that of the labels.
 
@@ -53,7 +64,7 @@ def read_table(path: Path, task: TextTask, *, labelled: bool | None = None) -> T
     """
     # Strict: a quote that is never closed would otherwise swallow the rest of the file.
     reader = csv.reader(io.StringIO(read_utf8(path), newline=""), delimiter="\t", strict=True)
-    texts = ("sentence",) if task.texts == 1 else ("sentence1", "sentence2")
+    texts = text_columns(task)
     columns: dict[str, int] = {}
     rows: list[LabelledText] = []
     skipped, begins = 0, 1

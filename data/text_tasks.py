@@ -5,6 +5,7 @@ question pairs, and SemEval's pairs of like sentences.
 """
 
 import dataclasses
+import functools
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, LabelledRows, NumpyBatch, Split
 from data.buckets import bucketed, rounded_up
 from data.download import locate_folder
-from data.labelled_texts import LabelledText, read_table
+from data.labelled_texts import LABELS, LabelledText, read_header, read_table, text_columns
 from data.schedules import Schedule, ScheduleName
 from jaxnlp.text.tasks import TASKS, TaskName, TextTask
 from jaxnlp.text.vocabulary import Vocabulary
@@ -110,7 +111,7 @@ class TextTasksData(DataConfig):
                     seed=seed,
                     multiple=self.length_multiple,
                     length=lambda example: example.length,
-                    pad=_padded,
+                    pad=functools.partial(_padded, longest=self.longest_tokens),
                 )
             )
         dev, test = (self._split({name: rows[place] for name, rows in parts.items()}, vocabulary) for place in (1, 2))
@@ -138,17 +139,22 @@ class TextTasksData(DataConfig):
         return batch_of
 
     def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
-        """A file in the format of the first task, or of the only one whose columns it has."""
+        """A file of the task whose labels it has; without labels, of all tasks that are about such texts.
+
+        Raises: DataError when it has labels that several tasks could mean, or is no such file.
+        """
         assert isinstance(vocabulary, WordPieceVocabulary)
-        errors = []
-        for name in self.tasks:
-            try:
-                rows = read_table(path, TASKS[name]).rows
-            except DataError as error:
-                errors.append(str(error))
-                continue
-            return self._split({name: rows}, vocabulary)
-        raise DataError("; ".join(errors))
+        header, tasks = read_header(path), [TASKS[name] for name in self.tasks]
+        fitting = [task for task in tasks if LABELS[task.kind] in header]
+        if len(fitting) > 1:
+            raise DataError(
+                f"{path} has the column {LABELS[fitting[0].kind]}, which {' and '.join(t.name for t in fitting)} have; "
+                "score it with a run of one of them"
+            )
+        if not fitting:
+            fitting = [task for task in tasks if set(text_columns(task)) <= set(header)]
+        # Where nothing fits, the first task's error says what is missing.
+        return self._split({task.name: _rows_of(path, task) for task in fitting or tasks[:1]}, vocabulary)
 
     def _examples(
         self, rows: Sequence[LabelledText], task: TextTask, vocabulary: WordPieceVocabulary
@@ -165,18 +171,21 @@ class TextTasksData(DataConfig):
         return [_Example(task.name, *pair) for pair in zip(texts, labels, strict=True)], truncated
 
     def _split(self, rows: dict[str, Sequence[LabelledText]], vocabulary: WordPieceVocabulary) -> Split:
-        labelled = []
+        labelled, longest = [], self.longest_tokens
         for name, texts in rows.items():
             if not texts:
                 continue
-            examples, _ = self._examples(texts, TASKS[name], vocabulary)
+            examples, truncated = self._examples(texts, TASKS[name], vocabulary)
+            if truncated:
+                _logger.warning("%s: %s texts to be scored were cut after %s tokens", name, truncated, longest)
             # Texts of like length together: less padding.
             order, size = (
                 np.argsort([example.length for example in examples], kind="stable"),
                 self.evaluation_batch_size,
             )
             groups = [order[i : i + size] for i in range(0, len(order), size)]
-            batches = tuple(_padded([examples[i] for i in group], size, self.length_multiple) for group in groups)
+            multiple = self.length_multiple
+            batches = tuple(_padded([examples[i] for i in group], size, multiple, longest=longest) for group in groups)
             labels = None if texts[0].label is None else np.array([text.label for text in texts], np.float32)
             labelled.append(LabelledRows(name, tuple(text.id for text in texts), labels, order, batches))
         scored = tuple(batch for part in labelled if part.labels is not None for batch in part.batches)
@@ -194,10 +203,11 @@ class _Example:
         return max(map(len, self.texts))
 
 
-def _padded(examples: list[_Example], batch_size: int, multiple: int) -> NumpyBatch:
+def _padded(examples: list[_Example], batch_size: int, multiple: int, *, longest: int) -> NumpyBatch:
     """`tokens` [B, S, T] int32, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float32 by
-    the name of the task."""
-    shape = (batch_size, len(examples[0].texts), rounded_up(max(example.length for example in examples), multiple))
+    the name of the task; T is a multiple, or the longest that the model reads."""
+    length = min(rounded_up(max(example.length for example in examples), multiple), longest)
+    shape = (batch_size, len(examples[0].texts), length)
     tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
     # A text of no tokens at all, which a row that is not there would be, has no mean.
     mask[:, :, 0] = True
@@ -216,17 +226,21 @@ Parts = tuple[tuple[LabelledText, ...], tuple[LabelledText, ...], tuple[Labelled
 
 def _read(folder: Path, task: TextTask) -> Parts:
     train, dev, test = FILES[task.name]
-    tables = {name: read_table(folder / name, task, labelled=True) for name in {train: 0, dev: 0}}
-    for name, table in tables.items():
-        if table.skipped:
-            _logger.warning("%s: %s rows without a label are left out", folder / name, table.skipped)
+    tables = {name: _rows_of(folder / name, task, labelled=True) for name in {train: 0, dev: 0}}
     if train == dev:
-        rows = tables[train].rows
+        rows = tables[train]
         if len(rows) <= QUORA_TRAINING_ROWS:
             raise DataError(
                 f"{folder / train} has {len(rows)} rows; the first {QUORA_TRAINING_ROWS} are for training, and some "
                 "more must be left to score"
             )
         return rows[:QUORA_TRAINING_ROWS], rows[QUORA_TRAINING_ROWS:], ()
-    asked = () if test is None else read_table(folder / test, task, labelled=False).rows
-    return tables[train].rows, tables[dev].rows, asked
+    asked = () if test is None else _rows_of(folder / test, task, labelled=False)
+    return tables[train], tables[dev], asked
+
+
+def _rows_of(path: Path, task: TextTask, *, labelled: bool | None = None) -> tuple[LabelledText, ...]:
+    table = read_table(path, task, labelled=labelled)
+    if table.skipped:
+        _logger.warning("%s: %s rows without a label are left out", path, table.skipped)
+    return table.rows

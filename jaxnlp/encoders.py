@@ -51,7 +51,7 @@ def load_text_model(
     elif checkpoint != "best":
         raise ValueError(f"{place} is not a run's folder: it has no checkpoint {checkpoint}")
     else:
-        _refuse_slips(Path(place))
+        _refuse_strangers(Path(place))
         found = _with_likeness(load_pretrained(place))
     if pooling is None:
         return found
@@ -92,12 +92,10 @@ def is_run(place: str | Path) -> bool:
     return any((Path(place) / name).exists() for name in (VOCABULARY_FILE, CHECKPOINTS))
 
 
-def _refuse_slips(place: Path) -> None:
-    """Raises RunError for a folder of something else, and for a slip in a folder's name, which is nothing to fetch."""
+def _refuse_strangers(place: Path) -> None:
+    """Raises RunError for a folder of something else."""
     if place.is_dir() and not any((place / name).is_file() for name in ("config.json", "modules.json")):
         raise RunError(f"{place} is neither a run's folder nor a pretrained model's: it has no config.json")
-    if not place.exists() and place.parent != Path() and place.parent.is_dir():
-        raise RunError(f"there is no folder {place}")
 
 
 def _with_likeness(pretrained: Pretrained) -> TextModel:

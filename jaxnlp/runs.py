@@ -92,10 +92,15 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
     )
 
 
+def checkpoint_steps(folder: Path) -> list[int]:
+    """The steps whose checkpoints a run's folder holds, in ascending order; unfinished ones do not count."""
+    path = (folder / CHECKPOINTS).absolute()
+    return sorted(ocp.utils.checkpoint_steps(path)) if path.is_dir() else []
+
+
 def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
     """The step of a run's checkpoint. Raises: RunError when there is none such, naming those there are."""
-    path = (folder / CHECKPOINTS).absolute()
-    steps = sorted(ocp.utils.checkpoint_steps(path)) if path.is_dir() else []
+    path, steps = (folder / CHECKPOINTS).absolute(), checkpoint_steps(folder)
     if not steps:
         raise RunError(f"{folder} has no checkpoint yet")
     if checkpoint == "latest":
@@ -170,7 +175,12 @@ def make_decoder(model: Any) -> Decoder:
     Args:
       model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)` and `capacity`,
         all as `Decoder` says. Where it has `decoding_params(params)`, it reads with these, otherwise with `params`.
+
+    Raises:
+      RunError: for a model that continues no texts.
     """
+    if not hasattr(model, "empty_cache"):
+        raise RunError(f"a {type(model).__name__} continues no texts")
     return Decoder(
         prepare=getattr(model, "decoding_params", lambda params: params),
         read=lambda params, tokens, cache, count: model.apply({"params": params}, tokens, cache=cache, count=count),

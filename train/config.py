@@ -108,7 +108,7 @@ class TrainConfig:
                 f"the objective masked_tokens is for BERT's pretraining on masked texts, and theirs alone; got "
                 f"{self.objective} for {type(self.model).__name__} on {type(self.data).__name__}"
             )
-        if pretraining and self.sample_prompt is not None:
+        if isinstance(self.model, AroundBertConfig) and self.sample_prompt is not None:
             raise ValueError(f"a BERT does not continue texts: sample_prompt must be None, got {self.sample_prompt!r}")
         schedule = getattr(self.data, "schedule", None)
         if self.gradient_surgery and (schedule != "together" or len(asked or ()) < 2):

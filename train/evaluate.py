@@ -132,6 +132,7 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
             "train_seconds": max(seconds),
             "seconds_to_first_step": environment.get("seconds_to_first_step"),
             "device": f"{environment['devices']} x {environment['device']}, {environment['cpu_cores']} CPU cores",
+            "matmul_dtype_auto": environment.get("matmul_dtype_auto"),
             "versions": environment["versions"],
             "commit": environment["commit"],
             "seed": config.seed,
@@ -248,7 +249,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     counted = COUNTED.get(scores.config.objective, "tokens")
     for metric, (value, examples) in scores.values.items():
-        unit = "questions" if metric == "exact_match" else counted
+        unit = {"exact_match": "questions", "mlm/loss": "masked pieces", "mlm/accuracy": "masked pieces"}.get(
+            metric, counted
+        )
         print(f"{scores.split} {metric} {value:.4f}  ({examples:,} {unit})")
     if command.task == "complete" and command.predictions is None:
         print("\n".join(scores.answers))

@@ -17,7 +17,7 @@ from rich.console import Console
 from data import Corpus, DataError, Question
 from jaxnlp.decoding.answer import answer
 from jaxnlp.decoding.generate import Decoder
-from jaxnlp.runs import CHECKPOINTS, RunError, load_run, make_decoder
+from jaxnlp.runs import RunError, checkpoint_steps, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, differences, to_json
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.vocabulary import Vocabulary
@@ -41,7 +41,16 @@ class NonFiniteError(ArithmeticError):
     """The loss, its gradient or the parameters became NaN or infinite."""
 
 
-MAY_CHANGE = ("_dropout_rate", "scan_layers", "remat", "dtype", "implementation")
+MAY_CHANGE = (
+    "_dropout_rate",
+    "scan_layers",
+    "remat",
+    "dtype",
+    "implementation",
+    "freeze_encoder",
+    "pretrained",
+    "pretrained_ignore",
+)
 """Endings of a model's fields that may differ between a run and the one it begins with: the function stays."""
 
 
@@ -95,7 +104,8 @@ def fit(
     config = begun.config
     folder.check(workdir, config)
     # A run that continues no longer needs the one that it began with.
-    setup = set_up(config, begun, initialise=not any((workdir / CHECKPOINTS).glob("*")))
+    begins = not checkpoint_steps(workdir)
+    setup = set_up(config, begun, initialise=begins)
     _check_prompt(config, setup.corpus)
     _check_best_by(config, setup.corpus)
     folder.claim(workdir, config, setup.corpus)
@@ -121,13 +131,19 @@ def fit(
             )
             state, train_seconds, errors = restored.state, restored.train_seconds, restored.validation_errors
             batches.set_state(restored.data_state)
+        elif not begins:  # checkpoints were there, and all of them have been set aside
+            state = set_up(config, beginning(config)).state
         first, total = int(state.step) + 1, config.total_steps
         if restored is not None:
             how = "continuing from" if first <= total else "the run is finished, at"
             console.print(f"{how} step {first - 1} of {total}", highlight=False)
         if first <= total:
             folder.write_environment(
-                workdir, parameters=parameters, parallel=parallel, command=command, pretrained=begun.digest
+                workdir,
+                parameters=parameters,
+                parallel=parallel,
+                command=command,
+                pretrained=None if config.init_from is not None else begun.digest,
             )
         state = layout.replicate(state)
 

@@ -131,7 +131,7 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
     axes.plot(rates, losses, color="#1f7fc0", alpha=0.35, lw=1, label="loss")
     axes.plot(rates, smoothed(losses), color="#1f7fc0", lw=2, label="smoothed")
     axes.axvline(suggestion, color="#d9651b", ls="--", label=f"steepest: {suggestion:.2g}")
-    axes.set(xscale="log", xlabel="learning rate", ylabel="loss (nats per token)")
+    axes.set(xscale="log", xlabel="learning rate", ylabel="loss")
     axes.set_ylim(top=min(losses.max(), 1.2 * losses[0]) + 0.1)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)

@@ -13,7 +13,7 @@ from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import PretrainedError, load_pretrained
 from jaxnlp.models.bert import AroundBertConfig, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
-from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE, RunError
+from jaxnlp.runs import CONFIG_FILE, VOCABULARY_FILE, RunError, checkpoint_steps
 from jaxnlp.serialization import ConfigError
 from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.wordpiece import WordPieceVocabulary
@@ -64,7 +64,7 @@ def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
     if not isinstance(config.model, AroundBertConfig) or config.model.pretrained is None:
         return Beginning(config, None, {})
     name = config.model.pretrained
-    if workdir is not None and (workdir / CONFIG_FILE).is_file() and any((workdir / CHECKPOINTS).glob("*")):
+    if workdir is not None and (workdir / CONFIG_FILE).is_file() and checkpoint_steps(workdir):
         held = folder.read_config(workdir)
         if isinstance(held.model, AroundBertConfig) and held.model.pretrained == name:
             vocabulary = WordPieceVocabulary.load(workdir / VOCABULARY_FILE)
@@ -73,6 +73,12 @@ def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         found = load_pretrained(name, ignore=config.model.pretrained_ignore)
     except (PretrainedError, WeightsError) as error:
         raise RunError(f"--model.pretrained: {error}") from error
+    size = len(found.params["tokens"]["embedding"])
+    if size != found.vocabulary.size:
+        raise RunError(
+            f"--model.pretrained: {name} has embeddings for {size} pieces, its tokenizer {found.vocabulary.size}: cut "
+            "the embeddings, and vocab_size in its config, to those that the tokenizer has"
+        )
     params = {"encoder": found.params}
     if isinstance(config.model, BertPretrainingConfig) and found.heads is not None:
         params["heads"] = found.heads
@@ -100,6 +106,14 @@ def digest(params: Params) -> str:
 
 def _with_encoder(config: TrainConfig, model: AroundBertConfig, encoder: BertConfig) -> TrainConfig:
     own = {name: getattr(model.encoder, name) for name in OWN_FIELDS}
+    typed = [
+        f"model.encoder.{field.name} {getattr(model.encoder, field.name)}, where it has {getattr(encoder, field.name)}"
+        for field in dataclasses.fields(encoder)
+        if field.name not in OWN_FIELDS
+        and getattr(model.encoder, field.name) not in (field.default, getattr(encoder, field.name))
+    ]
+    if typed:
+        raise ConfigError(f"{model.pretrained} says what its encoder is; leave out {'; '.join(typed)}")
     try:
         whole = dataclasses.replace(model, encoder=dataclasses.replace(encoder, **own))
         check_positions(config.data, whole.encoder)

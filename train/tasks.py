@@ -84,7 +84,7 @@ def objective(run: Run, config: TrainConfig, split_name: str, file: Path | None,
         values["exact_match"] = (exact_match(answers, split.questions), len(answers))
     files: dict[str, str] = {}
     if split.labelled:
-        found, files = _text_tasks(run, split.labelled, split_name if file is None else file.stem)
+        found, files = _text_tasks(run, split.labelled, split_name if file is None else file.name.partition(".")[0])
         values |= found
     return Scores(run, config, name, values, answers, files=files)
 

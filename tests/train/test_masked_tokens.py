@@ -271,5 +271,5 @@ def test_config_that_cannot_be_is_refused(changes, message):
 def test_a_pretrained_model_brings_its_positions():
     long, short = MaskedText(sequence_length=256), dataclasses.replace(ENCODER, max_positions=128)
     assert config(data=long, model=BertPretrainingConfig(pretrained="folder", encoder=short)).data == long
-    with pytest.raises(ValueError, match=r"exceeds model\.encoder\.max_positions 128"):
+    with pytest.raises(ValueError, match=r"exceeds the encoder's 128 positions"):
         config(data=long, model=BertPretrainingConfig(encoder=short))

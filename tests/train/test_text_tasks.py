@@ -14,7 +14,7 @@ from data.text_tasks import TextTasksData
 from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.runs import RunError, load_run
+from jaxnlp.runs import RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train import evaluate, labelled
@@ -103,7 +103,7 @@ def trained(make_config, quick_fit, tmp_path_factory):
 
 
 def test_a_run_begins_with_the_weights_of_its_folder_and_keeps_its_own_dropout(make_config, weights):
-    found = set_up(make_config(**{"model.encoder.dropout_rate": 0.3, "model.encoder.width": 24}))
+    found = set_up(make_config(**{"model.encoder.dropout_rate": 0.3}))
     encoder = found.config.model.encoder
     assert (encoder.width, encoder.num_layers, encoder.epsilon) == (8, 1, 1e-6)
     assert encoder.dropout_rate == 0.3
@@ -186,7 +186,8 @@ def test_tasks_may_share_each_step_and_their_gradients_be_freed_of_conflicts(mak
     np.testing.assert_allclose(first["loss"], first["sst/loss"] + first["sts/loss"], rtol=1e-5)
     for outcome in (summed, projected):
         assert int(outcome.state.skipped_updates) == 0
-        assert "heads_sst" in outcome.state.params
+    kernels = [np.asarray(outcome.state.params["encoder"]["tokens"]["embedding"]) for outcome in (summed, projected)]
+    assert not np.array_equal(*kernels)  # they conflict in the first steps of this seed
 
 
 def test_a_file_of_one_task_is_scored_by_itself(trained, files, monkeypatch):
@@ -214,6 +215,34 @@ def test_a_run_continues_without_the_weights_that_it_began_with(
         quick_fit(update(config, **{"model.head_dropout_rate": 0.1}), tmp_path / "parts")
 
 
+def test_a_run_killed_while_it_first_saved_begins_with_its_weights_again(make_config, quick_fit, tmp_path):
+    """What a killed process leaves of a checkpoint that it had not finished is none."""
+    config = make_config(("sst",), total_steps=1)
+    whole = quick_fit(config, tmp_path / "whole")
+    quick_fit(config, tmp_path / "killed")
+    shutil.rmtree(tmp_path / "killed" / "checkpoints")
+    (tmp_path / "killed" / "checkpoints" / "1.orbax-checkpoint-tmp-0").mkdir(parents=True)
+    again = quick_fit(config, tmp_path / "killed")
+    jax.tree.map(np.testing.assert_array_equal, again.state.params, whole.state.params)
+
+
+def test_heads_that_were_trained_alone_may_be_what_fine_tuning_begins_with(make_config, weights, quick_fit, tmp_path):
+    frozen = make_config(("sst",), total_steps=2, **{"model.freeze_encoder": True})
+    outcome = quick_fit(frozen, tmp_path / "frozen")
+    held = load_pretrained(weights).params
+    jax.tree.map(np.testing.assert_array_equal, dict(outcome.state.params["encoder"]), held)
+    begun = set_up(make_config(("sst",), init_from=str(tmp_path / "frozen")))
+    jax.tree.map(np.testing.assert_array_equal, begun.state.params, outcome.state.params)
+
+
+def test_a_file_without_labels_is_answered_for_each_task_about_such_texts(trained, files, tmp_path):
+    given = evaluate.score(evaluate.Evaluate(trained, file=files / "sts-test-student.csv", predictions=tmp_path / "o"))
+    assert list(given.files) == ["sts-sts-test-student-output.csv"]
+    (tmp_path / "broken.csv").write_text((files / "sts-dev.csv").read_text() + "9\tx\ta\tb\t7.5\n")
+    with pytest.raises(DataError, match=r"broken\.csv, line 23: similarity must be a number from 0 to 5, got '7\.5'"):
+        evaluate.score(evaluate.Evaluate(trained, file=tmp_path / "broken.csv"))
+
+
 def test_what_is_no_pretrained_model_or_does_not_fit_is_refused_before_anything_is_written(
     make_config, quick_fit, weights, tmp_path
 ):
@@ -230,6 +259,8 @@ def test_what_is_no_pretrained_model_or_does_not_fit_is_refused_before_anything_
         ConfigError, match=r"longest_tokens 17 exceeds the encoder's 16.*give --data\.longest-tokens 16"
     ):
         quick_fit(make_config(**{"data.longest_tokens": 17}), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"leave out model\.encoder\.width 24, where it has 8"):
+        quick_fit(make_config(**{"model.encoder.width": 24}), tmp_path / "run")
     with pytest.raises(DataError, match=r"give --model\.pretrained"):
         quick_fit(make_config(**{"model.pretrained": None}), tmp_path / "run")
     with pytest.raises(DataError, match=r"--best-by exact_match needs a data set with questions"):
@@ -264,6 +295,15 @@ def test_scores_are_by_definition_and_a_constant_tells_nothing():
     assert labelled.score(rows_of("sts", y), np.full(4, 2.5)) == {"sts/pearson": 0.0, "sts/spearman": 0.0}
     scores = {"sst/accuracy": 0.5, "quora/accuracy": 0.8, "sts/pearson": 0.6}
     np.testing.assert_allclose(labelled.mean_score(scores, ["sst", "quora", "sts"]), (0.5 + 0.8 + 0.8) / 3)
+
+
+def test_texts_are_continued_by_models_that_can():
+    with pytest.raises(ValueError, match=r"does not continue texts: sample_prompt must be None"):
+        TrainConfig(
+            recipe="r", data=TextTasksData(), model=TextTasksConfig(), objective="text_tasks", sample_prompt="The"
+        )
+    with pytest.raises(RunError, match=r"a TextTasks continues no texts"):
+        make_decoder(TextTasksConfig().build(30))
 
 
 def test_files_have_the_projects_names_headers_and_numbers():
