@@ -1,6 +1,8 @@
 """Settings of all tests: eight virtual CPU devices, strict dtypes and ranks, real data where it is to be had."""
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +28,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "realdata" in item.keywords:
             item.add_marker(skip)
+
+
+MOST_MAPS = 20_000
+"""Of memory in a test process: each compiled program has some, and Linux ends a process that has more than 65,530."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs() -> Iterator[None]:
+    """Forgets the compiled programs of the tests so far, where there are many."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
