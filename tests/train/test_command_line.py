@@ -73,9 +73,13 @@ def test_recipe_tells_source_cost_expectation_and_a_command_that_runs_it(name):
 def test_recipe_can_be_trained_on_what_it_describes(name):
     config = load_recipe(name)
     model = config.model.build(65)
-    tokens = jax.ShapeDtypeStruct((config.data.batch_size, config.data.sequence_length), "int32")
+    length = getattr(config.data, "sequence_length", None) or config.data.longest_tokens
+    tokens = jax.ShapeDtypeStruct((config.data.batch_size, length), "int32")
     outputs, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), tokens)
-    if config.objective == "masked_tokens":
+    if config.objective == "text_tasks":
+        assert set(outputs) == set(config.data.tasks)
+        assert {output.shape[0] for output in outputs.values()} == {config.data.batch_size}
+    elif config.objective == "masked_tokens":
         hidden, follows = outputs
         assert hidden.shape == (*tokens.shape, config.model.encoder.width)
         assert follows.shape == (config.data.batch_size, 2)
