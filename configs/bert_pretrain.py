@@ -2,10 +2,8 @@
 
 Source: Devlin et al. 2019, section 3.1 and appendix A.2, at a size for two CPU cores. Differs: a vocabulary of the
 text's own, texts of 64 pieces, masks drawn anew in each epoch, Muon, no dropout.
-Cost: about ten minutes on two CPU cores.
-Expect: a masked loss near 3.7 nats on sections that are held out, where guesses by frequency alone have 5.9; it stays
-above 5 for the first 700 steps. The text differs a little between Python versions, so the numbers do too. Whether a
-section goes on is told right in three or four of five; so small a text teaches no more.
+Cost: not measured yet.
+Expect: not measured yet. The text differs a little between Python versions, so the numbers will too.
 Command: python -m train bert_pretrain --workdir runs/bert_pretrain
 """
 

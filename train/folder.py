@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from data import Corpus
+from jaxnlp.commands.files import write_file
 from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE
 from jaxnlp.serialization import ConfigError, differences, from_json, to_json
@@ -192,7 +193,4 @@ def _read_object(path: Path) -> Any:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a UTF-8 file, whole or not at all, and the folders that it lies in."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_file(path, text.encode("utf-8"))

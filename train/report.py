@@ -1,7 +1,6 @@
 """A run's folder as one page to read: `python -m train.report RUN` rebuilds it at any time."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, NoReturn
 
 import tyro
 
+from jaxnlp.commands.files import write_file
 from train.page import render_page
 from train.plots import draw_plots
 
@@ -76,13 +76,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _replace(path: Path, text: str) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(text.encode("utf-8", "replace"))  # a sampled byte sequence may hold lone surrogates
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_file(path, text.encode("utf-8", "replace"))  # a sampled byte sequence may hold lone surrogates
     return path
 
 
