@@ -22,7 +22,7 @@ from data.labelled_texts import LABELS, LabelledText, read_header, read_table, t
 from data.schedules import Schedule, ScheduleName
 from jaxnlp.text.tasks import TASKS, TaskName, TextTask
 from jaxnlp.text.vocabulary import Vocabulary
-from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 
 _logger = logging.getLogger(__name__)
 
@@ -207,15 +207,9 @@ def _padded(examples: list[_Example], batch_size: int, multiple: int, *, longest
     """`tokens` [B, S, T] int32, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float32 by
     the name of the task; T is a multiple, or the longest that the model reads."""
     length = min(rounded_up(max(example.length for example in examples), multiple), longest)
-    shape = (batch_size, len(examples[0].texts), length)
-    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    # A text of no tokens at all, which a row that is not there would be, has no mean.
-    mask[:, :, 0] = True
+    tokens, mask = padded_texts([example.texts for example in examples], batch_size, length)
     labels = np.zeros(batch_size, np.float32)
-    for row, example in enumerate(examples):
-        labels[row] = example.label
-        for number, text in enumerate(example.texts):
-            tokens[row, number, : len(text)], mask[row, number, : len(text)] = text, True
+    labels[: len(examples)] = [example.label for example in examples]
     loss_mask = np.arange(batch_size) < len(examples)
     return {"tokens": tokens, "attention_mask": mask, "loss_mask": loss_mask, examples[0].task: labels}
 

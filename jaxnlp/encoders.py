@@ -101,6 +101,5 @@ def _refuse_strangers(place: Path) -> None:
 def _with_likeness(pretrained: Pretrained) -> TextModel:
     """How alike texts are by the cosine of their vectors needs no head."""
     config = TextTasksConfig(encoder=pretrained.config, tasks=("sts",), pooling="mean", similarity="cosine")
-    size = len(pretrained.params["tokens"]["embedding"])
     params = jax.device_put({"encoder": pretrained.params}, jax.local_devices()[0])
-    return TextModel(TextTasks(config, size), params, pretrained.vocabulary)
+    return TextModel(config.build(pretrained.vocabulary.size), params, pretrained.vocabulary)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxnlp.models.text_tasks import TextTasks
 from jaxnlp.text.tasks import TASKS, TaskName
-from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
 
 BATCH_TOKENS = 4096
@@ -75,7 +76,7 @@ def predict_texts(
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"each text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
     columns = [texts] if pairs is None else [texts, pairs]
-    return _read(model, vocabulary, columns, functools.partial(_answers, model, params, task), batch_tokens)
+    return _read(model, vocabulary, columns, functools.partial(answers, model, params, task), batch_tokens)
 
 
 def embed_texts(
@@ -141,14 +142,33 @@ def attend_text(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
-def _answers(model: Any, params: Params, name: TaskName, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+def answers(model: Any, params: Params, name: str, tokens: ArrayLike, attention_mask: ArrayLike) -> jax.Array:
+    """What `predict_texts` returns, of texts that are tokens already.
+
+    Args:
+      model: a `TextTasks`.
+      params: of the model.
+      name: of one of its tasks.
+      tokens: [B, S, T] int, S texts a row as the task has them.
+      attention_mask: where they are no padding [B, S, T] bool.
+    """
     task = TASKS[name]
-    answer = model.apply({"params": params}, tokens, mask, name)
+    answer = model.apply({"params": params}, tokens, attention_mask, name)
     if task.kind == "classification":
         return jax.nn.softmax(answer, axis=-1)
     if task.kind == "paraphrase":
         return jax.nn.sigmoid(answer)
     return jnp.clip(answer, 0.0, 1.0) * float(task.labels)
+
+
+def labels_of(name: str, answers: np.ndarray) -> np.ndarray:
+    """The labels [N] float32 that answers to a task mean: the likeliest class, the likelier of two, or the score."""
+    kind = TASKS[name].kind
+    if kind == "classification":
+        answers = answers.argmax(axis=-1)
+    elif kind == "paraphrase":
+        answers = answers > 0.5
+    return answers.astype(np.float32)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -183,21 +203,9 @@ def _read(
         size = min(_power_of_two(len(numbers)), max(1, batch_tokens // length))
         for start in range(0, len(numbers), size):
             part = numbers[start : start + size]
-            computed = np.asarray(compute(*_padded([rows[number] for number in part], size, length)))
+            computed = np.asarray(compute(*padded_texts([rows[number] for number in part], size, length)))
             values |= zip(part, computed, strict=False)
     return Outcome(np.stack([values[number] for number in range(len(rows))]), sum(p.truncated for p in tokenized))
-
-
-def _padded(rows: list[tuple[np.ndarray, ...]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [B, S, T] int32, and where they are no padding [B, S, T] bool."""
-    shape = (size, len(rows[0]), length)
-    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    # A row of no tokens at all has no softmax and no mean.
-    mask[:, :, 0] = True
-    for number, row in enumerate(rows):
-        for place, text in enumerate(row):
-            tokens[number, place, : len(text)], mask[number, place, : len(text)] = text, True
-    return tokens, mask
 
 
 def _power_of_two(number: int) -> int:

@@ -18,6 +18,7 @@ ALLOWED = {
     "jaxnlp.serialization": ("jaxnlp.typing",),
     "jaxnlp.metrics": ("jaxnlp.typing",),
     "jaxnlp.caches": (),
+    "jaxnlp.files": (),
     "jaxnlp.ops": (*LEAVES, *LADDER[:1]),
     "jaxnlp.nn": (*LEAVES, *LADDER[:2]),
     "jaxnlp.models": (*LEAVES, *LADDER),

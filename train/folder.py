@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from data import Corpus
-from jaxnlp.commands.files import write_file
+from jaxnlp.files import write_file
 from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.runs import CHECKPOINTS, CONFIG_FILE, VOCABULARY_FILE
 from jaxnlp.serialization import ConfigError, differences, from_json, to_json

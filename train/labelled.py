@@ -1,15 +1,14 @@
 """What a model says about the rows of text tasks: predictions, scores, and files as CS224N's project has them."""
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from scipy import stats
 
 from data import LabelledRows
 from jaxnlp.text.tasks import TASKS
+from jaxnlp.texts import answers, labels_of
 from jaxnlp.typing import Params
 
 MEAN_SCORE = "mean_score"
@@ -21,38 +20,18 @@ HEADERS = {
     "similarity": "Predicted_Similiary",  # spelt as the project spells it
 }
 
-Predict = Callable[..., jax.Array]
 
-
-def compile_predict(model: Any) -> Predict:
-    """The jitted answer of a `TextTasks` to (params, tokens, attention_mask, task)."""
-
-    @functools.partial(jax.jit, static_argnums=3)
-    def predict(params: Params, tokens: jax.Array, attention_mask: jax.Array, task: str) -> jax.Array:
-        return model.apply({"params": params}, tokens, attention_mask, task)
-
-    return predict
-
-
-def predictions(predict: Predict, params: Params, rows: LabelledRows) -> np.ndarray:
+def predictions(model: Any, params: Params, rows: LabelledRows) -> np.ndarray:
     """What the model says about each row, [N] float32 in the order of the file, on the scale of the labels.
 
     Args:
-      predict: of `compile_predict`.
+      model: a `TextTasks`.
       params: on one device.
       rows: of one task.
     """
-    task = TASKS[rows.task]
-    said = [np.asarray(predict(params, b["tokens"], b["attention_mask"], rows.task)) for b in rows.batches]
-    answers = np.concatenate(said)[: len(rows.order)]
-    if task.kind == "classification":
-        answers = answers.argmax(axis=-1)
-    elif task.kind == "paraphrase":
-        answers = answers > 0.0
-    else:
-        answers = np.clip(answers, 0.0, 1.0) * task.labels
-    found = np.empty(len(answers), np.float32)
-    found[rows.order] = answers
+    said = [np.asarray(answers(model, params, rows.task, b["tokens"], b["attention_mask"])) for b in rows.batches]
+    found = np.empty(len(rows.order), np.float32)
+    found[rows.order] = labels_of(rows.task, np.concatenate(said)[: len(rows.order)])
     return found
 
 
@@ -83,12 +62,12 @@ def mean_score(scores: dict[str, float], tasks: Iterable[str]) -> float:
     return sum(shares) / len(shares)
 
 
-def likeness(predict: Predict, params: Params, labelled: Sequence[LabelledRows]) -> dict[str, float]:
+def likeness(model: Any, params: Params, labelled: Sequence[LabelledRows]) -> dict[str, float]:
     """The correlations of those tasks that have them: no objective can sum them up batch by batch."""
     found: dict[str, float] = {}
     for rows in labelled:
         if rows.labels is not None and TASKS[rows.task].kind == "similarity":
-            found |= score(rows, predictions(predict, params, rows))
+            found |= score(rows, predictions(model, params, rows))
     return found
 
 

@@ -311,10 +311,6 @@ class _Evaluator:
     def _decoder(self) -> Decoder:
         return make_decoder(self._model)
 
-    @functools.cached_property
-    def _predict(self) -> labelled.Predict:
-        return labelled.compile_predict(self._model)
-
     def __call__(self, step: int, state: TrainState, log: RunLog) -> float:
         """Logs what it finds. Returns: the error that the best checkpoint has least of."""
         params = state.evaluation_params
@@ -323,7 +319,7 @@ class _Evaluator:
         if split.questions:
             scores["exact_match"] = self._answer(step, self._layout.fetch(params), split.questions)
         if split.labelled:
-            scores |= labelled.likeness(self._predict, self._layout.fetch(params), split.labelled)
+            scores |= labelled.likeness(self._model, self._layout.fetch(params), split.labelled)
             scores["mean_score"] = labelled.mean_score(scores, [rows.task for rows in split.labelled])
         log.log_evaluation(step, "validation", scores)
         prompt = self._config.sample_prompt

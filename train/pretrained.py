@@ -73,12 +73,6 @@ def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         found = load_pretrained(name, ignore=config.model.pretrained_ignore)
     except (PretrainedError, WeightsError) as error:
         raise RunError(f"--model.pretrained: {error}") from error
-    size = len(found.params["tokens"]["embedding"])
-    if size != found.vocabulary.size:
-        raise RunError(
-            f"--model.pretrained: {name} has embeddings for {size} pieces, its tokenizer {found.vocabulary.size}: cut "
-            "the embeddings, and vocab_size in its config, to those that the tokenizer has"
-        )
     params = {"encoder": found.params}
     if isinstance(config.model, BertPretrainingConfig) and found.heads is not None:
         params["heads"] = found.heads

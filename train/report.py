@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import tyro
 
-from jaxnlp.commands.files import write_file
+from jaxnlp.files import write_file
 from train.page import render_page
 from train.plots import draw_plots
 

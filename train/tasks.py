@@ -93,11 +93,10 @@ def _text_tasks(
     run: Run, parts: Sequence[LabelledRows], split_name: str
 ) -> tuple[dict[str, tuple[float, int]], dict[str, str]]:
     """Each task's measures, their mean over tasks, and files of predictions."""
-    predict = labelled.compile_predict(run.model)
     values: dict[str, tuple[float, int]] = {}
     files = {}
     for rows in parts:
-        predicted = labelled.predictions(predict, run.params, rows)
+        predicted = labelled.predictions(run.model, run.params, rows)
         files[labelled.file_name(rows.task, split_name)] = labelled.file_text(rows, predicted)
         if rows.labels is not None:
             values |= {name: (value, len(rows.ids)) for name, value in labelled.score(rows, predicted).items()}

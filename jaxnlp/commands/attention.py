@@ -8,8 +8,9 @@ from typing import Literal
 import tyro
 
 from jaxnlp.attention_page import render_page
-from jaxnlp.commands.files import rows_of, write_file
+from jaxnlp.commands.files import rows_of
 from jaxnlp.encoders import load_text_model
+from jaxnlp.files import write_file
 from jaxnlp.texts import attend_text
 
 LONGEST = 128

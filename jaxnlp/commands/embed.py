@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of, write_file
+from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of
 from jaxnlp.encoders import Pooling, load_text_model
+from jaxnlp.files import write_file
 from jaxnlp.texts import embed_texts
 
 

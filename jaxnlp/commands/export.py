@@ -11,9 +11,9 @@ import numpy as np
 import tyro
 from safetensors.numpy import save
 
-from jaxnlp.commands.files import write_file
 from jaxnlp.convert.pretrained import save_pretrained
 from jaxnlp.encoders import encoder_of
+from jaxnlp.files import write_file
 from jaxnlp.runs import load_run
 from jaxnlp.serialization import to_json
 
@@ -51,7 +51,7 @@ def export(command: Export) -> None:
     save_pretrained(command.folder, pretrained)
     if others:
         try:
-            model = {"model": json.dumps(to_json(getattr(run.model, "config", None)))}
+            model = {"model": json.dumps(_shape(run.model))}
             write_file(command.folder / HEADS, save(_named(others), metadata=model))
         except BaseException:
             shutil.rmtree(command.folder, ignore_errors=True)
@@ -71,3 +71,9 @@ def _named(tree: Any) -> dict[str, np.ndarray]:
     return {
         ".".join(str(getattr(key, "key", key)) for key in path): np.ascontiguousarray(leaf) for path, leaf in leaves
     }
+
+
+def _shape(model: Any) -> Any:
+    """Its config, without what it began with: a place on the disk of whoever trained it."""
+    config = to_json(model.config)
+    return {name: value for name, value in config.items() if not name.startswith("pretrained")}

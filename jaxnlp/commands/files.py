@@ -1,6 +1,5 @@
-"""What commands read and write: texts, one a line, and files that are whole or not there."""
+"""What commands read and say: texts, one a line."""
 
-import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,20 +64,6 @@ def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
 def one_line(text: str) -> str:
     """The text with a blank for line breaks and tabs."""
     return _BREAKS.sub(" ", text)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all, and the folders that it lies in. Raises: OSError."""
-    if path.exists() and not path.is_file():  # a folder, which the error names; or a pipe, which nothing can replace
-        path.write_bytes(content)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def report_cut(truncated: int, texts: int, longest: int) -> None:

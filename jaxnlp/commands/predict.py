@@ -15,7 +15,7 @@ from jaxnlp.runs import Run, RunError, load_run, make_decoder
 from jaxnlp.text.characters import MASK, CharacterVocabulary
 from jaxnlp.text.tasks import TASKS, TaskName
 from jaxnlp.text.wordpiece import WordPieceVocabulary
-from jaxnlp.texts import predict_texts
+from jaxnlp.texts import labels_of, predict_texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +121,5 @@ def _shown(name: TaskName, value: np.ndarray) -> list[str]:
     kind = TASKS[name].kind
     if kind == "similarity":
         return [f"{value:.2f}"]
-    if kind == "paraphrase":
-        return [str(int(value > 0.5)), f"{max(value, 1 - value):.2f}"]
-    return [str(int(value.argmax())), f"{value.max():.2f}"]
+    probability = max(value, 1 - value) if kind == "paraphrase" else value.max()
+    return [str(int(labels_of(name, value))), f"{probability:.2f}"]

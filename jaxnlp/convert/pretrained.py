@@ -102,6 +102,8 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         params, heads = from_huggingface(tensors, config, size, ignore=ignore)
     except WeightsError as error:
         raise WeightsError(f"{folder}: {error}") from error
+    if vocabulary.size < size:
+        config = dataclasses.replace(config, embedded_pieces=size)
     return Pretrained(config, params, heads, vocabulary)
 
 

@@ -20,6 +20,7 @@ from jaxnlp.nn.transformer import EncoderBlock
 from jaxnlp.ops.attention import Implementation
 from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.positions import sinusoidal_positions
+from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02
@@ -53,6 +54,9 @@ class BertConfig(ModelConfig):
     """Share of attention weights dropped in training."""
     epsilon: float = 1e-12
     """Of the normalisations."""
+    embedded_pieces: int | None = None
+    """Pieces that have embeddings, where these are more than the tokenizer's; None = as many. Some checkpoints are
+    padded."""
     scan_layers: bool = False
     """Compile one block and loop over it: compiles faster, runs slower on CPU. Same parameters, same function."""
     remat: bool = False
@@ -82,7 +86,21 @@ class BertConfig(ModelConfig):
             raise ValueError(f"model.epsilon must lie in (0, 1), got {self.epsilon}")
 
     def build(self, vocabulary_size: int) -> "Bert":
-        return Bert(self, vocabulary_size)
+        return Bert(self, self.embeddings(vocabulary_size))
+
+    def embeddings(self, vocabulary_size: int) -> int:
+        """How many there are, with a tokenizer of so many pieces.
+
+        Raises: ConfigError when these are more.
+        """
+        if self.embedded_pieces is None:
+            return vocabulary_size
+        if self.embedded_pieces < vocabulary_size:
+            raise ConfigError(
+                f"model.encoder.embedded_pieces must be at least the tokenizer's {vocabulary_size}, got "
+                f"{self.embedded_pieces}"
+            )
+        return self.embedded_pieces
 
 
 @dataclasses.dataclass(frozen=True)

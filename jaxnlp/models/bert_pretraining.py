@@ -29,7 +29,7 @@ class BertPretrainingConfig(AroundBertConfig):
             )
 
     def build(self, vocabulary_size: int) -> "BertPretraining":
-        return BertPretraining(self, vocabulary_size)
+        return BertPretraining(self, self.encoder.embeddings(vocabulary_size))
 
 
 class BertPretraining(nn.Module):

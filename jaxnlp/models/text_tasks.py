@@ -52,7 +52,7 @@ class TextTasksConfig(AroundBertConfig):
             )
 
     def build(self, vocabulary_size: int) -> "TextTasks":
-        return TextTasks(self, vocabulary_size)
+        return TextTasks(self, self.encoder.embeddings(vocabulary_size))
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         return self.freeze_encoder and path[0] == "encoder"

@@ -28,6 +28,27 @@ class TokenizedTexts(NamedTuple):
     truncated: int
 
 
+def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens as a batch: rows of texts, filled up with 0, and with rows of nothing.
+
+    Args:
+      rows: at most B, each of S texts of at most T tokens.
+      size: B.
+      length: T.
+
+    Returns:
+      tokens [B, S, T] int32, and where they are no padding [B, S, T] bool. The first token of a text counts as there in
+      any case: one without tokens, as a row of nothing has them, would have no softmax and no mean.
+    """
+    shape = (size, len(rows[0]), length)
+    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    mask[:, :, 0] = True
+    for number, row in enumerate(rows):
+        for place, text in enumerate(row):
+            tokens[number, place, : len(text)], mask[number, place, : len(text)] = text, True
+    return tokens, mask
+
+
 class WordPieceVocabulary:
     """Pieces of words and their ids, and how a text is cut into them.
 

@@ -13,7 +13,12 @@ def rows_of(task, labels, order=None):
 def test_predictions_come_in_the_order_of_the_file_without_the_padding():
     batches = tuple({"tokens": np.array([[[a]], [[b]]]), "attention_mask": None} for a, b in ((3, 1), (0, -1)))
     rows = LabelledRows("quora", ("a", "b", "c"), None, np.array([2, 0, 1]), batches)
-    found = labelled.predictions(lambda params, tokens, mask, task: tokens[:, 0, 0] - 2.0, {}, rows)
+
+    class Model:
+        def apply(self, variables, tokens, mask, task):
+            return tokens[:, 0, 0] - 2.0
+
+    found = labelled.predictions(Model(), {}, rows)
     np.testing.assert_array_equal(found, [0.0, 0.0, 1.0])  # 3, 1, 0 are of rows 2, 0, 1
 
 

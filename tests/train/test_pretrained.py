@@ -12,6 +12,7 @@ from scipy import stats
 from data import DataError
 from data.text_tasks import TextTasksData
 from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
+from jaxnlp.encoders import encoder_of, load_text_model
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.runs import RunError, load_run, make_decoder
@@ -111,6 +112,23 @@ def test_a_run_begins_with_the_weights_of_its_folder_and_keeps_its_own_dropout(m
     jax.tree.map(np.testing.assert_array_equal, dict(found.state.params["encoder"]), held.params)
     assert found.corpus.vocabulary == VOCABULARY
     assert {"heads_sst"} <= found.state.params.keys()
+
+
+def test_embeddings_beyond_the_tokenizer_are_trained_on_and_written_back(make_config, quick_fit, tmp_path):
+    size = VOCABULARY.size + 3
+    params = jax.jit(SHAPE.build(size).init)(jax.random.key(7), jnp.zeros((1, 1), jnp.int32))["params"]
+    save_pretrained(tmp_path / "padded", Pretrained(SHAPE, jax.device_get(params), None, VOCABULARY))
+    config = make_config(
+        **{"model.pretrained": str(tmp_path / "padded"), "data.tasks": ("sst",), "model.tasks": ("sst",)}
+    )
+    quick_fit(config, tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert (run.vocabulary.size, len(run.params["encoder"]["tokens"]["embedding"])) == (size - 3, size)
+    assert load_text_model(tmp_path / "padded").model.vocabulary_size == size
+    save_pretrained(tmp_path / "back", encoder_of(run))
+    assert load_pretrained(tmp_path / "back").config.embedded_pieces == size
+    with pytest.raises(ConfigError, match="embedded_pieces must be at least the tokenizer's 15, got 14"):
+        BertConfig(embedded_pieces=14).build(VOCABULARY.size)
 
 
 def test_other_weights_have_another_digest(make_config):

@@ -1,10 +1,9 @@
-import os
 import re
 from pathlib import Path
 
 import pytest
 
-from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of, write_file
+from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -85,31 +84,6 @@ def test_chunks_are_read_one_after_the_other():
 
 def test_a_line_is_one_line():
     assert one_line("a\r\nb\tc\u2028d\x85e  f\\n") == "a b c d e  f\\n"
-
-
-def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
-    write_file(tmp_path / "new" / "x", b"one")
-    write_file(tmp_path / "new" / "x", b"two")
-    assert (tmp_path / "new" / "x").read_bytes() == b"two"
-
-    def full(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="no space left"):
-        write_file(tmp_path / "new" / "x", b"three")
-    assert os.listdir(tmp_path / "new") == ["x"]
-    assert (tmp_path / "new" / "x").read_bytes() == b"two"
-
-
-def test_a_pipe_is_written_to_and_a_folder_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_file(tmp_path / "pipe", b"one")
-    assert os.read(reader, 10) == b"one"
-    os.close(reader)
-    with pytest.raises(IsADirectoryError):
-        write_file(tmp_path, b"one")
 
 
 def test_cut_texts_are_reported_when_there_are_some(capsys):
