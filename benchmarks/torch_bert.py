@@ -53,6 +53,7 @@ class TorchBert(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary_size, width)
         self.positions = nn.Embedding(positions, width)
+        self.segments = nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width, eps=1e-12)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(Layer(width, heads, dropout, fused=fused) for _ in range(layers))
@@ -62,7 +63,8 @@ class TorchBert(nn.Module):
         """Args: tokens [B, T] int64, lengths [B] int64. Returns: logits [B, C]."""
         positions = torch.arange(tokens.shape[1])
         mask = torch.where(positions[None] < lengths[:, None], 0.0, -10000.0)[:, None, None]
-        x = self.dropout(self.norm(self.tokens(tokens) + self.positions(positions)))
+        segments = self.segments(torch.zeros_like(tokens))
+        x = self.dropout(self.norm(self.tokens(tokens) + self.positions(positions) + segments))
         for layer in self.layers:
             x = layer(x, mask)
         return self.output(self.dropout(torch.tanh(self.pooler(x[:, 0]))))

@@ -1,7 +1,6 @@
 """That the PyTorch models of the benchmarks are the same functions as ours, of the same size."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +13,7 @@ from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchLSTM
 from configs.gpt_shakespeare_cpu import get_config
+from jaxnlp.convert.bert import to_huggingface
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
@@ -100,32 +100,49 @@ def test_gpt_gives_our_logits_and_loss_and_has_as_many_parameters(config, fused)
     np.testing.assert_allclose(loss.item(), losses.mean(), rtol=1e-5)
 
 
-def bert_weights(params, layers):
-    weights = {"tokens.weight": params["Embed_0"]["embedding"], "positions.weight": params["positions"]}
-    weights |= norm("norm", params["LayerNorm_0"])
-    weights |= dense("pooler", params["Dense_0"]) | dense("output", params["Dense_1"])
-    for number in range(layers):
-        ours, layer = params[f"EncoderBlock_{number}"], f"layers.{number}"
-        for part, name in enumerate("qkv"):
-            weights |= dense(f"{layer}.{name}", columns(ours["attention"]["qkv"], part, 3))
-        weights |= dense(f"{layer}.out", ours["attention"]["out"])
-        weights |= dense(f"{layer}.up", ours["feed_forward"]["up"])
-        weights |= dense(f"{layer}.down", ours["feed_forward"]["down"])
-        weights |= norm(f"{layer}.attention_norm", ours["attention_norm"])
-        weights |= norm(f"{layer}.output_norm", ours["feed_forward_norm"])
+HUGGINGFACE = {
+    "embeddings.word_embeddings": "tokens",
+    "embeddings.position_embeddings": "positions",
+    "embeddings.token_type_embeddings": "segments",
+    "embeddings.LayerNorm": "norm",
+    "pooler.dense": "pooler",
+    "encoder.layer": "layers",
+    "attention.self.query": "q",
+    "attention.self.key": "k",
+    "attention.self.value": "v",
+    "attention.output.dense": "out",
+    "attention.output.LayerNorm": "attention_norm",
+    "intermediate.dense": "up",
+    "output.dense": "down",
+    "output.LayerNorm": "output_norm",
+}
+"""Parts of names, and what `TorchBert` calls them."""
+
+
+def bert_weights(params, config, head):
+    weights = dense("output", params[head])
+    for name, x in to_huggingface(params["encoder"], config, VOCABULARY).items():
+        for theirs, rivals in HUGGINGFACE.items():
+            name = name.replace(theirs, rivals)
+        weights[name] = x
     return weights
 
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
-    width, heads, layers, classes = 8, 2, 2, 3
-    ours = bert_finetune.Classifier(VOCABULARY, width, heads, layers, POSITIONS, classes, matmul_dtype=None)
-    arguments = (TOKENS, np.array([POSITIONS, 4], np.int32))
-    params = random_params(lambda: ours.init(jax.random.key(0), *arguments, deterministic=True)["params"])
+    width, heads, layers, classes = 8, 2, 2, 2
+    shape = {"num_layers": layers, "num_heads": heads, "width": width, "max_positions": POSITIONS, "matmul_dtype": None}
+    config = dataclasses.replace(
+        bert_finetune.CONFIG, encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape)
+    )
+    ours, lengths = config.build(VOCABULARY), np.array([POSITIONS, 4], np.int32)
+    mask = np.arange(POSITIONS) < lengths[:, None]
+    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])
     theirs = TorchBert(VOCABULARY, width, heads, layers, POSITIONS, classes, bert_finetune.DROPOUT, fused=fused)
-    load(theirs, bert_weights(params, layers))
-    found = theirs(*(torch.tensor(a).long() for a in arguments)).detach()
-    expected = jax.jit(functools.partial(ours.apply, deterministic=True))({"params": params}, *arguments)
+    load(theirs, bert_weights(params, config.encoder, f"heads_{bert_finetune.TASK}"))
+    found = theirs(torch.tensor(TOKENS).long(), torch.tensor(lengths).long()).detach()
+    answer = jax.jit(ours.apply, static_argnums=3)
+    expected = answer({"params": params}, TOKENS[:, None], mask[:, None], bert_finetune.TASK)
     assert np.abs(expected).max() > 0.3
     np.testing.assert_allclose(found, expected, atol=1e-4)
     assert size_of(theirs) == size(params)
@@ -178,8 +195,8 @@ def test_the_benchmarks_own_sizes_are_the_same_too():
     expected = size(jax.eval_shape(lambda: gpt.init(jax.random.key(0), TOKENS)["params"]))
     assert [size_of(model) for model in gpts] == [expected, expected]
 
-    arrays = bert_finetune.batch()
-    classifier = functools.partial(bert_finetune.Classifier().init, jax.random.key(0), deterministic=True)
-    assert size_of(bert) == size(jax.eval_shape(classifier, arrays["tokens"], arrays["lengths"])["params"])
+    classifier = bert_finetune.CONFIG.build(bert_finetune.VOCABULARY)
+    expected = size(jax.eval_shape(lambda: classifier.init(jax.random.key(0), TOKENS[:1, :1])["params"]))
+    assert size_of(bert) == expected
 
     assert size_of(rival) == size(jax.eval_shape(lstm_lm.initial_params)) + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
