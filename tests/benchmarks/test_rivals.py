@@ -12,8 +12,10 @@ from benchmarks import bert_finetune, gpt_names, lstm_lm
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchLSTM
+from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
+from train.objectives import next_token_carried
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
@@ -149,32 +151,37 @@ def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
 
 
 def lstm_weights(params, *, fused):
-    weights = {"embedding.weight": params["embedding"], "output.weight": params["output"]["w"].T}
-    weights["output.bias"] = params["output"]["b"]
-    for number, ours in enumerate(params["layers"].values()):
+    output = {"kernel": params["head_kernel"], "bias": params["head_bias"]}
+    weights = {"embedding.weight": params["tokens"]["embedding"]} | dense("output", output)
+    for number in range(2):
+        ours = params["recurrent"][f"layer_{number}_forward"]
         before, after = ("lstm.", f"_l{number}") if fused else (f"cells.{number}.", "")
-        weights[f"{before}weight_ih{after}"] = ours["w_x"].T
-        weights[f"{before}weight_hh{after}"] = ours["w_h"].T
-        weights[f"{before}bias_ih{after}"] = ours["b"]
-        weights[f"{before}bias_hh{after}"] = np.zeros_like(ours["b"])
+        weights[f"{before}weight_ih{after}"] = ours["kernel"].T
+        weights[f"{before}weight_hh{after}"] = ours["recurrent_kernel"].T
+        weights[f"{before}bias_ih{after}"] = ours["bias"]
+        weights[f"{before}bias_hh{after}"] = np.zeros_like(ours["bias"])
     return weights
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_lstm_gives_our_logits_and_has_a_second_bias_a_layer(fused):
+def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
     width, layers = 8, 2
-    params = random_params(lambda: lstm_lm.initial_params(VOCABULARY, width, layers))
+    config = dataclasses.replace(
+        lstm_lm.CONFIG, embedding_width=width, widths=(width,) * layers, scale_embeddings=False, matmul_dtype=None
+    )
+    ours = config.build(VOCABULARY)
+    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])
     theirs = load(TorchLSTM(VOCABULARY, width, layers, fused=fused), lstm_weights(params, fused=fused))
     found = theirs.logits(torch.tensor(TOKENS).long()).detach()
-    hidden = jax.jit(lstm_lm.hidden)(jax.tree.map(jnp.asarray, params), TOKENS)
-    expected = hidden @ params["output"]["w"] + params["output"]["b"][None, None]
+    expected = jax.jit(ours.apply)({"params": params}, TOKENS)
     assert np.abs(expected).max() > 0.3
     np.testing.assert_allclose(found, expected, atol=1e-4)
     assert size_of(theirs) == size(params) + layers * 4 * width
 
-    loss, _ = lstm_lm.loss_fn(jax.tree.map(jnp.asarray, params), {"tokens": TOKENS, "targets": TARGETS}, None)
+    batch = {"tokens": TOKENS, "targets": TARGETS, "loss_mask": np.ones(TOKENS.shape, bool)}
+    loss, _ = next_token_carried(ours).loss_fn(jax.tree.map(jnp.asarray, params), batch, None, ())
     theirs_loss = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
-    np.testing.assert_allclose(theirs_loss.item(), loss, rtol=0.02)  # the output layer's operands are bfloat16
+    np.testing.assert_allclose(theirs_loss.item(), loss, rtol=1e-5)
 
 
 def test_the_benchmarks_own_sizes_are_the_same_too():
@@ -199,4 +206,14 @@ def test_the_benchmarks_own_sizes_are_the_same_too():
     expected = size(jax.eval_shape(lambda: classifier.init(jax.random.key(0), TOKENS[:1, :1])["params"]))
     assert size_of(bert) == expected
 
-    assert size_of(rival) == size(jax.eval_shape(lstm_lm.initial_params)) + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
+    lstm = lstm_lm.CONFIG.build(lstm_lm.VOCABULARY)
+    expected = size(jax.eval_shape(lambda: lstm.init(jax.random.key(0), TOKENS[:1, :1])["params"]))
+    assert size_of(rival) == expected + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
+
+
+def test_the_cases_are_of_the_recipes_models():
+    assert lstm_lm_hw4.get_config().model == lstm_lm.CONFIG
+    recipes = bert_cfimdb.get_config().model
+    assert dataclasses.replace(bert_finetune.CONFIG, pretrained=recipes.pretrained, pooling=recipes.pooling) == (
+        dataclasses.replace(recipes, encoder=bert_finetune.CONFIG.encoder)
+    )
