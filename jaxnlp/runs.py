@@ -186,4 +186,5 @@ def make_decoder(model: Any) -> Decoder:
         read=lambda params, tokens, cache, count: model.apply({"params": params}, tokens, cache=cache, count=count),
         empty_cache=model.empty_cache,
         capacity=model.capacity,
+        vocabulary_size=getattr(model, "vocabulary_size", None),
     )

@@ -26,12 +26,14 @@ class Decoder:
         from 1 to T, are there: the cache is the one after these. The others pad a bucket: their logits mean nothing.
       empty_cache: batch size -> a cache with nothing read.
       capacity: tokens that a cache holds at most; None = no end.
+      vocabulary_size: V, to refuse prompts of other tokens; None = all are taken.
     """
 
     prepare: Callable[[Params], Params]
     read: Callable[[Params, Array, PyTree, Array | int], tuple[Array, PyTree]]
     empty_cache: Callable[[int], PyTree]
     capacity: int | None
+    vocabulary_size: int | None = None
 
 
 def bucket_length(length: int, capacity: int | None) -> int:
@@ -69,8 +71,8 @@ def generate(
       An iterator of the next token of each row, [B] int32; each is computed when it is asked for.
 
     Raises:
-      ValueError: at the call, when the prompt is not [B, N], empty or longer than the capacity, or no token is asked
-        for; the message gives the numbers.
+      ValueError: at the call, when the prompt is not [B, N], empty, longer than the capacity or of tokens outside the
+        vocabulary, or no token is asked for; the message gives the numbers.
     """
     check_request(decoder, prompt, max_new_tokens)
     return _continue(decoder, params, prompt, max_new_tokens, key, sampling or Sampling(), stop)
@@ -87,6 +89,14 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
         raise ValueError(
             f"the prompt has {length} tokens, but the model's context holds {decoder.capacity}; shorten it"
         )
+    if decoder.vocabulary_size is not None:
+        strange = np.argwhere((prompt < 0) | (prompt >= decoder.vocabulary_size))
+        if len(strange):
+            row, place = strange[0]
+            raise ValueError(
+                f"the model's tokens are 0 to {decoder.vocabulary_size - 1}, but the prompt has {prompt[row, place]} in "
+                f"row {row}, position {place}"
+            )
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
 

@@ -206,6 +206,14 @@ def test_what_cannot_be_continued_is_refused_at_the_call(shape, count, message):
         generate(Counter(capacity=8).decoder, {}, np.zeros(shape, np.int32), max_new_tokens=count, key=KEY)
 
 
+@pytest.mark.parametrize("token", [-1, 11, 1000])
+def test_tokens_that_the_model_has_not_are_refused_with_their_place(token):
+    params, decoder, _ = tiny_gpt(8)
+    prompt = np.array([[0, 10], [token, 3]], np.int32)
+    with pytest.raises(ValueError, match=f"tokens are 0 to 10, but the prompt has {token} in row 1, position 0"):
+        generate(decoder, params, prompt, max_new_tokens=1, key=KEY)
+
+
 def test_a_prompt_as_long_as_the_context_can_be_continued():
     assert Counter(capacity=8).continue_from([[1] * 7 + [4]], 3) == [[5], [6], [7]]
 
