@@ -22,7 +22,7 @@ def get_config() -> TrainConfig:
             "data.length_multiple": 64,
             "model.tasks": ("cfimdb",),
             "optimizer.warmup_steps": 40,
-            "total_steps": 428,  # four epochs
+            "total_steps": 214,  # two epochs
             "evaluate_every_steps": 107,
             "checkpoint_every_steps": 107,
         },

@@ -23,8 +23,8 @@ def get_config() -> TrainConfig:
             "data.schedule": "round_robin",
             "model.tasks": TASKS,
             "model.relation": "shared",
-            "total_steps": 2400,
-            "evaluate_every_steps": 600,
-            "checkpoint_every_steps": 300,
+            "total_steps": 1500,
+            "evaluate_every_steps": 500,
+            "checkpoint_every_steps": 250,
         },
     )

@@ -1,0 +1,24 @@
+"""How alike two sentences are, from 0 to 5, by a small pretrained BERT.
+
+Source: CS224N, default final project (minBERT), part 2; the cosine of mean vectors, as Reimers and Gurevych 2019 have it.
+Cost: not measured yet.
+Expect: not measured to the end yet.
+Command: python -m train bert_sts --workdir runs/bert_sts
+"""
+
+from configs import bert_sst
+from train.config import TrainConfig, update
+
+
+def get_config() -> TrainConfig:
+    return update(
+        bert_sst.get_config(),
+        recipe="bert_sts",
+        **{
+            "data.tasks": ("sts",),
+            "model.tasks": ("sts",),
+            "total_steps": 378,  # two epochs
+            "evaluate_every_steps": 126,
+            "checkpoint_every_steps": 126,
+        },
+    )
