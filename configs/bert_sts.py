@@ -1,6 +1,6 @@
 """How alike two sentences are, from 0 to 5, by a small pretrained BERT.
 
-Source: CS224N, default final project (minBERT), part 2; the cosine of mean vectors, as Reimers and Gurevych 2019 have it.
+Source: CS224N, default final project (minBERT), part 2; the cosine of mean vectors after Reimers and Gurevych 2019.
 Cost: not measured yet.
 Expect: not measured to the end yet.
 Command: python -m train bert_sts --workdir runs/bert_sts

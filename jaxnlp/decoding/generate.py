@@ -93,9 +93,9 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
         strange = np.argwhere((prompt < 0) | (prompt >= decoder.vocabulary_size))
         if len(strange):
             row, place = strange[0]
+            last, found = decoder.vocabulary_size - 1, prompt[row, place]
             raise ValueError(
-                f"the model's tokens are 0 to {decoder.vocabulary_size - 1}, but the prompt has {prompt[row, place]} in "
-                f"row {row}, position {place}"
+                f"the model's tokens are 0 to {last}, but the prompt has {found} in row {row}, position {place}"
             )
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
