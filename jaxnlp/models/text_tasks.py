@@ -13,8 +13,9 @@ import jax.numpy as jnp
 
 from jaxnlp.models.bert import AroundBertConfig, Bert, Encoding
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.text.tasks import TASKS, TaskName
 
@@ -33,6 +34,9 @@ class TextTasksConfig(AroundBertConfig):
     """A hidden layer between the features of a pair and its heads: none, one for each task, or one for all."""
     head_dropout_rate: float = 0.1
     """Share of the heads' inputs dropped in training."""
+    token_dropout_rate: float = 0.0
+    """Share of a text's tokens that training hides, never the first: of few texts, models learn their words by heart
+    (Shen et al. 2020, token cutoff)."""
     freeze_encoder: bool = False
     """Train the heads alone."""
 
@@ -40,8 +44,9 @@ class TextTasksConfig(AroundBertConfig):
         unknown = [name for name in self.tasks if name not in TASKS]
         if unknown or not self.tasks or len(set(self.tasks)) != len(self.tasks):
             raise ValueError(f"model.tasks are some of {', '.join(TASKS)}, each once, got {', '.join(self.tasks)}")
-        if not 0.0 <= self.head_dropout_rate < 1.0:
-            raise ValueError(f"model.head_dropout_rate must lie in [0, 1), got {self.head_dropout_rate}")
+        for name in ("head_dropout_rate", "token_dropout_rate"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
         if self.pooling == "pooler" and not self.encoder.use_pooler:
             raise ValueError("model.pooling: this encoder has no pooler; choose cls or mean")
         headless = all(TASKS[name].kind == "similarity" for name in self.tasks) and self.similarity == "cosine"
@@ -130,6 +135,11 @@ class TextTasks(nn.Module):
         """Each text's vector: [B, S, T] tokens and mask to [B, S, D]."""
         batch, texts, positions = tokens.shape
         rows, seen = tokens.reshape(-1, positions), attention_mask.reshape(-1, positions)
+        rate = self.config.token_dropout_rate
+        if rate and not deterministic:
+            first_row = first_row_of_shard(len(rows))
+            kept = keep_mask(self.make_rng("dropout"), rows.shape, rate, first_row=first_row)
+            seen &= kept.at[:, 0].set(True)  # a text has at least one token
         encoding = self.encoder(rows, None, seen, deterministic=deterministic or self.config.freeze_encoder)
         if self.config.freeze_encoder:
             encoding = jax.lax.stop_gradient(encoding)

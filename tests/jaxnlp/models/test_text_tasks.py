@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.models import text_tasks
 from jaxnlp.models.bert import BertConfig, Encoding
 from jaxnlp.models.text_tasks import TextTasksConfig, cosine, pair_features, pool
 
@@ -141,6 +142,31 @@ def test_a_frozen_encoder_without_heads_is_refused():
         TextTasksConfig(tasks=("sts",), freeze_encoder=True)
 
 
+def test_hidden_tokens_are_as_if_they_were_not_there_and_the_first_never_is(monkeypatch):
+    encoder = dataclasses.replace(CONFIG.encoder, dropout_rate=0.0, attention_dropout_rate=0.0)
+    config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, pooling="mean", token_dropout_rate=0.4)
+    model, params = build(config)
+    tokens, mask = batch(2)
+    kept = np.random.default_rng(3).random((len(tokens) * 2, tokens.shape[2])) < 0.6
+    drawn = []
+
+    def known(key, shape, rate, *, first_row):
+        drawn.append((shape, rate, first_row))
+        return jnp.array(kept)
+
+    monkeypatch.setattr(text_tasks, "keep_mask", known)
+    found = model.apply(
+        {"params": params}, tokens, mask, "quora", deterministic=False, rngs={"dropout": jax.random.key(0)}
+    )
+    assert drawn == [(kept.shape, 0.4, 0)]
+    kept[:, 0] = True
+    seen = mask & kept.reshape(mask.shape)
+    assert seen.sum() < mask.sum()
+    np.testing.assert_allclose(found, model.apply({"params": params}, tokens, seen, "quora"), atol=1e-6)
+    model.apply({"params": params}, tokens, mask, "quora")
+    assert len(drawn) == 1  # in training alone
+
+
 def test_padding_changes_no_answer():
     model, params = build(dataclasses.replace(CONFIG, pooling="mean"))
     tokens, mask = batch(2)
@@ -182,6 +208,7 @@ def test_pools_are_what_they_say():
     [
         ({"tasks": ("sst", "nli")}, "model.tasks are some of sst, cfimdb, quora, sts, each once, got sst, nli"),
         ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must lie in \[0, 1\), got 1.0"),
+        ({"token_dropout_rate": -0.1}, r"model.token_dropout_rate must lie in \[0, 1\), got -0.1"),
         ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "this encoder has no pooler; choose cls or mean"),
     ],
 )
