@@ -1,0 +1,24 @@
+"""Sentiment in five steps from the vectors of a pretrained BERT that stays as it is: a linear layer is all that learns.
+
+Source: CS224N, default final project (minBERT), part 1, which calls this its mode `pretrain`.
+Cost: not measured yet.
+Expect: not measured to the end yet.
+Command: python -m train bert_sst_frozen --workdir runs/bert_sst_frozen
+"""
+
+from configs import bert_sst
+from train.config import TrainConfig, update
+
+
+def get_config() -> TrainConfig:
+    return update(
+        bert_sst.get_config(),
+        recipe="bert_sst_frozen",
+        **{
+            "model.freeze_encoder": True,
+            "optimizer.learning_rate": 2e-3,
+            "total_steps": 1068,  # four epochs
+            "evaluate_every_steps": 267,
+            "checkpoint_every_steps": 534,
+        },
+    )
