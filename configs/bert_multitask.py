@@ -21,8 +21,9 @@ def get_config() -> TrainConfig:
         **{
             "data.tasks": TASKS,
             "data.schedule": "round_robin",
+            "data.schedule_steps": 500,  # of the other schedules: sequential has each task once
             "model.tasks": TASKS,
-            "model.relation": "shared",
+            "model.relation": "separate",
             "total_steps": 1500,
             "evaluate_every_steps": 500,
             "checkpoint_every_steps": 250,

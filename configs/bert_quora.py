@@ -18,7 +18,7 @@ def get_config() -> TrainConfig:
         **{
             "data.tasks": ("quora",),
             "model.tasks": ("quora",),
-            "model.relation": "shared",
+            "model.relation": "separate",
             "total_steps": 500,  # one epoch
             "evaluate_every_steps": 250,
             "checkpoint_every_steps": 250,

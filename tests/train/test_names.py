@@ -137,7 +137,7 @@ VARIANTS = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_variant_goes_the_whole_way_from_the_recipes_on_invented_people(quick_fit, tmp_path, variant):
     """A few steps of a small model, by the README's commands: what is learnt is another test's."""
-    small = ["--data.source", "invented", "--data.held-out", "50", "--model.width", "16", "--model.num-heads", "2"]
+    small = ["--data.source", "invented", "--data.held-out", "8", "--model.width", "16", "--model.num-heads", "2"]
     steps = ["--data.batch-size", "8", "--total-steps", "2", "--evaluate-every-steps", "2"]
     options = [*VARIANTS[variant], *small, "--model.num-layers", "3", "--model.scan-layers", *steps]
     for recipe, more in (("names_pretrain", []), ("names_finetune", ["--init-from", str(tmp_path / "names_pretrain")])):
