@@ -24,6 +24,7 @@ def get_config() -> TrainConfig:
             "data.schedule_steps": 500,  # of the other schedules: sequential has each task once
             "model.tasks": TASKS,
             "model.relation": "separate",
+            "model.token_dropout_rate": 0.1,
             "total_steps": 1500,
             "evaluate_every_steps": 500,
             "checkpoint_every_steps": 250,

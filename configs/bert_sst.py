@@ -11,6 +11,7 @@ from data.text_tasks import TextTasksData
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from train.config import TrainConfig
+from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
 
@@ -23,13 +24,16 @@ def get_config() -> TrainConfig:
             encoder=BertConfig(matmul_dtype="auto"),
             tasks=("sst",),
             pooling="mean",
+            token_dropout_rate=0.2,
         ),
         objective="text_tasks",
+        loss=LossConfig(label_smoothing=0.1),
         optimizer=OptimizerConfig(
             name="adamw", learning_rate=1e-4, weight_decay=0.01, warmup_steps=100, final_fraction=0.0
         ),
+        ema_decay=0.99,
         best_by="mean_score",
         total_steps=801,  # three epochs
-        evaluate_every_steps=267,
+        evaluate_every_steps=133,
         checkpoint_every_steps=267,
     )
