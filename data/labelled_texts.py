@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import math
+import sys
 from pathlib import Path
 
 from data import DataError
@@ -62,6 +63,8 @@ def read_table(path: Path, task: TextTask, *, labelled: bool | None = None) -> T
       FileNotFoundError, DataError: when it cannot be read, a column is missing, or a row is none; the message says
         which line, what was found and what was expected.
     """
+    # A process-wide setting of the module, 131,072 characters unless told; a text may be longer.
+    csv.field_size_limit(sys.maxsize)
     # Strict: a quote that is never closed would otherwise swallow the rest of the file.
     reader = csv.reader(io.StringIO(read_utf8(path), newline=""), delimiter="\t", strict=True)
     texts = text_columns(task)

@@ -27,15 +27,15 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 _logger = logging.getLogger(__name__)
 
 FOLDER = "cs224n_minbert"
-FILES: dict[str, tuple[str, str, str | None]] = {
+FILES: dict[str, tuple[str, str, str]] = {
     "sst": ("ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv"),
     "cfimdb": ("ids-cfimdb-train.csv", "ids-cfimdb-dev.csv", "ids-cfimdb-test-student.csv"),
-    "quora": ("quora-dev.csv.gz", "quora-dev.csv.gz", None),
+    "quora": ("quora-train.csv", "quora-dev.csv", "quora-test-student.csv"),
     "sts": ("sts-train.csv", "sts-dev.csv", "sts-test-student.csv"),
 }
-"""Training, dev and test file of each task."""
+"""Training, dev and test file of each task, also compressed by gzip. Those for tests need not be there."""
 QUORA_TRAINING_ROWS = 16_000
-"""Quora's large training file is not at hand: so many rows of the dev file are for training, the others for dev."""
+"""Where Quora's large training file is not there, so many rows of the dev file are for training, the others for dev."""
 _ENDLESS = 2**40
 
 
@@ -114,7 +114,10 @@ class TextTasksData(DataConfig):
                     pad=functools.partial(_padded, longest=self.longest_tokens),
                 )
             )
-        dev, test = (self._split({name: rows[place] for name, rows in parts.items()}, vocabulary) for place in (1, 2))
+        dev, test = (
+            self._split({name: rows[place] for name, rows in parts.items()}, vocabulary, split)
+            for place, split in ((1, "dev"), (2, "test"))
+        )
         return Corpus(
             # No threads that read ahead: see data.character_text.
             train=grain.MapDataset.range(_ENDLESS)
@@ -154,7 +157,7 @@ class TextTasksData(DataConfig):
         if not fitting:
             fitting = [task for task in tasks if set(text_columns(task)) <= set(header)]
         # Where nothing fits, the first task's error says what is missing.
-        return self._split({task.name: _rows_of(path, task) for task in fitting or tasks[:1]}, vocabulary)
+        return self._split({task.name: _rows_of(path, task) for task in fitting or tasks[:1]}, vocabulary, str(path))
 
     def _examples(
         self, rows: Sequence[LabelledText], task: TextTask, vocabulary: WordPieceVocabulary
@@ -170,14 +173,16 @@ class TextTasksData(DataConfig):
         labels = [0.0 if row.label is None else row.label for row in rows]
         return [_Example(task.name, *pair) for pair in zip(texts, labels, strict=True)], truncated
 
-    def _split(self, rows: dict[str, Sequence[LabelledText]], vocabulary: WordPieceVocabulary) -> Split:
+    def _split(self, rows: dict[str, Sequence[LabelledText]], vocabulary: WordPieceVocabulary, called: str) -> Split:
         labelled, longest = [], self.longest_tokens
         for name, texts in rows.items():
             if not texts:
                 continue
             examples, truncated = self._examples(texts, TASKS[name], vocabulary)
             if truncated:
-                _logger.warning("%s: %s texts to be scored were cut after %s tokens", name, truncated, longest)
+                _logger.warning(
+                    "%s, %s: %s texts to be scored were cut after %s tokens", name, called, truncated, longest
+                )
             # Texts of like length together: less padding.
             order, size = (
                 np.argsort([example.length for example in examples], kind="stable"),
@@ -219,18 +224,23 @@ Parts = tuple[tuple[LabelledText, ...], tuple[LabelledText, ...], tuple[Labelled
 
 
 def _read(folder: Path, task: TextTask) -> Parts:
-    train, dev, test = FILES[task.name]
-    tables = {name: _rows_of(folder / name, task, labelled=True) for name in {train: 0, dev: 0}}
-    if train == dev:
-        rows = tables[train]
-        if len(rows) <= QUORA_TRAINING_ROWS:
-            raise DataError(
-                f"{folder / train} has {len(rows)} rows; the first {QUORA_TRAINING_ROWS} are for training, and some "
-                "more must be left to score"
-            )
-        return rows[:QUORA_TRAINING_ROWS], rows[QUORA_TRAINING_ROWS:], ()
-    asked = () if test is None else _rows_of(folder / test, task, labelled=False)
-    return tables[train], tables[dev], asked
+    train, dev, test = (_with_its_ending(folder / name) for name in FILES[task.name])
+    asked = _rows_of(test, task, labelled=False) if test.is_file() else ()
+    rows = _rows_of(dev, task, labelled=True)
+    if task.name != "quora" or train.is_file():
+        return _rows_of(train, task, labelled=True), rows, asked
+    if len(rows) <= QUORA_TRAINING_ROWS:
+        raise DataError(
+            f"{dev} has {len(rows)} rows; without {train.name} beside it the first {QUORA_TRAINING_ROWS} are for "
+            "training, and some more must be left to score"
+        )
+    return rows[:QUORA_TRAINING_ROWS], rows[QUORA_TRAINING_ROWS:], asked
+
+
+def _with_its_ending(path: Path) -> Path:
+    """The file, or that which is compressed, where it is there and the other is not."""
+    compressed = path.with_name(f"{path.name}.gz")
+    return compressed if compressed.is_file() and not path.is_file() else path
 
 
 def _rows_of(path: Path, task: TextTask, *, labelled: bool | None = None) -> tuple[LabelledText, ...]:

@@ -2,48 +2,40 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, cast, get_args
 
 import jax
 import numpy as np
 
-from jaxnlp.convert.pretrained import Pretrained, load_pretrained
+from jaxnlp.convert.pretrained import Pretrained, PretrainedError, load_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasks, TextTasksConfig
 from jaxnlp.runs import CHECKPOINTS, VOCABULARY_FILE, Run, RunError, load_run
 from jaxnlp.text.wordpiece import WordPieceVocabulary
-from jaxnlp.typing import Params
+from jaxnlp.texts import TextModel
 
 Pooling = Literal["cls", "pooler", "mean"]
 
 
-class TextModel(NamedTuple):
-    """What the functions of `jaxnlp.texts` take first.
-
-    Attributes:
-      model: encoder and heads.
-      params: of the model, on a device.
-      vocabulary: how texts are cut.
-    """
-
-    model: TextTasks
-    params: Params
-    vocabulary: WordPieceVocabulary
-
-
 def load_text_model(
-    place: str | Path, *, checkpoint: int | Literal["best", "latest"] = "best", pooling: Pooling | None = None
+    place: str | Path,
+    *,
+    checkpoint: int | Literal["best", "latest"] = "best",
+    pooling: Pooling | None = None,
+    ignore: tuple[str, ...] = (),
 ) -> TextModel:
     """Reads a model of texts.
 
     Args:
       place: a run's folder, or what `load_pretrained` takes.
       checkpoint: of a run.
-      pooling: how to make a vector of a text; None = as the run does, and the mean where nothing says how.
+      pooling: how to make a vector of a text; None = as the run or the folder of sentence-transformers has it, and the
+        mean where nothing says how.
+      ignore: as `load_pretrained`; runs have nothing to leave alone.
 
     Raises:
       RunError, DamagedCheckpointError: when there is no such run or checkpoint, or its model reads no texts this way.
-      PretrainedError, WeightsError: as `load_pretrained`.
+      PretrainedError, WeightsError: as `load_pretrained`; when vectors are to be pooled in a way that we do not have.
       ValueError: for a checkpoint of what is no run, or the pooler of an encoder without one.
     """
     if is_run(place):
@@ -52,7 +44,7 @@ def load_text_model(
         raise ValueError(f"{place} is not a run's folder: it has no checkpoint {checkpoint}")
     else:
         _refuse_strangers(Path(place))
-        found = _with_likeness(load_pretrained(place))
+        found = _with_likeness(load_pretrained(place, ignore=ignore), pooling)
     if pooling is None:
         return found
     config = dataclasses.replace(found.model.config, pooling=pooling)
@@ -66,7 +58,9 @@ def text_model_of(run: Run) -> TextModel:
       RunError: when its model is no encoder of texts.
     """
     if isinstance(run.model, TextTasks) and isinstance(run.vocabulary, WordPieceVocabulary):
-        return TextModel(run.model, run.params, run.vocabulary)
+        # Texts are cut where training and evaluation cut them.
+        longest = run.config.get("data", {}).get("longest_tokens") or run.model.config.encoder.max_positions
+        return TextModel(run.model, run.params, run.vocabulary, longest)
     return _with_likeness(encoder_of(run))
 
 
@@ -98,8 +92,17 @@ def _refuse_strangers(place: Path) -> None:
         raise RunError(f"{place} is neither a run's folder nor a pretrained model's: it has no config.json")
 
 
-def _with_likeness(pretrained: Pretrained) -> TextModel:
+def _with_likeness(pretrained: Pretrained, pooling: Pooling | None = None) -> TextModel:
     """How alike texts are by the cosine of their vectors needs no head."""
-    config = TextTasksConfig(encoder=pretrained.config, tasks=("sts",), pooling="mean", similarity="cosine")
+    pooled = pooling or pretrained.pooling or "mean"
+    if pooled not in get_args(Pooling):
+        raise PretrainedError(
+            f"this model makes vectors by {pooled}, which this library has not; choose a pooling: "
+            f"{', '.join(get_args(Pooling))}"
+        )
+    config = TextTasksConfig(
+        encoder=pretrained.config, tasks=("sts",), pooling=cast(Pooling, pooled), similarity="cosine"
+    )
     params = jax.device_put({"encoder": pretrained.params}, jax.local_devices()[0])
-    return TextModel(config.build(pretrained.vocabulary.size), params, pretrained.vocabulary)
+    longest = min(pretrained.longest or config.encoder.max_positions, config.encoder.max_positions)
+    return TextModel(config.build(pretrained.vocabulary.size), params, pretrained.vocabulary, longest)

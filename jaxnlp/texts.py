@@ -1,7 +1,6 @@
 """What a trained encoder says about texts: answers to tasks, vectors, and what attends to what.
 
-Functions of a `TextTasks` and its parameters; `jaxnlp.encoders` reads these from folders, and makes them of a BERT that
-has no tasks.
+`jaxnlp.encoders` reads a `TextModel` from a folder, and makes one of a BERT that has no tasks.
 """
 
 import functools
@@ -25,6 +24,22 @@ SHORTEST = 16
 """Texts are padded to this length, or to 2, 4, 8, ... times it: each length is a program to compile."""
 
 
+class TextModel(NamedTuple):
+    """A trained encoder and what it says of texts.
+
+    Attributes:
+      model: encoder and heads.
+      params: of the model, on a device.
+      vocabulary: how texts are cut.
+      longest: tokens of a text that are read, special ones among them.
+    """
+
+    model: TextTasks
+    params: Params
+    vocabulary: WordPieceVocabulary
+    longest: int
+
+
 class Outcome(NamedTuple):
     """A value for each text, in their order.
 
@@ -38,9 +53,7 @@ class Outcome(NamedTuple):
 
 
 def predict_texts(
-    model: TextTasks,
-    params: Params,
-    vocabulary: WordPieceVocabulary,
+    held: TextModel,
     texts: Sequence[str],
     pairs: Sequence[str] | None = None,
     *,
@@ -52,9 +65,7 @@ def predict_texts(
     Texts of like length are read together, so that a value depends on what else is asked by rounding alone.
 
     Args:
-      model: encoder and heads.
-      params: of the model.
-      vocabulary: how texts are cut.
+      held: the model.
       texts: N of them, at least one.
       pairs: the second text of each, where the task is about two.
       task: one of the model's.
@@ -68,25 +79,19 @@ def predict_texts(
       ValueError: when the model has no such task; when there is no text, or not a pair for each one where there should
         be, or pairs where there should be none.
     """
-    if task not in model.config.tasks:
-        raise ValueError(f"the model has no task {task}; it has {', '.join(model.config.tasks)}")
+    tasks = held.model.config.tasks
+    if task not in tasks:
+        raise ValueError(f"the model has no task {task}; it has {', '.join(tasks)}")
     if (pairs is None) != (TASKS[task].texts == 1):
         about = "one text: leave out pairs" if TASKS[task].texts == 1 else "two texts: give pairs"
         raise ValueError(f"{task} is about {about}")
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"each text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
     columns = [texts] if pairs is None else [texts, pairs]
-    return _read(model, vocabulary, columns, functools.partial(answers, model, params, task), batch_tokens)
+    return _read(held, columns, functools.partial(answers, held.model, held.params, task), batch_tokens)
 
 
-def embed_texts(
-    model: TextTasks,
-    params: Params,
-    vocabulary: WordPieceVocabulary,
-    texts: Sequence[str],
-    *,
-    batch_tokens: int = BATCH_TOKENS,
-) -> Outcome:
+def embed_texts(held: TextModel, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> Outcome:
     """The vector of each text, pooled as the model's config has it [N, D].
 
     Args: as `predict_texts`.
@@ -94,7 +99,7 @@ def embed_texts(
     Raises:
       ValueError: when there is no text.
     """
-    return _read(model, vocabulary, [texts], functools.partial(_vectors, model, params), batch_tokens)
+    return _read(held, [texts], functools.partial(_vectors, held.model, held.params), batch_tokens)
 
 
 class AttentionMaps(NamedTuple):
@@ -111,34 +116,26 @@ class AttentionMaps(NamedTuple):
     truncated: bool
 
 
-def attend_text(
-    model: TextTasks,
-    params: Params,
-    vocabulary: WordPieceVocabulary,
-    text: str,
-    pair: str | None = None,
-    *,
-    longest: int | None = None,
-) -> AttentionMaps:
+def attend_text(held: TextModel, text: str, pair: str | None = None, *, longest: int | None = None) -> AttentionMaps:
     """The attention weights of the encoder on a text.
 
     Args:
-      model, params, vocabulary: as `predict_texts`.
+      held: the model.
       text: what is read.
       pair: a second text, read together with the first: [CLS] text [SEP] pair [SEP]. Tasks read theirs apart.
-      longest: tokens at most, special ones among them; None = as many as the model reads.
+      longest: tokens at most, special ones among them, of those that the model reads; None = all of these.
 
     Raises:
       ValueError: for a pair where the encoder tells no second texts apart; when `longest` is too short.
     """
-    config = model.config.encoder
+    config = held.model.config.encoder
     if pair is not None and config.segments < 2:
         raise ValueError("this encoder has one kind of segment, and tells no second text apart: leave out the pair")
-    longest = config.max_positions if longest is None else min(longest, config.max_positions)
-    found = vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
+    longest = held.longest if longest is None else min(longest, held.longest)
+    found = held.vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
     (tokens,), (segments,) = found.tokens, found.segments
-    weights = _attention(model, params["encoder"], tokens[None], segments[None])[:, 0]
-    return AttentionMaps(vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
+    weights = _attention(held.model, held.params["encoder"], tokens[None], segments[None])[:, 0]
+    return AttentionMaps(held.vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
@@ -182,8 +179,7 @@ def _attention(model: Any, params: Params, tokens: jax.Array, segments: jax.Arra
 
 
 def _read(
-    model: TextTasks,
-    vocabulary: WordPieceVocabulary,
+    held: TextModel,
     columns: Sequence[Sequence[str]],
     compute: Callable[[np.ndarray, np.ndarray], jax.Array],
     batch_tokens: int,
@@ -191,8 +187,8 @@ def _read(
     """`compute` of all rows, each a text or two, in batches of one shape for each length."""
     if not columns[0]:
         raise ValueError("there is no text")
-    longest = model.config.encoder.max_positions
-    tokenized = [vocabulary.tokenize(column, longest=longest) for column in columns]
+    longest = held.longest
+    tokenized = [held.vocabulary.tokenize(column, longest=longest) for column in columns]
     rows = list(zip(*(part.tokens for part in tokenized), strict=True))
     by_length = defaultdict(list)
     for number, row in enumerate(rows):

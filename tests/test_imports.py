@@ -26,7 +26,7 @@ ALLOWED = {
     "jaxnlp.convert": (*LEAVES, *LADDER, "jaxnlp.convert"),
     "jaxnlp.runs": (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert"),
     "jaxnlp.texts": (*LEAVES, *LADDER),
-    "jaxnlp.encoders": (*LEAVES, *LADDER, "jaxnlp.convert", "jaxnlp.runs"),
+    "jaxnlp.encoders": (*LEAVES, *LADDER, "jaxnlp.convert", "jaxnlp.runs", "jaxnlp.texts"),
     "jaxnlp.attention_page": (),
     "jaxnlp.commands": ("jaxnlp",),
     "jaxnlp.__main__": ("jaxnlp",),

@@ -7,11 +7,13 @@ import tyro
 
 from data import DataConfig
 from data.masked_text import MaskedText
+from data.text_tasks import TextTasksData
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert import AroundBertConfig, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.text.tasks import TASKS
 from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
@@ -118,8 +120,8 @@ class TrainConfig:
             )
         if self.loss.task_weights and self.objective != "text_tasks":
             raise ValueError(f"loss.task_weights are for text_tasks, got {self.loss.task_weights} for {self.objective}")
-        if self.loss.sampled_tokens is not None and self.objective == "text_tasks":
-            raise ValueError("loss.sampled_tokens is for language models; text_tasks has a few classes at most")
+        if isinstance(self.data, TextTasksData):
+            self._check_tasks(self.data)
         if self.loss.sampled_tokens is not None and pretraining:
             raise ValueError("loss.sampled_tokens is for language models; masked_tokens scores few tokens of a text")
         pulled = self.loss.activation_regularisation or self.loss.temporal_activation_regularisation
@@ -140,6 +142,25 @@ class TrainConfig:
             )
         if isinstance(self.model, AroundBertConfig) and self.model.pretrained is None:
             check_positions(self.data, self.model.encoder)
+
+    def _check_tasks(self, data: TextTasksData) -> None:
+        """What the losses of text tasks have no use for, and schedules that do not come to each of them."""
+        if self.loss.sampled_tokens is not None:
+            raise ValueError("loss.sampled_tokens is for language models; text_tasks has a few classes at most")
+        for name in ("z_loss", "chunk_tokens"):
+            if getattr(self.loss, name):
+                raise ValueError(f"loss.{name} is for losses over vocabularies; text_tasks has a few classes at most")
+        if self.loss.label_smoothing and all(TASKS[task].kind != "classification" for task in data.tasks):
+            raise ValueError(
+                f"loss.label_smoothing is for classifications, and {', '.join(data.tasks)} has none: it must be 0, got "
+                f"{self.loss.label_smoothing}"
+            )
+        tasks = len(data.tasks)
+        if data.schedule == "sequential" and tasks > 1 and data.schedule_steps * tasks > self.total_steps:
+            raise ValueError(
+                f"data.schedule sequential with data.schedule_steps {data.schedule_steps} does not come to each of "
+                f"{', '.join(data.tasks)} within total_steps {self.total_steps}; give fewer steps to each"
+            )
 
 
 def check_positions(data: DataConfig, encoder: BertConfig) -> None:

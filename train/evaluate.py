@@ -124,8 +124,8 @@ def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
     return [
         {
             "recipe": config.recipe,
-            "metric": metric,
-            "split": scores.split,
+            "metric": metric.rpartition("/")[2],
+            "split": "/".join([*metric.split("/")[:-1], scores.split]),  # sts/dev
             "value": value,
             "examples": examples,
             "steps": run.step,
@@ -209,7 +209,7 @@ def record(entries: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
     dropped = {id(row) for number, row in enumerate(training) if number % stride}
     kept = [row for row in rows if id(row) not in dropped]
     metrics = ledger.with_suffix(".metrics.jsonl")
-    metrics.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    folder.write_text(metrics, "".join(json.dumps(row) + "\n" for row in kept))
     return metrics
 
 

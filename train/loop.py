@@ -31,7 +31,7 @@ from train.log import RunLog
 from train.objectives import COUNTED, OBJECTIVES, CarryingLoss, LossFunction, carrying
 from train.optimizer import Schedule, current_learning_rate, make_optimizer, make_schedule
 from train.parallel import Parallel, ParallelMode, make_parallel
-from train.pretrained import Beginning, beginning, load_data
+from train.pretrained import Beginning, beginning, given_shape, load_data
 from train.report import write_report
 from train.signals import StopSignal
 from train.step import TrainState, all_finite, init_state, train_step
@@ -111,7 +111,9 @@ def fit(
     folder.claim(workdir, config, setup.corpus)
     layout = make_parallel(parallel)
     parameters = count_parameters(setup.state)
-    console.print(setup.corpus.description, highlight=False)
+    for line in (setup.corpus.description, given_shape(config)):
+        if line is not None:
+            console.print(line, highlight=False)
     console.print(f"{parameters:,} parameters, {jax.local_device_count()} x {folder.device_name()}", highlight=False)
     step_fn = layout.compile_train(step_function(config, setup))
     evaluator = _Evaluator(config, setup, layout, workdir)

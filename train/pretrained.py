@@ -19,6 +19,7 @@ from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 from jaxnlp.typing import Params
 from train import folder
+from train.command_line import UsageError, load_recipe
 from train.config import TrainConfig, check_positions
 
 OWN_FIELDS = (
@@ -98,13 +99,34 @@ def digest(params: Params) -> str:
     return found.hexdigest()
 
 
+def given_shape(config: TrainConfig) -> str | None:
+    """That of the encoder, in words, where it was given; None = it was not."""
+    model = config.model
+    if not isinstance(model, AroundBertConfig) or model.pretrained is None:
+        return None
+    encoder = model.encoder
+    return (
+        f"encoder from {model.pretrained}: {encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
+    )
+
+
+def _encoder_of_recipe(recipe: str) -> BertConfig:
+    """The encoder that a recipe has where nobody typed another."""
+    try:
+        model = load_recipe(recipe).model
+    except UsageError:  # a config that was made by hand
+        return BertConfig()
+    return model.encoder if isinstance(model, AroundBertConfig) else BertConfig()
+
+
 def _with_encoder(config: TrainConfig, model: AroundBertConfig, encoder: BertConfig) -> TrainConfig:
     own = {name: getattr(model.encoder, name) for name in OWN_FIELDS}
+    recipes = _encoder_of_recipe(config.recipe)
     typed = [
         f"model.encoder.{field.name} {getattr(model.encoder, field.name)}, where it has {getattr(encoder, field.name)}"
         for field in dataclasses.fields(encoder)
         if field.name not in OWN_FIELDS
-        and getattr(model.encoder, field.name) not in (field.default, getattr(encoder, field.name))
+        and getattr(model.encoder, field.name) not in (getattr(recipes, field.name), getattr(encoder, field.name))
     ]
     if typed:
         raise ConfigError(f"{model.pretrained} says what its encoder is; leave out {'; '.join(typed)}")

@@ -1,6 +1,7 @@
 """What a run can be scored on: its own objective; for language models the next word, perplexity, continuations."""
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from train.language import (
 from train.objectives import OBJECTIVES
 from train.parallel import make_parallel
 from train.pretrained import load_data
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +71,11 @@ def objective(run: Run, config: TrainConfig, split_name: str, file: Path | None,
       DataError: when there is no such split, the file cannot be scored, or answers are needed and there are none.
     """
     name, split = find_split(run, config, split_name, file)
+    lacking = set(getattr(config.data, "tasks", ())) - {rows.task for rows in split.labelled}
     if asked and not split.questions and not split.labelled:
-        raise DataError(f"--predictions: {name} has no questions to answer")
+        raise DataError(f"--predictions: {name} has {'no file' if lacking else 'no questions'} to answer")
+    if lacking and file is None:
+        _logger.warning("%s: the data has no file of %s", name, ", ".join(sorted(lacking)))
     values: dict[str, tuple[float, int]] = {}
     if len(split.batches):
         layout = make_parallel("jit")

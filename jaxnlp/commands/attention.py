@@ -31,6 +31,8 @@ class Attention:
     """Where to write the page."""
     longest: int = LONGEST
     """Pieces at most; longer texts are cut."""
+    ignore: tuple[str, ...] = ()
+    """Tensors of a pretrained model to leave alone, by their names or how these begin, such as classifier."""
     checkpoint: int | Literal["best", "latest"] = "best"
     """The best on the validation split, the newest, or a step."""
 
@@ -45,7 +47,8 @@ def attention(command: Attention) -> None:
     """
     pairs = () if command.pair is None else (command.pair,)
     (row,) = rows_of([command.text], pairs, None, count=1 + len(pairs))
-    maps = attend_text(*load_text_model(command.model, checkpoint=command.checkpoint), *row, longest=command.longest)
+    held = load_text_model(command.model, checkpoint=command.checkpoint, ignore=command.ignore)
+    maps = attend_text(held, *row, longest=command.longest)
     if maps.truncated:
         print(f"note: the text was cut after {len(maps.pieces)} pieces", file=sys.stderr)
     page = render_page(maps.pieces, maps.weights, title=" | ".join(row), model=Path(command.model).name)

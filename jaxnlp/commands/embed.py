@@ -32,8 +32,10 @@ class Embed:
     """Print the cosine of each text's vector with every text's, and the text, with tabs between them, one line a text,
     in place of vectors."""
     pooling: Pooling | None = None
-    """What a text's vector is: its first token's, the pooler's, or the mean over its tokens. None = as the run has it,
-    the mean of what is no run of text tasks."""
+    """What a text's vector is: its first token's, the pooler's, or the mean over its tokens. None = as the run or the
+    folder of sentence-transformers has it, else the mean."""
+    ignore: tuple[str, ...] = ()
+    """Tensors of a pretrained model to leave alone, by their names or how these begin, such as classifier."""
     checkpoint: int | Literal["best", "latest"] = "best"
     """The best on the validation split, the newest, or a step."""
 
@@ -46,14 +48,14 @@ def embed(command: Embed) -> None:
       PretrainedError, WeightsError: for what is neither a run nor a pretrained model.
       ValueError, OSError: for texts that are missing or cannot be read; when the file cannot be written.
     """
-    held = load_text_model(command.model, checkpoint=command.checkpoint, pooling=command.pooling)
+    held = load_text_model(command.model, checkpoint=command.checkpoint, pooling=command.pooling, ignore=command.ignore)
     printed = command.out is None and not command.similarities
     texts: list[str] = []
     vectors: list[np.ndarray] = []
     truncated = 0
     for rows in chunks(rows_of(command.texts, (), command.file, count=1)):
         chunk = [text for (text,) in rows]
-        found = embed_texts(*held, chunk)
+        found = embed_texts(held, chunk)
         texts, truncated = texts + chunk, truncated + found.truncated
         if printed:
             for text, vector in zip(chunk, found.values, strict=True):
@@ -61,7 +63,7 @@ def embed(command: Embed) -> None:
             print(end="", flush=True)
         else:
             vectors.append(found.values)
-    report_cut(truncated, len(texts), held.model.config.encoder.max_positions)
+    report_cut(truncated, len(texts), held.longest)
     if command.out is not None:
         content = io.BytesIO()
         np.save(content, np.concatenate(vectors))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +12,6 @@ from safetensors.numpy import save
 
 from jaxnlp.convert.pretrained import save_pretrained
 from jaxnlp.encoders import encoder_of
-from jaxnlp.files import write_file
 from jaxnlp.runs import load_run
 from jaxnlp.serialization import to_json
 
@@ -48,14 +46,8 @@ def export(command: Export) -> None:
     pretrained = encoder_of(run)
     written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
     others = {name: params for name, params in run.params.items() if name not in written}
-    save_pretrained(command.folder, pretrained)
-    if others:
-        try:
-            model = {"model": json.dumps(_shape(run.model))}
-            write_file(command.folder / HEADS, save(_named(others), metadata=model))
-        except BaseException:
-            shutil.rmtree(command.folder, ignore_errors=True)
-            raise
+    beside = {HEADS: save(_named(others), metadata={"model": json.dumps(_shape(run.model))})} if others else {}
+    save_pretrained(command.folder, pretrained, beside=beside)
     kind = "BertModel" if pretrained.heads is None else "BertForPreTraining"
     print(f"{command.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp.convert.pretrained")
     if others:

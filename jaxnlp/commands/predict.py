@@ -9,13 +9,13 @@ import tyro
 
 from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of
 from jaxnlp.decoding.answer import answer
-from jaxnlp.encoders import TextModel, is_run, load_text_model, text_model_of
+from jaxnlp.encoders import is_run, load_text_model, text_model_of
 from jaxnlp.models.text_tasks import TextTasks
 from jaxnlp.runs import Run, RunError, load_run, make_decoder
 from jaxnlp.text.characters import MASK, CharacterVocabulary
 from jaxnlp.text.tasks import TASKS, TaskName
 from jaxnlp.text.wordpiece import WordPieceVocabulary
-from jaxnlp.texts import labels_of, predict_texts
+from jaxnlp.texts import TextModel, labels_of, predict_texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Predict:
     task: TaskName | None = None
     """Which of the run's tasks. None = the one that fits the number of texts; where several do, each, with its name at
     the beginning of the line."""
+    ignore: tuple[str, ...] = ()
+    """Tensors of a pretrained model to leave alone, by their names or how these begin, such as classifier."""
     checkpoint: int | Literal["best", "latest"] = "best"
     """The best on the validation split, the newest, or a step."""
 
@@ -60,7 +62,7 @@ def predict(command: Predict) -> None:
         else:
             _answer(command, run)
     else:
-        _say(command, load_text_model(command.run, checkpoint=command.checkpoint))
+        _say(command, load_text_model(command.run, checkpoint=command.checkpoint, ignore=command.ignore))
 
 
 def _answer(command: Predict, run: Run) -> None:
@@ -80,14 +82,14 @@ def _say(command: Predict, held: TextModel) -> None:
     texts = truncated = 0
     for rows in chunks(rows_of(command.texts, command.pair, command.file, count=count)):
         columns = list(zip(*rows, strict=True))
-        found = [predict_texts(*held, *columns, task=name) for name in names]
+        found = [predict_texts(held, *columns, task=name) for name in names]
         for number, row in enumerate(rows):
             for name, outcome in zip(names, found, strict=True):
                 parts = [*_shown(name, outcome.values[number]), *map(one_line, row)]
                 print("\t".join([name, *parts] if len(names) > 1 else parts))
         print(end="", flush=True)
         texts, truncated = texts + len(rows) * count, truncated + found[0].truncated
-    report_cut(truncated, texts, held.model.config.encoder.max_positions)
+    report_cut(truncated, texts, held.longest)
 
 
 def _tasks(command: Predict, model: TextTasks) -> list[TaskName]:

@@ -45,11 +45,14 @@ def from_huggingface(
     prefix = next((prefix for prefix in PREFIXES if prefix + _MARK in tensors), None)
     if prefix is None:
         raise WeightsError(f"these are no weights of BERT: none of {len(tensors)} tensors is called {_MARK}")
-    found = {
-        _modern(name.removeprefix(prefix)): (name, tensor)
-        for name, tensor in tensors.items()
-        if not name.startswith(ignore or ("\0",)) and name.removeprefix(prefix) != "embeddings.position_ids"
-    }
+    found: dict[str, tuple[str, np.ndarray]] = {}
+    for name, tensor in tensors.items():
+        short = _modern(name.removeprefix(prefix))
+        if name.startswith(ignore or ("\0",)) or short == "embeddings.position_ids":
+            continue
+        if short in found:
+            raise WeightsError(f"{found[short][0]} and {name} are the same tensor of BERT; leave one of them alone")
+        found[short] = (name, tensor)
     has_heads = any(name.startswith("cls.") for name in found)
     entries = list(_encoder(config, vocabulary_size)) + (list(_heads(config, vocabulary_size)) if has_heads else [])
     copies = _COPIES if has_heads else {}
@@ -224,7 +227,10 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry], copi
     if wrong:
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         lines = "".join(f"\n  {line}" for line in wrong[:20])
-        hint = '\nTensors are left alone by the beginnings of their names, all heads for example with ignore=("cls.",)'
+        hint = (
+            "\nTensors are left alone by the beginnings of their names, all heads for example with --ignore cls. "
+            '(commands), --model.pretrained-ignore cls. (training) or ignore=("cls.",)'
+        )
         raise WeightsError(f"{len(wrong)} tensors are not those of this BERT:{lines}{more}{hint}")
 
 

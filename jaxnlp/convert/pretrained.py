@@ -5,7 +5,7 @@ import dataclasses
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +19,10 @@ from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
 from jaxnlp.typing import Params
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
-FILES = (
-    CONFIG,
-    WEIGHTS,
-    INDEX,
-    "*.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "modules.json",
-)
+MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
+_PARTS = (CONFIG, WEIGHTS, INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.txt", LENGTH)
+FILES = (*_PARTS, MODULES, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+"""What is fetched by name; sentence-transformers may have put the encoder, and how it pools, into folders below."""
 
 
 class PretrainedError(ValueError):
@@ -43,12 +37,17 @@ class Pretrained(NamedTuple):
       params: of `Bert`, NumPy arrays.
       heads: of `PretrainingHeads`, where the folder has them.
       vocabulary: how texts are cut.
+      pooling: how sentence-transformers makes a vector of a text: `cls`, `mean`, or what else it calls it. None = the
+        folder is none of theirs.
+      longest: tokens of a text after which they cut it; None as before.
     """
 
     config: BertConfig
     params: Params
     heads: Params | None
     vocabulary: WordPieceVocabulary
+    pooling: str | None = None
+    longest: int | None = None
 
 
 FIELDS = {
@@ -84,8 +83,9 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
       PretrainedError: when it is neither, or holds another model; for weights that are no safetensors.
       WeightsError: listing tensors that are missing, unknown or of other shapes.
     """
-    folder = _transformer_of(_folder_of(folder_or_name))
-    settings = _read_json(folder / CONFIG)
+    whole = _folder_of(folder_or_name)
+    folder = _transformer_of(whole)
+    settings = _read_object(folder / CONFIG)
     config, size = _config_of(settings, folder / CONFIG)
     try:
         vocabulary = WordPieceVocabulary.of_folder(folder)
@@ -95,7 +95,7 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         raise PretrainedError(
             f"{folder}: the tokenizer has {vocabulary.size} pieces, and the model embeddings for {size}"
         )
-    tensors = _read_tensors(folder)
+    tensors = _read_tensors(folder, str(folder_or_name))
     if not any(name.endswith("pooler.dense.weight") for name in tensors):
         config = dataclasses.replace(config, use_pooler=False)
     try:
@@ -104,21 +104,23 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         raise WeightsError(f"{folder}: {error}") from error
     if vocabulary.size < size:
         config = dataclasses.replace(config, embedded_pieces=size)
-    return Pretrained(config, params, heads, vocabulary)
+    return Pretrained(config, params, heads, vocabulary, _pooling_of(whole), _longest_of(folder))
 
 
-def save_pretrained(folder: str | Path, pretrained: Pretrained) -> None:
+def save_pretrained(folder: str | Path, pretrained: Pretrained, *, beside: Mapping[str, bytes] | None = None) -> None:
     """Writes a folder that Transformers' `from_pretrained` reads; either whole, or not at all.
 
     Args:
       folder: new, or empty.
-      pretrained: with heads it becomes a BertForPreTraining, without them a BertModel.
+      pretrained: with heads it becomes a BertForPreTraining, without them a BertModel. How texts are pooled is not
+        written: that is sentence-transformers'.
+      beside: contents of further files, by their names.
 
     Raises:
       FileExistsError: when the folder holds something.
       WeightsError: for variants that Transformers' BERT has not, and parameters that do not fit the config.
     """
-    config, params, heads, vocabulary = pretrained
+    config, params, heads, vocabulary = pretrained[:4]
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists and is not empty; choose another, or move it away")
@@ -138,7 +140,9 @@ def save_pretrained(folder: str | Path, pretrained: Pretrained) -> None:
     try:
         save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
         (partial / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        vocabulary.save(partial)
+        vocabulary.save(partial, longest=config.max_positions)
+        for name, content in (beside or {}).items():
+            (partial / name).write_bytes(content)
         partial.chmod(0o755)  # a temporary folder is its owner's alone, and so is what safetensors writes
         (partial / WEIGHTS).chmod(0o644)
         partial.replace(folder)
@@ -169,13 +173,42 @@ def _folder_of(folder_or_name: str | Path) -> Path:
 
 def _transformer_of(folder: Path) -> Path:
     """Where sentence-transformers put the encoder within its folder."""
-    modules = folder / "modules.json"
-    if (folder / CONFIG).is_file() or not modules.is_file():
+    if (folder / CONFIG).is_file():
         return folder
-    paths = [
-        module.get("path", "") for module in _read_json(modules) if str(module.get("type", "")).endswith("Transformer")
-    ]
-    return folder / paths[0] if paths else folder
+    return _module_of(folder, "Transformer") or folder
+
+
+def _module_of(folder: Path, kind: str) -> Path | None:
+    """The folder of one of sentence-transformers' modules."""
+    if not (folder / MODULES).is_file():
+        return None
+    modules = _read_json(folder / MODULES)
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise PretrainedError(f"{folder / MODULES}: expected a list of objects, as sentence-transformers writes it")
+    paths = [module.get("path", "") for module in modules if str(module.get("type", "")).endswith(kind)]
+    return folder / str(paths[0]) if paths else None
+
+
+def _pooling_of(folder: Path) -> str | None:
+    place = _module_of(folder, "Pooling")
+    if place is None:
+        return None
+    settings = _read_object(place / CONFIG)
+    mode = settings.get("pooling_mode")
+    if isinstance(mode, str):
+        return mode
+    modes = [name for name, chosen in settings.items() if name.startswith("pooling_mode_") and chosen]
+    short = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+    return " and ".join(short.get(name, name.removeprefix("pooling_mode_")) for name in modes) or None
+
+
+def _longest_of(folder: Path) -> int | None:
+    if not (folder / LENGTH).is_file():
+        return None
+    longest = _read_object(folder / LENGTH).get("max_seq_length")
+    if longest is not None and (not isinstance(longest, int) or longest < 3):
+        raise PretrainedError(f"{folder / LENGTH}: max_seq_length must be a number of tokens from 3, got {longest!r}")
+    return longest
 
 
 def _read_json(file: Path) -> Any:
@@ -187,9 +220,14 @@ def _read_json(file: Path) -> Any:
         raise PretrainedError(f"{file} is no JSON: {error}") from error
 
 
-def _config_of(settings: Any, file: Path) -> tuple[BertConfig, int]:
-    if not isinstance(settings, dict):
-        raise PretrainedError(f"{file}: expected an object, got {type(settings).__name__}")
+def _read_object(file: Path) -> dict[str, Any]:
+    found = _read_json(file)
+    if not isinstance(found, dict):
+        raise PretrainedError(f"{file}: expected an object, got {type(found).__name__}")
+    return found
+
+
+def _config_of(settings: dict[str, Any], file: Path) -> tuple[BertConfig, int]:
     strange = [
         f"{name} {settings[name]!r}, expected {value!r}"
         for name, value in FIXED.items()
@@ -209,10 +247,13 @@ def _config_of(settings: Any, file: Path) -> tuple[BertConfig, int]:
 _NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "vocab_size")
 
 
-def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
+def _read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
+    """Of the encoder's folder; `name` is what it was asked for by."""
     if (folder / INDEX).is_file():
-        places = _read_json(folder / INDEX).get("weight_map", {})
-        files = sorted({folder / name for name in places.values()})
+        places = _read_object(folder / INDEX).get("weight_map")
+        if not isinstance(places, dict) or not places:
+            raise PretrainedError(f"{folder / INDEX}: expected weight_map, an object from tensors to files")
+        files = sorted({folder / str(file) for file in places.values()})
     else:
         places, files = None, [folder / WEIGHTS]
     if places is None and not files[0].is_file():
@@ -223,10 +264,15 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
                 'Where you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
                 f"transformers import BertModel; BertModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
             )
-        raise PretrainedError(
-            f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}. Of a name on the Hub, weights in pickles are not "
-            "fetched: choose a model that has safetensors"
-        )
+        if not Path(name).is_dir():
+            raise PretrainedError(
+                f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "
+                "run any code; where you trust them, write them as safetensors, with PyTorch and Transformers:\n"
+                "  python -c "
+                f"\"from transformers import BertModel, BertTokenizer; BertModel.from_pretrained('{name}')."
+                f"save_pretrained('FOLDER'); BertTokenizer.from_pretrained('{name}').save_pretrained('FOLDER')\""
+            )
+        raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
     tensors: dict[str, np.ndarray] = {}
     for file in files:
         with _opened(file) as held:

@@ -64,9 +64,7 @@ class WordPieceVocabulary:
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
-        kind = type(self.tokenizer.model).__name__
-        if kind != "WordPiece":
-            raise ValueError(f"expected a WordPiece tokenizer, as BERT has, got {kind}")
+        _refuse_other_models(self.tokenizer)
         _refuse_lacking(self.tokenizer.get_vocab())
 
     @classmethod
@@ -145,7 +143,10 @@ class WordPieceVocabulary:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "WordPieceVocabulary":
-        """Reads `tokenizer.json`, or `vocab.txt` beside `tokenizer_config.json`, as Transformers writes them.
+        """Reads `tokenizer.json` or `vocab.txt`, and `tokenizer_config.json` beside them, as Transformers does.
+
+        What the config says of letters goes before what `tokenizer.json` says; [CLS] and [SEP] are put where BERT has
+        them, whatever it says.
 
         Raises:
           FileNotFoundError: when there is neither.
@@ -156,9 +157,9 @@ class WordPieceVocabulary:
             raise FileNotFoundError(f"{folder} has neither tokenizer.json nor vocab.txt")
         file = whole if whole.is_file() else pieces
         try:
-            if file == whole:
-                return cls(Tokenizer.from_file(str(whole)))
             held = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+            if file == whole:
+                return cls(_as_bert(Tokenizer.from_file(str(whole)), held))
             return cls.of_pieces(
                 # Not splitlines(), which knows more ends of a line; some of them are pieces.
                 [line.rstrip("\r") for line in pieces.read_text(encoding="utf-8").removesuffix("\n").split("\n")],
@@ -254,20 +255,56 @@ class WordPieceVocabulary:
         except Exception as error:
             raise ValueError(f"{path} holds no WordPiece vocabulary: {error}") from error
 
-    def save(self, folder: Path) -> None:
-        """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as Transformers reads them."""
+    def save(self, folder: Path, *, longest: int | None = None) -> None:
+        """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as Transformers reads them.
+
+        Args:
+          folder: that there is.
+          longest: tokens that the model reads at most, to which Transformers then truncates; None = not known.
+        """
         normalizer = self.tokenizer.normalizer
         settings = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": self.lowercase,
             "strip_accents": getattr(normalizer, "strip_accents", None),
             "tokenize_chinese_chars": getattr(normalizer, "handle_chinese_chars", True),
+            **({} if longest is None else {"model_max_length": longest}),
             **dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True)),
         }
         pieces = "".join(f"{piece}\n" for piece in self.pieces(range(self.size)))
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         (folder / "vocab.txt").write_text(pieces, encoding="utf-8")
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def _as_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> Tokenizer:
+    """A tokenizer that does with letters what its settings or else its own normaliser say, and with texts as BERT."""
+    _refuse_other_models(tokenizer)
+    own = tokenizer.normalizer
+    if not isinstance(own, normalizers.BertNormalizer):
+        if "do_lower_case" not in settings:
+            raise ValueError(
+                f"its normaliser is {type(own).__name__}, not BertNormalizer; say do_lower_case in "
+                "tokenizer_config.json"
+            )
+        own = normalizers.BertNormalizer()
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", own.handle_chinese_chars),
+        strip_accents=settings.get("strip_accents", own.strip_accents),
+        lowercase=settings.get("do_lower_case", own.lowercase),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ids = tokenizer.get_vocab()
+    _refuse_lacking(ids)
+    tokenizer.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
+    return tokenizer
+
+
+def _refuse_other_models(tokenizer: Tokenizer) -> None:
+    kind = type(tokenizer.model).__name__
+    if kind != "WordPiece":
+        raise ValueError(f"expected a WordPiece tokenizer, as BERT has, got {kind}")
 
 
 def _refuse_lacking(pieces: Mapping[str, int]) -> None:

@@ -1,3 +1,4 @@
+import gzip
 import itertools
 import os
 from pathlib import Path
@@ -36,13 +37,12 @@ def table(name, rows, seed, *, labelled=True):
 def folder(tmp_path, monkeypatch):
     """The project's files, small; of Quora the first 70 rows are for training."""
     monkeypatch.setattr(text_tasks, "QUORA_TRAINING_ROWS", 70)
-    monkeypatch.setitem(FILES, "quora", ("quora-dev.csv", "quora-dev.csv", None))
     for name, (train, dev, test) in FILES.items():
         (tmp_path / train).write_text(table(name, 90, 0))
-        if dev != train:
-            (tmp_path / dev).write_text(table(name, 21, 1))
-        if test is not None:
-            (tmp_path / test).write_text(table(name, 9, 2, labelled=False))
+        (tmp_path / dev).write_text(table(name, 21, 1))
+        (tmp_path / test).write_text(table(name, 9, 2, labelled=False))
+    (tmp_path / "quora-train.csv").replace(tmp_path / "quora-dev.csv")
+    (tmp_path / "quora-test-student.csv").unlink()
     return tmp_path
 
 
@@ -74,7 +74,7 @@ def test_an_epoch_has_every_example_once_and_the_next_another_order(folder, task
     corpus = config(folder, tasks=(task,), batch_size=1).load_with(0, VOCABULARY)
     count = 70 if task == "quora" else 90
     rows = [texts_of(batch, task)[0] for batch in first_batches(corpus, 16 * count)]
-    expected = expected_rows(folder / FILES[task][0], TASKS[task])[:count]
+    expected = expected_rows(folder / FILES[task][task == "quora"], TASKS[task])[:count]
     assert sorted(rows) == sorted(expected * 16)
     assert rows[:count] != rows[count : 2 * count]
 
@@ -234,6 +234,14 @@ def test_batches_are_no_longer_than_the_longest_text(folder):
     corpus = config(folder, longest_tokens=10, length_multiple=16).load_with(0, VOCABULARY)
     assert {batch["tokens"].shape[2] for batch in first_batches(corpus, 5)} == {10}
     assert {batch["tokens"].shape[2] for batch in corpus.split("dev").batches} == {10}
+
+
+def test_quoras_own_training_and_test_files_are_read_where_they_are_there(folder):
+    (folder / "quora-train.csv.gz").write_bytes(gzip.compress(table("quora", 33, 5).encode()))
+    (folder / "quora-test-student.csv").write_text(table("quora", 7, 6, labelled=False))
+    corpus = config(folder, tasks=("quora",)).load_with(0, VOCABULARY)
+    assert "quora 33 / 90" in corpus.description
+    assert [len(part.ids) for name in ("dev", "test") for part in corpus.split(name).labelled] == [90, 7]
 
 
 def test_what_is_missing_is_named(folder):

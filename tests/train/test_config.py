@@ -160,8 +160,11 @@ def test_surgery_needs_several_tasks_in_a_step():
         config(gradient_surgery=True)
 
 
+TEXT_TASKS = {"model": TextTasksConfig(), "objective": "text_tasks"}
+
+
 def test_text_tasks_ask_data_and_model_the_same_and_take_no_sample():
-    fields = {"model": TextTasksConfig(), "objective": "text_tasks"}
+    fields = TEXT_TASKS
     assert config(data=TextTasksData(), **fields).data.tasks == ("sst",)
     with pytest.raises(ValueError, match=r"data\.tasks \('sts',\) are not model\.tasks \('sst',\)"):
         config(data=TextTasksData(tasks=("sts",)), **fields)
@@ -169,3 +172,25 @@ def test_text_tasks_ask_data_and_model_the_same_and_take_no_sample():
         config(data=TextTasksData(), model=TextTasksConfig())
     with pytest.raises(ValueError, match=r"loss\.sampled_tokens is for language models"):
         config(data=TextTasksData(), loss=LossConfig(sampled_tokens=1), **fields)
+
+
+def test_text_tasks_refuse_what_their_losses_have_no_use_for():
+    for name, value in (("z_loss", 1e-4), ("chunk_tokens", 8)):
+        with pytest.raises(ValueError, match=rf"loss\.{name} is for losses over vocabularies"):
+            config(data=TextTasksData(), **TEXT_TASKS, loss=LossConfig(**{name: value}))
+    smoothed = LossConfig(label_smoothing=0.1)
+    config(data=TextTasksData(), **TEXT_TASKS, loss=smoothed)
+    pairs = {"data": TextTasksData(tasks=("sts",)), "model": TextTasksConfig(tasks=("sts",))}
+    with pytest.raises(ValueError, match=r"label_smoothing is for classifications, and sts has none"):
+        config(**TEXT_TASKS | pairs, loss=smoothed)
+
+
+def test_a_sequential_schedule_comes_to_each_task():
+    def in_turn(tasks, steps):
+        data = TextTasksData(tasks=tasks, schedule="sequential", schedule_steps=50)
+        return config(**TEXT_TASKS | {"data": data, "model": TextTasksConfig(tasks=tasks)}, total_steps=steps)
+
+    in_turn(("sst", "sts"), 100)
+    in_turn(("sst",), 20)
+    with pytest.raises(ValueError, match=r"schedule_steps 50 does not come to each of sst, sts within total_steps 99"):
+        in_turn(("sst", "sts"), 99)

@@ -30,39 +30,9 @@ VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
 SHAPE = BertConfig(num_layers=1, num_heads=2, width=8, hidden_width=12, max_positions=16, epsilon=1e-6)
 
 
-def sst_rows(count, seed):
-    """Reviews of four words; the more of them are good, the better it is."""
-    generator = np.random.default_rng(seed)
-    for number in range(count):
-        label = generator.integers(5)
-        words = ["good"] * label + ["bad"] * (4 - label)
-        yield f"{number}\tsst{seed}-{number}", " ".join(generator.permutation(words)), str(label)
-
-
-def sts_rows(count, seed):
-    """Pairs of texts of four words; as alike as they have words in common."""
-    generator = np.random.default_rng(seed)
-    for number in range(count):
-        words, shared = generator.permutation(WORDS[2:]), generator.integers(5)
-        texts = words[:4], [*words[:shared], *words[4 : 8 - shared]]
-        yield f"{number}\tsts{seed}-{number}", "\t".join(map(" ".join, texts)), f"{shared * 1.25}"
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("project")
-    for task, make, texts, label in (
-        ("sst", sst_rows, "sentence", "sentiment"),
-        ("sts", sts_rows, "sentence1\tsentence2", "similarity"),
-    ):
-        prefix = "ids-sst" if task == "sst" else "sts"
-        for seed, (name, count) in enumerate((("train", 60), ("dev", 21), ("test-student", 5))):
-            lines = [f"{row}\t{text}\t{value}" for row, text, value in make(count, seed)]
-            header = f"\tid\t{texts}\t{label}"
-            if seed == 2:
-                lines, header = [line.rpartition("\t")[0] for line in lines], header.rpartition("\t")[0]
-            (folder / f"{prefix}-{name}.csv").write_text("\n".join([header, *lines]) + "\n")
-    return folder
+def rows_of(file):
+    """A table's rows, without its header."""
+    return [line.split("\t") for line in file.read_text().splitlines()[1:]]
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +46,13 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def make_config(files, weights):
+def make_config(project_files, weights):
     def make(tasks=("sst", "sts"), **changes):
         config = TrainConfig(
             recipe="tiny",
-            data=TextTasksData(tasks=tasks, path=str(files), batch_size=10, longest_tokens=16, evaluation_batch_size=8),
+            data=TextTasksData(
+                tasks=tasks, path=str(project_files), batch_size=10, longest_tokens=16, evaluation_batch_size=8
+            ),
             model=TextTasksConfig(pretrained=str(weights), tasks=tasks, pooling="mean", head_dropout_rate=0.0),
             objective="text_tasks",
             optimizer=OptimizerConfig(learning_rate=1e-2),
@@ -160,17 +132,20 @@ def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_with
     assert evaluate.main([str(trained), "--record", str(ledger)]) == 0
     rows = [json.loads(line) for line in (trained / METRICS_FILE).read_text().splitlines()]
     logged = max((row for row in rows if row["split"] == "validation"), key=lambda row: row["mean_score"])
-    entries = {entry["metric"]: entry for entry in json.loads(ledger.read_text())}
+    entries = {(entry["split"], entry["metric"]): entry for entry in json.loads(ledger.read_text())}
     for name in ("loss", "sst/accuracy", "sts/pearson", "sts/spearman", "mean_score"):
-        np.testing.assert_allclose(entries[name]["value"], logged[name], rtol=1e-5)
-    assert [entries[name]["examples"] for name in ("loss", "sst/loss", "sts/pearson", "mean_score")] == [42, 21, 21, 42]
-    assert entries["loss"]["config"]["model"]["pretrained"] == "tiny-bert"
+        task, _, metric = name.rpartition("/")
+        entry = entries[f"{task}/validation" if task else "validation", metric]
+        np.testing.assert_allclose(entry["value"], logged[name], rtol=1e-5)
+        assert entry["examples"] == (21 if task else 42)
+    whole = entries["validation", "loss"]
+    assert whole["config"]["model"]["pretrained"] == "tiny-bert"
     environment = json.loads((trained / ENVIRONMENT_FILE).read_text())
-    assert entries["loss"]["pretrained_sha256"] == environment["pretrained_sha256"] is not None
+    assert whole["pretrained_sha256"] == environment["pretrained_sha256"] is not None
     assert "validation mean_score" in capsys.readouterr().out
 
 
-def test_predictions_are_files_as_the_project_has_them(trained, files, tmp_path, monkeypatch, capsys):
+def test_predictions_are_files_as_the_project_has_them(trained, project_files, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
     for split in ("dev", "test"):
         assert evaluate.main([str(trained), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
@@ -181,7 +156,7 @@ def test_predictions_are_files_as_the_project_has_them(trained, files, tmp_path,
     lines = (tmp_path / "out" / "sst-dev-output.csv").read_text().splitlines()
     assert lines[0] == "id \t Predicted_Sentiment "
     given = dict(line.rstrip(" ").split(" , ") for line in lines[1:])
-    expected = {row.split("\t")[1]: label for row, _, label in sst_rows(21, 1)}
+    expected = {row[1]: row[-1] for row in rows_of(project_files / "ids-sst-dev.csv")}
     assert list(given) == list(expected)  # in the order of the file
     scores = evaluate.score(evaluate.Evaluate(trained)).values
     right = sum(given[row] == label for row, label in expected.items())
@@ -190,7 +165,7 @@ def test_predictions_are_files_as_the_project_has_them(trained, files, tmp_path,
     lines = (tmp_path / "out" / "sts-dev-output.csv").read_text().splitlines()
     assert lines[0] == "id \t Predicted_Similiary "
     given = [float(line.split(" , ")[1]) for line in lines[1:]]
-    expected = [float(label) for _, _, label in sts_rows(21, 1)]
+    expected = [float(row[-1]) for row in rows_of(project_files / "sts-dev.csv")]
     np.testing.assert_allclose(scores["sts/pearson"][0], stats.pearsonr(given, expected).statistic, rtol=1e-4)
     assert min(given) >= 0.0
     assert max(given) > 1.0  # on the scale of the labels
@@ -208,8 +183,8 @@ def test_tasks_may_share_each_step_and_their_gradients_be_freed_of_conflicts(mak
     assert not np.array_equal(*kernels)  # they conflict in the first steps of this seed
 
 
-def test_a_file_of_one_task_is_scored_by_itself(trained, files, monkeypatch):
-    scores = evaluate.score(evaluate.Evaluate(trained, file=files / "sts-dev.csv")).values
+def test_a_file_of_one_task_is_scored_by_itself(trained, project_files, monkeypatch):
+    scores = evaluate.score(evaluate.Evaluate(trained, file=project_files / "sts-dev.csv")).values
     whole = evaluate.score(evaluate.Evaluate(trained)).values
     assert scores["sts/pearson"] == whole["sts/pearson"]
     assert "sst/accuracy" not in scores
@@ -253,10 +228,13 @@ def test_heads_that_were_trained_alone_may_be_what_fine_tuning_begins_with(make_
     jax.tree.map(np.testing.assert_array_equal, begun.state.params, outcome.state.params)
 
 
-def test_a_file_without_labels_is_answered_for_each_task_about_such_texts(trained, files, tmp_path):
-    given = evaluate.score(evaluate.Evaluate(trained, file=files / "sts-test-student.csv", predictions=tmp_path / "o"))
+def test_a_file_without_labels_is_answered_for_each_task_about_such_texts(trained, project_files, tmp_path):
+    given = evaluate.score(
+        evaluate.Evaluate(trained, file=project_files / "sts-test-student.csv", predictions=tmp_path / "o")
+    )
     assert list(given.files) == ["sts-sts-test-student-output.csv"]
-    (tmp_path / "broken.csv").write_text((files / "sts-dev.csv").read_text() + "9\tx\ta\tb\t7.5\n")
+    broken = (project_files / "sts-dev.csv").read_text() + "9\tx\ta\tb\t7.5\n"
+    (tmp_path / "broken.csv").write_text(broken)
     with pytest.raises(DataError, match=r"broken\.csv, line 23: similarity must be a number from 0 to 5, got '7\.5'"):
         evaluate.score(evaluate.Evaluate(trained, file=tmp_path / "broken.csv"))
 

@@ -30,7 +30,7 @@ def test_the_page_shows_what_the_encoder_attends_to(text_tasks_run, tmp_path, ca
     assert capsys.readouterr() == (f"{out}\n", "")
     page = out.read_text(encoding="utf-8")
     pieces, weights = held_by(page)
-    expected = attend_text(*load_text_model(text_tasks_run.folder), *row)
+    expected = attend_text(load_text_model(text_tasks_run.folder), *row)
     assert pieces == expected.pieces
     np.testing.assert_allclose(weights, expected.weights, atol=1e-5)
     assert f'<h1 dir="auto">{html.escape(" | ".join(row))}</h1>' in page

@@ -14,7 +14,7 @@ TEXTS = ["the cats sat", 'a "big"\tdog', "fish 中"]
 
 @pytest.fixture(scope="module")
 def vectors(text_tasks_run):
-    return embed_texts(*load_text_model(text_tasks_run.folder), TEXTS).values
+    return embed_texts(load_text_model(text_tasks_run.folder), TEXTS).values
 
 
 def run(place, *arguments):
@@ -55,7 +55,7 @@ def test_similarities_are_the_cosines_of_all_with_all(text_tasks_run, vectors, t
 def test_pooling_can_be_chosen(text_tasks_run, vectors, capsys):
     assert run(text_tasks_run.folder, TEXTS[0], "--pooling", "cls") == 0
     first = json.loads(capsys.readouterr().out)["vector"]
-    expected = embed_texts(*load_text_model(text_tasks_run.folder, pooling="cls"), TEXTS[:1]).values[0]
+    expected = embed_texts(load_text_model(text_tasks_run.folder, pooling="cls"), TEXTS[:1]).values[0]
     np.testing.assert_array_equal(np.array(first, np.float32), expected)
     assert np.abs(expected - vectors[0]).max() > 0.01
 

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import chex
 import jax
@@ -12,7 +13,6 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from jaxnlp.__main__ import main
-from jaxnlp.commands import export
 from jaxnlp.convert.pretrained import load_pretrained
 from jaxnlp.encoders import load_text_model
 from jaxnlp.models.bert import Bert
@@ -45,7 +45,7 @@ def test_we_read_the_same_bits_and_make_the_same_vectors(text_tasks_run, exporte
     held = load_pretrained(exported)
     assert held.vocabulary == pieces
     chex.assert_trees_all_equal(held.params, jax.tree.map(np.asarray, text_tasks_run.params["encoder"]))
-    ours, theirs = (embed_texts(*load_text_model(place), TEXTS) for place in (text_tasks_run.folder, exported))
+    ours, theirs = (embed_texts(load_text_model(place), TEXTS) for place in (text_tasks_run.folder, exported))
     np.testing.assert_array_equal(ours.values, theirs.values)
 
 
@@ -78,7 +78,7 @@ def test_a_failed_export_leaves_nothing(text_tasks_run, tmp_path, capsys, monkey
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(export, "write_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     assert main(["export", str(text_tasks_run.folder), str(tmp_path / "bert")]) == 2
     assert capsys.readouterr() == ("", "error: no space left\n")
     assert list(tmp_path.iterdir()) == []

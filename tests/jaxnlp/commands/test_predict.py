@@ -37,7 +37,7 @@ def printed(capsys):
 
 def test_a_class_its_probability_and_the_text_are_a_line(text_tasks_run, held, capsys):
     assert run(text_tasks_run.folder, *TEXTS, "--task", "sst") == 0
-    values = predict_texts(*held, TEXTS, task="sst").values
+    values = predict_texts(held, TEXTS, task="sst").values
     classes = values.argmax(axis=1)
     assert np.ptp(values.max(axis=1)) > 0.02
     expected = zip(map(str, classes), [f"{p:.2f}" for p in values.max(axis=1)], SHOWN, strict=True)
@@ -49,10 +49,10 @@ def test_every_fitting_task_is_named_where_none_is_chosen(text_tasks_run, held, 
     lines = printed(capsys)
     assert [line[0] for line in lines] == ["quora", "sts"] * 3
     assert [line[-2:] for line in lines[::2]] == [[SHOWN[0], "the fish"], [SHOWN[1], "the mat ."], [SHOWN[2], "a dog"]]
-    same = predict_texts(*held, TEXTS, PAIRS, task="quora").values
+    same = predict_texts(held, TEXTS, PAIRS, task="quora").values
     assert [line[1] for line in lines[::2]] == [str(int(p > 0.5)) for p in same]
     assert [line[2] for line in lines[::2]] == [f"{max(p, 1 - p):.2f}" for p in same]
-    alike = predict_texts(*held, TEXTS, PAIRS, task="sts").values
+    alike = predict_texts(held, TEXTS, PAIRS, task="sts").values
     assert [line[1] for line in lines[1::2]] == [f"{score:.2f}" for score in alike]
     assert run(text_tasks_run.folder, "a dog") == 0
     assert [line[0] for line in printed(capsys)] == ["sst", "cfimdb"]

@@ -61,6 +61,14 @@ def test_prefixes_are_understood(prefix):
     chex.assert_trees_all_equal(from_huggingface(prefixed, CONFIG, VOCABULARY).params, expected)
 
 
+def test_two_tensors_that_are_the_same_one_of_bert_are_refused():
+    twice = {f"bert.{name}": tensor for name, tensor in tensors().items()}
+    twice["pooler.dense.bias"] = twice["bert.pooler.dense.bias"]
+    with pytest.raises(WeightsError, match=r"bert.pooler.dense.bias and pooler.dense.bias are the same tensor"):
+        from_huggingface(twice, CONFIG, VOCABULARY)
+    from_huggingface(twice, CONFIG, VOCABULARY, ignore=("pooler.",))
+
+
 def test_old_names_of_normalisations_are_understood():
     old = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
@@ -115,7 +123,8 @@ def test_all_that_does_not_fit_is_listed():
         "  embeddings.LayerNorm.bias holds int64, expected floats",
         "  pooler.dense.weight (4, 5), expected (4, 4)",
         "  unknown: classifier.weight (2, 4)",
-        'Tensors are left alone by the beginnings of their names, all heads for example with ignore=("cls.",)',
+        "Tensors are left alone by the beginnings of their names, all heads for example with --ignore cls. (commands), "
+        '--model.pretrained-ignore cls. (training) or ignore=("cls.",)',
     ]
 
 

@@ -1,4 +1,5 @@
 import copy
+import fnmatch
 import json
 import shutil
 
@@ -143,6 +144,33 @@ def test_a_folder_of_sentence_transformers_is_read(folder):
         json.dumps([{"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}])
     )
     assert load_pretrained(folder).config == load_pretrained(inner).config
+    (folder / "modules.json").write_text('{"path": "0_Transformer"}')
+    with pytest.raises(PretrainedError, match=r"modules.json: expected a list of objects"):
+        load_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False, "word_embedding_dimension": 8}, "cls"),
+        ({"pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode": "lasttoken"}, "lasttoken"),
+        ({"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": True}, "max_tokens and mean"),
+    ],
+    ids=str,
+)
+def test_how_sentence_transformers_pools_and_cuts_is_read(folder, settings, expected):
+    assert load_pretrained(folder)[-2:] == (None, None)
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(settings))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
+    held = load_pretrained(folder)
+    assert (held.pooling, held.longest) == (expected, 9)
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": "long"}')
+    with pytest.raises(PretrainedError, match=r"max_seq_length must be a number of tokens from 3, got 'long'"):
+        load_pretrained(folder)
 
 
 def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
@@ -226,6 +254,26 @@ def test_a_name_is_fetched_from_the_hub(folder, monkeypatch):
         load_pretrained("other/model")
 
 
+def test_encoders_in_folders_below_are_fetched_and_pickles_named_with_their_conversion(folder, monkeypatch):
+    """The Hub's patterns are of whole paths."""
+    wanted = ["model.safetensors", "0_Transformer/config.json", "0_Transformer/model.safetensors", "modules.json"]
+    wanted += ["0_Transformer/vocab.txt", "0_Transformer/tokenizer.json", "1_Pooling/config.json"]
+    for name in wanted:
+        assert any(fnmatch.fnmatchcase(name, pattern) for pattern in pretrained.FILES), name
+    (folder / "model.safetensors").unlink()
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, allow_patterns: str(folder))
+    command = r"BertModel.from_pretrained\('some/model'\).save_pretrained\('FOLDER'\)"
+    with pytest.raises(PretrainedError, match=rf"some/model has no weights as safetensors(?s:.*){command}"):
+        load_pretrained("some/model")
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": []}'])
+def test_an_index_of_another_kind_is_refused(folder, content):
+    (folder / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(PretrainedError, match=r"model.safetensors.index.json: expected "):
+        load_pretrained(folder)
+
+
 def test_a_folder_that_holds_something_is_not_written_to(folder, tmp_path):
     held = load_pretrained(folder)
     target = tmp_path / "target"
@@ -237,7 +285,7 @@ def test_a_folder_that_holds_something_is_not_written_to(folder, tmp_path):
 
 
 def test_a_failed_export_leaves_nothing(folder, tmp_path, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError("no space left")
 
     held = load_pretrained(folder)

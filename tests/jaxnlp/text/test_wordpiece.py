@@ -94,8 +94,13 @@ def real(request, tmp_path_factory):
 
 
 @pytest.mark.realdata
-def test_hard_texts_are_cut_as_transformers_cuts_them(real):
+@pytest.mark.parametrize("file", ["vocab.txt", "tokenizer.json"])
+def test_hard_texts_are_cut_as_transformers_cuts_them(real, file, tmp_path):
     ours, tokenizer = WordPieceVocabulary.of_folder(real), theirs(real)
+    if file == "tokenizer.json":
+        ours.save(tmp_path)
+        (tmp_path / "vocab.txt").unlink()
+        ours, tokenizer = WordPieceVocabulary.of_folder(tmp_path), theirs(tmp_path)
     found = ours.tokenize(HARD, longest=512)
     expected = tokenizer(HARD, truncation=True, max_length=512)
     assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
@@ -177,12 +182,51 @@ def test_what_is_written_reads_back_equal(small, tmp_path):
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_saved_folder_is_read_by_transformers_and_by_us(tmp_path, lowercase):
     vocabulary = WordPieceVocabulary.of_pieces(PIECES, lowercase=lowercase)
-    vocabulary.save(tmp_path)
+    vocabulary.save(tmp_path, longest=5)
     assert WordPieceVocabulary.of_folder(tmp_path) == vocabulary
+    assert len(theirs(tmp_path)("the cats sat on the mat", truncation=True)["input_ids"]) == 5
     (tmp_path / "tokenizer.json").unlink()
     assert WordPieceVocabulary.of_folder(tmp_path) == vocabulary
     text = "The cats sat on the MAT"
     assert theirs(tmp_path)(text)["input_ids"] == vocabulary.tokenize([text], longest=99).tokens[0].tolist()
+
+
+def altered(folder, vocabulary, settings, **parts):
+    """A folder with a vocabulary's tokenizer.json, in which some parts are others."""
+    tokenizer = Tokenizer.from_str(vocabulary.tokenizer.to_str())
+    whole = json.loads(tokenizer.to_str()) | parts
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **settings}))
+    return folder
+
+
+TUTORIAL = {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "Lowercase"}, {"type": "StripAccents"}]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        ({"do_lower_case": False}, {}),
+        ({"do_lower_case": True, "strip_accents": False}, {}),
+        ({"do_lower_case": True}, {"post_processor": None}),
+        ({"do_lower_case": True}, {"normalizer": TUTORIAL, "pre_tokenizer": None}),
+    ],
+    ids=["cased", "accents", "no_cls", "tutorial"],
+)
+def test_the_config_of_a_tokenizer_goes_before_its_file_as_in_transformers(tmp_path, settings, parts):
+    vocabulary = WordPieceVocabulary.of_pieces([*PIECES, "THE", "caf", "##e", "##é"])
+    altered(tmp_path, vocabulary, settings, **parts)
+    texts = ["THE cat", "the café", "the cats."]
+    found = WordPieceVocabulary.of_folder(tmp_path).tokenize(texts, texts, longest=99)
+    expected = theirs(tmp_path)(texts, texts)
+    assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
+    assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
+
+
+def test_a_normaliser_of_another_kind_is_refused_where_nothing_says_what_it_does(tmp_path, small):
+    altered(tmp_path, small, {}, normalizer=TUTORIAL)
+    with pytest.raises(ValueError, match=r"its normaliser is Sequence, not BertNormalizer; say do_lower_case in"):
+        WordPieceVocabulary.of_folder(tmp_path)
 
 
 def test_ids_are_written_as_text_without_special_tokens(small):
