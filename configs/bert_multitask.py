@@ -2,7 +2,8 @@
 
 Source: CS224N, default final project (minBERT), part 2. Each batch is of one task, in turn.
 Differs: the encoder is a sentence encoder of six layers; likeness is the cosine of mean vectors (Reimers and Gurevych
-2019); Quora's large training file is not used, but 16,000 rows of its dev file, and the other 4,212 for scores.
+2019); where Quora's large training file is not there, 16,000 rows of its dev file are for training, and the other 4,212
+for scores.
 Cost: not measured yet.
 Expect: not measured to the end yet.
 Command: python -m train bert_multitask --workdir runs/bert_multitask

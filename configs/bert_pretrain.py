@@ -1,4 +1,4 @@
-"""BERT's own pretraining: masked pieces of words and next sentences, on the text that every Python carries.
+"""BERT's own pretraining, masked language modelling and next-sentence prediction, on the text that Python carries.
 
 Source: Devlin et al. 2019, section 3.1 and appendix A.2, at a size for two CPU cores. Differs: a vocabulary of the
 text's own, texts of 64 pieces, masks drawn anew in each epoch, Muon, no dropout.

@@ -1,7 +1,8 @@
 """Whether two questions ask the same, by a small pretrained BERT.
 
 Source: CS224N, default final project (minBERT), part 2; features of a pair after Conneau et al. 2017.
-Differs: Quora's large training file is not used, but 16,000 rows of its dev file, and the other 4,212 for scores.
+Differs: where Quora's large training file is not there, 16,000 rows of its dev file are for training, and the other
+4,212 for scores.
 Cost: not measured yet.
 Expect: not measured to the end yet. The encoder saw pairs of Quora in its own training.
 Command: python -m train bert_quora --workdir runs/bert_quora

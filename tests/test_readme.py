@@ -1,11 +1,51 @@
-"""The README's code runs."""
+"""The README's code runs, and the commands of all pages are ones that there are."""
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
+
+from jaxnlp.__main__ import COMMANDS
+from train.command_line import RunOptions, parse
+from train.evaluate import Evaluate
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PROGRAMS = {
+    "train": lambda words: parse(words, RunOptions(), program="python -m train"),
+    "train.evaluate": lambda words: tyro.cli(Evaluate, args=words),
+    "jaxnlp": lambda words: tyro.extras.subcommand_cli_from_dict(
+        {n: kind for n, (kind, _) in COMMANDS.items()}, args=words
+    ),
+}
+"""What each program makes of its arguments, before it does anything."""
+
+
+def commands_of(page):
+    """The programs and arguments in a page's blocks of code."""
+    for block in re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("python -m "):
+                _, _, program, *words = shlex.split(line, comments=True)
+                if program in PROGRAMS:
+                    yield program, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_commands_have_the_options_that_pages_give_them(page):
+    for program, words in commands_of(page):
+        if "--help" not in words:  # which ends as a wrong command does
+            PROGRAMS[program](words)
+
+
+def test_pages_have_commands():
+    assert sum(1 for page in PAGES for _ in commands_of(page)) > 40
+    with pytest.raises(SystemExit):
+        PROGRAMS["jaxnlp"](["predict", "runs/x", "--no-such-option"])
 
 
 def test_the_functions_of_the_readme_run_as_they_are_written(root: Path, capsys):

