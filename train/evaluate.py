@@ -21,7 +21,7 @@ from jaxnlp.caches import use_compilation_cache
 from jaxnlp.decoding.answer import QuestionError
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models.bert import AroundBertConfig
-from jaxnlp.runs import DamagedCheckpointError, RunError, load_run
+from jaxnlp.runs import DamagedCheckpointError, RunError, checkpoint_steps, load_run
 from jaxnlp.serialization import ConfigError, to_json
 from train import folder, tasks
 from train.config import TrainConfig, update
@@ -268,6 +268,9 @@ def main(arguments: list[str] | None = None) -> int:
         if command.record is not None:
             record(ledger_entries(scores), command.record, command.run)
             print(f"recorded in {command.record}")
+            newest, last = checkpoint_steps(command.run)[-1], scores.config.total_steps
+            if newest < last:
+                print(f"note: {command.run} has not ended, it has {newest:,} of {last:,} steps: the entry is of a part")
     except OSError as error:
         print(f"error: cannot write: {error}", file=sys.stderr)
         return 2

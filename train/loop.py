@@ -340,7 +340,7 @@ class _Evaluator:
         if self._config.best_by != "loss":
             # Among equal shares, of which few questions make many, the lower loss is the better.
             return 1.0 - scores[self._config.best_by] + 1e-6 * scores["loss"]
-        return scores.get("nll", scores["loss"])
+        return scores["loss"]
 
     def _answer(self, step: int, params: Params, questions: Sequence[Question]) -> float:
         """Keeps the answers for the report. Returns: the share that is right."""

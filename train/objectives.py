@@ -2,7 +2,9 @@
 
 An objective is a function of a Linen module and a LossConfig. It returns `loss_fn(params, batch, key) -> (loss,
 metrics)`: a scalar to differentiate, and named (sum, count) pairs among which `loss` is the same loss. With `key=None`
-it is the evaluation. Where a model carries something from one batch to the next it is a CarryingLoss instead.
+it is the evaluation, which leaves out what training adds to the cross-entropy (label smoothing, z-loss, activation
+regularisation): losses of runs with other regularisers can be compared. Where a model carries something from one batch
+to the next it is a CarryingLoss instead.
 """
 
 import dataclasses
@@ -51,7 +53,7 @@ def carrying(loss: LossFunction | CarryingLoss) -> CarryingLoss:
 
 @dataclasses.dataclass(frozen=True)
 class LossConfig:
-    """How tokens are scored, beyond the cross-entropy."""
+    """How training scores tokens, beyond the cross-entropy, which is what evaluation reports."""
 
     label_smoothing: float = 0.0
     """Share of each target's probability that is spread evenly over the vocabulary."""
@@ -90,22 +92,23 @@ class LossConfig:
         if self.sampled_tokens is not None and (self.label_smoothing or self.z_loss):
             raise ValueError("loss.sampled_tokens estimates the plain cross-entropy: leave label_smoothing and z_loss")
 
-    @property
-    def adds_to_the_cross_entropy(self) -> bool:
-        """Whether the loss is more than the negative log-likelihood of the targets."""
-        return bool(
-            self.label_smoothing
-            or self.z_loss
-            or self.activation_regularisation
-            or self.temporal_activation_regularisation
+    def of(self, key: PRNGKey | None) -> "LossConfig":
+        """What counts with this key: all of it in training; in evaluation nothing that adds to the cross-entropy."""
+        if key is not None:
+            return self
+        return dataclasses.replace(
+            self,
+            label_smoothing=0.0,
+            z_loss=0.0,
+            activation_regularisation=0.0,
+            temporal_activation_regularisation=0.0,
         )
 
 
 def next_token(model: Any, config: LossConfig | None = None, token_counts: np.ndarray | None = None) -> LossFunction:
     """Mean cross-entropy of each token given those before it, in nats per token.
 
-    Batches hold `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True. Where the
-    config smooths labels or adds a z-loss, `loss` holds them, and evaluation reports the cross-entropy alone as `nll`.
+    Batches hold `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
 
     Args:
       model: a Linen module from tokens to logits; to be scored in chunks or against a sample, it needs `return_hidden`
@@ -130,12 +133,9 @@ def next_token(model: Any, config: LossConfig | None = None, token_counts: np.nd
         return linear(params, y, batch, key)
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
-        losses = score(params, batch, key)
-        loss, count = losses(label_smoothing=config.label_smoothing, z_loss=config.z_loss)
-        metrics: Metrics = {"loss": (loss, count)}
-        if key is None and config.adds_to_the_cross_entropy:
-            metrics["nll"] = losses()
-        return loss / jnp.maximum(count, 1.0), metrics
+        asked = config.of(key)
+        loss, count = score(params, batch, key)(label_smoothing=asked.label_smoothing, z_loss=asked.z_loss)
+        return loss / jnp.maximum(count, 1.0), {"loss": (loss, count)}
 
     return loss_fn
 
@@ -164,7 +164,7 @@ def next_token_carried(
     linear = _linear_losses(model, config, token_counts)
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
-        states = None
+        states, asked = None, config.of(key)
         if "reset" in batch:
             states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], jnp.zeros_like(s), s), carry)
         reading = model.apply(
@@ -176,18 +176,15 @@ def next_token_carried(
             method="read",
         )
         losses = linear(params, reading.hidden, batch, key)
-        loss, count = losses(label_smoothing=config.label_smoothing, z_loss=config.z_loss)
+        loss, count = losses(label_smoothing=asked.label_smoothing, z_loss=asked.z_loss)
         counted = batch["loss_mask"]
-        if config.activation_regularisation:
-            loss += count * config.activation_regularisation * _mean_square(reading.dropped, counted)
-        if config.temporal_activation_regularisation:
+        if asked.activation_regularisation:
+            loss += count * asked.activation_regularisation * _mean_square(reading.dropped, counted)
+        if asked.temporal_activation_regularisation:
             change = reading.outputs[:, 1:] - reading.outputs[:, :-1]
-            loss += count * config.temporal_activation_regularisation * _mean_square(change, counted[:, 1:])
-        metrics: Metrics = {"loss": (loss, count)}
-        if key is None and config.adds_to_the_cross_entropy:
-            metrics["nll"] = losses()
+            loss += count * asked.temporal_activation_regularisation * _mean_square(change, counted[:, 1:])
         carry = jax.lax.stop_gradient(reading.states if "reset" in batch else carry)
-        return loss / jnp.maximum(count, 1.0), (metrics, carry)
+        return loss / jnp.maximum(count, 1.0), ({"loss": (loss, count)}, carry)
 
     return CarryingLoss(loss_fn, empty=model.empty_cache)
 
@@ -275,8 +272,7 @@ def text_tasks(model: Any, config: LossConfig | None = None, token_counts: np.nd
         )
         if task.kind == "classification":
             classes = labels.astype(jnp.int32)
-            smoothing = config.label_smoothing if key is not None else 0.0
-            loss, count = cross_entropy(answer, classes, loss_mask, label_smoothing=smoothing)
+            loss, count = cross_entropy(answer, classes, loss_mask, label_smoothing=config.of(key).label_smoothing)
             right = answer.argmax(axis=-1) == classes
         else:
             if task.kind == "paraphrase":
@@ -308,7 +304,7 @@ def masked_tokens(model: Any, config: LossConfig | None = None, token_counts: np
 
     Args:
       model: a `jaxnlp.models.bert_pretraining.BertPretraining`.
-      config: label smoothing and z-loss of the masked tokens, in training alone; and `chunk_tokens`. None = neither.
+      config: label smoothing and z-loss of the masked tokens, and `chunk_tokens`; None = the plain cross-entropy.
       token_counts: not used.
 
     Source: Devlin et al. 2019, appendix A.2.
@@ -327,7 +323,7 @@ def masked_tokens(model: Any, config: LossConfig | None = None, token_counts: np
             deterministic=key is None,
             rngs=None if key is None else {"dropout": key},
         )
-        w, b = model.output_layer(params)
+        asked, (w, b) = config.of(key), model.output_layer(params)
         rows, targets = x.reshape(-1, x.shape[-1]), batch["targets"].reshape(-1)
         counted = (batch["predicted"] & batch["loss_mask"][:, None]).reshape(-1)
         masked = linear_cross_entropy(
@@ -336,8 +332,8 @@ def masked_tokens(model: Any, config: LossConfig | None = None, token_counts: np
             b,
             targets,
             counted,
-            label_smoothing=0.0 if key is None else config.label_smoothing,
-            z_loss=0.0 if key is None else config.z_loss,
+            label_smoothing=asked.label_smoothing,
+            z_loss=asked.z_loss,
             chunk=config.chunk_tokens,
             matmul_dtype=matmul_dtype,
         )

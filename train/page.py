@@ -199,9 +199,8 @@ def _tiles(rows: Rows, environment: Object, *, of_words: bool) -> Iterator[tuple
         loss, step = losses[-1]
         yield f"Final {split} loss", _number(loss), f"{unit}step {step:,}"
     if finite and of_words:
-        scored = [row for row in rows if row["split"] == split and _is_finite(row.get("loss"))]
-        nll, step = min((row["nll" if "nll" in row else "loss"], row["step"]) for row in scored)
-        yield f"Best {split} perplexity", _number(math.exp(min(nll, _HOPELESS))), f"per word, step {step:,}"
+        loss, step = min(finite)
+        yield f"Best {split} perplexity", _number(math.exp(min(loss, _HOPELESS))), f"per word, step {step:,}"
     for key, title, remark in (("exact_match", "answers", "right, "), ("mean_score", "mean score", "")):
         shares = [(row[key], row["step"]) for row in rows if row["split"] == split and key in row]
         if shares:

@@ -1,10 +1,13 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
-from train import evaluate
+from jaxnlp.runs import load_run
+from train import evaluate, folder
 from train.folder import ENVIRONMENT_FILE, METRICS_FILE
+from train.objectives import next_token
 
 
 @pytest.fixture
@@ -28,13 +31,20 @@ def test_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert f"validation loss {logged:.4f}" in capsys.readouterr().out
 
 
-def test_a_runs_own_loss_is_minimised_and_scored(tiny_config, tiny_gpt, small_text, quick_fit, tmp_path, monkeypatch):
+def test_what_training_adds_to_the_cross_entropy_is_no_part_of_a_score(
+    tiny_config, tiny_gpt, small_text, quick_fit, tmp_path, monkeypatch
+):
     monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
     loss = {"loss.label_smoothing": 0.3, "loss.chunk_tokens": 7, "data.path": str(small_text)}
     quick_fit(tiny_config(model=tiny_gpt, total_steps=2, **loss), tmp_path / "run")
-    scores = evaluate.score(evaluate.Evaluate(tmp_path / "run"))
-    assert scores.values["loss"][0] > scores.values["nll"][0] > 0.0
-    assert [set(row) >= {"loss", "nll"} for row in rows_of(tmp_path / "run") if row["split"] == "validation"] == [True]
+    found, _ = evaluate.score(evaluate.Evaluate(tmp_path / "run")).values["loss"]
+    (logged,) = [row for row in rows_of(tmp_path / "run") if row["split"] == "validation"]
+    run = load_run(tmp_path / "run", checkpoint="latest")
+    scored = folder.read_config(run.folder).data.load(0).split("validation")
+    plain = next_token(run.model)
+    sums = [plain(run.params, batch, None)[1]["loss"] for batch in scored.batches]
+    total, count = np.sum(sums, axis=0)
+    np.testing.assert_allclose([found, logged["loss"]], total / count, rtol=1e-5)
 
 
 def test_scoring_writes_nothing_into_the_run(run):
@@ -53,6 +63,16 @@ def test_ledger_entry_holds_its_keys_and_the_metrics_lie_beside_it(run, tmp_path
     assert set(keys.split()) <= entries[0].keys()
     beside = [json.loads(line) for line in (ledger.parent / "recipe.metrics.jsonl").read_text().splitlines()]
     assert beside == rows_of(run)
+
+
+def test_recording_a_run_that_has_not_ended_says_so(run, tmp_path, capsys):
+    command = [str(run), "--record", str(tmp_path / "ledger.json")]
+    assert evaluate.main(command) == 0
+    assert "note:" not in capsys.readouterr().out
+    config = run / "config.json"
+    config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
+    assert evaluate.main(command) == 0
+    assert f"note: {run} has not ended, it has 4 of 9 steps" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
