@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.measure import matmul_limits, measure
-from train.folder import device_name, write_json
+from train.folder import commit, device_name, write_json
 
 MODULES = (
     "gpt_names",
@@ -67,6 +67,7 @@ def main() -> int:
         "device": f"{device_name()}, {len(os.sched_getaffinity(0))} cores, matrix products at {rates}",
         "date": datetime.date.today().isoformat(),
         "versions": f"jax {jax.__version__}, PyTorch {torch.__version__}",
+        "commit": commit(),
     }
     rows = []
     for module in arguments.cases or MODULES:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.case import Case, Step
+from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.text.tasks import TaskName
@@ -74,6 +74,4 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    from benchmarks.torch_step import torch_sides
-
     return [Case("bert_finetune", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]

@@ -18,7 +18,8 @@ class Case:
         side runs in a process of its own.
       tokens: that one step trains on or generates; None where there are none.
       flop: floating-point operations in the matrix products of one step; None where they are not what counts.
-      turns: of each side; a disturbance of the machine meets all sides of one round alike.
+      turns: of each side, or fewer where they take very long; a disturbance of the machine meets all sides of one round
+        alike.
       turn_seconds: about how long a turn takes; at least one step.
       steps_a_turn: steps in a turn; None = as many as turn_seconds allows.
     """
@@ -28,9 +29,22 @@ class Case:
     variant: str = ""
     tokens: int | None = None
     flop: float | None = None
-    turns: int = 5
+    turns: int = 9
     turn_seconds: float = 1.0
     steps_a_turn: int | None = None
 
 
 OURS = "ours"
+
+
+def torch_sides(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:
+    """The rivals of a case, from a function with the keywords `fused`, `bfloat16` and `compiled`.
+
+    `eager_f32` is the course assignments' own style of code; `fused` stands for PyTorch's own modules, kernels and
+    AdamW, and `eager_bf16` is with them the best that PyTorch can do without compiling.
+    """
+    return {
+        "eager_f32": lambda: prepare(fused=False, bfloat16=False, compiled=False),
+        "eager_bf16": lambda: prepare(fused=True, bfloat16=True, compiled=False),
+        "compile": lambda: prepare(fused=True, bfloat16=False, compiled=True),
+    }

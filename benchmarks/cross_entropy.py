@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from benchmarks.case import Case, Step
+from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.matmul import operand_dtype
 
@@ -51,6 +51,4 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
 
 
 def cases() -> list[Case]:
-    from benchmarks.torch_step import torch_sides
-
     return [Case("cross_entropy", {"ours": ours, **torch_sides(theirs)}, flop=6.0 * TOKENS * WIDTH * VOCABULARY)]

@@ -10,15 +10,15 @@ RATE = 0.1
 
 
 def ours() -> Step:
-    x = jax.random.normal(jax.random.key(0), SHAPE)
-    key = jax.random.key(1)
+    x, dy = (jax.random.normal(jax.random.key(i), SHAPE) for i in range(2))
+    key = jax.random.key(2)
 
     @jax.jit
-    def run(x, key):
+    def run(x, dy, key):
         y, pullback = jax.vjp(lambda x: dropout(x, RATE, key), x)
-        return y, pullback(x)
+        return y, pullback(dy)
 
-    return lambda: jax.block_until_ready(run(x, key))
+    return lambda: jax.block_until_ready(run(x, dy, key))
 
 
 def theirs() -> Step:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.case import Case, Step
+from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.gpt import GPTConfig
 from train.objectives import OBJECTIVES
 
@@ -59,6 +59,4 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    from benchmarks.torch_step import torch_sides
-
-    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop(), turns=4)]
+    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]

@@ -39,8 +39,8 @@ def theirs(*, bfloat16: bool) -> Step:
     """The same model, batches, clipping, optimizer and schedule; the fused kernel, as nanoGPT has it."""
     import torch
 
-    from benchmarks.torch_gpt import TorchGPT, torch_adamw
-    from benchmarks.torch_step import torch_step
+    from benchmarks.torch_gpt import TorchGPT
+    from benchmarks.torch_step import torch_adamw, torch_step
 
     config = get_config()
     setup = set_up(config)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.case import Case, Step
+from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from train.objectives import next_token_carried
 
@@ -48,6 +48,4 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    from benchmarks.torch_step import torch_sides
-
     return [Case("lstm_lm", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]

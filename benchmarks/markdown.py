@@ -1,4 +1,4 @@
-"""`python -m benchmarks.markdown`: docs/results/benchmarks.json as the table of docs/benchmarks.md."""
+"""`python -m benchmarks.markdown`: the rows in docs/results/benchmarks*.json as tables of docs/benchmarks.md."""
 
 import json
 from pathlib import Path
@@ -6,15 +6,18 @@ from typing import Any
 
 from benchmarks.__main__ import COLUMNS, cells, full_name
 
-ROWS = Path("docs/results/benchmarks.json")
+RESULTS = Path("docs/results")
 PAGE = Path("docs/benchmarks.md")
 BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The rows as a Markdown table, below what they were measured on."""
-    where = {(row["device"], row["date"], row["versions"]) for row in rows}
-    lines = [f"Measured on {device}, {date}, with {versions}.\n" for device, date, versions in sorted(where)]
+    """The rows as a Markdown table, below what they were measured on, and what was measured."""
+    where = {(row["device"], row["date"], row["versions"], row.get("commit")) for row in rows}
+    lines = [
+        f"Measured on {device}, {date}, with {versions}{f', at commit {commit[:12]}' if commit else ''}.\n"
+        for device, date, versions, commit in sorted(where, key=str)
+    ]
     lines.append(f"| case | opponent | {' | '.join(COLUMNS)} |")
     lines.append("| --- | --- |" + " ---: |" * len(COLUMNS))
     for row in rows:
@@ -29,9 +32,13 @@ def with_table(page: str, table: str) -> str:
     return f"{before}{BEGIN}\n{table}{END}{after}"
 
 
+def recorded() -> str:
+    """All recorded rows as tables, one a file."""
+    return "\n".join(markdown(json.loads(path.read_text())) for path in sorted(RESULTS.glob("benchmarks*.json")))
+
+
 def main() -> None:
-    rows = json.loads(ROWS.read_text())
-    PAGE.write_text(with_table(PAGE.read_text(), markdown(rows)))
+    PAGE.write_text(with_table(PAGE.read_text(), recorded()))
 
 
 if __name__ == "__main__":

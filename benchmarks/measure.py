@@ -25,6 +25,7 @@ class Worker:
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
         # Not a pipe: one that nobody reads could fill up and stop the process. `close` closes it.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._started = time.perf_counter()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", module, side],
             stdin=subprocess.PIPE,
@@ -35,11 +36,14 @@ class Worker:
         )
 
     def wait_until_ready(self) -> float:
-        """Seconds from its start to the end of its first step. Raises: SideError when it ends before that."""
+        """Seconds from its start to the end of its first step, less those spent on what the other side alone needs.
+
+        To be called at once where they count. Raises: SideError when it ends before that.
+        """
         line = self._line()
         while line.split()[:1] != ["ready"]:  # libraries may print
             line = self._line()
-        return float(line.split()[1])
+        return time.perf_counter() - self._started - float(line.split()[1])
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -64,6 +68,12 @@ class Worker:
         self._errors.close()
 
 
+PILOTS, LONGEST_PILOT_SECONDS = 3, 4.0
+"""Turns that tell whether huge pages make a rival faster, and after how many seconds there are no more of them."""
+
+LEAST_TURNS, LONGEST_TURNS_SECONDS = 3, 60.0
+"""After so many seconds there are no more turns, but at least so many."""
+
 Turns = list[float]
 """Seconds a step, of each turn of a side."""
 
@@ -83,7 +93,7 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
       fraction_of_limit. A rival that cannot run here has None for numbers, and the reason as `error`.
     """
     workers: dict[tuple[str, bool], Worker] = {}
-    errors: dict[str, str] = {}
+    errors: dict[str, SideError] = {}
     try:
         for side in cases[0].sides:
             keys = [(side, pages) for pages in ((True,) if side == OURS else (False, True))]
@@ -94,7 +104,7 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
             except SideError as error:
                 if side == OURS:
                     raise
-                errors[side] = str(error)
+                errors[side] = error
                 for key in keys:
                     workers.pop(key).close()
         for number, case in enumerate(cases):
@@ -104,7 +114,7 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
                     continue
                 row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": side}
                 if side in errors:
-                    yield row | dict.fromkeys(NUMBERS) | {"error": errors[side]}
+                    yield row | not_measured(errors[side])
                 else:
                     yield row | compared(
                         turns[OURS], turns[side], tokens=case.tokens, flop=case.flop, limit_gflops=limit_gflops
@@ -115,16 +125,22 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
 
 
 def _turns(workers: Mapping[tuple[str, bool], Worker], number: int, case: Case) -> dict[str, Turns]:
-    """The turns of each side in alternation; of a rival's two processes those of the faster in a first, short one."""
+    """The turns of each side in alternation; of a rival's two processes those of the one that is faster in pilots."""
     steps, pilots = {}, {}
     for key, worker in workers.items():
-        pilots[key] = worker.run(number, 1)
-        steps[key] = case.steps_a_turn or max(1, round(case.turn_seconds / pilots[key]))
-        if steps[key] > 1:
-            pilots[key] = worker.run(number, steps[key])
-    faster = {key[0]: key for key in sorted(workers, key=pilots.__getitem__, reverse=True)}
+        first = worker.run(number, 1)
+        steps[key] = case.steps_a_turn or max(1, round(case.turn_seconds / first))
+        pilots[key] = [first] if steps[key] == 1 else []
+    for _ in range(PILOTS):
+        for key, worker in workers.items():
+            if sum(pilots[key]) * steps[key] < LONGEST_PILOT_SECONDS:
+                pilots[key].append(worker.run(number, steps[key]))
+    faster = {key[0]: key for key in sorted(workers, key=lambda key: min(pilots[key]), reverse=True)}
     turns: dict[str, Turns] = {side: [] for side in faster}
-    for _ in range(case.turns):
+    started = time.perf_counter()
+    for done in range(case.turns):
+        if done >= LEAST_TURNS and time.perf_counter() - started > LONGEST_TURNS_SECONDS:
+            break
         for side, key in faster.items():
             turns[side].append(workers[key].run(number, steps[key]))
     return turns
@@ -140,6 +156,11 @@ NUMBERS = (
     "fraction_of_limit",
 )
 """Keys of a row's numbers; all None where a rival could not run."""
+
+
+def not_measured(error: SideError) -> dict[str, Any]:
+    """A row's numbers where the rival could not run, and why."""
+    return dict.fromkeys(NUMBERS) | {"error": str(error)}
 
 
 def compared(

@@ -8,11 +8,11 @@ from torch import nn
 
 
 class Layer(nn.Module):
-    """Post-norm attention and feed-forward layer; attention step by step, or by PyTorch's fused kernel."""
+    """Post-norm attention and feed-forward layer; attention step by step, or without dropout by the fused kernel."""
 
     def __init__(self, width: int, heads: int, dropout: float, *, fused: bool):
         super().__init__()
-        self.heads, self.fused, self.dropout_rate = heads, fused, dropout
+        self.heads, self.fused = heads, fused
         self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.attention_norm, self.output_norm = nn.LayerNorm(width, eps=1e-12), nn.LayerNorm(width, eps=1e-12)
@@ -24,11 +24,10 @@ class Layer(nn.Module):
             dense(x).view(batch, positions, self.heads, width // self.heads).transpose(1, 2)
             for dense in (self.q, self.k, self.v)
         )
-        if self.fused:
-            rate = self.dropout_rate if self.training else 0.0
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask.to(q.dtype), dropout_p=rate)
+        if self.fused and not (self.training and self.dropout.p):  # see torch_gpt
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask.to(q.dtype))
         else:
-            scores = q @ k.transpose(-2, -1) / math.sqrt(k.shape[-1]) + additive_mask
+            scores = q @ k.transpose(-2, -1) / math.sqrt(k.shape[-1]) + additive_mask.to(q.dtype)
             y = self.dropout(F.softmax(scores, dim=-1)) @ v
         y = y.transpose(1, 2).contiguous().view(batch, positions, width)
         x = self.attention_norm(x + self.dropout(self.out(y)))

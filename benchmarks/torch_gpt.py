@@ -2,7 +2,8 @@
 
 With `CourseAttention` it is written as courses and karpathy/minGPT write it: four projections, then scores, mask,
 softmax and dropout one after the other, GELU by erf. With `FusedAttention` it is written as karpathy/nanoGPT writes it:
-a fused projection, the fused attention of PyTorch, GELU by tanh.
+a fused projection, the fused attention of PyTorch, GELU by tanh. PyTorch's fused kernel for CPUs draws no dropout: with
+it, `scaled_dot_product_attention` would go step by step in float32, also under autocast, so that it is left out there.
 """
 
 import math
@@ -40,12 +41,15 @@ class CourseAttention(nn.Module):
 
 
 class FusedAttention(nn.Module):
-    """Causal self-attention with a fused projection and PyTorch's fused kernel."""
+    """Causal self-attention with a fused projection and, without dropout, PyTorch's fused kernel."""
 
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.num_heads = config.num_heads
-        self.dropout_rate = config.attention_dropout_rate
+        self.attention_dropout = nn.Dropout(config.attention_dropout_rate)
+        future = torch.ones(config.context_length, config.context_length, dtype=torch.bool).triu(1)
+        self.future: torch.Tensor
+        self.register_buffer("future", future, persistent=False)
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=config.use_bias)
         self.out = nn.Linear(config.width, config.width, bias=config.use_bias)
         self.dropout = nn.Dropout(config.residual_dropout_rate)
@@ -56,8 +60,12 @@ class FusedAttention(nn.Module):
             part.view(batch, positions, self.num_heads, width // self.num_heads).transpose(1, 2)
             for part in self.qkv(x).split(width, dim=2)
         )
-        rate = self.dropout_rate if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
+        if self.training and self.attention_dropout.p:
+            scores = (q * k.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+            scores = scores.masked_fill(self.future[:positions, :positions], -torch.inf)
+            y = self.attention_dropout(F.softmax(scores, dim=-1)) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.dropout(self.out(y.transpose(1, 2).reshape(batch, positions, width)))
 
 
@@ -117,14 +125,3 @@ class TorchGPT(nn.Module):
         """Args: tokens and targets [B, T] int64. Returns: cross-entropy in nats, per token or summed."""
         logits = self.logits(tokens)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1), reduction=reduction)
-
-
-def torch_adamw(
-    model: nn.Module, *, learning_rate: float, betas: tuple[float, float], weight_decay: float
-) -> torch.optim.AdamW:
-    """AdamW that decays the matrices of dense layers alone, as `train.optimizer` does."""
-    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    decayed = [p for p in model.parameters() if p.dim() >= 2 and id(p) not in embeddings]
-    others = [p for p in model.parameters() if p.dim() < 2 or id(p) in embeddings]
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas)

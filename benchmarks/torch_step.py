@@ -1,6 +1,6 @@
 """A PyTorch training step, in the three ways that the benchmarks time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,10 +28,10 @@ def torch_step(
       fused: whether that AdamW is the one in a single kernel, which course code does not ask for.
       bfloat16: under autocast.
       compiled: with torch.compile.
-      optimizer: None = AdamW.
+      optimizer: None = `torch_adamw`.
     """
     model.train()
-    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3, fused=fused)
+    optimizer = optimizer or torch_adamw(model, learning_rate=1e-3, weight_decay=0.01, fused=fused)
     called: Any = torch.compile(model) if compiled else model
 
     def step() -> None:
@@ -46,14 +46,17 @@ def torch_step(
     return step
 
 
-def torch_sides(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:
-    """The rivals of a case, from a function with the keywords `fused`, `bfloat16` and `compiled`.
-
-    `eager_f32` is the course assignments' own style of code; `fused` stands for PyTorch's own modules, kernels and
-    AdamW, and `eager_bf16` is with them the best that PyTorch can do without compiling.
-    """
-    return {
-        "eager_f32": lambda: prepare(fused=False, bfloat16=False, compiled=False),
-        "eager_bf16": lambda: prepare(fused=True, bfloat16=True, compiled=False),
-        "compile": lambda: prepare(fused=True, bfloat16=False, compiled=True),
-    }
+def torch_adamw(
+    model: nn.Module,
+    *,
+    learning_rate: float,
+    weight_decay: float,
+    betas: tuple[float, float] = (0.9, 0.999),
+    fused: bool = False,
+) -> torch.optim.AdamW:
+    """AdamW that decays the matrices of layers alone, as `train.optimizer` does: no biases, norms or embeddings."""
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    decayed = [p for p in model.parameters() if p.dim() >= 2 and id(p) not in embeddings]
+    others = [p for p in model.parameters() if p.dim() < 2 or id(p) in embeddings]
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=fused)

@@ -1,8 +1,8 @@
 """`python -m benchmarks.worker CASE SIDE`: one side of a case, in a process of its own.
 
-Threads, allocator and compiled programs of one side cannot get into the way of another's. It prints "ready" and the
-seconds that its first step took to come; then it reads lines with a variant's number and a number of steps, and prints
-the seconds they took.
+Threads, allocator and compiled programs of one side cannot get into the way of another's. After the first step it
+prints "ready", and how many seconds it spent on what the other side alone needs; then it reads lines with a variant's
+number and a number of steps, and prints the seconds they took.
 """
 
 import importlib
@@ -12,23 +12,24 @@ import time
 
 from benchmarks.case import OURS, Step
 
+LONG_STEP_SECONDS = 3.0
+
 
 def main() -> None:
     module, side = sys.argv[1:]
-    started = time.perf_counter()
-    cases = importlib.import_module(f"benchmarks.{module}").cases()
     if side != OURS:
-        started = time.perf_counter()  # importing JAX is not PyTorch's to pay
         import torch
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         torch.manual_seed(0)
+    start = time.perf_counter()
+    cases = importlib.import_module(f"benchmarks.{module}").cases()
+    others = 0.0 if side == OURS else time.perf_counter() - start  # importing JAX is not PyTorch's to pay
     prepared: dict[int, Step] = {}
+    seconds_a_step: dict[int, float] = {}
 
-    def run(number: int, count: int) -> None:
-        if number not in prepared:
-            prepared[number] = cases[number].sides[side]()
-            run(number, 2)
+    def run(number: int, count: int) -> float:
+        start = time.perf_counter()
         begun: object = None
         for _ in range(count):
             begun = prepared[number]()
@@ -36,16 +37,24 @@ def main() -> None:
             import jax
 
             jax.block_until_ready(begun)
+        seconds = time.perf_counter() - start
+        seconds_a_step[number] = seconds / count
+        return seconds
 
-    prepared[0] = cases[0].sides[side]()
-    run(0, 1)
-    print("ready", time.perf_counter() - started, flush=True)
+    def prepare(number: int) -> None:
+        prepared[number] = cases[number].sides[side]()
+        run(number, 1)
+
+    prepare(0)
+    print("ready", others, flush=True)
     for line in sys.stdin:
         number, count = map(int, line.split())
-        run(number, 1)  # untimed: caches and pages grow cold while the other sides take their turns
-        start = time.perf_counter()
-        run(number, count)
-        print(time.perf_counter() - start, flush=True)
+        if number not in prepared:
+            prepare(number)
+        # Untimed: caches and pages grow cold while the other sides take their turns. A long step has time to warm them.
+        if seconds_a_step[number] < LONG_STEP_SECONDS:
+            run(number, 1)
+        print(run(number, count), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,19 +26,24 @@ KEEP = (
     f":glibc.malloc.top_pad={1 << 28}"  # grown by 256 MiB at a time, which hold nothing until they are written to
 )
 TUNABLES = f"glibc.malloc.hugetlb=1:{KEEP}"
-"""With transparent huge pages (glibc 2.35 and newer; older ones ignore the name)."""
+"""With transparent huge pages."""
+OLDEST_GLIBC = (2, 35)
+"""Older ones know no huge pages, and refuse a threshold above 32 MiB: they would map and unmap all larger blocks."""
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-def tunables_for(environ: Mapping[str, str], libc: str, huge_pages: str) -> str | None:
+def tunables_for(environ: Mapping[str, str], libc: tuple[str, str], huge_pages: str) -> str | None:
     """The GLIBC_TUNABLES that the process should have and has not; None when it should stay as it is.
 
     Args:
       environ: its environment.
-      libc: name of its C library.
+      libc: name and version of its C library.
       huge_pages: the kernel's setting of transparent huge pages, as in its file; "" when there is none.
     """
-    if environ.get(SWITCH) == "0" or libc != "glibc" or "GLIBC_TUNABLES" in environ:
+    name, version = libc
+    if environ.get(SWITCH) == "0" or name != "glibc" or "GLIBC_TUNABLES" in environ:
+        return None
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_GLIBC:
         return None
     return KEEP if "[never]" in huge_pages or not huge_pages else TUNABLES
 
@@ -55,7 +60,7 @@ def use_huge_pages(started: float) -> None:
         huge_pages = TRANSPARENT_HUGE_PAGES.read_text()
     except OSError:  # no Linux, or a kernel without them
         huge_pages = ""
-    tunables = tunables_for(os.environ, platform.libc_ver()[0], huge_pages)
+    tunables = tunables_for(os.environ, platform.libc_ver(), huge_pages)
     if tunables is not None:
         environ = os.environ | {"GLIBC_TUNABLES": tunables, STARTED: str(started)}
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.devices import cuda_capability
 from jaxnlp.ops.dropout import check_rate, keep_mask, scaled
 from jaxnlp.ops.matmul import accumulator, product, transposed
 
@@ -164,8 +165,11 @@ def _check(q: jax.Array, k: jax.Array, v: jax.Array, attention_mask: jax.Array |
 
 def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None) -> str | None:
     """What keeps cuDNN from this call; None = nothing."""
-    if jax.default_backend() != "gpu":
+    capability = cuda_capability()
+    if capability is None:
         return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
+    if capability < (8, 0):
+        return f"needs a GPU of compute capability 8.0, got {'.'.join(map(str, capability))}"
     if q.dtype not in (jnp.bfloat16, jnp.float16):
         return f"computes in bfloat16 or float16, got {q.dtype}"
     if q.shape[-1] % 8 or q.shape[-1] > 128:

@@ -80,7 +80,7 @@ def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
 
 def _weighted_sum(losses, weights):
     # A masked target may lie outside [0, V), where its loss is NaN.
-    return jnp.where(weights > 0, losses * weights, 0.0).sum()
+    return jnp.where(weights != 0, losses * weights, 0.0).sum()
 
 
 def linear_cross_entropy(

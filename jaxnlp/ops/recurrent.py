@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jax.experimental import rnn
 
 from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.devices import cuda_capability
 from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
@@ -245,7 +246,7 @@ _recurrent.defvjp(_forward, _backward)
 
 def _why_not_cudnn(cell: Cell, arrays: tuple[jax.Array, ...], matmul_dtype: Any) -> str | None:
     """What keeps cuDNN from this call; None = nothing."""
-    if jax.default_backend() != "gpu" or "nvidia" not in jax.devices()[0].device_kind.lower():
+    if cuda_capability() is None:
         return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
     if cell is not LSTM:
         return "computes LSTMs alone here"

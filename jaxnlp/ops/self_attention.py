@@ -113,7 +113,7 @@ def self_attention_gradients(
     if dy.shape != expected:
         raise ValueError(f"expected dy of the output's shape {expected}, got {dy.shape}")
     steps = _steps(x, w_q, w_k, w_v, _combined(attention_mask, causal, x.shape[1]))
-    return steps, _gradients(x, w_q, w_k, w_v, steps, dy)
+    return steps, _gradients(x, w_q, w_k, w_v, steps.q, steps.k, steps.v, steps.weights, dy)
 
 
 def _check(x: jax.Array, w_q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> None:
@@ -143,8 +143,7 @@ def _steps(x, w_q, w_k, w_v, mask) -> SelfAttention:
     return SelfAttention(q, k, v, jnp.where(mask, scores, -jnp.inf), weights, y)
 
 
-def _gradients(x, w_q, w_k, w_v, steps: SelfAttention, dy) -> SelfAttentionGradients:
-    q, k, v, _, weights, _ = steps
+def _gradients(x, w_q, w_k, w_v, q, k, v, weights, dy) -> SelfAttentionGradients:
     scale = w_q.shape[1] ** -0.5
     dv = jnp.einsum("bts,btv->bsv", weights, dy)
     dweights = jnp.einsum("btv,bsv->bts", dy, v)
@@ -166,12 +165,12 @@ def _self_attention(x, w_q, w_k, w_v, mask):
 
 def _forward(x, w_q, w_k, w_v, mask):
     steps = _steps(x, w_q, w_k, w_v, mask)
-    return steps.y, (x, w_q, w_k, w_v, steps)
+    return steps.y, (x, w_q, w_k, w_v, steps.q, steps.k, steps.v, steps.weights)
 
 
 def _backward(residuals, dy):
-    x, w_q, w_k, w_v, steps = residuals
-    g = _gradients(x, w_q, w_k, w_v, steps, dy)
+    x, w_q, w_k, w_v, q, k, v, weights = residuals
+    g = _gradients(x, w_q, w_k, w_v, q, k, v, weights, dy)
     return g.dx, g.dw_q, g.dw_k, g.dw_v, None
 
 

@@ -1,8 +1,6 @@
 """The table of docs/benchmarks.md."""
 
-import json
-
-from benchmarks.markdown import BEGIN, END, PAGE, ROWS, markdown, with_table
+from benchmarks.markdown import BEGIN, END, PAGE, markdown, recorded, with_table
 from benchmarks.measure import compared
 
 WHERE = {"device": "a machine", "date": "2026-01-02", "versions": "jax 1"}
@@ -18,7 +16,8 @@ def test_every_row_is_in_the_table_with_its_numbers():
     text = markdown(rows)
     assert "| a | `eager_f32` | 500 | 1e+03 | 2.00 | 0% | 2,000 | 2 | 0.50 |" in text
     assert "| b, long | `compile` |  |  | not measured: no compiler |  |  |  |  |" in text
-    assert "a machine, 2026-01-02" in text
+    assert "a machine, 2026-01-02, with jax 1.\n" in text
+    assert "with jax 1, at commit 0123456789ab.\n" in markdown([rows[0] | {"commit": "0123456789abcdef"}])
 
 
 def test_a_cold_start_stands_beside_the_warm_one():
@@ -33,4 +32,5 @@ def test_only_what_lies_between_the_markers_is_replaced():
 
 def test_the_page_holds_the_table_of_the_recorded_rows():
     page = PAGE.read_text()
-    assert page == with_table(page, markdown(json.loads(ROWS.read_text())))
+    assert recorded().count("Measured on") >= 1
+    assert page == with_table(page, recorded())

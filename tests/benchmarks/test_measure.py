@@ -1,12 +1,15 @@
 """The harness that times ours beside PyTorch."""
 
 import dataclasses
+import types
 
+import numpy as np
 import pytest
 
-from benchmarks.case import Case
+from benchmarks.case import OURS, Case
+from benchmarks.compile import rows
 from benchmarks.dropout import cases
-from benchmarks.measure import NUMBERS, SideError, Worker, compared, matmul_limits, measure
+from benchmarks.measure import LEAST_TURNS, NUMBERS, SideError, Worker, _turns, compared, matmul_limits, measure
 
 
 def test_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians():
@@ -57,6 +60,65 @@ def test_a_rival_that_cannot_run_is_told_with_its_reason():
     assert "compile" in rows[1]["error"]
     assert rows[0].keys() == rows[1].keys() - {"error"}
     assert {rows[1][name] for name in NUMBERS} == {None}
+
+
+class Sides:
+    """Workers of a clock that they alone move on; they write down who ran."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.now, self.ran = 0.0, []
+        monkeypatch.setattr("benchmarks.measure.time.perf_counter", lambda: self.now)
+        self.workers = {key: types.SimpleNamespace(run=self.runner(key, step)) for key, step in seconds.items()}
+
+    def runner(self, key, seconds):
+        def run(number, steps):
+            self.now += seconds * steps
+            self.ran.append(key)
+            return seconds
+
+        return run
+
+
+def test_of_a_rivals_processes_the_faster_takes_its_turns_with_ours(monkeypatch):
+    sides = Sides(monkeypatch, {(OURS, True): 0.1, ("rival", False): 0.3, ("rival", True): 0.2})
+    turns = _turns(sides.workers, 0, Case("a", {}, turns=4, turn_seconds=0.4))
+    assert turns == {OURS: [0.1] * 4, "rival": [0.2] * 4}
+    assert sides.ran[-8:].count(("rival", True)) == sides.ran[-8:].count((OURS, True)) == 4
+
+
+def test_a_side_that_takes_very_long_takes_fewer_turns(monkeypatch):
+    sides = Sides(monkeypatch, {(OURS, True): 0.1, ("rival", False): 30.0, ("rival", True): 31.0})
+    turns = _turns(sides.workers, 0, Case("a", {}))
+    assert [len(of_side) for of_side in turns.values()] == [LEAST_TURNS] * 2
+    assert sides.ran.count(("rival", True)) == 1
+
+
+def test_a_case_that_torch_cannot_compile_is_told_with_its_reason(monkeypatch):
+    class Broken:
+        def __init__(self, module, side, **settings):
+            self.side = side
+
+        def wait_until_ready(self):
+            if self.side == "compile":
+                raise SideError("no compiler")
+            return 1.0
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("benchmarks.compile.Worker", Broken)
+    eager, compiled = rows()
+    assert (eager["ratio"], eager["ours_cold_seconds"]) == (1.0, 1.0)
+    assert (compiled["opponent"], compiled["error"], compiled["ratio"]) == ("compile", "no compiler", None)
+
+
+def test_the_gradient_of_dropout_is_that_of_another_array(monkeypatch):
+    monkeypatch.setattr("benchmarks.dropout.SHAPE", (3, 2, 5, 7))
+    (case,) = cases()
+    y, (dx,) = case.sides[OURS]()()
+    y, dx = np.asarray(y), np.asarray(dx)
+    np.testing.assert_array_equal(y == 0.0, dx == 0.0)
+    assert not np.any((y == dx) & (y != 0.0))
 
 
 def test_a_side_of_ours_that_cannot_run_is_an_error():

@@ -22,13 +22,14 @@ from train.launcher import (
 
 HUGE_PAGES = "always [madvise] never\n"
 LONGEST_WAIT_SECONDS = 60
+GLIBC = ("glibc", "2.35")
 
 try:
     HERE = TRANSPARENT_HUGE_PAGES.read_text()
 except OSError:
     HERE = ""
 can_have_huge_pages = pytest.mark.skipif(
-    tunables_for({}, platform.libc_ver()[0], HERE) != TUNABLES, reason="needs glibc, and a kernel with huge pages"
+    tunables_for({}, platform.libc_ver(), HERE) != TUNABLES, reason="needs glibc 2.35, and a kernel with huge pages"
 )
 
 PROGRAM = """\
@@ -80,20 +81,23 @@ def run(root, tmp_path):
 @pytest.mark.parametrize("huge_pages", [HUGE_PAGES, "[always] madvise never\n"])
 @pytest.mark.parametrize("environ", [{}, {SWITCH: "1"}, {SWITCH: ""}, {"PATH": "/bin", STARTED: "5.0"}], ids=str)
 def test_tunables_are_set_where_huge_pages_can_be_had(environ, huge_pages):
-    assert tunables_for(environ, "glibc", huge_pages) == TUNABLES
+    assert tunables_for(environ, GLIBC, huge_pages) == TUNABLES
 
 
 @pytest.mark.parametrize(
     ("environ", "libc", "huge_pages"),
     [
-        ({SWITCH: "0"}, "glibc", HUGE_PAGES),
-        ({"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc", HUGE_PAGES),
-        ({"GLIBC_TUNABLES": ""}, "glibc", HUGE_PAGES),
-        ({"GLIBC_TUNABLES": TUNABLES}, "glibc", HUGE_PAGES),
-        ({}, "", HUGE_PAGES),
-        ({}, "musl", HUGE_PAGES),
+        ({SWITCH: "0"}, GLIBC, HUGE_PAGES),
+        ({"GLIBC_TUNABLES": "glibc.malloc.check=1"}, GLIBC, HUGE_PAGES),
+        ({"GLIBC_TUNABLES": ""}, GLIBC, HUGE_PAGES),
+        ({"GLIBC_TUNABLES": TUNABLES}, GLIBC, HUGE_PAGES),
+        ({}, ("", ""), HUGE_PAGES),
+        ({}, ("musl", "9.9"), HUGE_PAGES),
+        ({}, ("glibc", "2.34"), HUGE_PAGES),
+        ({}, ("glibc", "2.9"), HUGE_PAGES),
+        ({}, ("glibc", ""), HUGE_PAGES),
     ],
-    ids=["switched_off", "own", "own_and_empty", "has_them", "no_libc", "other_libc"],
+    ids=["switched_off", "own", "own_and_empty", "has_them", "no_libc", "other_libc", "old", "very_old", "no_version"],
 )
 def test_process_stays_as_it_is(environ, libc, huge_pages):
     assert tunables_for(environ, libc, huge_pages) is None
@@ -101,14 +105,14 @@ def test_process_stays_as_it_is(environ, libc, huge_pages):
 
 @pytest.mark.parametrize("huge_pages", ["always madvise [never]\n", ""])
 def test_without_huge_pages_malloc_keeps_its_memory_all_the_same(huge_pages):
-    assert tunables_for({}, "glibc", huge_pages) == KEEP
+    assert tunables_for({}, GLIBC, huge_pages) == KEEP
     assert "hugetlb" not in KEEP
 
 
 def test_asking_changes_no_environment(monkeypatch):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     before = dict(os.environ)
-    tunables_for(os.environ, "glibc", HUGE_PAGES)
+    tunables_for(os.environ, GLIBC, HUGE_PAGES)
     assert dict(os.environ) == before
 
 

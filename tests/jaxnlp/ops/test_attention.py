@@ -639,7 +639,7 @@ def gpu(monkeypatch):
         with jax.numpy_dtype_promotion("standard"):
             return fused(*arguments, **keywords, implementation="xla")
 
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr("jaxnlp.ops.attention.cuda_capability", lambda: (8, 0))
     monkeypatch.setattr(jax.nn, "dot_product_attention", recorded)
     return calls
 
@@ -659,6 +659,14 @@ def test_cudnn_is_refused_what_it_cannot_do(dtype, width, dropout_rate, reason):
     message = f"implementation='cudnn' {reason}; use 'auto' or 'vjp'"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         attend(*inputs, dropout_rate=dropout_rate, dropout_key=jax.random.key(0), implementation="cudnn")
+
+
+@pytest.mark.usefixtures("gpu")
+def test_cudnn_is_refused_on_a_gpu_that_is_too_old(monkeypatch):
+    monkeypatch.setattr("jaxnlp.ops.attention.cuda_capability", lambda: (7, 5))
+    inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8)]
+    with pytest.raises(ValueError, match=re.escape("needs a GPU of compute capability 8.0, got 7.5")):
+        attend(*inputs, implementation="cudnn")
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,15 @@ def test_no_row_of_a_large_batch_is_another_one_reordered_or_shifted():
         assert len(np.unique(seen)) == seen.size
 
 
+def test_no_row_of_one_seed_is_that_of_another_reordered():
+    # Seeds are small numbers, as rows are: xored with each other, they agree thousands of times.
+    columns, seen = np.arange(64), []
+    for seed in range(64):
+        kept = np.asarray(compiled_mask(jax.random.key(seed), (64, 64), 0.5))
+        seen += [np.packbits(kept.take(columns ^ number, axis=1), axis=1).view(np.uint64) for number in range(64)]
+    assert len(np.unique(np.concatenate(seen))) == 64**3
+
+
 def test_row_depends_on_key_and_row_number_alone():
     key = jax.random.key(9)
     whole = compiled_mask(key, (8, 3, 5), 0.5)

@@ -103,6 +103,13 @@ def test_weights_scale_losses_and_count():
     np.testing.assert_allclose(count, np.sum(weights, dtype=np.float64), rtol=1e-6)
 
 
+def test_weights_below_zero_count_too():
+    weights = np.array([[1.0, -1.0, 1.0]], np.float32)
+    loss, count = compiled_loss(LOGITS[:1, :3], TARGETS[:1, :3], weights)
+    np.testing.assert_allclose(loss, np.vdot(weights, losses_by_optax(LOGITS[:1, :3], TARGETS[:1, :3])), rtol=1e-5)
+    assert count == 1.0
+
+
 def test_sums_and_counts_of_parts_add_up_to_the_whole():
     parts = [compiled_loss(LOGITS[i : i + 2], TARGETS[i : i + 2], MASK[i : i + 2]) for i in (0, 2)]
     np.testing.assert_allclose(np.sum(parts, axis=0), compiled_loss(LOGITS, TARGETS, MASK), rtol=1e-6)
@@ -243,10 +250,19 @@ def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(ch
         (None, None, {}),
         (BIAS, TOKEN_WEIGHTS > 0.0, {}),
         (None, TOKEN_WEIGHTS, {}),
+        (BIAS, TOKEN_WEIGHTS - 0.5, {"label_smoothing": 0.1, "z_loss": 0.1}),
         (BIAS, None, {"label_smoothing": 0.3}),
         (None, TOKEN_WEIGHTS > 0.0, {"z_loss": 0.2}),
     ],
-    ids=["plain", "no bias", "bool mask", "no bias, weights", "label smoothing", "no bias, bool mask, z-loss"],
+    ids=[
+        "plain",
+        "no bias",
+        "bool mask",
+        "no bias, weights",
+        "weights of both signs",
+        "label smoothing",
+        "no bias, bool mask, z-loss",
+    ],
 )
 def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, settings):
     with jax.enable_x64(True):
