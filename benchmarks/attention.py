@@ -6,6 +6,7 @@ import jax
 
 from benchmarks.case import Case, Step
 from jaxnlp.ops.attention import attend
+from jaxnlp.ops.matmul import operand_dtype
 
 HEADS, HEAD_WIDTH, TOKENS = 8, 32, 8192
 """Every case has as many tokens, in shorter or longer sequences."""
@@ -18,7 +19,8 @@ def flop(positions: int, *, backward: bool) -> float:
 
 def ours(positions: int, *, backward: bool) -> Step:
     shape = (TOKENS // positions, positions, HEADS, HEAD_WIDTH)
-    q, k, v, dy = (jax.random.normal(jax.random.key(i), shape).astype("bfloat16") for i in range(4))
+    dtype = operand_dtype("auto") or "float32"
+    q, k, v, dy = (jax.random.normal(jax.random.key(i), shape, dtype) for i in range(4))
 
     @jax.jit
     def run(q, k, v, dy):

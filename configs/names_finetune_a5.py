@@ -4,7 +4,7 @@ Source: CS224N assignment 5: batch 256, learning rate 6e-4 with the warm-up and 
 pretraining, 75 without (--total-steps 586).
 Cost: one minute on two CPU cores; without pretraining, five.
 Expect: about 2% without pretraining; published after pretraining: see names_pretrain_a5.
-All 2,000 questions are trained on, so the validation split is the dev split: report the last checkpoint
+None of the questions are held out, so the validation split is the dev split: report the last checkpoint
 (python -m train.evaluate ... --checkpoint latest), as the assignment does, not the best by it.
 Command: python -m train names_finetune_a5 --init-from runs/names_pretrain_a5 --workdir runs/names_finetune_a5
 """

@@ -3,8 +3,10 @@
 Source: CS224N assignment 5, 2022/2023: minGPT of 4 layers, 8 heads, width 256, block 128, dropout 0.1; 650 epochs
 of span corruption in batches of 128, learning rate 6e-3 with a warm-up of 512 * 20 tokens and a cosine down to a tenth
 over 200 times the documents' tokens; weight decay 0.1, betas 0.9 and 0.95. Differs: a batch is padded to its own
-longest example, not to 128, so the schedule, which counts scored characters, falls later; its cosine stays at the
-floor, where minGPT's goes on and rises again; products of bfloat16 operands where the CPU has them.
+longest example, not to 128, so the schedule, which counts scored characters, falls later; its cosine falls to a tenth
+and stays there, where minGPT's is cut off at a tenth and rises again afterwards; layers that add to the residual stream
+begin smaller (GPT-2), positions at random and not at 0, GELU is approximate; products of bfloat16 operands where the
+CPU has them.
 Cost: hours on two CPU cores; not run to its end yet.
 Expect: published dev accuracy after fine-tuning: vanilla 21 to 22%, perceiver about 17%, synthesizer 10%.
 Command: python -m train names_pretrain_a5 --model.variant vanilla --workdir runs/names_pretrain_a5
@@ -45,6 +47,7 @@ def assignment_model() -> GPTConfig:
         num_heads=8,
         width=256,
         context_length=BLOCK,
+        num_latents=64,
         embedding_dropout_rate=0.1,
         attention_dropout_rate=0.1,
         residual_dropout_rate=0.1,

@@ -104,6 +104,9 @@ class DataConfig:
         """The data set in a vocabulary that the model brings; most data sets make their own, and this is an error."""
         raise TypeError(f"{type(self).__name__} makes its own vocabulary: it does not define load_with()")
 
+    def check_after(self, earlier: "DataConfig") -> None:
+        """Raises DataError when a run that began with one on `earlier` would be scored on what that one learnt."""
+
     def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
         """A file in the data set's format, to be scored."""
         raise TypeError(f"{type(self).__name__} cannot score a file: it does not define read_file()")

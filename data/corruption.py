@@ -84,7 +84,7 @@ def recalled_facts(
         start, end = spans[number]
         before = [word for word in words if word < start]
         count = int(rng.integers(0, most_words + 1))
-        context = text[before[max(0, len(before) - count)] if count and before else start : start]
+        context = text[[*before, start][max(0, len(before) - count)] : start]
         fact = f" {context}{MASK}{text[start:end]}{MASK}"
         if len(example) + len(fact) > longest and len(example) > given:
             break

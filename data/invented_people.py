@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import tyro
 
 from data import DataError
+from jaxnlp.files import write_file
 
 Item = TypeVar("Item")
 Facts = dict[str, str]
@@ -160,14 +160,8 @@ def write(people: InventedPeople, folder: Path) -> None:
         "birth_dev.tsv": ["\t".join(pair) for pair in people.dev],
         "birth_test_inputs.tsv": people.test,
     }
-    folder.mkdir(parents=True, exist_ok=True)
     for name, lines in files.items():
-        partial = folder / f".{name}.{os.getpid()}"
-        try:
-            partial.write_bytes("".join(f"{line}\n" for line in lines).encode())
-            os.replace(partial, folder / name)
-        finally:
-            partial.unlink(missing_ok=True)
+        write_file(folder / name, "".join(f"{line}\n" for line in lines).encode())
 
 
 class _Dice:

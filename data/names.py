@@ -171,6 +171,19 @@ class _NamesConfig(DataConfig):
         if self.held_out < 0:
             raise ValueError(f"data.held_out must be at least 0, got {self.held_out}")
 
+    @property
+    def learns_questions(self) -> bool:
+        """Whether training questions are among the examples."""
+        return True
+
+    def check_after(self, earlier: DataConfig) -> None:
+        """Refuses to choose by questions that an earlier run was trained on: fewer were held out there."""
+        if isinstance(earlier, _NamesConfig) and earlier.learns_questions and self.held_out > earlier.held_out:
+            raise DataError(
+                f"--data.held-out {self.held_out}: the run to begin with held out {earlier.held_out}, and was trained "
+                f"on the others; give --data.held-out {earlier.held_out} or less"
+            )
+
     def training_questions(self, names: NamesCorpus) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """Those to train on, and those held out: a choice that no seed changes.
 
@@ -194,7 +207,9 @@ class _NamesConfig(DataConfig):
 
     def question_split(self, questions: Sequence[Question], vocabulary: Vocabulary) -> Split:
         """Questions to answer, and where answers are known to score."""
-        examples = [self.question_example(question, vocabulary) for question in questions]
+        return self._split(questions, [self.question_example(question, vocabulary) for question in questions])
+
+    def _split(self, questions: Sequence[Question], examples: Sequence[NumpyBatch]) -> Split:
         if not questions or questions[0].answer is None:
             return Split(questions=tuple(questions))
         return Split(self.scored_batches(examples), tuple(questions))
@@ -213,10 +228,10 @@ class _NamesConfig(DataConfig):
         """
         given = question.text + MASK
         text = f"{given}{question.answer or ''}{MASK}"
-        if len(text) > self.sequence_length:
+        if len(text) > self.sequence_length + 1:  # the last character is a target alone
             raise DataError(
                 f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
-                f"the longest example has {self.sequence_length} (data.sequence_length)"
+                f"the longest example has {self.sequence_length + 1} (data.sequence_length {self.sequence_length})"
             )
         try:
             return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
@@ -225,13 +240,13 @@ class _NamesConfig(DataConfig):
 
     def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
         """A file of questions, with places or without. Raises: DataError naming the file and its line."""
-        questions = read_questions(path)
+        questions, examples = read_questions(path), []
         for number, question in enumerate(questions, 1):
             try:
-                self.question_example(question, vocabulary)
+                examples.append(self.question_example(question, vocabulary))
             except DataError as error:
                 raise DataError(f"{path}, line {number}: {error}") from error
-        return self.question_split(questions, vocabulary)
+        return self._split(questions, examples)
 
 
 def as_example(text: str, scored: np.ndarray, vocabulary: Vocabulary) -> NumpyBatch:
@@ -283,10 +298,16 @@ class NamesPretraining(_NamesConfig):
         for name in ("place_fraction", "question_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"data.{name} must lie in [0, 1], got {getattr(self, name)}")
+        if self.place_fraction and self.corruption == "uniform":
+            raise ValueError("data.place_fraction is for data.corruption facts alone: leave it at 0")
         if self.facts_length < 1:
             raise ValueError(f"data.facts_length must be at least 1, got {self.facts_length}")
         if not 0 <= self.largest_shift < self.sequence_length:
             raise ValueError(f"data.largest_shift must lie in [0, {self.sequence_length}), got {self.largest_shift}")
+
+    @property
+    def learns_questions(self) -> bool:
+        return self.question_fraction > 0.0
 
     def load(self, seed: int) -> Corpus:
         """Reads the documents and the questions.

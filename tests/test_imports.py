@@ -30,7 +30,7 @@ ALLOWED = {
     "jaxnlp.attention_page": (),
     "jaxnlp.commands": ("jaxnlp",),
     "jaxnlp.__main__": ("jaxnlp",),
-    "data": ("jaxnlp.text", "jaxnlp.caches", "data"),
+    "data": ("jaxnlp.text", "jaxnlp.caches", "jaxnlp.files", "data"),
     "train": ("jaxnlp", "data", "train", "configs"),
     "configs": ("train.config", "train.objectives", "train.optimizer", "jaxnlp.models", "data", "configs"),
     "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),

@@ -10,6 +10,7 @@ import pytest
 import tyro
 
 from jaxnlp.__main__ import COMMANDS
+from train.baselines import COMMANDS as BASELINES
 from train.command_line import RunOptions, parse
 from train.evaluate import Evaluate
 
@@ -18,6 +19,7 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 PROGRAMS = {
     "train": lambda words: parse(words, RunOptions(), program="python -m train"),
     "train.evaluate": lambda words: tyro.cli(Evaluate, args=words),
+    "train.baselines": lambda words: tyro.extras.subcommand_cli_from_dict(BASELINES, args=words),
     "jaxnlp": lambda words: tyro.extras.subcommand_cli_from_dict(
         {n: kind for n, (kind, _) in COMMANDS.items()}, args=words
     ),

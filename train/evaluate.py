@@ -11,6 +11,7 @@ import dataclasses
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -225,10 +226,13 @@ def write_predictions(scores: Scores, place: Path) -> list[Path]:
         return [place / name for name in scores.files]
     if place.is_dir():
         raise IsADirectoryError(f"--predictions {place} is a folder; give a file to write to")
-    # One line each, also of a model that writes line feeds.
-    lines = (" ".join(answer.splitlines()) for answer in scores.answers)
-    folder.write_text(place, "".join(f"{line}\n" for line in lines))
+    folder.write_text(place, "".join(f"{line}\n" for line in _one_line_each(scores.answers)))
     return [place]
+
+
+def _one_line_each(answers: Sequence[str]) -> list[str]:
+    """Also of a model that writes line feeds."""
+    return [" ".join(answer.splitlines()) for answer in answers]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -253,18 +257,18 @@ def main(arguments: list[str] | None = None) -> int:
             metric, counted
         )
         print(f"{scores.split} {metric} {value:.4f}  ({examples:,} {unit})")
-    if command.task == "complete" and command.predictions is None:
-        print("\n".join(scores.answers))
-    elif not scores.values:
+    if not scores.values and command.task != "complete":
         answers = len(scores.answers) + sum(text.count("\n") - 1 for text in scores.files.values())
         print(f"{scores.split}: no targets provided, so there is no score; {answers:,} answers")
-    if command.record is not None and not scores.values:
-        print(f"error: {scores.split} has no targets, so there is nothing to record", file=sys.stderr)
-        return 2
+    if command.predictions is None and (not scores.values or command.task == "complete"):
+        print("\n".join(_one_line_each(scores.answers) or scores.files.values()))
     try:
         if command.predictions is not None:
             for written in write_predictions(scores, command.predictions):
                 print(f"predictions in {written}")
+        if command.record is not None and not scores.values:
+            print(f"error: {scores.split} has no targets, so there is nothing to record", file=sys.stderr)
+            return 2
         if command.record is not None:
             record(ledger_entries(scores), command.record, command.run)
             print(f"recorded in {command.record}")

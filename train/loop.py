@@ -245,6 +245,7 @@ def set_up(
     given = begun.params
     if initialise and config.init_from is not None:
         given = _params_of(Path(config.init_from), model, corpus.vocabulary)
+        config.data.check_after(folder.read_config(Path(config.init_from)).data)
     elif getattr(config.model, "begin_at_frequencies", False):
         given = model.bias_at_frequencies(corpus.token_counts)
     return Setup(config, corpus, model, loss_fn, optimizer, initial_state(given))

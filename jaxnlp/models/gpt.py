@@ -67,7 +67,8 @@ class GPTConfig(ModelConfig):
     """Round the operands of matrix products, and what attention keeps and returns: faster on processors with bfloat16
     instructions, slower on others. auto: on the former alone; None = nowhere."""
     attention_implementation: Implementation = "auto"
-    """Gradient by hand (vjp), by autodiff (xla), or JAX's fused kernel on a GPU (cudnn); auto picks what is fastest."""
+    """Gradient by hand (vjp), by autodiff (xla), or JAX's fused kernel on a GPU (cudnn); auto picks what is fastest.
+    The synthesizer's is by hand."""
 
     def __post_init__(self):
         for name in ("num_layers", "num_heads", "width", "context_length"):
@@ -78,6 +79,16 @@ class GPTConfig(ModelConfig):
         if self.width % self.num_heads:
             raise ValueError(
                 f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
+            )
+        if self.latent_placement != "prefix" and self.variant != "perceiver":
+            raise ValueError(
+                f"model.latent_placement {self.latent_placement} is of a perceiver's latents, and model.variant is "
+                f"{self.variant}"
+            )
+        if self.attention_implementation in ("xla", "cudnn") and self.variant == "synthesizer":
+            raise ValueError(
+                "model.attention_implementation must be auto or vjp for a synthesizer, got "
+                f"{self.attention_implementation}"
             )
         if self.variant == "perceiver":
             if self.num_layers < 2:

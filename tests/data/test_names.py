@@ -145,7 +145,18 @@ def test_places_alone_are_asked_for_where_they_should_be(folder):
     assert sum(set(spans) <= places for spans in asked) > 20
 
 
-def test_no_held_out_question_is_among_the_examples_and_no_place_of_one_but_through_the_documents(folder):
+def test_no_place_is_asked_for_because_it_answers_a_held_out_question(folder):
+    kept = {question.answer for question in questions(folder).load(0).split("train").questions}
+    corpus = pretraining(folder, corruption="facts", place_fraction=1.0).load(0)
+    withheld = {question.answer for name in ("validation", "dev") for question in corpus.split(name).questions} - kept
+    assert withheld
+    # What else stands in such a document is not asked for then: only a document without places of the training split.
+    for text, _ in examples(corpus, 20):
+        spans = set(text.split(MASK)[1::2])
+        assert not (spans & withheld and spans & kept)
+
+
+def test_no_held_out_question_is_among_the_examples(folder):
     corpus = pretraining(folder, question_fraction=1.0).load(0)
     held_out = {question.text for name in ("validation", "dev", "test") for question in corpus.split(name).questions}
     asked = {text.split(MASK)[0] for text, _ in examples(corpus, 30)}
@@ -289,8 +300,38 @@ def test_training_questions_must_have_places(folder):
 
 
 def test_a_question_longer_than_the_block_is_refused(folder):
-    with pytest.raises(DataError, match=r"needs \d+ characters; the longest example has 20"):
+    with pytest.raises(
+        DataError, match=r"needs \d+ characters; the longest example has 21 \(data.sequence_length 20\)"
+    ):
         questions(folder, sequence_length=20).load(0)
+
+
+def test_the_longest_question_fits_exactly(folder):
+    longest = max(len(f"{question}{MASK}{place}{MASK}") for question, place in [*PEOPLE.train, *PEOPLE.dev])
+    assert longest > max(map(len, PEOPLE.test)) + 2
+    batches = questions(folder, sequence_length=longest - 1).load(0).split("train").batches
+    assert max(batch["loss_mask"].sum(axis=1).max() for batch in batches) > 0
+    with pytest.raises(DataError, match=f"needs {longest} characters"):
+        questions(folder, sequence_length=longest - 2).load(0)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "held_out", "fits"),
+    [
+        ({"question_fraction": 0.2, "held_out": 5}, 5, True),
+        ({"question_fraction": 0.2, "held_out": 5}, 3, True),
+        ({"question_fraction": 0.2, "held_out": 5}, 6, False),
+        ({"question_fraction": 0.0, "held_out": 0}, 6, True),
+    ],
+    ids=str,
+)
+def test_a_run_holds_out_no_question_that_the_run_before_it_was_trained_on(folder, earlier, held_out, fits):
+    before, after = pretraining(folder, **earlier), questions(folder, held_out=held_out)
+    if fits:
+        after.check_after(before)
+    else:
+        with pytest.raises(DataError, match="the run to begin with held out 5, and was trained on the others"):
+            after.check_after(before)
 
 
 def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
@@ -314,6 +355,7 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
         ({"held_out": -1}, "data.held_out must be at least 0, got -1"),
         ({"question_fraction": 1.5}, "data.question_fraction must lie in [0, 1], got 1.5"),
         ({"place_fraction": -0.1}, "data.place_fraction must lie in [0, 1], got -0.1"),
+        ({"place_fraction": 0.5}, "data.place_fraction is for data.corruption facts alone: leave it at 0"),
         ({"facts_length": -5}, "data.facts_length must be at least 1, got -5"),
         ({"largest_shift": 128}, "data.largest_shift must lie in [0, 128), got 128"),
     ],

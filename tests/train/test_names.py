@@ -90,11 +90,13 @@ def test_answers_are_written_one_a_line_and_scored_by_whoever_has_the_targets(ru
     assert len(files["test"].read_text(encoding="utf-8").splitlines()) == 5
 
 
-def test_a_file_of_questions_is_answered_as_its_split_is(runs, tmp_path):
+def test_a_file_of_questions_is_answered_as_its_split_is(runs, tmp_path, capsys):
     split = score(runs / "fine_tuned", split="dev")
     assert score(runs / "fine_tuned", file=runs / "people" / "birth_dev.tsv").values == split.values
     bare = tmp_path / "bare.tsv"
     bare.write_text("".join(f"{question}\n" for question, _ in PEOPLE.dev), encoding="utf-8")
+    assert evaluate.main([str(runs / "fine_tuned"), "--file", str(bare)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == split.answers
     found = score(runs / "fine_tuned", file=bare)
     assert (found.values, found.answers) == ({}, split.answers)
 

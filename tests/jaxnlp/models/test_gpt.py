@@ -490,6 +490,14 @@ def test_a_sequence_longer_than_the_context_is_refused():
             {"variant": "perceiver", "num_latents": 65, "context_length": 64},
             "model.num_latents must lie between 1 and model.context_length, 64, got 65",
         ),
+        (
+            {"latent_placement": "along"},
+            "model.latent_placement along is of a perceiver's latents, and model.variant is vanilla",
+        ),
+        (
+            {"variant": "synthesizer", "attention_implementation": "xla"},
+            "model.attention_implementation must be auto or vjp for a synthesizer, got xla",
+        ),
         ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 128"),
         ({"embedding_dropout_rate": 1.0}, "model.embedding_dropout_rate must lie in [0, 1), got 1.0"),
         ({"attention_dropout_rate": -0.1}, "model.attention_dropout_rate must lie in [0, 1), got -0.1"),
