@@ -62,6 +62,8 @@ class Evaluate:
     )
     seed: int = 0
     """Task complete: the same seed draws the same continuations."""
+    num_beams: int = 1
+    """Task complete: more than 1 = the likeliest continuations that so many beams find, in place of drawing."""
     checkpoint: int | Literal["best", "latest"] = "best"
     """The best on the validation split, the newest, or a step."""
     record: Path | None = None
@@ -80,6 +82,10 @@ class Evaluate:
             raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
         if self.judge is not None and self.task != "complete":
             raise ValueError("a judge is for continuations: give --judge with --task complete")
+        if self.num_beams < 1:
+            raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
+        if self.num_beams > 1 and (self.task != "complete" or self.seed or self.sampling.temperature):
+            raise ValueError("beam search is for --task complete, and draws nothing: leave out temperature and seed")
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
 
@@ -110,6 +116,7 @@ def score(command: Evaluate) -> Scores:
                 max_new_tokens=command.max_new_tokens,
                 sampling=command.sampling,
                 seed=command.seed,
+                num_beams=command.num_beams,
                 judging=None if command.judge is None else load_run(command.judge),
             )
 

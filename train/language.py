@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from data import DataError, NumpyBatch
+from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.ops.neural_cache import cache_probability, remembered
@@ -75,9 +76,7 @@ def _token_losses(model: Any, cache: NeuralCache, params: Params, batch: Batch, 
         states = jax.tree.map(lambda s: jnp.where(begins[:, None], jnp.zeros_like(s), s), states)
         memory = (*memory[:2], memory[2] & ~begins[:, None])
     reading = model.apply({"params": params}, batch["tokens"], states, method="read")
-    w, b = model.output_layer(params)
-    logits = (reading.hidden @ w).astype(jnp.float32)
-    logits = logits if b is None else logits + b[None, None]
+    logits = model.logits(params, reading.hidden)
     targets = batch["targets"]
     aims = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0] - jax.nn.logsumexp(logits, axis=-1)
     if cache.cache_window:
@@ -98,8 +97,15 @@ def next_word_losses(model: Any, params: Params, inputs: np.ndarray, targets: np
     return -np.asarray(jnp.take_along_axis(scores, jnp.asarray(targets)[:, None], axis=-1))[:, 0]
 
 
-def continuations(run: Run, prompts: np.ndarray, *, max_new_tokens: int, sampling: Sampling, seed: int) -> np.ndarray:
-    """What the model writes behind each prompt: [N, T] int32 -> [N, max_new_tokens] int32."""
+def continuations(
+    run: Run, prompts: np.ndarray, *, max_new_tokens: int, sampling: Sampling, seed: int, num_beams: int = 1
+) -> np.ndarray:
+    """What the model writes behind each prompt: [N, T] int32 -> [N, max_new_tokens] int32; with beams the likeliest."""
+    if num_beams > 1:
+        found = beam_search(
+            make_decoder(run.model), run.params, prompts, num_beams=num_beams, max_new_tokens=max_new_tokens
+        )
+        return np.asarray(found.tokens[:, 0])
     tokens = generate(
         make_decoder(run.model),
         run.params,

@@ -157,6 +157,7 @@ def complete(
     max_new_tokens: int,
     sampling: Sampling,
     seed: int,
+    num_beams: int,
     judging: Run | None,
 ) -> Scores:
     """Continuations of the homework's prompts, and what another model makes of them.
@@ -169,13 +170,16 @@ def complete(
     if judging is not None:
         check_language_model(judging, "give another --judge")
         check_same_words(run, judging)
-    added = continuations(run, prompts, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed)
+    added = continuations(
+        run, prompts, max_new_tokens=max_new_tokens, sampling=sampling, seed=seed, num_beams=num_beams
+    )
     if judging is not None:
         nll, tokens = judge(judging, prompts, added)
         values = {"judge_perplexity": (float(np.exp(nll / tokens)), tokens)}
         remarks = {
             "judge": {"recipe": judging.config["recipe"], "steps": judging.step, "config": judging.config["model"]},
-            "sampling": to_json(sampling) | {"seed": seed},
+            "sampling": to_json(sampling) | {"seed": seed} if num_beams == 1 else None,
+            "num_beams": num_beams,
             "max_new_tokens": max_new_tokens,
         }
     texts = [" ".join(_words(run, row)) for row in added]

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxnlp.decoding.sampling import Sampling, sample
+from jaxnlp.ops.checks import expect_tokens
 from jaxnlp.typing import Array, Params, PRNGKey, PyTree
 
 SMALLEST_BUCKET = 16
@@ -90,13 +91,7 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
             f"the prompt has {length} tokens, but the model's context holds {decoder.capacity}; shorten it"
         )
     if decoder.vocabulary_size is not None:
-        strange = np.argwhere((prompt < 0) | (prompt >= decoder.vocabulary_size))
-        if len(strange):
-            row, place = strange[0]
-            last, found = decoder.vocabulary_size - 1, prompt[row, place]
-            raise ValueError(
-                f"the model's tokens are 0 to {last}, but the prompt has {found} in row {row}, position {place}"
-            )
+        expect_tokens(prompt, decoder.vocabulary_size, "the prompt")
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
 

@@ -17,6 +17,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, uniform_of_width
+from jaxnlp.ops.checks import expect_tokens
 from jaxnlp.ops.dropout import embedding_dropout
 from jaxnlp.ops.matmul import matmul, operand_dtype
 from jaxnlp.ops.recurrent import RecurrentImplementation
@@ -237,8 +238,17 @@ class RecurrentLM(nn.Module):
         return empty_states(config.cell, config.widths, batch, dtype=config.dtype)
 
     def predict(self, params: Params, tokens: jax.Array) -> jax.Array:
-        """Logits [B, V] of the word that follows each row of tokens [B, T]."""
+        """Logits [B, V] of the word that follows each row of tokens [B, T].
+
+        Raises: ValueError for tokens outside [0, V); under jit, where nobody can look, theirs are NaN.
+        """
+        expect_tokens(tokens, self.vocabulary_size, "the text")
         reading: Reading = self.apply({"params": params}, tokens, method="read")  # type: ignore[assignment]
+        return self.logits(params, reading.hidden[:, -1])
+
+    def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
+        """The output layer alone, its operands not rounded: `Reading.hidden` [..., D or K] -> [..., V], float32."""
         w, b = self.output_layer(params)
-        logits = matmul(reading.hidden[:, -1], w).astype(jnp.float32)
-        return logits if b is None else logits + b[None]
+        logits = matmul(hidden.reshape(-1, hidden.shape[-1]), w).astype(jnp.float32)
+        logits = logits if b is None else logits + b[None]
+        return logits.reshape(*hidden.shape[:-1], self.vocabulary_size)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from data.word_text import WordText
+from jaxnlp.decoding.beam import beam_search
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.runs import load_run
+from jaxnlp.runs import load_run, make_decoder
 from train import evaluate
 from train.evaluate import Evaluate, score
 from train.language import NeuralCache, next_word_losses
@@ -82,6 +83,28 @@ def test_continuations_are_lines_of_words_that_the_model_finds_likeliest(run, pr
     assert [len(text.split()) for text in texts] == [5, 5, 5]
     first = np.asarray(found.model.predict(found.params, held)).argmax(axis=1)
     assert [text.split()[0] for text in texts] == [found.vocabulary.words[i] for i in first]
+
+
+def test_continuations_may_be_those_that_beams_find(run, prompts):
+    found, held = load_run(run), np.load(prompts)
+    scores = score(Evaluate(run, task="complete", file=prompts, judge=run, num_beams=4, max_new_tokens=5))
+    beams = beam_search(make_decoder(found.model), found.params, held, num_beams=4, max_new_tokens=5)
+    expected = [" ".join(found.vocabulary.words[i] for i in row) for row in np.asarray(beams.tokens)[:, 0]]
+    assert scores.answers == expected
+    assert scores.remarks["num_beams"] == 4
+    likeliest = scores.values["judge_perplexity"][0]
+    greedy, _ = score(Evaluate(run, task="complete", file=prompts, judge=run, max_new_tokens=5)).values[
+        "judge_perplexity"
+    ]
+    assert likeliest <= greedy * 1.0001
+
+
+@pytest.mark.parametrize("more", [["--task", "perplexity"], ["--task", "complete", "--seed", "1"]], ids=str)
+def test_beams_that_nothing_reads_are_refused(run, more, capsys):
+    with pytest.raises(SystemExit) as ended:
+        evaluate.main([str(run), "--num-beams", "2", *more])
+    assert ended.value.code == 2
+    assert "beam search is for --task complete" in capsys.readouterr().err
 
 
 def test_a_judge_scores_the_continuations_alone(run, prompts):

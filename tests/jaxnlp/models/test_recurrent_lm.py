@@ -92,6 +92,10 @@ def test_prediction_is_the_last_positions_logits(name):
     model, params = made(name)
     expected = logits(model, params, TOKENS)[:, -1]
     np.testing.assert_allclose(model.predict(params, TOKENS), expected, rtol=1e-5, atol=1e-5)
+    strange = np.asarray(TOKENS).copy()
+    strange[1, 2] = -1
+    with pytest.raises(ValueError, match="but the text has -1 in row 1, position 2"):
+        model.predict(params, strange)
 
 
 @pytest.mark.parametrize("name", SHAPES)

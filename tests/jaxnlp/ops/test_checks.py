@@ -1,10 +1,11 @@
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.checks import expect, expect_float, expect_tokens
 
 X = np.zeros((2, 3), np.float32)
 
@@ -25,3 +26,14 @@ def test_numbers_that_are_not_floating_are_named(dtype):
     message = f"expected float arrays, got x float32, w {dtype}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         expect_float(x=X, w=X.astype(dtype), b=None)
+
+
+@pytest.mark.parametrize("strange", [-1, 7])
+def test_tokens_outside_the_vocabulary_are_named_with_their_place(strange):
+    tokens = np.zeros((3, 4), np.int32)
+    expect_tokens(tokens + 6, 7, "the text")
+    expect_tokens(jnp.asarray(tokens[:0]), 7, "the text")
+    tokens[2, 1] = strange
+    with pytest.raises(ValueError, match=f"tokens are 0 to 6, but the text has {strange} in row 2, position 1"):
+        expect_tokens(tokens, 7, "the text")
+    jax.jit(lambda tokens: expect_tokens(tokens, 7, "the text"))(tokens)
