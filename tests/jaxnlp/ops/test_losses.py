@@ -9,55 +9,25 @@ import pytest
 import torch
 
 from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
-
-GENERATOR = np.random.default_rng(0)
-LOGITS = (3.0 * GENERATOR.normal(size=(4, 6, 11))).astype(np.float32)
-TARGETS = GENERATOR.integers(0, 11, size=(4, 6)).astype(np.int32)
-MASK = GENERATOR.random((4, 6)) < 0.6
-
-# Tokens [N, D] with the matrix [D, V] and bias [V] that turn them into logits.
-TOKENS = GENERATOR.normal(size=(12, 5))
-MATRIX = GENERATOR.normal(size=(5, 11))
-BIAS = GENERATOR.normal(size=11)
-TOKEN_TARGETS = GENERATOR.integers(0, 11, size=12).astype(np.int32)
-TOKEN_WEIGHTS = GENERATOR.random(12) * (GENERATOR.random(12) < 0.7)
+from tests.jaxnlp.ops.losses_helpers import (
+    BIAS,
+    LOGITS,
+    MASK,
+    MATRIX,
+    STATIC,
+    TARGETS,
+    TOKEN_TARGETS,
+    TOKENS,
+    compiled_linear_loss,
+    narrow,
+)
 
 compiled_loss = jax.jit(cross_entropy, static_argnames=("label_smoothing", "z_loss"))
-STATIC = ("label_smoothing", "z_loss", "chunk", "matmul_dtype")
-compiled_linear_loss = jax.jit(linear_cross_entropy, static_argnames=STATIC)
 
 
 @functools.partial(jax.jit, static_argnames=STATIC)
 def sum_and_gradient(logits, targets, loss_mask, **settings):
     return jax.value_and_grad(lambda logits: cross_entropy(logits, targets, loss_mask, **settings)[0])(logits)
-
-
-@functools.partial(jax.jit, static_argnames=STATIC)
-def linear_sum_and_gradients(x, w, b, targets, loss_mask=None, **settings):
-    def loss(x, w, b):
-        return linear_cross_entropy(x, w, b, targets, loss_mask, **settings)[0]
-
-    return jax.value_and_grad(loss, argnums=(0, 1, 2))(x, w, b)
-
-
-@functools.partial(jax.jit, static_argnames=STATIC)
-def plain_sum_and_gradients(x, w, b, targets, loss_mask=None, **settings):
-    def loss(x, w, b):
-        logits = x @ w if b is None else x @ w + b[None]
-        return cross_entropy(logits, targets, loss_mask, **settings)[0]
-
-    return jax.value_and_grad(loss, argnums=(0, 1, 2))(x, w, b)
-
-
-def narrow(*arrays):
-    return [None if a is None else a.astype(np.float32) for a in arrays]
-
-
-def assert_near(found, expected, tolerance):
-    """The largest difference in each array, next to its largest element."""
-    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=tolerance * np.abs(theirs).max(initial=0.0))
 
 
 @jax.jit
@@ -228,178 +198,6 @@ def test_label_smoothing_and_z_loss_leave_the_count_alone():
     assert float(compiled_loss(LOGITS, TARGETS, MASK, label_smoothing=0.1, z_loss=0.1)[1]) == MASK.sum()
 
 
-# 12 tokens: chunks that divide them, that leave a rest, and longer than all.
-@pytest.mark.parametrize("chunk", [1, 4, 5, 12, 100])
-def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(chunk):
-    settings = {"label_smoothing": 0.1, "z_loss": 0.05}
-    with jax.enable_x64(True):
-        arguments = (TOKENS, MATRIX, BIAS, TOKEN_TARGETS, TOKEN_WEIGHTS)
-        found = linear_sum_and_gradients(*arguments, chunk=chunk, **settings)
-        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
-        # Without a gradient another program computes the loss.
-        loss, count = compiled_linear_loss(*arguments, chunk=chunk, **settings)
-        assert (loss.dtype, count.dtype) == (np.float64, np.float64)
-        np.testing.assert_allclose(loss, found[0], rtol=1e-12)
-        np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("bias", "loss_mask", "settings"),
-    [
-        (BIAS, None, {}),
-        (None, None, {}),
-        (BIAS, TOKEN_WEIGHTS > 0.0, {}),
-        (None, TOKEN_WEIGHTS, {}),
-        (BIAS, TOKEN_WEIGHTS - 0.5, {"label_smoothing": 0.1, "z_loss": 0.1}),
-        (BIAS, None, {"label_smoothing": 0.3}),
-        (None, TOKEN_WEIGHTS > 0.0, {"z_loss": 0.2}),
-    ],
-    ids=[
-        "plain",
-        "no bias",
-        "bool mask",
-        "no bias, weights",
-        "weights of both signs",
-        "label smoothing",
-        "no bias, bool mask, z-loss",
-    ],
-)
-def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, settings):
-    with jax.enable_x64(True):
-        arguments = (TOKENS, MATRIX, bias, TOKEN_TARGETS, loss_mask)
-        found = linear_sum_and_gradients(*arguments, chunk=5, **settings)
-        assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
-        count = compiled_linear_loss(*arguments, chunk=5, **settings)[1]
-        np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
-
-
-@pytest.mark.parametrize("tokens", [0, 1])
-def test_loss_by_chunks_of_no_token_and_of_one(tokens):
-    x, w, b = narrow(TOKENS[:tokens], MATRIX, BIAS)
-    found = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS[:tokens])
-    assert_near(found, plain_sum_and_gradients(x, w, b, TOKEN_TARGETS[:tokens]), 2e-6)
-    assert float(compiled_linear_loss(x, w, b, TOKEN_TARGETS[:tokens])[1]) == tokens
-
-
-@pytest.mark.parametrize("form", [bool, np.float32])
-@pytest.mark.parametrize("filler", [np.nan, np.inf, 1e38])
-def test_tokens_that_are_masked_may_be_anything_by_chunks(filler, form):
-    x, w, b = narrow(TOKENS, MATRIX, BIAS)
-    mask = (TOKEN_WEIGHTS > 0.0).astype(form)
-    noisy = np.where(TOKEN_WEIGHTS[:, None] > 0.0, x, np.float32(filler))
-    assert (noisy != x).any()
-    found = linear_sum_and_gradients(noisy, w, b, TOKEN_TARGETS, mask, chunk=5)
-    expected = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, mask, chunk=5)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    np.testing.assert_array_equal(found[1][0][TOKEN_WEIGHTS == 0.0], 0.0)
-    np.testing.assert_array_equal(compiled_linear_loss(noisy, w, b, TOKEN_TARGETS, mask, chunk=5)[0], found[0])
-
-
-@pytest.mark.parametrize("filler", [-100, -1, 11, 2**30])
-def test_targets_of_masked_tokens_may_be_anything_by_chunks(filler):
-    x, w, b = narrow(TOKENS, MATRIX, BIAS)
-    mask = TOKEN_WEIGHTS > 0.0
-    noisy = np.where(mask, TOKEN_TARGETS, np.int32(filler))
-    found = linear_sum_and_gradients(x, w, b, noisy, mask, chunk=5)
-    expected = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, mask, chunk=5)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    np.testing.assert_array_equal(compiled_linear_loss(x, w, b, noisy, mask, chunk=5)[0], found[0])
-
-
-def test_targets_may_be_of_a_dtype_that_does_not_hold_the_vocabulary():
-    x, w = narrow(TOKENS, np.random.default_rng(1).normal(size=(5, 300)))
-    short = linear_sum_and_gradients(x, w, None, TOKEN_TARGETS.astype(np.int8))
-    jax.tree.map(np.testing.assert_array_equal, short, linear_sum_and_gradients(x, w, None, TOKEN_TARGETS))
-
-
-def test_gradients_by_chunks_are_scaled_by_the_cotangent():
-    x, w, b = narrow(TOKENS, MATRIX, BIAS)
-
-    def scaled(loss):
-        return jax.jit(jax.grad(lambda x, w, b: jnp.square(loss(x, w, b, TOKEN_TARGETS)) / 7.0, argnums=(0, 1, 2)))
-
-    found = scaled(lambda *arguments: linear_cross_entropy(*arguments, chunk=5)[0])(x, w, b)
-    loss, gradients = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, chunk=5)
-    assert_near(found, jax.tree.map(lambda g: np.asarray(g) * (2.0 * float(loss) / 7.0), gradients), 1e-6)
-
-
-def test_large_logits_give_finite_losses_and_gradients_by_chunks():
-    arguments = (*narrow(1e4 * TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
-    found, expected = linear_sum_and_gradients(*arguments, chunk=5), plain_sum_and_gradients(*arguments)
-    assert np.isfinite(found[0])
-    assert found[0] > 1e4
-    assert_near(found, expected, 1e-6)
-
-
-def test_products_in_bfloat16_are_near_and_leave_the_dtypes_alone():
-    arguments = (*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
-    short = linear_sum_and_gradients(*arguments, chunk=5, matmul_dtype="bfloat16")
-    exact = linear_sum_and_gradients(*arguments, chunk=5)
-    assert_near(short, exact, 0.02)
-    for found, expected in zip(jax.tree.leaves(short), jax.tree.leaves(exact), strict=True):
-        assert not np.array_equal(found, expected)
-    # All that is rounded before the loss are x and W.
-    rounded = [jnp.asarray(a, jnp.bfloat16).astype(np.float32) for a in arguments[:2]]
-    np.testing.assert_allclose(short[0], linear_sum_and_gradients(*rounded, *arguments[2:], chunk=5)[0], rtol=1e-6)
-
-
-def test_bfloat16_tokens_are_scored_in_float32_by_chunks():
-    x, w, b = (jnp.asarray(a, jnp.bfloat16) for a in (TOKENS, MATRIX, BIAS))
-    loss, gradients = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS, chunk=5)
-    assert loss.dtype == np.float32
-    assert {g.dtype for g in gradients} == {jnp.dtype(jnp.bfloat16)}
-    wide = [a.astype(np.float32) for a in (x, w, b)]
-    expected, exact = linear_sum_and_gradients(*wide, TOKEN_TARGETS, chunk=5)
-    np.testing.assert_allclose(loss, expected, rtol=1e-6)
-    assert_near([g.astype(np.float32) for g in gradients], list(exact), 0.02)
-
-
-@pytest.mark.optimized
-def test_loss_by_chunks_and_its_gradient_never_hold_all_logits():
-    tokens, vocabulary, chunk = 4096, 1000, 64
-    all_logits = 4 * tokens * vocabulary
-    shapes = [(tokens, 8), (8, vocabulary), (vocabulary,)]
-    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
-    arguments.append(jax.ShapeDtypeStruct((tokens,), np.int32))
-
-    def memory(function, **settings):
-        return function.lower(*arguments, **settings).compile().memory_analysis().temp_size_in_bytes
-
-    assert memory(linear_sum_and_gradients, chunk=chunk) < all_logits / 10
-    assert memory(compiled_linear_loss, chunk=chunk) < all_logits / 10
-    assert memory(plain_sum_and_gradients) > all_logits
-    if not jax.config.values["jax_disable_most_optimizations"]:  # then two arrays, as the docstring says
-        for function in (linear_sum_and_gradients, compiled_linear_loss):
-            assert memory(function, chunk=1024) < 2.2 * 4 * 1024 * vocabulary
-
-
-def test_loss_by_chunks_of_the_default_length_holds_a_part_of_many_logits():
-    tokens, vocabulary = 256, 2**20
-    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in [(tokens, 8), (8, vocabulary)]]
-    program = linear_sum_and_gradients.lower(*arguments, None, jax.ShapeDtypeStruct((tokens,), np.int32)).compile()
-    assert program.memory_analysis().temp_size_in_bytes < 4 * tokens * vocabulary / 3
-
-
-@pytest.mark.parametrize("chunk", [16, 64])
-def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives(devices, chunk, monkeypatch):
-    tokens, width, vocabulary = 512, 5, 1000
-    generator = np.random.default_rng(0)
-    x, w = (generator.normal(size=shape).astype(np.float32) for shape in [(tokens, width), (width, vocabulary)])
-    targets = generator.integers(0, vocabulary, tokens).astype(np.int32)
-    expected = linear_sum_and_gradients(x, w, None, targets, chunk=chunk)
-
-    # As on other devices than CPUs, whose layout constraints make XLA gather the products.
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    mesh = jax.sharding.Mesh(np.array(devices), ("batch",))
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
-    shared = (jax.device_put(x, sharding), w, None, jax.device_put(targets, sharding))
-    # A new function, or the CPU's program would be taken.
-    program = jax.jit(lambda *arguments: linear_sum_and_gradients.__wrapped__(*arguments, chunk=chunk)).lower(*shared)
-    assert_near(program.compile()(*shared), expected, 1e-5)
-    logits = {int(rows) for rows in re.findall(rf"f32\[(\d+),{vocabulary}\]", program.compile().as_text())}
-    assert logits == {chunk // len(devices), width}  # a device's part of a chunk, and W's gradient
-
-
 @pytest.mark.parametrize("target", [-1, -100, 11, 1000])
 def test_a_target_outside_the_vocabulary_has_no_loss_unless_it_is_masked(target):
     targets, mask = TOKEN_TARGETS.copy(), np.ones(12, bool)
@@ -430,28 +228,6 @@ def test_shapes_that_do_not_fit_are_named(logits, targets, loss_mask):
         cross_entropy(*arrays)
 
 
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("x", (3, 4, 5)),
-        ("x", (12, 6)),
-        ("x", (13, 5)),
-        ("w", (5,)),
-        ("b", (1,)),
-        ("targets", (12, 1)),
-        ("loss_mask", (11,)),
-    ],
-)
-def test_shapes_by_chunks_that_do_not_fit_are_named(name, shape):
-    x, w, b, loss_mask = narrow(TOKENS, MATRIX, BIAS, TOKEN_WEIGHTS)
-    arrays = {"x": x, "w": w, "b": b, "targets": TOKEN_TARGETS, "loss_mask": loss_mask}
-    arrays[name] = np.zeros(shape, arrays[name].dtype)
-    got = ", ".join(f"{each} {array.shape}" for each, array in arrays.items())
-    message = f"expected x [N, D], w [D, V], b [V] or None, targets and loss_mask [N], got {got}"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        linear_cross_entropy(**arrays)
-
-
 @pytest.mark.parametrize("label_smoothing", [-0.1, 1.0, 1.5, float("nan")])
 def test_label_smoothing_outside_its_interval_is_named(label_smoothing):
     message = re.escape(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
@@ -459,12 +235,6 @@ def test_label_smoothing_outside_its_interval_is_named(label_smoothing):
         cross_entropy(LOGITS, TARGETS, label_smoothing=label_smoothing)
     with pytest.raises(ValueError, match=message):
         linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS, label_smoothing=label_smoothing)
-
-
-@pytest.mark.parametrize("chunk", [0, -4])
-def test_chunks_of_no_token_are_refused(chunk):
-    with pytest.raises(ValueError, match=f"chunk must be at least 1 token, got {chunk}"):
-        linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS, chunk=chunk)
 
 
 def test_targets_that_are_not_int_and_scores_that_are_not_float_are_refused():

@@ -1,0 +1,63 @@
+"""What tests of GPT share."""
+
+import functools
+
+import jax
+import numpy as np
+import optax
+
+from jaxnlp.models.gpt import GPTConfig
+
+LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY, BATCH = 2, 2, 8, 10, 13, 3
+TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, size=(BATCH, CONTEXT)).astype(np.int32)
+TARGETS = np.random.default_rng(1).integers(0, VOCABULARY, size=(BATCH, CONTEXT)).astype(np.int32)
+LATENTS = 4
+VARIANTS = {
+    "vanilla": {},
+    "synthesizer": {"variant": "synthesizer"},
+    "prefix": {"variant": "perceiver", "num_layers": 4, "num_latents": LATENTS},
+    "along": {"variant": "perceiver", "num_layers": 4, "num_latents": LATENTS, "latent_placement": "along"},
+}
+
+
+def make_model(*, vocabulary_size=VOCABULARY, **changes):
+    """A small GPT that loops over its layers, since that compiles in half the time; a test says it may."""
+    settings = {"num_layers": LAYERS, "num_heads": HEADS, "width": WIDTH, "context_length": CONTEXT}
+    return GPTConfig(**(settings | {"scan_layers": True} | changes)).build(vocabulary_size)
+
+
+def make_key(seed):
+    return jax.random.key(seed, impl="rbg")  # compiles faster than the default
+
+
+def shapes_of(model):
+    return jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def initial_params(model, key):
+    return model.init(key, np.zeros((1, 1), np.int32))["params"]
+
+
+def random_params(model):
+    """Weights of ordinary size, so that every part matters; none is zero or one."""
+    generator = np.random.default_rng(2)
+    draw = {
+        "kernel": lambda shape: 0.4 * generator.normal(size=shape),
+        "bias": lambda shape: 0.4 * generator.normal(size=shape),
+        "scale": lambda shape: 1.0 + 0.4 * generator.normal(size=shape),
+    }
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: np.float32(draw.get(path[-1].key, draw["kernel"])(leaf.shape)), shapes_of(model)
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0, static_argnames="deterministic")
+def apply(model, params, tokens, *, deterministic=True, dropout_key=None, cache=None, count=None):
+    rngs = None if dropout_key is None else {"dropout": dropout_key}
+    return model.apply({"params": params}, tokens, deterministic=deterministic, rngs=rngs, cache=cache, count=count)
+
+
+@jax.jit
+def mean_loss(logits):
+    return optax.softmax_cross_entropy_with_integer_labels(logits, TARGETS).mean()

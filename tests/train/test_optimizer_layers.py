@@ -1,0 +1,194 @@
+"""Parameters that are frozen, and layers that learn more slowly than those above them."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.serialization import ConfigError
+from train.loop import set_up
+from train.optimizer import (
+    OptimizerConfig,
+    clip_by_global_norm,
+    current_learning_rate,
+    decayed,
+    layer_factors,
+    leave_frozen,
+    make_optimizer,
+    make_schedule,
+    scale_by_progress,
+)
+
+ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
+TASKED = TextTasksConfig(encoder=ENCODER, tasks=("sst", "quora"), relation="shared", freeze_encoder=True)
+SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
+
+
+def tree(seed):
+    generator = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda shape: generator.normal(size=shape).astype(np.float32), SHAPES, is_leaf=lambda x: isinstance(x, tuple)
+    )
+
+
+def params_of(config):
+    """Random, in the shapes of a model's."""
+    init = jax.eval_shape(config.build(7).init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))
+    generator = np.random.default_rng(0)
+    return jax.tree.map(lambda s: generator.normal(size=s.shape).astype(np.float32), init["params"])
+
+
+def by_path(tree):
+    return {
+        tuple(part.key for part in path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def stepped(config, params, gradients, frozen=lambda path: False):
+    """Parameters after an update with each gradient, and the optimizer's state."""
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=10), frozen=frozen)
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    for gradient in gradients:
+        updates, state = update(gradient, state, params, tokens=jnp.int32(1))
+        params = optax.apply_updates(params, updates)
+    return params, state
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"name": "adamw", "weight_decay": 0.3}, 2),
+        ({"name": "adam"}, 2),
+        ({"name": "muon", "weight_decay": 0.3}, None),
+        ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.3}, 1),
+        ({"name": "adamw", "reference_tokens": 1, "final_tokens": 5}, 2),
+    ],
+)
+def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
+    config = OptimizerConfig(learning_rate=0.1, **settings)
+    before = params_of(TASKED)
+    gradients = [jax.tree.map(lambda x, n=n: np.cos(x + n), before) for n in range(3)]
+    after, state = stepped(config, before, gradients, TASKED.frozen)
+    for path, value in by_path(before).items():
+        assert (by_path(after)[path].tobytes() == value.tobytes()) == (path[0] == "encoder"), path
+    np.testing.assert_allclose(current_learning_rate(state), make_schedule(config, total_steps=10)(jnp.float32(3)))
+    heads = {name: part for name, part in before.items() if name != "encoder"}
+    assert len(heads) == 3
+    _, alone = stepped(config, heads, [{name: gradient[name] for name in heads} for gradient in gradients])
+    assert [x.shape for x in jax.tree.leaves(state)] == [x.shape for x in jax.tree.leaves(alone)]
+    if kept is not None:
+        assert len([x for x in jax.tree.leaves(state) if x.ndim]) == kept * len(jax.tree.leaves(heads))
+
+
+def test_trained_parameters_move_as_if_there_were_no_frozen_ones():
+    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, clip_norm=0.1)
+    before = params_of(TASKED)
+    heads = {name: part for name, part in before.items() if name != "encoder"}
+    gradients = [jax.tree.map(lambda x, n=n: 100.0 * np.cos(x + n), before) for n in range(3)]
+    after, _ = stepped(config, before, gradients, TASKED.frozen)
+    expected, _ = stepped(config, heads, [{name: gradient[name] for name in heads} for gradient in gradients])
+    chex.assert_trees_all_equal({name: after[name] for name in heads}, expected)
+
+
+def test_state_without_frozen_parameters_and_layers_is_as_it_always_was():
+    config, params = OptimizerConfig(weight_decay=0.3), params_of(TASKED)
+    schedule = make_schedule(config, total_steps=10)
+    plain = optax.chain(
+        clip_by_global_norm(1.0),
+        optax.scale_by_adam(),
+        optax.add_decayed_weights(0.3, mask=decayed),
+        scale_by_progress(schedule, by_tokens=False),
+    )
+    free = dataclasses.replace(TASKED, freeze_encoder=False)
+    for optimizer in (make_optimizer(config, schedule), make_optimizer(config, schedule, frozen=free.frozen)):
+        chex.assert_trees_all_equal(optimizer.init(params), plain.init(params))
+
+
+def test_an_update_without_parameters_may_leave_frozen_ones_too():
+    optimizer = leave_frozen(optax.with_extra_args_support(optax.sgd(0.5)), lambda path: path == ("a",))
+    updates, _ = optimizer.update({"a": jnp.ones(2), "b": jnp.ones(1)}, optimizer.init({"a": 0, "b": 0}))
+    chex.assert_trees_all_equal(updates, {"a": jnp.zeros(2), "b": jnp.array([-0.5])})
+
+
+def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_fit, stop_at, tmp_path):
+    class WithFrozenTokens(type(tiny_config().model)):
+        def frozen(self, path):
+            return path[0] == "tokens"
+
+    config = tiny_config(model=WithFrozenTokens())
+    straight = quick_fit(config, tmp_path / "straight").state
+    with stop_at(5):
+        assert quick_fit(config, tmp_path / "killed").stopped_by == "SIGTERM"
+    killed = quick_fit(config, tmp_path / "killed").state
+    chex.assert_trees_all_equal((killed.params, killed.opt_state), (straight.params, straight.opt_state))
+    first = set_up(config).state.params
+    np.testing.assert_array_equal(straight.params["tokens"]["embedding"], first["tokens"]["embedding"])
+    assert (straight.params["head"]["kernel"] != first["head"]["kernel"]).all()
+
+
+def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_heads():
+    factors = by_path(layer_factors(params_of(dataclasses.replace(TASKED, freeze_encoder=False)), 0.5))
+    seen = set()
+    for path, factor in factors.items():
+        if path[:2] == ("encoder", "blocks"):
+            np.testing.assert_array_equal(factor.ravel(), [0.125, 0.25, 0.5])
+            assert factor.shape[0] == 3
+        elif path[0] == "encoder" and path[1] in ("tokens", "positions", "segments", "embedding_norm"):
+            assert factor == 0.0625
+        else:
+            assert factor == 1.0
+            assert path[0] in ("heads_sst", "heads_quora", "relations_pairs") or path[1] in ("final_norm", "pooler")
+        seen.add(path[:2])
+    assert len(seen) == 4 + 1 + 2 + 6
+    gpt = layer_factors(
+        params_of(GPTConfig(num_layers=2, num_heads=1, width=4, context_length=4, tie_embeddings=False)), 0.1
+    )
+    np.testing.assert_allclose(gpt["blocks"]["feed_forward"]["up"]["kernel"].ravel(), [0.01, 0.1], rtol=1e-6)
+    np.testing.assert_allclose([gpt["tokens"]["embedding"], gpt["positions"]], 0.001, rtol=1e-6)
+    assert gpt["head"]["kernel"] == gpt["final_norm"]["scale"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
+    params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
+    gradient = jax.tree.map(np.cos, params)
+    config = OptimizerConfig(name=name, learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, clip_norm=None)
+    (found, state), (plain, _) = (
+        stepped(c, params, [gradient]) for c in (config, dataclasses.replace(config, layer_decay=1.0))
+    )
+    factors = by_path(layer_factors(params, 0.7))
+    for path, before in by_path(params).items():
+        expected = factors[path] * (by_path(plain)[path] - before)
+        np.testing.assert_allclose(by_path(found)[path] - before, expected, atol=1e-6, err_msg=path)
+        assert np.abs(expected).max() > 1e-2
+    np.testing.assert_allclose(current_learning_rate(state), make_schedule(config, total_steps=10)(jnp.float32(1)))
+
+
+def test_layers_that_are_partly_frozen_have_the_factors_of_all():
+    params, config = params_of(TASKED), OptimizerConfig(name="sgd", layer_decay=0.5, clip_norm=None, learning_rate=1.0)
+
+    def frozen(path):
+        return "attention" in path or "tokens" in path
+
+    ones = jax.tree.map(np.ones_like, params)
+    config = dataclasses.replace(config, schedule="constant")
+    after, _ = stepped(config, params, [ones], frozen)
+    change = by_path(jax.tree.map(lambda a, b: b - a, after, params))
+    np.testing.assert_allclose(change["encoder", "blocks", "feed_forward", "up", "bias"][:, 0], [0.125, 0.25, 0.5])
+    assert not change["encoder", "tokens", "embedding"].any()
+    np.testing.assert_allclose(change["encoder", "segments"], 0.0625, rtol=1e-5)
+
+
+def test_layer_decay_is_refused_where_no_blocks_are_trained():
+    optimizer = make_optimizer(OptimizerConfig(layer_decay=0.5), lambda progress: progress)
+    with pytest.raises(ConfigError, match=r"layer_decay is for models with blocks that are trained; .* give 1"):
+        optimizer.init(tree(0))
+    with pytest.raises(ConfigError, match=r"layer_decay is for models with blocks"):
+        stepped(OptimizerConfig(layer_decay=0.5), params_of(TASKED), [], TASKED.frozen)
