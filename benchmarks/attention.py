@@ -62,6 +62,7 @@ def cases() -> list[Case]:
             {
                 "ours": functools.partial(ours, positions, backward=backward),
                 "eager_f32": functools.partial(theirs, positions, backward=backward, fused=False, bfloat16=False),
+                "eager_fused": functools.partial(theirs, positions, backward=backward, fused=True, bfloat16=False),
                 "eager_bf16": functools.partial(theirs, positions, backward=backward, fused=True, bfloat16=True),
             },
             f"{'forward and backward' if backward else 'forward'}, {positions} positions",

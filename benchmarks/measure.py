@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.case import OURS, Case
+from jaxnlp.ops.matmul import operand_dtype
 from train.launcher import SWITCH, TUNABLES
 
 
@@ -96,6 +97,9 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
     errors: dict[str, SideError] = {}
     try:
         for side in cases[0].sides:
+            if side == "eager_bf16" and operand_dtype("auto") is None:
+                errors[side] = SideError("this CPU has no bfloat16 instructions, and PyTorch would take minutes a step")
+                continue
             keys = [(side, pages) for pages in ((True,) if side == OURS else (False, True))]
             workers |= {key: Worker(cases[0].name, side, huge_pages=key[1]) for key in keys}
             try:

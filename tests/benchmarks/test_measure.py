@@ -62,6 +62,30 @@ def test_a_rival_that_cannot_run_is_told_with_its_reason():
     assert {rows[1][name] for name in NUMBERS} == {None}
 
 
+def test_bfloat16_is_not_waited_for_where_the_cpu_has_none(monkeypatch):
+    monkeypatch.setattr("benchmarks.measure.operand_dtype", lambda name: None)
+    started = []
+
+    class Instant:
+        def __init__(self, module, side, **settings):
+            started.append(side)
+
+        def wait_until_ready(self):
+            return 1.0
+
+        def run(self, number, steps):
+            return 1.0
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr("benchmarks.measure.Worker", Instant)
+    case = Case("a", {OURS: cases()[0].sides[OURS], "eager_bf16": cases()[0].sides[OURS]}, turns=2)
+    (row,) = measure([case], limit_gflops=1.0)
+    assert started == [OURS]
+    assert "no bfloat16 instructions" in row["error"]
+
+
 class Sides:
     """Workers of a clock that they alone move on; they write down who ran."""
 
