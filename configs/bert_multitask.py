@@ -4,8 +4,9 @@ Source: CS224N, default final project (minBERT), part 2. Each batch is of one ta
 Differs: the encoder is a sentence encoder of six layers; likeness is the cosine of mean vectors (Reimers and Gurevych
 2019); where Quora's large training file is not there, 16,000 rows of its dev file are for training, and the other 4,212
 for scores.
-Cost: not measured yet.
-Expect: not measured to the end yet.
+Cost: 67 minutes on one CPU core without bfloat16 instructions, from all-MiniLM-L6-v2.
+Expect: 49% of SST, 80% of Quora, a Pearson correlation of 0.86 on STS: so it was when the tokens of pairs were hidden
+too, which they no longer are.
 Command: python -m train bert_multitask --workdir runs/bert_multitask
 """
 
@@ -22,12 +23,11 @@ def get_config() -> TrainConfig:
         **{
             "data.tasks": TASKS,
             "data.schedule": "round_robin",
-            "data.schedule_steps": 500,  # of the other schedules: sequential has each task once
+            "data.schedule_steps": 800,  # of the other schedules: sequential has each task once
             "model.tasks": TASKS,
             "model.relation": "separate",
-            "model.token_dropout_rate": 0.1,
-            "total_steps": 1500,
-            "evaluate_every_steps": 500,
-            "checkpoint_every_steps": 250,
+            "total_steps": 2400,
+            "evaluate_every_steps": 600,
+            "checkpoint_every_steps": 300,
         },
     )

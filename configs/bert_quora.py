@@ -20,7 +20,6 @@ def get_config() -> TrainConfig:
             "data.tasks": ("quora",),
             "model.tasks": ("quora",),
             "model.relation": "separate",
-            "model.token_dropout_rate": 0.0,
             "loss.label_smoothing": 0.0,
             "ema_decay": None,
             "total_steps": 500,  # one epoch

@@ -36,7 +36,7 @@ class TextTasksConfig(AroundBertConfig):
     """Share of the heads' inputs dropped in training."""
     token_dropout_rate: float = 0.0
     """Share of a text's tokens that training hides, never the first: of few texts, models learn their words by heart
-    (Shen et al. 2020, token cutoff)."""
+    (Shen et al. 2020, token cutoff). Pairs keep theirs: one word may be all that tells two texts apart."""
     freeze_encoder: bool = False
     """Train the heads alone."""
 
@@ -136,7 +136,7 @@ class TextTasks(nn.Module):
         batch, texts, positions = tokens.shape
         rows, seen = tokens.reshape(-1, positions), attention_mask.reshape(-1, positions)
         rate = self.config.token_dropout_rate
-        if rate and not deterministic:
+        if rate and texts == 1 and not deterministic:
             first_row = first_row_of_shard(len(rows))
             kept = keep_mask(self.make_rng("dropout"), rows.shape, rate, first_row=first_row)
             seen &= kept.at[:, 0].set(True)  # a text has at least one token

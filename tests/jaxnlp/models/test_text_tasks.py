@@ -146,8 +146,8 @@ def test_hidden_tokens_are_as_if_they_were_not_there_and_the_first_never_is(monk
     encoder = dataclasses.replace(CONFIG.encoder, dropout_rate=0.0, attention_dropout_rate=0.0)
     config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, pooling="mean", token_dropout_rate=0.4)
     model, params = build(config)
-    tokens, mask = batch(2)
-    kept = np.random.default_rng(3).random((len(tokens) * 2, tokens.shape[2])) < 0.6
+    tokens, mask = batch(1)
+    kept = np.random.default_rng(3).random((len(tokens), tokens.shape[2])) < 0.6
     drawn = []
 
     def known(key, shape, rate, *, first_row):
@@ -156,15 +156,17 @@ def test_hidden_tokens_are_as_if_they_were_not_there_and_the_first_never_is(monk
 
     monkeypatch.setattr(text_tasks, "keep_mask", known)
     found = model.apply(
-        {"params": params}, tokens, mask, "quora", deterministic=False, rngs={"dropout": jax.random.key(0)}
+        {"params": params}, tokens, mask, "sst", deterministic=False, rngs={"dropout": jax.random.key(0)}
     )
     assert drawn == [(kept.shape, 0.4, 0)]
     kept[:, 0] = True
     seen = mask & kept.reshape(mask.shape)
     assert seen.sum() < mask.sum()
-    np.testing.assert_allclose(found, model.apply({"params": params}, tokens, seen, "quora"), atol=1e-6)
-    model.apply({"params": params}, tokens, mask, "quora")
-    assert len(drawn) == 1  # in training alone
+    np.testing.assert_allclose(found, model.apply({"params": params}, tokens, seen, "sst"), atol=1e-6)
+    model.apply({"params": params}, tokens, mask, "sst")
+    pairs = batch(2)
+    model.apply({"params": params}, *pairs, "quora", deterministic=False, rngs={"dropout": jax.random.key(0)})
+    assert len(drawn) == 1  # in training alone, and of single texts
 
 
 def test_padding_changes_no_answer():
