@@ -20,6 +20,7 @@ def get_config() -> TrainConfig:
             "data.tasks": ("quora",),
             "model.tasks": ("quora",),
             "model.relation": "separate",
+            "model.cosine_logit": True,
             "loss.label_smoothing": 0.0,
             "ema_decay": None,
             "total_steps": 500,  # one epoch

@@ -10,6 +10,7 @@ from typing import Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.nn.initializers import constant
 
 from jaxnlp.models.bert import AroundBertConfig, Bert, Encoding
 from jaxnlp.nn.dense import Dense
@@ -32,6 +33,9 @@ class TextTasksConfig(AroundBertConfig):
     """How alike two texts are: the cosine of their vectors, or a dense layer's word on what they have in common."""
     relation: Literal["none", "separate", "shared"] = "none"
     """A hidden layer between the features of a pair and its heads: none, one for each task, or one for all."""
+    cosine_logit: bool = False
+    """Add to a paraphrase's logit one that grows with the cosine of the texts' vectors: encoders of sentences know from
+    their own training much of what is asked, and the head learns the rest."""
     head_dropout_rate: float = 0.1
     """Share of the heads' inputs dropped in training."""
     token_dropout_rate: float = 0.0
@@ -88,6 +92,8 @@ class TextTasks(nn.Module):
             if task.kind == "classification" or task.name in pairs
         }
         layers = {"none": [], "separate": pairs, "shared": ["pairs"] if pairs else []}[config.relation]
+        paraphrases = [task.name for task in tasks if task.kind == "paraphrase"]
+        self.cosine_logits = {name: CosineLogit() for name in paraphrases if config.cosine_logit}
         self.relations = {
             name: Dense(encoder.width, dtype=encoder.dtype, matmul_dtype=operand_dtype(encoder.matmul_dtype))
             for name in layers
@@ -159,7 +165,23 @@ class TextTasks(nn.Module):
         if layer is not None:
             x = self.dropout(gelu(layer(x)), deterministic=deterministic)
         logit = self.heads[name](x)[:, 0].astype(jnp.float32)
+        if name in self.cosine_logits:
+            logit += self.cosine_logits[name](cosine(vectors[:, 0], vectors[:, 1]))
         return jax.nn.sigmoid(logit) if task.kind == "similarity" else logit
+
+
+class CosineLogit(nn.Module):
+    """slope (cosine - threshold), of which both are learnt.
+
+    Initially what tells Quora's pairs apart by all-MiniLM-L6-v2: fine-tuning is too short to find the numbers from 0.
+    """
+
+    @nn.compact
+    def __call__(self, cosines: jax.Array) -> jax.Array:
+        """Args: cosines [B]. Returns: logits [B]."""
+        slope = self.param("slope", constant(15.0), ())
+        threshold = self.param("threshold", constant(0.8), ())
+        return slope * (cosines - threshold)
 
 
 def pool(encoding: Encoding, attention_mask: jax.Array, pooling: Literal["cls", "pooler", "mean"]) -> jax.Array:
