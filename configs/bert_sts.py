@@ -17,6 +17,7 @@ def get_config() -> TrainConfig:
         **{
             "data.tasks": ("sts",),
             "model.tasks": ("sts",),
+            "model.token_dropout_rate": 0.0,
             "loss.label_smoothing": 0.0,
             "ema_decay": None,
             "total_steps": 378,  # two epochs

@@ -10,7 +10,6 @@ from typing import Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.nn.initializers import constant
 
 from jaxnlp.models.bert import AroundBertConfig, Bert, Encoding
 from jaxnlp.nn.dense import Dense
@@ -33,9 +32,9 @@ class TextTasksConfig(AroundBertConfig):
     """How alike two texts are: the cosine of their vectors, or a dense layer's word on what they have in common."""
     relation: Literal["none", "separate", "shared"] = "none"
     """A hidden layer between the features of a pair and its heads: none, one for each task, or one for all."""
-    cosine_logit: bool = False
-    """Add to a paraphrase's logit one that grows with the cosine of the texts' vectors: encoders of sentences know from
-    their own training much of what is asked, and the head learns the rest."""
+    cosine_logit: tuple[float, float] | None = None
+    """Slope and threshold: a paraphrase's logit is what the head says and slope (cosine of the texts' vectors -
+    threshold), by which an encoder of sentences tells much before it learns this task; None = the head alone."""
     head_dropout_rate: float = 0.1
     """Share of the heads' inputs dropped in training."""
     token_dropout_rate: float = 0.0
@@ -51,6 +50,15 @@ class TextTasksConfig(AroundBertConfig):
         for name in ("head_dropout_rate", "token_dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
+        kinds = {TASKS[name].kind for name in self.tasks}
+        related = "paraphrase" in kinds or ("similarity" in kinds and self.similarity == "relation")
+        for name, unset, is_read, what in (
+            ("relation", "none", related, "a task with features of a pair"),
+            ("cosine_logit", None, "paraphrase" in kinds, "a task of paraphrases"),
+            ("token_dropout_rate", 0.0, "classification" in kinds, "a task of single texts"),
+        ):
+            if getattr(self, name) != unset and not is_read:
+                raise ValueError(f"model.{name} is for {what}, got the tasks {', '.join(self.tasks)}; give {unset}")
         if self.pooling == "pooler" and not self.encoder.use_pooler:
             raise ValueError("model.pooling: this encoder has no pooler; choose cls or mean")
         headless = all(TASKS[name].kind == "similarity" for name in self.tasks) and self.similarity == "cosine"
@@ -92,8 +100,6 @@ class TextTasks(nn.Module):
             if task.kind == "classification" or task.name in pairs
         }
         layers = {"none": [], "separate": pairs, "shared": ["pairs"] if pairs else []}[config.relation]
-        paraphrases = [task.name for task in tasks if task.kind == "paraphrase"]
-        self.cosine_logits = {name: CosineLogit() for name in paraphrases if config.cosine_logit}
         self.relations = {
             name: Dense(encoder.width, dtype=encoder.dtype, matmul_dtype=operand_dtype(encoder.matmul_dtype))
             for name in layers
@@ -165,23 +171,10 @@ class TextTasks(nn.Module):
         if layer is not None:
             x = self.dropout(gelu(layer(x)), deterministic=deterministic)
         logit = self.heads[name](x)[:, 0].astype(jnp.float32)
-        if name in self.cosine_logits:
-            logit += self.cosine_logits[name](cosine(vectors[:, 0], vectors[:, 1]))
+        if task.kind == "paraphrase" and self.config.cosine_logit is not None:
+            slope, threshold = self.config.cosine_logit
+            logit += slope * (cosine(vectors[:, 0], vectors[:, 1]) - threshold)
         return jax.nn.sigmoid(logit) if task.kind == "similarity" else logit
-
-
-class CosineLogit(nn.Module):
-    """slope (cosine - threshold), of which both are learnt.
-
-    Initially what tells Quora's pairs apart by all-MiniLM-L6-v2: fine-tuning is too short to find the numbers from 0.
-    """
-
-    @nn.compact
-    def __call__(self, cosines: jax.Array) -> jax.Array:
-        """Args: cosines [B]. Returns: logits [B]."""
-        slope = self.param("slope", constant(15.0), ())
-        threshold = self.param("threshold", constant(0.8), ())
-        return slope * (cosines - threshold)
 
 
 def pool(encoding: Encoding, attention_mask: jax.Array, pooling: Literal["cls", "pooler", "mean"]) -> jax.Array:

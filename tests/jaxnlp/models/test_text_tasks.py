@@ -9,7 +9,7 @@ import pytest
 
 from jaxnlp.models import text_tasks
 from jaxnlp.models.bert import BertConfig, Encoding
-from jaxnlp.models.text_tasks import CosineLogit, TextTasksConfig, cosine, pair_features, pool
+from jaxnlp.models.text_tasks import TextTasksConfig, cosine, pair_features, pool
 
 VOCABULARY, ALL = 13, ("sst", "cfimdb", "quora", "sts")
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=10)
@@ -112,23 +112,26 @@ def test_relation_layers_are_those_that_the_config_has(relation, similarity, lay
 
 
 def test_a_logit_of_the_cosine_is_added_to_a_paraphrases_alone():
-    config = dataclasses.replace(CONFIG, cosine_logit=True)
-    _, fresh = build(CONFIG)
-    model, params = build(config)
-    learnt = params["cosine_logits_quora"]
-    assert set(params) == {*fresh, "cosine_logits_quora"}
-    params = {**fresh, "cosine_logits_quora": learnt}
-    cosines = answers(build(CONFIG)[0], fresh, 2)["sts"]
-    without, found = answers(build(CONFIG)[0], fresh, 2), answers(model, params, 2)
-    added = learnt["slope"] * (cosines - learnt["threshold"])
-    np.testing.assert_allclose(found["quora"] - without["quora"], added, rtol=1e-5)
+    plain, params = build()
+    model, _ = build(dataclasses.replace(CONFIG, cosine_logit=(10.0, 0.8)))
+    without, found = answers(plain, params, 2), answers(model, params, 2)
+    np.testing.assert_allclose(found["quora"] - without["quora"], 10.0 * (without["sts"] - 0.8), atol=1e-5)
     np.testing.assert_array_equal(found["sts"], without["sts"])
 
 
-def test_the_logit_of_the_cosine_begins_with_a_slope_and_a_threshold():
-    layer = CosineLogit()
-    params = layer.init(jax.random.key(0), jnp.zeros(1))
-    np.testing.assert_allclose(layer.apply(params, jnp.array([0.7, 0.8, 1.0])), [-1.5, 0.0, 3.0], atol=1e-5)
+@pytest.mark.parametrize(
+    ("name", "value", "tasks", "what"),
+    [
+        ("relation", "separate", ("sst", "sts"), "features of a pair"),
+        ("cosine_logit", (10.0, 0.8), ("sst", "sts"), "paraphrases"),
+        ("token_dropout_rate", 0.1, ("quora", "sts"), "single texts"),
+    ],
+)
+def test_a_setting_that_no_task_reads_is_refused(name, value, tasks, what):
+    for others in (ALL, *(tuple(name for name in ALL if name not in tasks),)):
+        TextTasksConfig(tasks=others, **{name: value})
+    with pytest.raises(ValueError, match=rf"model.{name} is for a task .*{what}, got the tasks {', '.join(tasks)}"):
+        TextTasksConfig(tasks=tasks, **{name: value})
 
 
 def test_a_frozen_encoder_learns_nothing_and_drops_nothing():
