@@ -287,15 +287,16 @@ class _Examples(grain.transforms.RandomMap):
         first, second = documents.text(begin, middle), documents.text(middle, end)
         follows = bool(rng.random() < FOLLOWING_SHARE)
         if not follows:
-            second = self._elsewhere(document, end - middle, rng)
+            second = self._elsewhere(document, len(second), rng)
         # What is cut off lies farthest from where the texts meet.
         kept, kept_second = _shortened(len(first), len(second), self.room)
         return first[len(first) - kept :], second[:kept_second], follows
 
-    def _elsewhere(self, document: int, sentences: int, rng: np.random.Generator) -> np.ndarray:
-        """As many sentences of another document, or fewer at its end; they begin anywhere but at its first one.
+    def _elsewhere(self, document: int, tokens: int, rng: np.random.Generator) -> np.ndarray:
+        """Sentences of another document with so many tokens, or fewer at its end; they begin anywhere but at its first.
 
-        A text that follows another never begins a document; were it otherwise here, the title would tell.
+        A text that follows another never begins a document, and mostly fills the room that is left: were it otherwise
+        here, titles and lengths would tell.
         """
         documents = self._documents
         own_first = int(documents.bounds[document]) - document
@@ -305,7 +306,7 @@ class _Examples(grain.transforms.RandomMap):
             start += own_starts
         other = documents.document_of(start)
         begin = start + other + 1
-        return documents.text(begin, min(begin + sentences, int(documents.bounds[other + 1])))
+        return documents.text(begin, documents.chunk(begin, other, tokens))
 
     def _chosen(self, ids: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Which of these places are predicted, in ascending order: `mask_rate` of them on average."""

@@ -104,6 +104,19 @@ def test_half_of_the_second_texts_follow_and_the_others_are_of_another_document(
         assert second == after[: len(second)]
 
 
+def test_lengths_do_not_tell_whether_a_text_follows(tmp_path):
+    """Of documents long and short: the best threshold on the number of tokens is hardly better than a guess."""
+    path = tmp_path / "text.txt"
+    generator = np.random.default_rng(0)
+    sentences = [[words_of(d, s) for s in range(generator.integers(2, 40))] for d in range(60)]
+    path.write_text("\n".join("".join(" ".join(words) + "\n" for words in document) for document in sentences))
+    found = rows_of(first_batches(config(path, batch_size=100, sequence_length=128).load_with(0, VOCABULARY), 40))
+    lengths = np.array([row["attention_mask"].sum() for row in found])
+    follows = np.array([row["follows"] == 1 for row in found])
+    told = [((lengths >= threshold) == follows).mean() for threshold in range(3, 130)]
+    assert max(*told, *(1.0 - share for share in told)) < 0.55
+
+
 def test_every_sentence_that_another_one_follows_begins_an_example_once_an_epoch(file):
     settings = config(file, batch_size=1, sequence_length=512)
     corpus = settings.load_with(0, VOCABULARY)
