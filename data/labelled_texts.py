@@ -78,6 +78,8 @@ def read_table(path: Path, task: TextTask, *, labelled: bool | None = None) -> T
                 columns = _columns(fields, path, ("id", *texts), LABELS[task.kind], labelled)
                 width = len(fields)
                 continue
+            if not fields:  # a blank line, which csv.DictReader passes over too
+                continue
             if len(fields) != width:
                 raise DataError(
                     f"{path}, line {line}: expected {width} fields between tabs, as the header has, got {len(fields)}; "

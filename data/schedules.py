@@ -32,7 +32,8 @@ class Schedule:
         if length < 1:
             raise ValueError(f"length must be at least 1, got {length}")
         self._name, self._sizes, self._length, self._seed = name, np.asarray(sizes, float), length, seed
-        self._block = functools.lru_cache(maxsize=4)(self._draw)
+        self._drawn = functools.lru_cache(maxsize=4)(self._draw)
+        self._before: list[np.ndarray] = [np.zeros(len(sizes), int)]  # turns of each task before each block
 
     def turn(self, step: int) -> tuple[int, int]:
         """Args: step: from 0. Returns: the task's number, and how many steps before were about it."""
@@ -42,24 +43,22 @@ class Schedule:
         if self._name == "sequential":
             stretch, within = divmod(step, self._length)
             return stretch % tasks, stretch // tasks * self._length + within
-        drawn, before = self._block(step // _BLOCK)
-        place = step % _BLOCK
+        block, place = divmod(step, _BLOCK)
+        while len(self._before) <= block:
+            last = self._drawn(len(self._before) - 1)
+            self._before.append(self._before[-1] + np.bincount(last, minlength=tasks))
+        drawn = self._drawn(block)
         task = int(drawn[place])
-        return task, int(before[task] + np.count_nonzero(drawn[:place] == task))
+        return task, int(self._before[block][task] + np.count_nonzero(drawn[:place] == task))
 
-    def _draw(self, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """The tasks of a thousand steps, and how often each had its turn before them."""
-        if block:
-            last, counts = self._block(block - 1)
-            before = counts + np.bincount(last, minlength=len(self._sizes))
-        else:
-            before = np.zeros(len(self._sizes), int)
+    def _draw(self, block: int) -> np.ndarray:
+        """The tasks of a thousand steps."""
         steps = block * _BLOCK + np.arange(_BLOCK)
         weights = self._sizes[None] ** self._powers(steps)[:, None]
         thresholds = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
         chance = np.random.default_rng((self._seed, block)).random(_BLOCK)
         # A chance below 1 may lie above a last threshold that was rounded.
-        return np.minimum((chance[:, None] >= thresholds).sum(axis=1), len(self._sizes) - 1), before
+        return np.minimum((chance[:, None] >= thresholds).sum(axis=1), len(self._sizes) - 1)
 
     def _powers(self, steps: np.ndarray) -> np.ndarray:
         if self._name == "proportional":

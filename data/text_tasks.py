@@ -156,6 +156,12 @@ class TextTasksData(DataConfig):
             )
         if not fitting:
             fitting = [task for task in tasks if set(text_columns(task)) <= set(header)]
+            _logger.warning(
+                "%s has no labels: there is no column %s among %s",
+                path,
+                " or ".join(sorted({LABELS[task.kind] for task in tasks})),
+                ", ".join(filter(None, header)),
+            )
         # Where nothing fits, the first task's error says what is missing.
         return self._split({task.name: _rows_of(path, task) for task in fitting or tasks[:1]}, vocabulary, str(path))
 

@@ -148,9 +148,7 @@ function pick(number) {
     button.setAttribute("aria-pressed", place === piece)
     button.title = percent(row[place])
   })
-  for (const labels of [at("side").children]) {
-    Array.from(labels, (label, place) => label.classList.toggle("picked", place === piece))
-  }
+  Array.from(at("side").children, (label, place) => label.classList.toggle("picked", place === piece))
   at("row").style.top = `${piece * size}px`
   at("who").textContent = pieces[piece]
   const bars = at("bars"), order = Array.from(row.keys()).sort((one, other) => row[other] - row[one])

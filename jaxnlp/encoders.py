@@ -30,7 +30,8 @@ def load_text_model(
       place: a run's folder, or what `load_pretrained` takes.
       checkpoint: of a run.
       pooling: how to make a vector of a text; None = as the run or the folder of sentence-transformers has it, and the
-        mean where nothing says how.
+        mean where nothing says how. What sentence-transformers does behind its pooling is done then too, if it is to
+        make vectors as long as 1; there is nothing else that this library has, and it is left out.
       ignore: as `load_pretrained`; runs have nothing to leave alone.
 
     Raises:
@@ -94,6 +95,12 @@ def _refuse_strangers(place: Path) -> None:
 
 def _with_likeness(pretrained: Pretrained, pooling: Pooling | None = None) -> TextModel:
     """How alike texts are by the cosine of their vectors needs no head."""
+    others = [kind for kind in pretrained.behind_pooling if kind != "Normalize"]
+    if others and pooling is None:
+        raise PretrainedError(
+            f"this model makes vectors with {', '.join(others)} behind its pooling, which this library has not; to do "
+            "without, choose a pooling"
+        )
     pooled = pooling or pretrained.pooling or "mean"
     if pooled not in get_args(Pooling):
         raise PretrainedError(
@@ -105,4 +112,5 @@ def _with_likeness(pretrained: Pretrained, pooling: Pooling | None = None) -> Te
     )
     params = jax.device_put({"encoder": pretrained.params}, jax.local_devices()[0])
     longest = min(pretrained.longest or config.encoder.max_positions, config.encoder.max_positions)
-    return TextModel(config.build(pretrained.vocabulary.size), params, pretrained.vocabulary, longest)
+    unit = "Normalize" in pretrained.behind_pooling
+    return TextModel(config.build(pretrained.vocabulary.size), params, pretrained.vocabulary, longest, unit)

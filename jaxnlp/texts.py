@@ -32,12 +32,14 @@ class TextModel(NamedTuple):
       params: of the model, on a device.
       vocabulary: how texts are cut.
       longest: tokens of a text that are read, special ones among them.
+      unit_vectors: whether its vectors of texts are 1 long, as those of sentence-transformers' Normalize.
     """
 
     model: TextTasks
     params: Params
     vocabulary: WordPieceVocabulary
     longest: int
+    unit_vectors: bool = False
 
 
 class Outcome(NamedTuple):
@@ -53,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 def predict_texts(
-    held: TextModel,
+    text_model: TextModel,
     texts: Sequence[str],
     pairs: Sequence[str] | None = None,
     *,
@@ -65,7 +67,7 @@ def predict_texts(
     Texts of like length are read together, so that a value depends on what else is asked by rounding alone.
 
     Args:
-      held: the model.
+      text_model: the model.
       texts: N of them, at least one.
       pairs: the second text of each, where the task is about two.
       task: one of the model's.
@@ -79,7 +81,7 @@ def predict_texts(
       ValueError: when the model has no such task; when there is no text, or not a pair for each one where there should
         be, or pairs where there should be none.
     """
-    tasks = held.model.config.tasks
+    tasks = text_model.model.config.tasks
     if task not in tasks:
         raise ValueError(f"the model has no task {task}; it has {', '.join(tasks)}")
     if (pairs is None) != (TASKS[task].texts == 1):
@@ -88,18 +90,26 @@ def predict_texts(
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"each text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
     columns = [texts] if pairs is None else [texts, pairs]
-    return _read(held, columns, functools.partial(answers, held.model, held.params, task), batch_tokens)
+    return _read(
+        text_model, columns, functools.partial(answers, text_model.model, text_model.params, task), batch_tokens
+    )
 
 
-def embed_texts(held: TextModel, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> Outcome:
-    """The vector of each text, pooled as the model's config has it [N, D].
+def embed_texts(text_model: TextModel, texts: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> Outcome:
+    """The vector of each text, pooled as the model's config has it, and 1 long where it has `unit_vectors` [N, D].
 
     Args: as `predict_texts`.
 
     Raises:
       ValueError: when there is no text.
     """
-    return _read(held, [texts], functools.partial(_vectors, held.model, held.params), batch_tokens)
+    found = _read(text_model, [texts], functools.partial(_vectors, text_model.model, text_model.params), batch_tokens)
+    return found._replace(values=units(found.values)) if text_model.unit_vectors else found
+
+
+def units(vectors: np.ndarray) -> np.ndarray:
+    """[N, D] as long as 1; a zero vector stays one."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 class AttentionMaps(NamedTuple):
@@ -116,11 +126,13 @@ class AttentionMaps(NamedTuple):
     truncated: bool
 
 
-def attend_text(held: TextModel, text: str, pair: str | None = None, *, longest: int | None = None) -> AttentionMaps:
+def attend_text(
+    text_model: TextModel, text: str, pair: str | None = None, *, longest: int | None = None
+) -> AttentionMaps:
     """The attention weights of the encoder on a text.
 
     Args:
-      held: the model.
+      text_model: the model.
       text: what is read.
       pair: a second text, read together with the first: [CLS] text [SEP] pair [SEP]. Tasks read theirs apart.
       longest: tokens at most, special ones among them, of those that the model reads; None = all of these.
@@ -128,14 +140,14 @@ def attend_text(held: TextModel, text: str, pair: str | None = None, *, longest:
     Raises:
       ValueError: for a pair where the encoder tells no second texts apart; when `longest` is too short.
     """
-    config = held.model.config.encoder
+    config = text_model.model.config.encoder
     if pair is not None and config.segments < 2:
         raise ValueError("this encoder has one kind of segment, and tells no second text apart: leave out the pair")
-    longest = held.longest if longest is None else min(longest, held.longest)
-    found = held.vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
+    longest = text_model.longest if longest is None else min(longest, text_model.longest)
+    found = text_model.vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
     (tokens,), (segments,) = found.tokens, found.segments
-    weights = _attention(held.model, held.params["encoder"], tokens[None], segments[None])[:, 0]
-    return AttentionMaps(held.vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
+    weights = _attention(text_model.model, text_model.params["encoder"], tokens[None], segments[None])[:, 0]
+    return AttentionMaps(text_model.vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
@@ -179,7 +191,7 @@ def _attention(model: Any, params: Params, tokens: jax.Array, segments: jax.Arra
 
 
 def _read(
-    held: TextModel,
+    text_model: TextModel,
     columns: Sequence[Sequence[str]],
     compute: Callable[[np.ndarray, np.ndarray], jax.Array],
     batch_tokens: int,
@@ -187,8 +199,8 @@ def _read(
     """`compute` of all rows, each a text or two, in batches of one shape for each length."""
     if not columns[0]:
         raise ValueError("there is no text")
-    longest = held.longest
-    tokenized = [held.vocabulary.tokenize(column, longest=longest) for column in columns]
+    longest = text_model.longest
+    tokenized = [text_model.vocabulary.tokenize(column, longest=longest) for column in columns]
     rows = list(zip(*(part.tokens for part in tokenized), strict=True))
     by_length = defaultdict(list)
     for number, row in enumerate(rows):

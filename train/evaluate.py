@@ -227,6 +227,8 @@ def write_predictions(scores: Scores, place: Path) -> list[Path]:
     Raises: OSError when the place is a folder and should be a file, or the other way round.
     """
     if scores.files:
+        if place.is_file():
+            raise NotADirectoryError(f"--predictions {place} is a file; give a folder, for a file of each task")
         place.mkdir(parents=True, exist_ok=True)
         for name, text in scores.files.items():
             folder.write_text(place / name, text)

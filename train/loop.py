@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 from rich.console import Console
 
 from data import Corpus, DataError, Question
@@ -234,7 +235,7 @@ def set_up(
     @jax.jit
     def initial_state(given: Params) -> TrainState:
         return init_state(
-            model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"] | given,
+            _overlaid(model.init(init_key, jnp.zeros((1, 1), jnp.int32))["params"], given),
             optimizer,
             state_key,
             ema=config.ema_decay is not None,
@@ -249,6 +250,11 @@ def set_up(
     elif getattr(config.model, "begin_at_frequencies", False):
         given = model.bias_at_frequencies(corpus.token_counts)
     return Setup(config, corpus, model, loss_fn, optimizer, initial_state(given))
+
+
+def _overlaid(params: Params, given: Params) -> Params:
+    """The parameters, with those that are given in their places."""
+    return unflatten_dict(flatten_dict(params) | flatten_dict(given))
 
 
 def _check_counts(config: TrainConfig, corpus: Corpus) -> None:

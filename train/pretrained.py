@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,13 +35,17 @@ OWN_FIELDS = (
 """Of an encoder's config: what a run chooses for itself. All else is as the pretrained one has it."""
 
 
+_PRETRAINING_HEADS = {"token_bias": "the head of masked tokens", "follows": "the head of next sentences"}
+_logger = logging.getLogger(__name__)
+
+
 class Beginning(NamedTuple):
     """A run's config, and what it begins with.
 
     Attributes:
       config: with the encoder's shape in it.
       vocabulary: how its texts are cut; None = as the data says.
-      params: those parts of the model's parameters that are given, by their names; all others are random.
+      params: those of the model's parameters that are given, at their places; all others are random.
       digest: SHA-256 of the given parameters; None = there are none.
     """
 
@@ -74,10 +79,15 @@ def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         found = load_pretrained(name, ignore=config.model.pretrained_ignore)
     except (PretrainedError, WeightsError) as error:
         raise RunError(f"--model.pretrained: {error}") from error
-    params = {"encoder": found.params}
-    if isinstance(config.model, BertPretrainingConfig) and found.heads is not None:
-        params["heads"] = found.heads
-    whole = _with_encoder(config, config.model, found.config)
+    params, encoder = {"encoder": found.params}, found.config
+    if isinstance(config.model, BertPretrainingConfig):
+        params["heads"] = found.heads or {}
+        lacking = [name for name in ("token_bias", "follows") if name not in params["heads"]]
+        parts = ["the pooler"] * (not encoder.use_pooler) + [_PRETRAINING_HEADS[name] for name in lacking]
+        if parts:
+            _logger.warning("%s has not, so that it begins at random: %s", name, ", ".join(parts))
+        encoder = dataclasses.replace(encoder, use_pooler=True)
+    whole = _with_encoder(config, config.model, encoder)
     return Beginning(whole, found.vocabulary, params, digest(params))
 
 

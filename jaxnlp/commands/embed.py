@@ -12,7 +12,7 @@ import tyro
 from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of
 from jaxnlp.encoders import Pooling, load_text_model
 from jaxnlp.files import write_file
-from jaxnlp.texts import embed_texts
+from jaxnlp.texts import embed_texts, units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,5 +81,5 @@ def _line(text: str, vector: np.ndarray) -> str:
 
 def _cosines(vectors: np.ndarray) -> np.ndarray:
     """[N, D] to [N, N]; of a zero vector 0."""
-    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return units @ units.T
+    directions = units(vectors)
+    return directions @ directions.T

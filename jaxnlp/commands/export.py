@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 from safetensors.numpy import save
 
-from jaxnlp.convert.pretrained import save_pretrained
+from jaxnlp.convert.pretrained import architecture, save_pretrained
 from jaxnlp.encoders import encoder_of
 from jaxnlp.runs import load_run
 from jaxnlp.serialization import to_json
@@ -48,7 +48,7 @@ def export(command: Export) -> None:
     others = {name: params for name, params in run.params.items() if name not in written}
     beside = {HEADS: save(_named(others), metadata={"model": json.dumps(_shape(run.model))})} if others else {}
     save_pretrained(command.folder, pretrained, beside=beside)
-    kind = "BertModel" if pretrained.heads is None else "BertForPreTraining"
+    kind = architecture(pretrained.heads)
     print(f"{command.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp.convert.pretrained")
     if others:
         print(

@@ -51,6 +51,8 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         if not all(text.strip() for text in row):
             raise ValueError(f"text {number} is blank, or its pair is")
+        if any("\ud800" <= character <= "\udfff" for text in row for character in text):
+            raise ValueError(f"text {number} is no UTF-8, or its pair is not: {' and '.join(row)!a}")
         yield row
 
 

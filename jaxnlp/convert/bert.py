@@ -19,22 +19,19 @@ class WeightsError(ValueError):
 
 
 class BertWeights(NamedTuple):
-    """Parameters of `Bert`, and of `PretrainingHeads` where the file has them."""
+    """Parameters of `Bert`, and those of `PretrainingHeads` that the file has: both heads', one's, or None."""
 
     params: Params
     heads: Params | None
 
 
-def from_huggingface(
-    tensors: Mapping[str, np.ndarray], config: BertConfig, vocabulary_size: int, *, ignore: tuple[str, ...] = ()
-) -> BertWeights:
+def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, vocabulary_size: int) -> BertWeights:
     """Parameters that are the same function; floats of any precision become float32.
 
     Args:
       tensors: by their names; `cls.` are the pretraining heads.
       config: the model's shape.
       vocabulary_size: V.
-      ignore: names, or beginnings of names, of tensors to leave alone, such as "classifier.".
 
     Returns:
       Copies.
@@ -48,15 +45,16 @@ def from_huggingface(
     found: dict[str, tuple[str, np.ndarray]] = {}
     for name, tensor in tensors.items():
         short = _modern(name.removeprefix(prefix))
-        if name.startswith(ignore or ("\0",)) or short == "embeddings.position_ids":
+        if short == "embeddings.position_ids":
             continue
         if short in found:
             raise WeightsError(f"{found[short][0]} and {name} are the same tensor of BERT; leave one of them alone")
         found[short] = (name, tensor)
-    has_heads = any(name.startswith("cls.") for name in found)
-    entries = list(_encoder(config, vocabulary_size)) + (list(_heads(config, vocabulary_size)) if has_heads else [])
-    copies = _COPIES if has_heads else {}
-    _check(found, entries, copies)
+    entries = list(_encoder(config, vocabulary_size))
+    for head in _heads(config, vocabulary_size):
+        if any(name.startswith(head.prefix) for name in found):
+            entries += head.entries
+    _check(found, entries)
 
     trees: dict[str, Any] = {"encoder": {}, "heads": {}}
     for entry in entries:
@@ -69,13 +67,13 @@ def from_huggingface(
 def to_huggingface(
     params: Params, config: BertConfig, vocabulary_size: int, heads: Params | None = None
 ) -> dict[str, np.ndarray]:
-    """Tensors as Transformers names them: of BertModel, or with heads of BertForPreTraining.
+    """Tensors as Transformers names them: of BertModel, or with heads of BertForPreTraining or of a model with one.
 
     Args:
       params: of `Bert`.
       config: the model's shape, with learned positions and without `pre_norm`, which Transformers' BERT has not.
       vocabulary_size: V.
-      heads: parameters of `PretrainingHeads`.
+      heads: parameters of `PretrainingHeads`, or of one of the two.
 
     Returns:
       Copies, float32. `from_huggingface` of them gives the same bits.
@@ -94,8 +92,9 @@ def to_huggingface(
     tensors: dict[str, np.ndarray] = {}
     prefix = "" if heads is None else "bert."
     entries = list(_encoder(config, vocabulary_size))
-    if heads is not None:
-        entries += _heads(config, vocabulary_size)
+    for head in _heads(config, vocabulary_size):
+        if heads is not None and any(entry.path[0] in heads for entry in head.entries):
+            entries += head.entries
     for entry in entries:
         try:
             array = np.asarray(_get(trees[entry.tree], entry.path), np.float32)
@@ -109,7 +108,7 @@ def to_huggingface(
                 raise WeightsError(f"{'/'.join(map(str, entry.path))} gives {name} {part.shape}, expected {shape}")
             whole = name if name.startswith("cls.") else prefix + name
             tensors[whole] = np.array(part, order="C")
-    if heads is not None:
+    if "cls.predictions.bias" in tensors:
         for copy, original in _COPIES.items():
             tensors[copy] = tensors[original if original in tensors else prefix + original].copy()
     return tensors
@@ -197,12 +196,27 @@ def _encoder(config: BertConfig, vocabulary_size: int) -> Iterator[_Entry]:
         yield from _dense(tree, ("pooler",), ("pooler.dense",), width, width)
 
 
-def _heads(config: BertConfig, vocabulary_size: int) -> Iterator[_Entry]:
-    tree, width = "heads", config.width
-    yield from _dense(tree, ("transform",), ("cls.predictions.transform.dense",), width, width)
-    yield from _norm(tree, ("norm",), "cls.predictions.transform.LayerNorm", width)
-    yield _plain(tree, ("token_bias",), "cls.predictions.bias", vocabulary_size)
-    yield from _dense(tree, ("follows",), ("cls.seq_relationship",), 2, width)
+class _Head(NamedTuple):
+    """A pretraining head: how its tensors' names begin, and its parameters."""
+
+    prefix: str
+    entries: list[_Entry]
+
+
+def _heads(config: BertConfig, vocabulary_size: int) -> tuple[_Head, _Head]:
+    """Masked tokens and next sentences, either of which a file may have alone."""
+    tree, width, masked = "heads", config.width, "cls.predictions."
+    return (
+        _Head(
+            masked,
+            [
+                *_dense(tree, ("transform",), (f"{masked}transform.dense",), width, width),
+                *_norm(tree, ("norm",), f"{masked}transform.LayerNorm", width),
+                _plain(tree, ("token_bias",), f"{masked}bias", vocabulary_size),
+            ],
+        ),
+        _Head("cls.seq_relationship.", list(_dense(tree, ("follows",), ("cls.seq_relationship",), 2, width))),
+    )
 
 
 def _modern(name: str) -> str:
@@ -210,16 +224,18 @@ def _modern(name: str) -> str:
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
-def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry], copies: Mapping[str, str]) -> None:
+def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> None:
     """Raises WeightsError unless `found` are the tensors of the entries."""
     expected = {name: shape for entry in entries for name, shape in zip(entry.names, entry.shapes, strict=True)}
     wrong = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in found]
+    unknown: set[str] = set()
     for name, (theirs, tensor) in found.items():
-        if name in copies and copies[name] in found:
-            if not np.array_equal(tensor, found[copies[name]][1]):
-                wrong.append(f"{theirs} is not tied: it differs from {copies[name]}")
+        if name in _COPIES and _COPIES[name] in found:
+            if not np.array_equal(tensor, found[_COPIES[name]][1]):
+                wrong.append(f"{theirs} is not tied: it differs from {_COPIES[name]}")
         elif name not in expected:
             wrong.append(f"unknown: {theirs} {tensor.shape}")
+            unknown.add(theirs.partition(".")[0])
         elif tensor.shape != expected[name]:
             wrong.append(f"{theirs} {tensor.shape}, expected {expected[name]}")
         elif tensor.dtype.kind != "f" and tensor.dtype.name != "bfloat16":
@@ -227,9 +243,12 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry], copi
     if wrong:
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         lines = "".join(f"\n  {line}" for line in wrong[:20])
+        begin = sorted(unknown)
         hint = (
-            "\nTensors are left alone by the beginnings of their names, all heads for example with --ignore cls. "
-            '(commands), --model.pretrained-ignore cls. (training) or ignore=("cls.",)'
+            f"\nUnknown tensors are left alone by how their names begin: --ignore {' '.join(begin)} (commands), "
+            f"--model.pretrained-ignore {' '.join(begin)} (training) or ignore={tuple(begin)}"
+            if begin
+            else ""
         )
         raise WeightsError(f"{len(wrong)} tensors are not those of this BERT:{lines}{more}{hint}")
 

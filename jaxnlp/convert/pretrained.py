@@ -35,11 +35,12 @@ class Pretrained(NamedTuple):
     Attributes:
       config: shape.
       params: of `Bert`, NumPy arrays.
-      heads: of `PretrainingHeads`, where the folder has them.
+      heads: those of `PretrainingHeads` that the folder has: both heads', one's, or None.
       vocabulary: how texts are cut.
       pooling: how sentence-transformers makes a vector of a text: `cls`, `mean`, or what else it calls it. None = the
         folder is none of theirs.
       longest: tokens of a text after which they cut it; None as before.
+      behind_pooling: what they do with that vector, such as `Normalize`, in order.
     """
 
     config: BertConfig
@@ -48,6 +49,7 @@ class Pretrained(NamedTuple):
     vocabulary: WordPieceVocabulary
     pooling: str | None = None
     longest: int | None = None
+    behind_pooling: tuple[str, ...] = ()
 
 
 FIELDS = {
@@ -95,16 +97,22 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         raise PretrainedError(
             f"{folder}: the tokenizer has {vocabulary.size} pieces, and the model embeddings for {size}"
         )
-    tensors = _read_tensors(folder, str(folder_or_name))
+    tensors = {
+        name: tensor
+        for name, tensor in _read_tensors(folder, str(folder_or_name)).items()
+        if not name.startswith(ignore)
+    }
     if not any(name.endswith("pooler.dense.weight") for name in tensors):
         config = dataclasses.replace(config, use_pooler=False)
     try:
-        params, heads = from_huggingface(tensors, config, size, ignore=ignore)
+        params, heads = from_huggingface(tensors, config, size)
     except WeightsError as error:
         raise WeightsError(f"{folder}: {error}") from error
     if vocabulary.size < size:
         config = dataclasses.replace(config, embedded_pieces=size)
-    return Pretrained(config, params, heads, vocabulary, _pooling_of(whole), _longest_of(folder))
+    kinds = [kind for kind, _ in _modules_of(whole)]
+    behind = tuple(kind for kind in kinds if kind not in ("Transformer", "Pooling"))
+    return Pretrained(config, params, heads, vocabulary, _pooling_of(whole), _longest_of(folder), behind)
 
 
 def save_pretrained(folder: str | Path, pretrained: Pretrained, *, beside: Mapping[str, bytes] | None = None) -> None:
@@ -112,8 +120,8 @@ def save_pretrained(folder: str | Path, pretrained: Pretrained, *, beside: Mappi
 
     Args:
       folder: new, or empty.
-      pretrained: with heads it becomes a BertForPreTraining, without them a BertModel. How texts are pooled is not
-        written: that is sentence-transformers'.
+      pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
+        a BertForNextSentencePrediction. How texts are pooled is not written: that is sentence-transformers'.
       beside: contents of further files, by their names.
 
     Raises:
@@ -127,7 +135,7 @@ def save_pretrained(folder: str | Path, pretrained: Pretrained, *, beside: Mappi
     size = int(np.shape(params["tokens"]["embedding"])[0])
     tensors = to_huggingface(params, config, size, heads)
     settings = {
-        "architectures": ["BertModel" if heads is None else "BertForPreTraining"],
+        "architectures": [architecture(heads)],
         **{theirs: getattr(config, ours) for theirs, ours in FIELDS.items()},
         "intermediate_size": config.hidden_width or 4 * config.width,
         **{name: value for name, value in FIXED.items() if name not in ("is_decoder", "add_cross_attention")},
@@ -149,6 +157,15 @@ def save_pretrained(folder: str | Path, pretrained: Pretrained, *, beside: Mappi
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def architecture(heads: Params | None) -> str:
+    """Transformers' name of a BERT with these pretraining heads."""
+    if heads is None:
+        return "BertModel"
+    if "follows" not in heads:
+        return "BertForMaskedLM"
+    return "BertForPreTraining" if "token_bias" in heads else "BertForNextSentencePrediction"
 
 
 def _folder_of(folder_or_name: str | Path) -> Path:
@@ -175,22 +192,23 @@ def _transformer_of(folder: Path) -> Path:
     """Where sentence-transformers put the encoder within its folder."""
     if (folder / CONFIG).is_file():
         return folder
-    return _module_of(folder, "Transformer") or folder
+    return dict(_modules_of(folder)).get("Transformer", folder)
 
 
-def _module_of(folder: Path, kind: str) -> Path | None:
-    """The folder of one of sentence-transformers' modules."""
+def _modules_of(folder: Path) -> list[tuple[str, Path]]:
+    """What sentence-transformers does with a text, in order: kinds of modules, such as Pooling, and their folders."""
     if not (folder / MODULES).is_file():
-        return None
+        return []
     modules = _read_json(folder / MODULES)
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise PretrainedError(f"{folder / MODULES}: expected a list of objects, as sentence-transformers writes it")
-    paths = [module.get("path", "") for module in modules if str(module.get("type", "")).endswith(kind)]
-    return folder / str(paths[0]) if paths else None
+    return [
+        (str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", ""))) for module in modules
+    ]
 
 
 def _pooling_of(folder: Path) -> str | None:
-    place = _module_of(folder, "Pooling")
+    place = dict(_modules_of(folder)).get("Pooling")
     if place is None:
         return None
     settings = _read_object(place / CONFIG)

@@ -32,6 +32,13 @@ def test_quotes_hide_quotes_tabs_and_line_feeds(tmp_path):
     assert [row.text for row in rows] == ['he said "no"\tand\nleft', 'plain "quotes" inside']
 
 
+def test_blank_lines_are_passed_over(tmp_path):
+    text = SST.replace("\n1", "\n\n1") + "\n"
+    assert read_table(written(tmp_path, text), TASKS["sst"]) == read_table(written(tmp_path, SST), TASKS["sst"])
+    with pytest.raises(DataError, match=r"line 5: sentence is empty"):
+        read_table(written(tmp_path, text.rstrip("\n") + "\n2\tc\t\t1\n"), TASKS["sst"])
+
+
 def test_columns_are_found_by_name_and_others_are_left_alone(tmp_path):
     text = "sentiment\tmore\tsentence\tid\n4\tx\tgood\ta\n"
     assert read_table(written(tmp_path, text), TASKS["sst"]).rows == (LabelledText("a", "good", None, 4.0),)

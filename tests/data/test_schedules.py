@@ -26,6 +26,16 @@ def test_a_step_may_be_asked_for_in_any_order(name):
         assert schedule.turn(step) == tuple(expected[step])
 
 
+@pytest.mark.parametrize("name", ["proportional", "annealed"])
+def test_a_far_step_may_be_asked_for_first(name):
+    schedule, turns = Schedule(name, (3, 1), length=10, seed=0), {}
+    for step in range(1_500_000, 1_500_020):
+        task, turn = schedule.turn(step)
+        assert turn == turns.get(task, turn - 1) + 1
+        turns[task] = turn
+    assert sum(turn + 1 for turn in turns.values()) == 1_500_020  # all steps until here
+
+
 def test_round_robin_takes_one_after_the_other():
     assert turns("round_robin", steps=7)[:, 0].tolist() == [0, 1, 2, 0, 1, 2, 0]
 

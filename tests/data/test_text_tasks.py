@@ -206,12 +206,14 @@ def test_a_file_is_of_the_task_whose_labels_it_has(folder, tmp_path, name):
     assert part.labels is not None
 
 
-def test_a_file_without_labels_is_of_all_tasks_about_such_texts(folder, tmp_path):
+def test_a_file_without_labels_is_of_all_tasks_about_such_texts(folder, tmp_path, caplog):
     (tmp_path / "mine.tsv").write_text(table("sts", 3, 5, labelled=False))
     found = config(folder, tasks=("sst", "quora", "sts")).read_file(tmp_path / "mine.tsv", VOCABULARY)
     assert [part.task for part in found.labelled] == ["quora", "sts"]
     assert all(part.labels is None for part in found.labelled)
     assert found.batches == ()
+    expected = "no labels: there is no column is_duplicate or sentiment or similarity among "
+    assert expected + "id, sentence1, sentence2" in caplog.text
 
 
 def test_a_file_that_could_be_of_two_tasks_or_is_of_none_is_refused(folder, tmp_path):

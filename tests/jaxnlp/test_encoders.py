@@ -137,12 +137,28 @@ def test_vectors_are_pooled_as_sentence_transformers_says(text_tasks_run, tmp_pa
     assert load_text_model(folder, pooling="mean").model.config.pooling == "mean"
 
 
+def test_vectors_are_made_with_what_sentence_transformers_does_behind_its_pooling(text_tasks_run, tmp_path, pieces):
+    encoder, folder = text_tasks_run.params["encoder"], tmp_path / "bert"
+    save_pretrained(folder, Pretrained(text_tasks_run.config.encoder, encoder, None, pieces))
+    plain = embed_texts(load_text_model(folder), TEXTS).values
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert (np.abs(lengths - 1.0) > 0.1).all()
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "2", "type": "sentence_transformers.models.Normalize"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    np.testing.assert_allclose(embed_texts(load_text_model(folder), TEXTS).values, plain / lengths, rtol=1e-6)
+    (folder / "modules.json").write_text(json.dumps([*modules, {"path": "3", "type": "x.Dense"}]))
+    with pytest.raises(PretrainedError, match=r"makes vectors with Dense behind its pooling, .* choose a pooling"):
+        load_text_model(folder)
+    without = embed_texts(load_text_model(folder, pooling="mean"), TEXTS).values
+    np.testing.assert_allclose(without, plain / lengths, rtol=1e-6)
+
+
 def test_heads_of_other_models_can_be_left_alone(text_tasks_run, tmp_path, pieces):
     folder = tmp_path / "bert"
     save_pretrained(folder, Pretrained(text_tasks_run.config.encoder, text_tasks_run.params["encoder"], None, pieces))
     tensors = load_file(folder / "model.safetensors") | {"classifier.weight": np.zeros((2, 8), np.float32)}
     save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(WeightsError, match=r"unknown: classifier.weight(?s:.*)with --ignore cls. \(commands\)"):
+    with pytest.raises(WeightsError, match=r"unknown: classifier.weight(?s:.*)--ignore classifier \(commands\)"):
         load_text_model(folder)
     assert load_text_model(folder, ignore=("classifier.",)).longest == 40
 

@@ -1,8 +1,10 @@
 """Runs of text tasks on a pretrained encoder: from a folder of weights to scores and files of predictions."""
 
+import dataclasses
 import json
 import shutil
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +12,12 @@ import pytest
 from scipy import stats
 
 from data import DataError
+from data.masked_text import MaskedText
 from data.text_tasks import TextTasksData
 from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
 from jaxnlp.encoders import encoder_of, load_text_model
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.runs import RunError, load_run, make_decoder
 from jaxnlp.serialization import ConfigError
@@ -170,6 +174,11 @@ def test_predictions_are_files_as_the_project_has_them(trained, project_files, t
     assert min(given) >= 0.0
     assert max(given) > 1.0  # on the scale of the labels
 
+    (tmp_path / "taken").write_text("mine")
+    assert evaluate.main([str(trained), "--split", "dev", "--predictions", str(tmp_path / "taken")]) == 2
+    assert "taken is a file; give a folder, for a file of each task" in capsys.readouterr().err
+    assert (tmp_path / "taken").read_text() == "mine"
+
 
 def test_tasks_may_share_each_step_and_their_gradients_be_freed_of_conflicts(make_config, quick_fit, tmp_path):
     together = {"data.schedule": "together", "total_steps": 2}
@@ -217,6 +226,36 @@ def test_a_run_killed_while_it_first_saved_begins_with_its_weights_again(make_co
     (tmp_path / "killed" / "checkpoints" / "1.orbax-checkpoint-tmp-0").mkdir(parents=True)
     again = quick_fit(config, tmp_path / "killed")
     jax.tree.map(np.testing.assert_array_equal, again.state.params, whole.state.params)
+
+
+def test_pretraining_goes_on_with_a_model_of_masked_words_and_makes_what_it_lacks(weights, tmp_path, caplog):
+    """As BertForMaskedLM: no pooler, and no head of next sentences."""
+    held = load_pretrained(weights)
+    encoder = {name: value for name, value in held.params.items() if name != "pooler"}
+    model = BertPretrainingConfig(encoder=SHAPE).build(VOCABULARY.size)
+    heads = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]["heads"]
+    masked = jax.device_get(
+        {name: value + 1.0 for name, value in heads.items() if name == "token_bias"}
+        | {name: heads[name] for name in ("transform", "norm")}
+    )
+    config = dataclasses.replace(SHAPE, use_pooler=False)
+    save_pretrained(tmp_path / "masked", Pretrained(config, encoder, masked, VOCABULARY))
+    (tmp_path / "text.txt").write_text("".join("good film\nbad plot\nred sea\n\n" for _ in range(12)))
+    run = TrainConfig(
+        recipe="tiny",
+        data=MaskedText(source="text_file", path=str(tmp_path / "text.txt"), sequence_length=16, batch_size=2),
+        model=BertPretrainingConfig(pretrained=str(tmp_path / "masked")),
+        objective="masked_tokens",
+        total_steps=1,
+    )
+    setup = set_up(run)
+    assert "it begins at random: the pooler, the head of next sentences" in caplog.text
+    params = setup.state.params
+    chex.assert_trees_all_equal({k: v for k, v in params["encoder"].items() if k != "pooler"}, encoder)
+    chex.assert_trees_all_equal({name: params["heads"][name] for name in masked}, masked)
+    tokens = next(iter(setup.corpus.train))["tokens"]
+    hidden, follows = setup.model.apply({"params": params}, jnp.asarray(tokens))
+    assert (hidden.shape, follows.shape) == ((2, 16, 8), (2, 2))
 
 
 def test_heads_that_were_trained_alone_may_be_what_fine_tuning_begins_with(make_config, weights, quick_fit, tmp_path):

@@ -66,7 +66,6 @@ def test_two_tensors_that_are_the_same_one_of_bert_are_refused():
     twice["pooler.dense.bias"] = twice["bert.pooler.dense.bias"]
     with pytest.raises(WeightsError, match=r"bert.pooler.dense.bias and pooler.dense.bias are the same tensor"):
         from_huggingface(twice, CONFIG, VOCABULARY)
-    from_huggingface(twice, CONFIG, VOCABULARY, ignore=("pooler.",))
 
 
 def test_old_names_of_normalisations_are_understood():
@@ -123,25 +122,29 @@ def test_all_that_does_not_fit_is_listed():
         "  embeddings.LayerNorm.bias holds int64, expected floats",
         "  pooler.dense.weight (4, 5), expected (4, 4)",
         "  unknown: classifier.weight (2, 4)",
-        "Tensors are left alone by the beginnings of their names, all heads for example with --ignore cls. (commands), "
-        '--model.pretrained-ignore cls. (training) or ignore=("cls.",)',
+        "Unknown tensors are left alone by how their names begin: --ignore classifier (commands), "
+        "--model.pretrained-ignore classifier (training) or ignore=('classifier',)",
     ]
-
-
-def test_tensors_may_be_left_alone_by_the_beginning_of_their_names():
-    held = tensors() | {"classifier.weight": np.zeros(3, np.float32), "classifier.bias": np.zeros(1, np.float32)}
-    found = from_huggingface(held, CONFIG, VOCABULARY, ignore=("classifier.",)).params
-    chex.assert_trees_all_equal(found, from_huggingface(tensors(), CONFIG, VOCABULARY).params)
-
-
-def test_heads_of_one_task_alone_can_be_left_alone():
-    """As BertForMaskedLM has them, without the prediction of the next sentence."""
-    held = {name: tensor for name, tensor in tensors(heads=True).items() if "seq_relationship" not in name}
-    with pytest.raises(WeightsError, match=r"missing: cls.seq_relationship.weight(?s:.*)ignore="):
+    del held["classifier.weight"]
+    with pytest.raises(WeightsError, match=r"^(?!.*ignore)(?s:.*)missing: encoder.layer.1.output.dense.bias") as caught:
         from_huggingface(held, CONFIG, VOCABULARY)
-    found = from_huggingface(held, CONFIG, VOCABULARY, ignore=("cls.",))
-    chex.assert_trees_all_equal(found.params, from_huggingface(tensors(), CONFIG, VOCABULARY).params)
-    assert found.heads is None
+    assert "left alone" not in str(caught.value)
+
+
+@pytest.mark.parametrize("other", ["cls.seq_relationship.", "cls.predictions."])
+def test_a_head_may_be_there_alone_but_not_in_part(other):
+    """As BertForMaskedLM and BertForNextSentencePrediction have them."""
+    held = {name: tensor for name, tensor in tensors(heads=True).items() if not name.startswith(other)}
+    found, both = (from_huggingface(each, CONFIG, VOCABULARY) for each in (held, tensors(heads=True)))
+    assert found.heads
+    assert found.heads.keys() < both.heads.keys()
+    chex.assert_trees_all_equal(found.heads, {name: both.heads[name] for name in found.heads})
+    again = to_huggingface(found.params, CONFIG, VOCABULARY, found.heads)
+    prefixed = {name if name.startswith("cls.") else f"bert.{name}": tensor for name, tensor in held.items()}
+    chex.assert_trees_all_equal(again, {name.replace("bert.bert.", "bert."): value for name, value in prefixed.items()})
+    last = next(name for name in held if name.startswith("cls.") and name.endswith((".bias", "relationship.bias")))
+    with pytest.raises(WeightsError, match=rf"missing: {last}"):
+        from_huggingface({name: tensor for name, tensor in held.items() if name != last}, CONFIG, VOCABULARY)
 
 
 def test_another_model_is_refused():

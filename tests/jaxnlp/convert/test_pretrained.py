@@ -99,6 +99,32 @@ def test_pretraining_heads_go_in_and_out(theirs, folder, tmp_path):
         assert torch.equal(model.state_dict()[name], tensor), name
 
 
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "BertForNextSentencePrediction"])
+def test_a_model_with_one_pretraining_head_goes_in_and_out(theirs, folder, tmp_path, kind):
+    model = getattr(transformers, kind)(theirs.config)
+    model.save_pretrained(folder)
+    held = load_pretrained(folder)
+    assert held.heads is not None
+    assert held.config.use_pooler == (kind == "BertForNextSentencePrediction")
+    save_pretrained(tmp_path / "again", held)
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["architectures"] == [kind]
+    again = getattr(transformers, kind).from_pretrained(tmp_path / "again")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize("ignored", ["pooler.", "embeddings.token"])
+def test_tensors_are_left_alone_by_how_their_names_begin(folder, ignored):
+    before = load_pretrained(folder)
+    if ignored == "pooler.":
+        held = load_pretrained(folder, ignore=(ignored,))
+        assert not held.config.use_pooler
+        chex.assert_trees_all_equal(held.params, {k: v for k, v in before.params.items() if k != "pooler"})
+    else:
+        with pytest.raises(WeightsError, match=r"missing: embeddings.token_type_embeddings.weight"):
+            load_pretrained(folder, ignore=(ignored,))
+
+
 def test_weights_in_several_files_are_read(folder):
     held = load_pretrained(folder)
     tensors = load_file(folder / "model.safetensors")
@@ -160,14 +186,15 @@ def test_a_folder_of_sentence_transformers_is_read(folder):
     ids=str,
 )
 def test_how_sentence_transformers_pools_and_cuts_is_read(folder, settings, expected):
-    assert load_pretrained(folder)[-2:] == (None, None)
+    assert load_pretrained(folder)[-3:] == (None, None, ())
     modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    modules += [{"path": "2_Dense", "type": "x.Dense"}, {"path": "3_Normalize", "type": "x.Normalize"}]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(settings))
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
     held = load_pretrained(folder)
-    assert (held.pooling, held.longest) == (expected, 9)
+    assert held[-3:] == (expected, 9, ("Dense", "Normalize"))
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": "long"}')
     with pytest.raises(PretrainedError, match=r"max_seq_length must be a number of tokens from 3, got 'long'"):
         load_pretrained(folder)
