@@ -20,7 +20,7 @@ def held(text_tasks_run):
 
 def all_in_one_batch(held, *columns, **arguments):
     """The model on all rows, padded to all that it reads."""
-    model, params, vocabulary, _ = held
+    model, params, vocabulary, *_ = held
     tokenized = [vocabulary.tokenize(column, longest=40).tokens for column in columns]
     tokens = np.array([[np.pad(ids, (0, 40 - len(ids))) for ids in row] for row in zip(*tokenized, strict=True)])
     mask = np.array([[np.arange(40) < len(ids) for ids in row] for row in zip(*tokenized, strict=True)])
@@ -109,7 +109,7 @@ def test_attention_is_the_encoders_on_the_pieces_of_the_text(held):
     assert (maps.weights.shape, maps.truncated) == ((2, 2, 10, 10), False)
     np.testing.assert_allclose(maps.weights.sum(axis=-1), 1.0, atol=1e-5)
 
-    _, params, vocabulary, _ = held
+    _, params, vocabulary, *_ = held
     # The first layer's, by the equations.
     tokens = np.array([vocabulary.id_of(piece) for piece in maps.pieces])
     p = jax.tree.map(np.asarray, params["encoder"])
