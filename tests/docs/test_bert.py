@@ -52,8 +52,21 @@ def test_rows_of_tasks_are_what_the_ledger_holds(table, entries):
             assert_shows(mean, held["mean_score", "dev"])
 
 
+def test_the_row_of_pretraining_is_what_the_ledger_holds(table, entries):
+    ((name, *scores, steps, seconds),) = table("bert.md", "bert_pretrain")
+    held = entries(name)
+    measures = [(metric, f"{task}/validation") for task in ("mlm", "nsp") for metric in ("loss", "accuracy")]
+    for shown, measure in zip(scores, measures, strict=True):
+        assert_shows(shown, held[measure])
+        assert int(steps.replace(",", "")) == held[measure]["steps"]
+        assert seconds_of(seconds) == pytest.approx(held[measure]["train_seconds"], abs=0.51)
+    assert held["accuracy", "nsp/validation"]["examples"] == 54
+
+
 def test_the_readme_says_the_same(root, entries):
     page = (root / "README.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"([\d.]+) nats per masked piece", page)
+    assert_shows(found, entries("bert_pretrain")["loss", "mlm/validation"])
     for task, shown in (
         ("sst", r"SST ([\d.]+%)"),
         ("cfimdb", r"CFIMDB ([\d.]+%)"),
