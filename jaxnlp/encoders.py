@@ -30,8 +30,8 @@ def load_text_model(
       place: a run's folder, or what `load_pretrained` takes.
       checkpoint: of a run.
       pooling: how to make a vector of a text; None = as the run or the folder of sentence-transformers has it, and the
-        mean where nothing says how. What sentence-transformers does behind its pooling is done then too, if it is to
-        make vectors as long as 1; there is nothing else that this library has, and it is left out.
+        mean where nothing says how. Where sentence-transformers makes vectors 1 long, they are; what else it does
+        behind its pooling this library has not: that is refused, or left out where a pooling is given.
       ignore: as `load_pretrained`; runs have nothing to leave alone.
 
     Raises:

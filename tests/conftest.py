@@ -22,6 +22,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what needs data sets where there are none: they are not ours to carry, and the other tests do without.
+
+    -ra lists each skipped test with the reason.
+    """
     if "JAXNLP_DATA" in os.environ:
         return
     skip = pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them")

@@ -228,6 +228,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
     """Raises WeightsError unless `found` are the tensors of the entries."""
     expected = {name: shape for entry in entries for name, shape in zip(entry.names, entry.shapes, strict=True)}
     wrong = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in found]
+    own = {theirs.partition(".")[0] for name, (theirs, _) in found.items() if name in expected}
     unknown: set[str] = set()
     for name, (theirs, tensor) in found.items():
         if name in _COPIES and _COPIES[name] in found:
@@ -235,7 +236,8 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
                 wrong.append(f"{theirs} is not tied: it differs from {_COPIES[name]}")
         elif name not in expected:
             wrong.append(f"unknown: {theirs} {tensor.shape}")
-            unknown.add(theirs.partition(".")[0])
+            first = theirs.partition(".")[0]
+            unknown.add(theirs if first in own else f"{first}.")  # never a name by which BERT's own would go too
         elif tensor.shape != expected[name]:
             wrong.append(f"{theirs} {tensor.shape}, expected {expected[name]}")
         elif tensor.dtype.kind != "f" and tensor.dtype.name != "bfloat16":

@@ -158,7 +158,7 @@ def test_heads_of_other_models_can_be_left_alone(text_tasks_run, tmp_path, piece
     save_pretrained(folder, Pretrained(text_tasks_run.config.encoder, text_tasks_run.params["encoder"], None, pieces))
     tensors = load_file(folder / "model.safetensors") | {"classifier.weight": np.zeros((2, 8), np.float32)}
     save_file(tensors, folder / "model.safetensors")
-    with pytest.raises(WeightsError, match=r"unknown: classifier.weight(?s:.*)--ignore classifier \(commands\)"):
+    with pytest.raises(WeightsError, match=r"unknown: classifier.weight(?s:.*)--ignore classifier\. \(commands\)"):
         load_text_model(folder)
     assert load_text_model(folder, ignore=("classifier.",)).longest == 40
 

@@ -122,13 +122,19 @@ def test_all_that_does_not_fit_is_listed():
         "  embeddings.LayerNorm.bias holds int64, expected floats",
         "  pooler.dense.weight (4, 5), expected (4, 4)",
         "  unknown: classifier.weight (2, 4)",
-        "Unknown tensors are left alone by how their names begin: --ignore classifier (commands), "
-        "--model.pretrained-ignore classifier (training) or ignore=('classifier',)",
+        "Unknown tensors are left alone by how their names begin: --ignore classifier. (commands), "
+        "--model.pretrained-ignore classifier. (training) or ignore=('classifier.',)",
     ]
     del held["classifier.weight"]
     with pytest.raises(WeightsError, match=r"^(?!.*ignore)(?s:.*)missing: encoder.layer.1.output.dense.bias") as caught:
         from_huggingface(held, CONFIG, VOCABULARY)
     assert "left alone" not in str(caught.value)
+
+
+def test_the_hint_names_no_beginning_that_tensors_of_bert_share():
+    held = {f"bert.{name}": tensor for name, tensor in tensors().items()} | {"bert.adapter.weight": np.zeros(3, "f4")}
+    with pytest.raises(WeightsError, match=r"how their names begin: --ignore bert\.adapter\.weight \(commands\)"):
+        from_huggingface(held, CONFIG, VOCABULARY)
 
 
 @pytest.mark.parametrize("other", ["cls.seq_relationship.", "cls.predictions."])
