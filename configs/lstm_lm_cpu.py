@@ -34,13 +34,13 @@ def get_config() -> TrainConfig:
             matmul_dtype="auto",
         ),
         objective="next_token_carried",
-        loss=LossConfig(sampled_tokens=2_000, frequent_tokens=4_000),
+        loss=LossConfig(sampled_tokens=1_000, frequent_tokens=3_000),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=5e-3, beta2=0.99, clip_norm=1.0, warmup_steps=100, final_fraction=0.02
         ),
         ema_decay=0.998,
-        total_steps=7_000,
-        evaluate_every_steps=1_000,
+        total_steps=4_500,
+        evaluate_every_steps=900,
         checkpoint_every_steps=250,
         sample_prompt="= The History of the",
         sample_length_tokens=60,
