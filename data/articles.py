@@ -103,17 +103,22 @@ def _split_articles(text: str) -> list[list[str]]:
 
 def _read_homework(folder: Path) -> Articles:
     """The homework's arrays: WikiText-2 without its blank lines, each remaining line closed with EOL."""
-    path = _first_there(folder / "dataset", "vocab.npy", "vocab.npy.gz", "vocab.csv")
-    words = _read_csv_words(path) if path.suffix == ".csv" else _read_array_words(path)
-    try:
-        vocabulary = WordVocabulary(words, unknown=UNK if UNK in words else None)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from error
+    vocabulary = read_homework_vocabulary(folder)
     train, validation = (
         _read_ids(_first_there(folder / "dataset", f"wiki.{part}.npy", f"wiki.{part}.npy.gz"), vocabulary.size)
         for part in ("train", "valid")
     )
     return Articles(vocabulary, train, validation)
+
+
+def read_homework_vocabulary(folder: Path) -> WordVocabulary:
+    """The words that the homework's ids are of. Raises: FileNotFoundError, DataError as `read_articles`."""
+    path = _first_there(folder / "dataset", "vocab.npy", "vocab.npy.gz", "vocab.csv")
+    words = _read_csv_words(path) if path.suffix == ".csv" else _read_array_words(path)
+    try:
+        return WordVocabulary(words, unknown=UNK if UNK in words else None)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def _first_there(folder: Path, *names: str) -> Path:
@@ -164,7 +169,7 @@ def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str =
     if ids.ndim != len(axes):
         raise DataError(f"{name} is of shape {list(ids.shape)}, expected [{', '.join(axes)}]")
     if not ids.size:
-        raise DataError(f"{name} is empty; leave it out")
+        raise DataError(f"{name} is empty; expected one id at least")
     outside = np.argwhere((ids < 0) | (ids >= vocabulary_size))
     if len(outside):
         place = outside[0].tolist()

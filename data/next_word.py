@@ -8,30 +8,33 @@ from pathlib import Path
 import numpy as np
 
 from data import DataConfig, DataError
-from data.articles import FOLDERS, checked_ids
+from data.articles import FOLDERS, checked_ids, read_homework_vocabulary
 from data.download import locate_folder
 from data.object_arrays import read_array, read_arrays
+from jaxnlp.text.vocabulary import Vocabulary
 
 
-def locate_fixture(config: DataConfig, name: str) -> Path:
-    """The homework's fixture of that name, for a run on WikiText-2's words, whose ids the homework's are.
+def locate_fixture(config: DataConfig, vocabulary: Vocabulary, name: str) -> Path:
+    """The homework's fixture of that name, for a run on the homework's words, which are WikiText-2's.
 
     Args:
       config: of the run's data.
+      vocabulary: the run's, which must be the one that the fixture's ids are of.
       name: `prediction.npz` or `generation.npy`.
 
     Raises:
       DataError: when the run is on other words.
       FileNotFoundError: when the homework's data is nowhere; the message says what to do.
     """
-    source = getattr(config, "source", None)
-    if source not in FOLDERS:
+    path = getattr(config, "path", None) if getattr(config, "source", None) == "cmu_hw4p1" else None
+    holds = "the homework's dataset/vocab.npy, fixtures/prediction.npz and fixtures/generation.npy"
+    folder = locate_folder(FOLDERS["cmu_hw4p1"], path, holds=holds, otherwise="give --file")
+    if read_homework_vocabulary(folder) != vocabulary:
         raise DataError(
-            f"the homework's {name} holds ids of WikiText-2's words, and the run is on {source}: give --file"
+            f"the homework's {name} holds ids of the words in {folder / 'dataset'}, and the run's words are others: "
+            f"give --file"
         )
-    path = getattr(config, "path", None) if source == "cmu_hw4p1" else None
-    holds = "the homework's fixtures/prediction.npz and fixtures/generation.npy"
-    return locate_folder(FOLDERS["cmu_hw4p1"], path, holds=holds, otherwise="give --file") / "fixtures" / name
+    return folder / "fixtures" / name
 
 
 def read_prediction_fixture(path: Path, vocabulary_size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,5 +53,9 @@ def read_prediction_fixture(path: Path, vocabulary_size: int) -> tuple[np.ndarra
 
 
 def read_prompts(path: Path, vocabulary_size: int) -> np.ndarray:
-    """Prompts of equal length [N, T] int32 from a `.npy` file. Raises: as `read_prediction_fixture`."""
-    return checked_ids(read_array(path), f"{path}: prompts", vocabulary_size, axes="NT")
+    """Prompts of equal length [N, T] int32 from a `.npy` file of ids. Raises: as `read_prediction_fixture`."""
+    try:
+        prompts = read_array(path)
+    except DataError as error:
+        raise DataError(f"{error}; expected a .npy file of prompts: the ids of words [N, T]") from error
+    return checked_ids(prompts, f"{path}: prompts", vocabulary_size, axes="NT")

@@ -166,6 +166,18 @@ ADMITTED: dict[tuple[str, str], type[_StandIn]] = {
 }
 
 
+OPCODES = {
+    *("PROTO", "FRAME", "STOP", "MARK", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD"),
+    *("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET", "BINGET", "LONG_BINGET"),
+    *("NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
+    *("TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "EMPTY_LIST", "APPEND", "APPENDS"),
+}
+"""What pickles of arrays are written with. Among what they are not: dictionaries and sets, which hash what is put in
+them, and the hash of a tuple that is deep enough overflows the interpreter's stack."""
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ADMITTED:
@@ -174,8 +186,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _unpickled_elements(raw: bytes, shape: tuple[int, ...]) -> list[Any]:
-    # The unpickler makes a table as large as the greatest index that it is told, before it reads on.
     for opcode, argument, _ in pickletools.genops(raw):
+        if opcode.name not in OPCODES:
+            raise ValueError(f"its pickle has {opcode.name}, which none of an array has")
+        # The unpickler makes a table as large as the greatest index that it is told, before it reads on.
         if opcode.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(raw):
             raise ValueError("its pickle is damaged")
     outer = _Unpickler(io.BytesIO(raw), encoding="latin1").load()
@@ -190,9 +204,11 @@ def _as_array(found: Any) -> np.ndarray:
     if not isinstance(found, _Array) or len(found.state) != 5:
         raise ValueError(f"an element is {type(found).__name__.removeprefix('_')}, expected a plain array")
     _, shape, dtype, fortran_order, content = found.state
-    kind = f"{dtype.state[1]}{dtype.said[0]}" if isinstance(dtype, _DType) else ""
+    # Only strings are put together or printed: what else a pickle makes may be small and its text endless.
+    parts = [*dtype.state[1:2], *dtype.said[:1]] if isinstance(dtype, _DType) else [dtype]
+    kind = "".join(part if type(part) is str else type(part).__name__ for part in parts)
     if not re.fullmatch("[<>=|](b1|[iuf][1248])", kind):
-        raise ValueError(f"an element is an array of {kind or dtype}, expected numbers")
+        raise ValueError(f"an element is an array of {kind}, expected numbers")
     if isinstance(content, _Encoded):
         content = content.said[0] if content.said else ""
     if isinstance(content, str):  # bytes, as Python 2 wrote them

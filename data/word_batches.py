@@ -92,22 +92,23 @@ def random_lengths(
     """Lengths of the batches that a track is cut into, [M].
 
     T, or T / 2 with a small probability, plus normal noise, rounded to a multiple; the last one is what remains, less
-    than a multiple of it left out. At most 1.25 T / multiple lengths are different, and so are compilations.
+    than a multiple of it left out. No length exceeds 1.25 T, or the first multiple that is no less than T: so many
+    programs are compiled at most.
 
     Args:
       track_length: at least `multiple`.
-      sequence_length: T; no length exceeds 1.25 T.
+      sequence_length: T.
       generator: decides the lengths.
       short_probability: of T / 2.
       jitter: standard deviation of the noise, in words.
       multiple: of all lengths, at most T.
 
-    Source: Merity et al. 2018, section 5. Differs: multiples, and a longest length.
+    Source: Merity et al. 2018, section 4.1. Differs: multiples, and a longest length.
     """
     drawn = track_length // multiple  # enough if all are the shortest
     base = np.where(generator.random(drawn) < short_probability, sequence_length / 2, sequence_length)
     noisy = base + jitter * generator.standard_normal(drawn)
-    longest = 5 * sequence_length // 4 // multiple
+    longest = max(5 * sequence_length // 4 // multiple, -(-sequence_length // multiple))
     lengths = np.clip(np.rint(noisy / multiple), 1, longest).astype(int) * multiple
     lengths = lengths[np.cumsum(lengths) <= track_length]
     rest = (track_length - lengths.sum()) // multiple * multiple

@@ -46,7 +46,7 @@ class WordText(DataConfig):
     length_jitter: float = 5.0
     """Tracks: standard deviation of a batch's length, in words."""
     length_multiple: int = 10
-    """Tracks: lengths are multiples of it, up to 1.25 T: at most 1.25 T / multiple programs are compiled."""
+    """Tracks: lengths are multiples of it, up to 1.25 T or the first that is no less than T; each is a new program."""
     minimum_count: int = 2
     """Texts without a vocabulary (python_docs, text_file): words rarer in training are unknown."""
     validation_fraction: float = 0.1
@@ -119,14 +119,11 @@ class WordText(DataConfig):
             raise DataError(f"{path}: {error}") from error
         if len(ids) < 2:
             raise DataError(f"{path} has {len(ids)} words; a language model scores each word but the first")
-        if isinstance(vocabulary, WordVocabulary) and vocabulary.unknown is not None:
-            written_so = text.split().count(vocabulary.unknown)
-            unknown = int(np.count_nonzero(ids == vocabulary.encode(vocabulary.unknown))) - written_so
-            if unknown:
-                _logger.warning(
-                    "%s: %s of %s words are not in the vocabulary and are scored as %s",
-                    *(path, f"{unknown:,}", f"{len(ids):,}", vocabulary.unknown),
-                )
+        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(text)):
+            _logger.warning(
+                "%s: %s of %s words are not in the vocabulary and are scored as %s",
+                *(path, f"{unknown:,}", f"{len(ids):,}", vocabulary.unknown),
+            )
         return self._split(ids)
 
     def _split(self, text: np.ndarray) -> Split:

@@ -73,7 +73,7 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
         raise RunError(f"{folder} is not a run's folder: it has no {CONFIG_FILE}")
     try:
         config = json.loads(config_file.read_text(encoding="utf-8"))
-        model_config = from_json(config["model"], ModelConfig, where="config.model")
+        model_config = from_json(_for_any_machine(config["model"]), ModelConfig, where="config.model")
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise RunError(f"{config_file} holds no config of a run: {error}") from error
     try:
@@ -90,6 +90,13 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
         params=load_params(folder / CHECKPOINTS / str(step), model),
         vocabulary=vocabulary,
     )
+
+
+def _for_any_machine(held: Any) -> Any:
+    """A model's config as JSON with `auto` for `cudnn`: the same function, from there where it can be had."""
+    if not isinstance(held, dict):
+        return "auto" if held == "cudnn" else held
+    return {name: _for_any_machine(value) for name, value in held.items()}
 
 
 def checkpoint_steps(folder: Path) -> list[int]:

@@ -15,12 +15,9 @@ from pathlib import Path  # noqa: E402
 
 from rich.console import Console  # noqa: E402
 
-from data import DataError  # noqa: E402
 from jaxnlp.caches import use_compilation_cache  # noqa: E402
-from jaxnlp.runs import DamagedCheckpointError, RunError  # noqa: E402
-from jaxnlp.serialization import ConfigError  # noqa: E402
-from train.command_line import RunOptions, UsageError, parse, print_config  # noqa: E402
-from train.folder import RunMismatchError  # noqa: E402
+from jaxnlp.runs import DamagedCheckpointError  # noqa: E402
+from train.command_line import WRONG_COMMANDS, RunOptions, parse, print_config  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 
 
@@ -36,7 +33,7 @@ def main() -> int:
         use_compilation_cache(options.compilation_cache)
         print_config(console, config)
         outcome = fit(config, workdir, parallel=options.parallel, console=console, started=STARTED, command=typed)
-    except (UsageError, RunMismatchError, RunError, ConfigError, DataError, FileNotFoundError) as error:
+    except WRONG_COMMANDS as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except (NonFiniteError, DamagedCheckpointError) as error:

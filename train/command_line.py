@@ -13,8 +13,12 @@ import tyro
 from rich.console import Console
 
 import configs
-from jaxnlp.serialization import differences, to_json
+from data import DataError
+from jaxnlp.ops.checks import UnavailableError
+from jaxnlp.runs import RunError
+from jaxnlp.serialization import ConfigError, differences, to_json
 from train.config import TrainConfig
+from train.folder import RunMismatchError
 from train.parallel import ParallelMode
 
 Options = TypeVar("Options")
@@ -22,6 +26,18 @@ Options = TypeVar("Options")
 
 class UsageError(ValueError):
     """What was typed cannot be done; the message says what can."""
+
+
+WRONG_COMMANDS = (
+    UsageError,
+    ConfigError,
+    UnavailableError,
+    DataError,
+    RunError,
+    RunMismatchError,
+    FileNotFoundError,
+)
+"""Errors whose message is for those who typed a command: it is printed, without where it was raised."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -85,7 +85,7 @@ class TrainConfig:
         if self.average_after_stall is not None and self.average_after_stall < 0:
             raise ValueError(f"average_after_stall must be at least 0 or None, got {self.average_after_stall}")
         if self.average_after_stall is not None and self.ema_decay is not None:
-            raise ValueError("a run keeps one average: give ema_decay or average_after_stall")
+            raise ValueError("a run keeps one average: give ema_decay or average_after_stall, and None for the other")
         recurrent = isinstance(self.model, RecurrentLMConfig)
         if recurrent != (self.objective == "next_token_carried"):
             raise ValueError(

@@ -82,6 +82,9 @@ class Evaluate:
             raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
         if self.judge is not None and self.task != "complete":
             raise ValueError("a judge is for continuations: give --judge with --task complete")
+        drawn = (self.max_new_tokens, self.sampling, self.seed) != (20, Sampling(temperature=0.0), 0)
+        if drawn and self.task != "complete":
+            raise ValueError("max_new_tokens, sampling and seed are of continuations: give --task complete")
         if self.num_beams < 1:
             raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
         if self.num_beams > 1 and (self.task != "complete" or self.seed or self.sampling.temperature):
@@ -270,7 +273,9 @@ def main(arguments: list[str] | None = None) -> int:
         answers = len(scores.answers) + sum(text.count("\n") - 1 for text in scores.files.values())
         print(f"{scores.split}: no targets provided, so there is no score; {answers:,} answers")
     if command.predictions is None and (not scores.values or command.task == "complete"):
-        print("\n".join(_one_line_each(scores.answers) or scores.files.values()))
+        lines = _one_line_each(scores.answers) or list(scores.files.values())
+        prompts = [f"{prompt} | " for prompt in scores.prompts] or [""] * len(lines)
+        print("\n".join(prompt + line for prompt, line in zip(prompts, lines, strict=True)))
     try:
         if command.predictions is not None:
             for written in write_predictions(scores, command.predictions):

@@ -426,9 +426,10 @@ def _check_prompt(config: TrainConfig, corpus: Corpus) -> None:
         length = len(corpus.vocabulary.encode(prompt))
     except UnknownTokenError as error:
         raise DataError(f"--sample-prompt {prompt!r} cannot be spelt, give another or None: {error}") from error
-    context = getattr(config.model, "context_length", length)
-    if not 0 < length <= context:
-        raise DataError(f"--sample-prompt needs 1 to {context} tokens, got {length}; give another or None")
+    context = getattr(config.model, "context_length", None)
+    if not length or (context is not None and length > context):
+        wanted = "a token at least" if context is None else f"1 to {context} tokens"
+        raise DataError(f"--sample-prompt needs {wanted}, got {length}; give another or None")
 
 
 @contextlib.contextmanager

@@ -22,12 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from data import DataError
 from jaxnlp.caches import use_compilation_cache
-from jaxnlp.runs import RunError
-from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array
-from train.command_line import UsageError, parse
+from train.command_line import WRONG_COMMANDS, parse
 from train.config import TrainConfig
 from train.loop import set_up, step_function
 from train.parallel import make_parallel
@@ -148,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         use_compilation_cache(None)
         rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
-    except (UsageError, RunError, ConfigError, DataError, FileNotFoundError) as error:
+    except WRONG_COMMANDS as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     try:

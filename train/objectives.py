@@ -157,7 +157,7 @@ def next_token_carried(
       config: None = the plain cross-entropy.
       token_counts: as for `next_token`.
 
-    Source: Merity et al. 2018, section 4.5, for both regularisers; Williams and Peng 1990 for truncated
+    Source: Merity et al. 2018, section 4.6, for both regularisers; Williams and Peng 1990 for truncated
     back-propagation.
     """
     config = config or LossConfig()

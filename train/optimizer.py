@@ -145,7 +145,7 @@ def scale_by_progress(
       by_tokens: whether the schedule counts tokens.
       reference_tokens: the rate is multiplied by `tokens` over this; None = as it is.
 
-    Source: Merity et al. 2018, section 5, for rates that follow the length.
+    Source: Merity et al. 2018, section 4.1, for rates that follow the length.
     """
 
     def init(params: Params) -> ScheduleState:

@@ -44,6 +44,7 @@ class Scores:
       split: name of the split, or the file.
       values: each metric's value, and how many tokens or questions it is over.
       answers: to the split's questions, or continuations of its prompts, where it has some.
+      prompts: what the answers continue, where they are continuations.
       files: predictions for the rows of text tasks: by the name of a file, its text.
       remarks: what else the ledger says of these numbers.
     """
@@ -54,6 +55,7 @@ class Scores:
     values: dict[str, tuple[float, int]]
     answers: list[str]
     remarks: dict[str, Any] = dataclasses.field(default_factory=dict)
+    prompts: list[str] = dataclasses.field(default_factory=list)
     files: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -142,7 +144,7 @@ def next_word(run: Run, config: TrainConfig, file: Path | None) -> Scores:
       the fixture cannot be read.
     """
     check_language_model(run)
-    path = file or locate_fixture(config.data, "prediction.npz")
+    path = file or locate_fixture(config.data, run.vocabulary, "prediction.npz")
     inputs, targets = read_prediction_fixture(path, run.vocabulary.size)
     losses = next_word_losses(run.model, run.params, inputs, targets)
     name = "prediction" if file is None else str(file)
@@ -165,7 +167,8 @@ def complete(
     Raises: RunError, DataError, FileNotFoundError as `next_word`, and when the judge knows other words.
     """
     check_language_model(run)
-    prompts = read_prompts(file or locate_fixture(config.data, "generation.npy"), run.vocabulary.size)
+    path = file or locate_fixture(config.data, run.vocabulary, "generation.npy")
+    prompts = read_prompts(path, run.vocabulary.size)
     values, remarks = {}, {}
     if judging is not None:
         check_language_model(judging, "give another --judge")
@@ -183,7 +186,8 @@ def complete(
             "max_new_tokens": max_new_tokens,
         }
     texts = [" ".join(_words(run, row)) for row in added]
-    return Scores(run, config, "generation" if file is None else str(file), values, texts, remarks)
+    begun = [" ".join(_words(run, row)) for row in prompts]
+    return Scores(run, config, "generation" if file is None else str(file), values, texts, remarks, prompts=begun)
 
 
 def _words(run: Run, tokens: np.ndarray) -> list[str]:

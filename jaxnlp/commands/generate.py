@@ -1,6 +1,7 @@
 """`python -m jaxnlp generate`."""
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +13,9 @@ from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.runs import Run, load_run, make_decoder
+from jaxnlp.text.words import WordVocabulary
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,9 +75,13 @@ def generate(command: Generate) -> None:
     Raises:
       RunError, DamagedCheckpointError: when there is no such run or checkpoint.
       UnknownTokenError: for a prompt that the model's vocabulary cannot spell.
-      ValueError: for an empty prompt, or one longer than the context; with beams, when it cannot hold all new tokens.
+      ValueError: for a stop that is not one token that the model knows, an empty prompt, or one longer than the
+        context; with beams, when it cannot hold all new tokens.
     """
     run = load_run(command.run, checkpoint=command.checkpoint)
+    if isinstance(run.vocabulary, WordVocabulary) and (unknown := run.vocabulary.count_unknown(command.prompt)):
+        name = run.vocabulary.unknown
+        _logger.warning("words of the prompt that are not in the vocabulary, and are read as %s: %d", name, unknown)
     if command.num_beams > 1:
         _search(command, run)
     else:
@@ -103,6 +111,8 @@ def _stop_token(command: Generate, run: Run) -> int | None:
     tokens = run.vocabulary.encode(command.stop)
     if len(tokens) != 1:
         raise ValueError(f"stop must be one token, got {command.stop!r}, which is {len(tokens)}")
+    if isinstance(run.vocabulary, WordVocabulary) and run.vocabulary.count_unknown(command.stop):
+        raise ValueError(f"stop must be a word that the model knows, got {command.stop!r}")
     return int(tokens[0])
 
 

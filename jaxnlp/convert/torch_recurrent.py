@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxnlp.nn.recurrent import CELLS, CellName
+from jaxnlp.nn.recurrent import CELLS, CellName, find_cell
 from jaxnlp.ops.checks import expect_float
 from jaxnlp.typing import Params
 
@@ -22,7 +22,8 @@ def from_torch(
     it otherwise: the weights that come back to PyTorch are others, of the same function.
 
     Args:
-      state_dict: arrays by PyTorch's names, weight_ih_l0 and so on; what else there is outside `prefix` is left alone.
+      state_dict: arrays or tensors by PyTorch's names, weight_ih_l0 and so on; without any bias, as bias=False leaves
+        it, biases are 0; what else there is outside `prefix` is left alone.
       cell: "rnn_tanh" and "rnn_relu" for nn.RNN, "gru", "lstm".
       num_layers: L, as PyTorch's argument.
       bidirectional: as PyTorch's argument.
@@ -33,15 +34,23 @@ def from_torch(
       dtypes.
 
     Raises:
-      ValueError: naming tensors that are missing, unknown, of other shapes or not of floats; for the projections of
+      ValueError: naming tensors that are missing, unknown, of other shapes, not of floats, or in bfloat16, which NumPy
+        does not read; for the projections of
         nn.LSTM(proj_size=...), which `Recurrent` does not have.
     """
-    arrays = {name: np.asarray(array) for name, array in state_dict.items() if name.startswith(prefix)}
+    arrays = {name: _as_array(name, array) for name, array in state_dict.items() if name.startswith(prefix)}
     projections = [name for name in arrays if name.removeprefix(prefix).startswith("weight_hr_")]
     if projections:
         raise ValueError(f"projections of the state (proj_size) have no place here: {', '.join(projections)}")
     layers = _layers(cell, num_layers, bidirectional)
     names = {(*layer, part): f"{prefix}{name}_{_their(*layer)}" for layer in layers for part, name in PARTS.items()}
+    if not any(name.removeprefix(prefix).startswith("bias_") for name in arrays):  # PyTorch's bias=False
+        arrays |= {
+            names[*layer, bias]: np.zeros_like(arrays[names[*layer, "kernel"]][..., 0])
+            for layer in layers
+            for bias in ("bias", "recurrent_bias")
+            if names[*layer, "kernel"] in arrays
+        }
     _check(arrays, names, cell, transposed=True)
 
     params = {}
@@ -51,6 +60,14 @@ def from_torch(
             found["bias"] = found["bias"] + found.pop("recurrent_bias")
         params[_our(*layer)] = found
     return params
+
+
+def _as_array(name: str, array: Any) -> np.ndarray:
+    """An array, or a tensor, whether or not PyTorch has gradients of it."""
+    try:
+        return np.asarray(array.detach() if hasattr(array, "detach") else array)
+    except TypeError as error:
+        raise ValueError(f"{name} is nothing that NumPy reads ({error}); give it in float32") from error
 
 
 def to_torch(
@@ -90,8 +107,7 @@ Layer = tuple[int, str]
 
 
 def _layers(cell: str, num_layers: int, bidirectional: bool) -> list[Layer]:
-    if cell not in CELLS:
-        raise ValueError(f"cell must be one of {', '.join(CELLS)}, got {cell!r}")
+    find_cell(cell)
     if num_layers < 1:
         raise ValueError(f"num_layers must be at least 1, got {num_layers}")
     directions = ("forward", "backward") if bidirectional else ("forward",)

@@ -16,8 +16,8 @@ from jax.nn.initializers import zeros
 from jaxnlp.models import ModelConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
-from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, uniform_of_width
-from jaxnlp.ops.checks import expect_tokens
+from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, find_cell, uniform_of_width
+from jaxnlp.ops.checks import expect, expect_tokens
 from jaxnlp.ops.dropout import embedding_dropout
 from jaxnlp.ops.matmul import matmul, operand_dtype
 from jaxnlp.ops.recurrent import RecurrentImplementation
@@ -70,6 +70,7 @@ class RecurrentLMConfig(ModelConfig):
     """The library's own scan; cuDNN's LSTM on an Nvidia GPU; auto: the latter for whole batches where it can be had."""
 
     def __post_init__(self):
+        find_cell(self.cell)
         if self.embedding_width < 1:
             raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
         if not self.widths or min(self.widths) < 1:
@@ -78,7 +79,8 @@ class RecurrentLMConfig(ModelConfig):
             raise ValueError("model.begin_at_frequencies sets the output bias: it needs model.use_output_bias")
         if self.forget_bias and (self.cell != "lstm" or not math.isfinite(self.forget_bias)):
             raise ValueError(
-                f"model.forget_bias must be finite, and is for an lstm, got {self.forget_bias} for cell {self.cell}"
+                f"model.forget_bias must be finite, and is for an lstm alone: give 0 for cell {self.cell}, "
+                f"got {self.forget_bias}"
             )
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
@@ -187,12 +189,13 @@ class RecurrentLM(nn.Module):
         """All but the output layer, for losses and for what remembers hidden states.
 
         Args:
-          tokens: [B, T] int, in [0, V).
+          tokens: [B, T] int, in [0, V); of others the outputs are NaN.
           states: before the first position; None = zeros.
           deterministic: no dropout.
           lengths: [B] int, how many positions there are; None = all.
         """
         config = self.config
+        tokens = jnp.where(tokens < 0, self.vocabulary_size, tokens)  # which would be counted from the last word
         x = self.tokens(tokens)
         if config.scale_embeddings:
             x = x * jnp.asarray(config.embedding_width**0.5, x.dtype)
@@ -240,9 +243,12 @@ class RecurrentLM(nn.Module):
     def predict(self, params: Params, tokens: jax.Array) -> jax.Array:
         """Logits [B, V] of the word that follows each row of tokens [B, T].
 
-        Raises: ValueError for tokens outside [0, V); under jit, where nobody can look, theirs are NaN.
+        Raises: ValueError unless tokens are int [B, T], T at least 1, in [0, V); under jit, where nobody can look at
+          their values, the logits of a row with others are NaN.
         """
         expect_tokens(tokens, self.vocabulary_size, "the text")
+        tokens = jnp.asarray(tokens)
+        expect(tokens.shape[1] > 0, "tokens [B, T] with T at least 1", tokens=tokens)
         reading: Reading = self.apply({"params": params}, tokens, method="read")  # type: ignore[assignment]
         return self.logits(params, reading.hidden[:, -1])
 

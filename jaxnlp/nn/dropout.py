@@ -49,7 +49,7 @@ class LockedDropout(nn.Module):
     Attributes:
       rate: share of the (sequence, feature) pairs dropped, in [0, 1).
 
-    Source: Gal and Ghahramani 2016, section 4; Merity et al. 2018, section 4.1.
+    Source: Gal and Ghahramani 2016, section 4; Merity et al. 2018, section 4.2.
     """
 
     rate: float

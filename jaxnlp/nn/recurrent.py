@@ -8,14 +8,21 @@ import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
 from jaxnlp.nn.dropout import LockedDropout
-from jaxnlp.ops.dropout import dropout
-from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, RecurrentImplementation, State, recurrent
+from jaxnlp.ops.dropout import check_rate, dropout
+from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, Cell, RecurrentImplementation, State, recurrent
 
 CellName = Literal["rnn_tanh", "rnn_relu", "gru", "lstm"]
 CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
 
 LayerStates = tuple[State, ...]
 """One layer's states: forward, and backward where there are two directions."""
+
+
+def find_cell(name: str) -> Cell:
+    """The cell of that name. Raises: ValueError, naming those there are."""
+    if name not in CELLS:
+        raise ValueError(f"cell must be one of {', '.join(CELLS)}, got {name!r}")
+    return CELLS[name]
 
 
 def uniform_of_width(width: int) -> Initializer:
@@ -65,8 +72,15 @@ class RecurrentDirection(nn.Module):
     def __call__(
         self, x: jax.Array, state: State, *, deterministic: bool, lengths: jax.Array | None = None
     ) -> tuple[jax.Array, State]:
-        """Args: x [B, T, D], state arrays [B, K], lengths [B] int. Returns: [B, T, K], and the state after it."""
-        cell, initial = CELLS[self.cell], uniform_of_width(self.width)
+        """Args: x [B, T, D], state arrays [B, K], lengths [B] int. Returns: [B, T, K], and the state after it.
+
+        Raises:
+          ValueError: for a cell that there is not, a forget bias of another than the LSTM, a rate outside [0, 1).
+        """
+        cell, initial = find_cell(self.cell), uniform_of_width(self.width)
+        check_rate(self.weight_dropout_rate)
+        if self.forget_bias and self.cell != "lstm":
+            raise ValueError(f"forget_bias is for an lstm, got {self.forget_bias} for cell {self.cell}")
         gates = cell.gates * self.width
         w_x = self.param("kernel", initial, (x.shape[-1], gates))
         w_h = self.param("recurrent_kernel", initial, (self.width, gates))
@@ -137,12 +151,22 @@ class Recurrent(nn.Module):
 
         Returns:
           Outputs [B, T, K], or [B, T, 2 K] of both directions; and each layer's states after the sequence.
+
+        Raises:
+          ValueError: for no layers, states of another number of layers or directions, and as `RecurrentDirection`.
         """
+        if not self.widths:
+            raise ValueError("widths must have one layer at least, got none")
         if states is None:
             states = empty_states(
                 self.cell, self.widths, x.shape[0], bidirectional=self.bidirectional, dtype=self.dtype
             )
         directions = ("forward", "backward") if self.bidirectional else ("forward",)
+        if [len(layer) for layer in states] != [len(directions)] * len(self.widths):
+            raise ValueError(
+                f"expected states of {len(self.widths)} layers in {len(directions)} directions, "
+                f"got {[len(layer) for layer in states]} directions of each layer"
+            )
         after: list[LayerStates] = []
         for number, (width, layer_states) in enumerate(zip(self.widths, states, strict=True)):
             if number:
@@ -172,6 +196,6 @@ def empty_states(
     """States before any sequence: zeros, each array [B, K]."""
     directions = 2 if bidirectional else 1
     return tuple(
-        tuple(tuple(jnp.zeros((batch, width), dtype) for _ in range(CELLS[cell].states)) for _ in range(directions))
+        tuple(tuple(jnp.zeros((batch, width), dtype) for _ in range(find_cell(cell).states)) for _ in range(directions))
         for width in widths
     )

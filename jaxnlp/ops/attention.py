@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops import masks
-from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.checks import UnavailableError, expect, expect_float
 from jaxnlp.ops.devices import cuda_capability
 from jaxnlp.ops.dropout import check_rate, keep_mask, scaled
 from jaxnlp.ops.matmul import accumulator, product, transposed
@@ -96,7 +96,7 @@ def attend(
         dropout_key, dropout_rate = None, 0.0
     refusal = _why_not_cudnn(q, dropout_key)
     if implementation == "cudnn" and refusal is not None:
-        raise ValueError(f"implementation='cudnn' {refusal}; use 'auto' or 'vjp'")
+        raise UnavailableError(f"implementation='cudnn' {refusal}; use 'auto' or 'vjp'")
     if implementation == "cudnn" or (implementation == "auto" and refusal is None and attention_mask is None):
         return _attend_cudnn(q, k, v, attention_mask, causal, scale)
     if implementation not in ("auto", "vjp", "xla"):

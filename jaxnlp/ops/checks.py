@@ -12,6 +12,10 @@ def expect(fits: bool, expected: str, **arrays: jax.Array | None) -> None:
         raise ValueError(f"expected {expected}, got {shapes}")
 
 
+class UnavailableError(ValueError):
+    """An implementation was asked for by name that cannot be had on this machine, or for these arrays."""
+
+
 def expect_float(**arrays: jax.Array | None) -> None:
     """Raises ValueError unless all arrays, but for those that are None, hold floating-point numbers."""
     dtypes = {name: array.dtype for name, array in arrays.items() if array is not None}
@@ -20,14 +24,20 @@ def expect_float(**arrays: jax.Array | None) -> None:
 
 
 def expect_tokens(tokens: jax.typing.ArrayLike, vocabulary_size: int, name: str) -> None:
-    """Raises ValueError for a token outside [0, V), with its place. Within jit nobody can look, and all are taken."""
+    """Raises ValueError unless tokens are integers [B, T] in [0, V), with the place of the first that is not.
+
+    Within jit nobody can look at values, and all are taken.
+    """
+    shape, dtype = jnp.shape(tokens), jnp.result_type(tokens)
+    if len(shape) != 2 or not jnp.issubdtype(dtype, jnp.integer):
+        raise ValueError(f"expected {name} as tokens [B, T] of int, got {dtype} {list(shape)}")
     if isinstance(tokens, jax.core.Tracer):
         return
-    tokens = np.asarray(tokens)
-    strange = np.argwhere((tokens < 0) | (tokens >= vocabulary_size))
+    values = np.asarray(tokens)
+    strange = np.argwhere((values < 0) | (values >= vocabulary_size))
     if len(strange):
         row, place = strange[0]
         raise ValueError(
-            f"the model's tokens are 0 to {vocabulary_size - 1}, but {name} has {tokens[row, place]} in row {row}, "
+            f"the model's tokens are 0 to {vocabulary_size - 1}, but {name} has {values[row, place]} in row {row}, "
             f"position {place}"
         )

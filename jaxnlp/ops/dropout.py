@@ -141,7 +141,7 @@ def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int 
     Returns:
       [B, T, D], dtype of x.
 
-    Source: Gal and Ghahramani 2016, section 4 ("variational"); Merity et al. 2018, section 4.1 ("locked").
+    Source: Gal and Ghahramani 2016, section 4 ("variational"); Merity et al. 2018, section 4.2 ("locked").
     """
     if rate == 0.0:
         return x

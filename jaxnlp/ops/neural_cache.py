@@ -64,9 +64,9 @@ def remembered(
     memory_filled: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The memory after a batch: its newest W positions. Args: as `cache_probability`."""
-    window = memory.shape[1]
+    oldest = hidden.shape[1]
     return (
-        jnp.concatenate([memory, hidden.astype(memory.dtype)], axis=1)[:, -window:],
-        jnp.concatenate([memory_words, targets], axis=1)[:, -window:],
-        jnp.concatenate([memory_filled, counted], axis=1)[:, -window:],
+        jnp.concatenate([memory, hidden.astype(memory.dtype)], axis=1)[:, oldest:],
+        jnp.concatenate([memory_words, targets], axis=1)[:, oldest:],
+        jnp.concatenate([memory_filled, counted], axis=1)[:, oldest:],
     )

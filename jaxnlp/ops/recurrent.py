@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import rnn
 
-from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.checks import UnavailableError, expect, expect_float
 from jaxnlp.ops.devices import cuda_capability
 from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
@@ -119,7 +119,7 @@ def recurrent(
     _check(cell, x, state, w_x, w_h, b, b_h, lengths)
     refusal = _why_not_cudnn(cell, (x, *state, w_x, w_h, b), matmul_dtype)
     if implementation == "cudnn" and refusal is not None:
-        raise ValueError(f"implementation='cudnn' {refusal}; use 'auto' or 'scan'")
+        raise UnavailableError(f"implementation='cudnn' {refusal}; use 'auto' or 'scan'")
     # A single position would pay for packing all weights, and cuDNN refuses sequences of no length.
     suits = lengths is None and x.shape[1] > 1 and x.shape[0] > 0
     if implementation == "cudnn" or (implementation == "auto" and refusal is None and suits):

@@ -59,6 +59,10 @@ class WordVocabulary:
         """
         return self.encode_words(split_words(text) if EOL in self._ids else text.split())
 
+    def count_unknown(self, text: str) -> int:
+        """How many of a text's words are read as `unknown` without being it."""
+        return sum(word not in self._ids for word in text.split()) if self.unknown else 0
+
     def encode_words(self, words: Sequence[str]) -> np.ndarray:
         """Ids of words, [len(words)] int32. Raises: UnknownWordError as `encode` does."""
         if self.unknown is None:

@@ -100,7 +100,7 @@ def test_a_homework_vocabulary_need_not_know_the_unknown(tmp_path):
     [
         ({"train": [[0, 1], [1, 2, 5, 9]]}, "wiki.train.npy: article[1][2] is 5, outside the vocabulary of 5 words"),
         ({"valid": [[0], [-1]]}, "wiki.valid.npy: article[1][0] is -1, outside the vocabulary of 5 words"),
-        ({"valid": [[0], []]}, "wiki.valid.npy: article[1] is empty; leave it out"),
+        ({"valid": [[0], []]}, "wiki.valid.npy: article[1] is empty; expected one id at least"),
         ({"train": []}, "wiki.train.npy holds no article"),
         ({"dtype": np.float32}, "wiki.train.npy: article[0] is of dtype float32, expected integers: the ids of words"),
         ({"train": [[[0, 1], [2, 3]]]}, "wiki.train.npy: article[0] is of shape [2, 2], expected [N]"),

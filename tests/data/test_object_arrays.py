@@ -93,7 +93,7 @@ def test_a_pickle_that_calls_anything_else_is_refused_with_its_name(tmp_path, fu
     made = tmp_path / "made"
     argument = f"touch {made}" if function is os.system else f"open({str(made)!r}, 'w')"
     call = Call(function, argument)
-    pickled = pickle.dumps(objects(ARRAYS[0], [{"inside": call}]) if nested else call, protocol)
+    pickled = pickle.dumps(objects(ARRAYS[0], [("inside", call)]) if nested else call, protocol)
     path = object_file(tmp_path, pickled, (2,))
     with pytest.raises(DataError, match=rf"^{re.escape(str(path))} .* its pickle wants {name}; nothing was called"):
         read_object_array(path)
@@ -124,11 +124,28 @@ def test_a_made_up_dtype_does_not_turn_bytes_into_objects(tmp_path):
         read_object_array(object_file(tmp_path, hostile))
 
 
+def test_small_pickles_of_endless_texts_are_refused(tmp_path):
+    """Tuples of twice the same tuple, 60 deep: their text has 2^60 parts."""
+    endless = b"Nqd" + b"".join(b"h%c\x86q%c" % (i, i + 1) for i in range(100, 160))
+    array = pickle.dumps(objects(np.array([1], np.int64)), 2)
+    for text in (b"X\x02\x00\x00\x00i8", b"X\x01\x00\x00\x00<"):
+        assert array.count(text) == 1
+        with pytest.raises(DataError, match=r"an element is an array of .*tuple.*, expected numbers"):
+            read_object_array(object_file(tmp_path, array.replace(text, endless)))
+
+
+def test_a_tuple_too_deep_for_its_hash_is_refused(tmp_path):
+    deep = b"\x80\x02}N" + b"\x85" * 1_000_000 + b"Ns."
+    with pytest.raises(DataError, match="its pickle has EMPTY_DICT, which none of an array has"):
+        read_object_array(object_file(tmp_path, deep))
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         (objects("text"), "an element is str, expected a plain array"),
-        (objects({"a": 1}), "an element is dict, expected a plain array"),
+        (objects({"a": 1}), "its pickle has EMPTY_DICT, which none of an array has"),
+        (objects([1]), "an element is list, expected a plain array"),
         (objects(np.array(["a"])), "an element is an array of <U1, expected numbers"),
         (objects(objects(np.arange(2))), "an element is an array of |O8, expected numbers"),
         (objects(np.zeros(2, np.complex128)), "an element is an array of <c16, expected numbers"),

@@ -101,6 +101,13 @@ def test_without_jitter_and_short_ones_all_lengths_but_the_last_are_the_same():
     assert lengths.tolist() == [60, 60, 60, 60, 10]
 
 
+@pytest.mark.parametrize(("length", "expected"), [(15, {10, 20}), (12, {10, 20}), (10, {10}), (23, {10, 20, 30})])
+def test_lengths_that_are_no_multiple_lie_on_both_sides(length, expected):
+    lengths = random_lengths(100_000, length, generator(), short_probability=0.0, jitter=3.0, multiple=10)[:-1]
+    assert set(lengths.tolist()) == expected
+    assert abs(lengths.mean() - length) < 1.5
+
+
 @pytest.mark.parametrize("length", [2, 3, 13, 24, 25, 26, 53])
 @pytest.mark.parametrize("batch_size", [1, 3, 8])
 def test_evaluation_scores_each_word_but_the_first_exactly_once(length, batch_size):

@@ -2,7 +2,15 @@
 
 import re
 
+import jax
+import numpy as np
 import pytest
+import torch
+from rich.console import Console
+
+from configs import lstm_lm_hw4
+from train.config import update
+from train.loop import fit
 
 METRICS = (("next_word_nll", "prediction"), ("perplexity", "validation"), ("perplexity_with_cache", "validation"))
 PATTERN = r"\w*lstm\w*"
@@ -37,3 +45,32 @@ def test_the_readme_says_the_same(root, entries):
         for metric, value in zip(METRICS, shown, strict=True):
             assert float(value) == pytest.approx(held[metric]["value"], abs=0.0051 if "nll" in metric[0] else 0.051)
         assert float(minutes) == pytest.approx(held[METRICS[0]]["train_seconds"] / 60, abs=0.51)
+
+
+def test_the_python_of_the_page_runs_as_it_is_written(root, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("The statement is a line .\nSo it is .\n" * 40, encoding="utf-8")
+    config = update(
+        lstm_lm_hw4.get_config(),
+        **{
+            "data.source": "text_file",
+            "data.path": str(tmp_path / "text.txt"),
+            "data.batch_size": 8,
+            "model.embedding_width": 4,
+            "model.widths": (4,),
+            "total_steps": 1,
+            "sample_prompt": None,
+        },
+    )
+    with jax.numpy_dtype_promotion("standard"):  # optax asks for it
+        fit(config, tmp_path / "run", console=Console(quiet=True))
+    page = (root / "docs" / "language_models.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    found: dict = {}
+    exec(code.replace('"RUN"', repr(str(tmp_path / "run"))), found)
+    written, shapes, _ = capsys.readouterr().out.rsplit("\n", 2)
+    assert written.count("\n") + len(written.split()) == 5  # words and line ends
+    assert shapes == "(2, 7, 128) 2"
+    assert found["logits"].shape == (1, found["run"].vocabulary.size)
+    with torch.no_grad():
+        expected, _ = found["theirs"](torch.as_tensor(found["x"]))
+    np.testing.assert_allclose(found["outputs"], expected, atol=1e-5)

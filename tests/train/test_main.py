@@ -17,6 +17,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from data import DataError
+from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import DamagedCheckpointError, load_run
 from train import __main__ as program
 from train.command_line import UsageError, load_recipe
@@ -277,6 +278,7 @@ def main(monkeypatch, tmp_path):
         (RunMismatchError("another"), 2),
         (DataError("too short"), 2),
         (FileNotFoundError("no text file at x"), 2),
+        (UnavailableError("implementation='cudnn' needs an Nvidia GPU; use 'auto'"), 2),
         (NonFiniteError("NaN at step 3"), 1),
         (DamagedCheckpointError("none can be read"), 1),
     ],

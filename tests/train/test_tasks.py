@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from data.word_text import WordText
+from jaxnlp import __main__ as commands
 from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.runs import load_run, make_decoder
 from train import evaluate
@@ -36,7 +38,8 @@ def run(tiny_config, small_text, quick_fit, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_cache_of_programs(monkeypatch):
-    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
+    for program in (evaluate, commands):
+        monkeypatch.setattr(program, "use_compilation_cache", lambda folder: None)
 
 
 def test_perplexity_is_that_of_the_validation_loss(run):
@@ -99,6 +102,18 @@ def test_continuations_may_be_those_that_beams_find(run, prompts):
     assert likeliest <= greedy * 1.0001
 
 
+def test_a_stop_is_a_word_that_the_model_knows_and_unknown_words_of_a_prompt_are_counted(run, capsys, caplog):
+    words = load_run(run).vocabulary.words
+    arguments = ["generate", str(run), "--max-new-tokens", "2", "--prompt", f"{words[3]} zzz {words[4]}\nyyy"]
+    assert commands.main(arguments) == 0
+    assert "not in the vocabulary, and are read as <unk>: 2" in caplog.text
+    assert commands.main([*arguments, "--stop", "zzz"]) == 2
+    assert "stop must be a word that the model knows, got 'zzz'" in capsys.readouterr().err
+    caplog.clear()
+    assert commands.main(["generate", str(run), "--max-new-tokens", "2", "--prompt", words[3], "--stop", "<unk>"]) == 0
+    assert not caplog.text
+
+
 @pytest.mark.parametrize("more", [["--task", "perplexity"], ["--task", "complete", "--seed", "1"]], ids=str)
 def test_beams_that_nothing_reads_are_refused(run, more, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -130,10 +145,49 @@ def test_a_judge_of_other_words_is_refused(run, prompts, tmp_path, capsys):
     assert "have different vocabularies; take a judge of these words" in capsys.readouterr().err
 
 
+@pytest.fixture
+def homework(run, tmp_path, monkeypatch):
+    """A folder as the homework's, of the run's words; returns its `dataset`."""
+    folder = tmp_path / "cmu11785_hw4p1"
+    for part in ("dataset", "fixtures"):
+        (folder / part).mkdir(parents=True)
+    np.save(folder / "dataset" / "vocab.npy", np.array(load_run(run).vocabulary.words))
+    np.savez(folder / "fixtures" / "prediction.npz", inp=np.ones((2, 3), np.int64), out=np.array([0, 2]))
+    np.save(folder / "fixtures" / "generation.npy", np.ones((2, 3), np.int64))
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path))
+    return folder / "dataset"
+
+
 @pytest.mark.parametrize("task", ["next_word", "complete"])
-def test_the_homeworks_fixtures_are_for_its_words(run, capsys, task):
+def test_the_homeworks_fixtures_are_for_its_words(run, homework, capsys, task):
+    assert evaluate.main([str(run), "--task", task]) == 0
+    np.save(homework / "vocab.npy", np.array(load_run(run).vocabulary.words[::-1]))
     assert evaluate.main([str(run), "--task", task]) == 2
-    assert "holds ids of WikiText-2's words, and the run is on text_file: give --file" in capsys.readouterr().err
+    message = f"holds ids of the words in {homework}, and the run's words are others: give --file"
+    assert message in capsys.readouterr().err
+
+
+def test_continuations_are_shown_behind_their_prompts(run, prompts, capsys):
+    assert evaluate.main([str(run), "--task", "complete", "--file", str(prompts), "--max-new-tokens", "2"]) == 0
+    words = load_run(run).vocabulary.words
+    shown = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    assert [begun.split() for begun, _ in shown] == [[words[i] for i in row] for row in np.load(prompts)]
+    assert [len(added.split()) for _, added in shown] == [2, 2, 2]
+
+
+def test_prompts_that_are_a_text_are_refused_with_what_was_expected(run, tmp_path, capsys):
+    (tmp_path / "prompts.txt").write_text("the cat\n")
+    assert evaluate.main([str(run), "--task", "complete", "--file", str(tmp_path / "prompts.txt")]) == 2
+    assert "expected a .npy file of prompts: the ids of words [N, T]" in capsys.readouterr().err
+
+
+def test_a_run_with_cudnn_is_scored_where_there_is_none(run, tmp_path):
+    other = shutil.copytree(run, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text())
+    assert config["model"]["implementation"] == "auto"
+    config["model"]["implementation"] = "cudnn"
+    (other / "config.json").write_text(json.dumps(config))
+    assert score(Evaluate(other)).values == score(Evaluate(run)).values
 
 
 def test_runs_of_other_models_have_no_such_tasks(tiny_config, tiny_gpt, quick_fit, tmp_path, capsys):
@@ -153,8 +207,11 @@ def test_runs_of_other_models_have_no_such_tasks(tiny_config, tiny_gpt, quick_fi
         ({"judge": "run"}, "give --judge with --task complete"),
         ({"task": "perplexity", "predictions": Path("lines.txt")}, "leave out --predictions"),
         ({"task": "next_word", "split": "dev"}, "leave out --split"),
+        ({"task": "next_word", "max_new_tokens": 3}, "give --task complete"),
+        ({"task": "perplexity", "sampling": Sampling(temperature=0.5)}, "give --task complete"),
+        ({"seed": 1}, "give --task complete"),
         ({"seed": -1}, "seed must lie in [0, 2^32), got -1"),
-        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
+        ({"task": "complete", "max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
     ],
 )
 def test_options_of_other_tasks_are_refused(run, settings, message):

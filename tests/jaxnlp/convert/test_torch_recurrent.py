@@ -14,11 +14,11 @@ X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.fl
 SHAPE = {"num_layers": LAYERS, "bidirectional": True}
 
 
-def theirs(cell):
+def theirs(cell, **more):
     torch.manual_seed(0)
     kind, nonlinearity = cell.partition("_")[::2]
     arguments = {"nonlinearity": nonlinearity} if nonlinearity else {}
-    return getattr(torch.nn, kind.upper())(WIDTH, STATE, batch_first=True, **SHAPE, **arguments)
+    return getattr(torch.nn, kind.upper())(WIDTH, STATE, batch_first=True, **SHAPE, **arguments, **more)
 
 
 def weights_of(layer):
@@ -124,6 +124,30 @@ def test_parameters_that_do_not_fit_are_named(changes, message):
     params["layer_1_backward"] = {part: array for part, array in last.items() if array is not None}
     with pytest.raises(ValueError, match=re.escape(message)):
         to_torch(params, cell="lstm", **SHAPE)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_layers_without_biases_have_biases_of_zero(cell):
+    layer = theirs(cell, bias=False)
+    params = from_torch(weights_of(layer), cell=cell, **SHAPE)
+    module, whole = ours(cell)
+    assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, whole)
+    found, _ = module.apply({"params": params}, X, deterministic=True)
+    np.testing.assert_allclose(found, layer(torch.as_tensor(X))[0].detach(), atol=1e-6)
+
+
+def test_some_biases_alone_are_refused():
+    weights = weights_of(theirs("lstm"))
+    with pytest.raises(ValueError, match="missing: bias_hh_l1"):
+        from_torch({name: array for name, array in weights.items() if name != "bias_hh_l1"}, cell="lstm", **SHAPE)
+
+
+def test_parameters_with_gradients_are_read_and_types_unknown_to_numpy_named():
+    layer = theirs("lstm")
+    found = from_torch(dict(layer.named_parameters()), cell="lstm", **SHAPE)
+    jax.tree.map(np.testing.assert_array_equal, found, from_torch(weights_of(layer), cell="lstm", **SHAPE))
+    with pytest.raises(ValueError, match=r"weight_ih_l0 is nothing that NumPy reads .* give it in float32"):
+        from_torch(layer.to(torch.bfloat16).state_dict(), cell="lstm", **SHAPE)
 
 
 def test_impossible_arguments_are_refused():

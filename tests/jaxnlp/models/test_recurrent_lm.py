@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from jaxnlp.decoding.generate import generate
+from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.runs import make_decoder
 from jaxnlp.serialization import from_json, to_json
 
 VOCABULARY, BATCH, POSITIONS = 11, 3, 7
@@ -96,6 +99,31 @@ def test_prediction_is_the_last_positions_logits(name):
     strange[1, 2] = -1
     with pytest.raises(ValueError, match="but the text has -1 in row 1, position 2"):
         model.predict(params, strange)
+    with pytest.raises(ValueError, match=r"tokens \[B, T\] with T at least 1, got tokens \(3, 0\)"):
+        model.predict(params, TOKENS[:, :0])
+
+
+@pytest.mark.parametrize("outside", [-1, -VOCABULARY - 1, VOCABULARY])
+def test_under_jit_a_row_with_a_token_outside_the_vocabulary_is_nan_and_the_others_are_not(outside):
+    model, params = made("lstm")
+    strange = np.asarray(TOKENS).copy()
+    strange[1, 2] = outside
+    found = np.asarray(jax.jit(model.predict)(params, strange))
+    assert np.isnan(found[1]).all()
+    np.testing.assert_allclose(found[[0, 2]], model.predict(params, TOKENS)[np.array([0, 2])], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_generation_with_carried_states_writes_what_reading_everything_again_would(name):
+    model, params = made(name)
+    greedy = Sampling(temperature=0.0)
+    text = TOKENS
+    decoder = make_decoder(model)
+    for added in generate(decoder, params, TOKENS, max_new_tokens=5, key=jax.random.key(0), sampling=greedy):
+        likeliest = np.asarray(model.predict(params, text)).argmax(axis=1).astype(np.int32)
+        np.testing.assert_array_equal(added, likeliest)
+        text = np.concatenate([text, likeliest[:, None]], axis=1)
+    assert text.shape == (BATCH, POSITIONS + 5)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -218,12 +246,13 @@ def test_config_reads_back_equal_from_json():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"cell": "lstmm"}, "cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'"),
         ({"embedding_width": 0}, "model.embedding_width must be at least 1, got 0"),
         ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
         ({"widths": (4, 0)}, "model.widths needs a layer, each at least 1 wide, got (4, 0)"),
-        ({"forget_bias": float("nan")}, "model.forget_bias must be finite, and is for an lstm, got nan for cell lstm"),
+        ({"forget_bias": float("nan")}, "must be finite, and is for an lstm alone: give 0 for cell lstm, got nan"),
         ({"begin_at_frequencies": True, "use_output_bias": False}, "it needs model.use_output_bias"),
-        ({"cell": "gru", "forget_bias": 1.0}, "model.forget_bias must be finite, and is for an lstm, got 1.0"),
+        ({"cell": "gru", "forget_bias": 1.0}, "is for an lstm alone: give 0 for cell gru, got 1.0"),
         *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
     ],
 )

@@ -121,15 +121,13 @@ def test_initial_parameters_are_uniform_up_to_one_over_the_root_of_the_width(cel
         assert abs(np.mean(array**2) - deviation**2) < 5.0 * np.sqrt(4 / 45 / array.size) * bound**2, name
 
 
-def test_a_forget_bias_is_added_to_the_initial_bias_of_an_lstms_forget_gate_alone():
+def test_a_forget_bias_is_added_to_the_initial_bias_of_the_forget_gate_alone():
     plain, biased = (initial_params(Recurrent("lstm", (STATE,), forget_bias=b))["layer_0_forward"] for b in (0.0, 2.0))
     expected = np.zeros(4 * STATE)
     expected[STATE : 2 * STATE] = 2.0
     np.testing.assert_allclose(biased["bias"] - plain["bias"], expected, atol=1e-6)
     for name in ("kernel", "recurrent_kernel"):
         np.testing.assert_array_equal(biased[name], plain[name])
-    grus = [initial_params(Recurrent("gru", (STATE,), forget_bias=b)) for b in (0.0, 2.0)]
-    jax.tree.map(np.testing.assert_array_equal, *grus)
 
 
 def test_the_initial_distribution_has_the_width_as_its_argument():
@@ -275,6 +273,22 @@ def test_dropout_does_nothing_outside_training():
     params = initial_params(plain)
     jax.tree.map(np.testing.assert_array_equal, apply(dropping, params, X), apply(plain, params, X))
     assert (np.asarray(apply(dropping, params, X, dropout_key=1)[0]) != np.asarray(apply(plain, params, X)[0])).any()
+
+
+def test_what_makes_no_layers_is_refused():
+    for module, message in (
+        (Recurrent("lstmm", (3,)), "cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'"),
+        (Recurrent("lstm", ()), "widths must have one layer at least, got none"),
+        (Recurrent("gru", (3,), forget_bias=1.0), "forget_bias is for an lstm, got 1.0 for cell gru"),
+        (Recurrent("gru", (3,), weight_dropout_rate=1.5), r"dropout rate must lie in \[0, 1\), got 1.5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            initial_params(module)
+    module = Recurrent("gru", (3, 3), bidirectional=True)
+    states = random_states(module)
+    for few in (states[:1], tuple(layer[:1] for layer in states)):
+        with pytest.raises(ValueError, match=r"expected states of 2 layers in 2 directions, got \[\d(, 1)?\] dir"):
+            apply(module, initial_params(module), X, few)
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -37,3 +37,18 @@ def test_tokens_outside_the_vocabulary_are_named_with_their_place(strange):
     with pytest.raises(ValueError, match=f"tokens are 0 to 6, but the text has {strange} in row 2, position 1"):
         expect_tokens(tokens, 7, "the text")
     jax.jit(lambda tokens: expect_tokens(tokens, 7, "the text"))(tokens)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "got"),
+    [
+        (np.zeros(4, np.int32), "int32 [4]"),
+        (np.zeros((2, 3, 4), np.int32), "int32 [2, 3, 4]"),
+        (np.zeros((3, 4), np.float32), "float32 [3, 4]"),
+    ],
+)
+def test_tokens_of_other_shapes_and_types_are_named_under_jit_too(tokens, got):
+    message = f"expected the text as tokens [B, T] of int, got {got}"
+    for check in (expect_tokens, jax.jit(expect_tokens, static_argnums=(1, 2))):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            check(tokens, 7, "the text")

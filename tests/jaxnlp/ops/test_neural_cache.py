@@ -35,6 +35,13 @@ def by_hand(hidden, words):
     return found
 
 
+def test_a_window_of_nothing_remembers_nothing():
+    hidden, words = text(3)
+    memory = (jnp.zeros((BATCH, 0, WIDTH)), jnp.zeros((BATCH, 0), jnp.int32), jnp.zeros((BATCH, 0), bool))
+    found = remembered(hidden, words, np.ones(words.shape, bool), *memory)
+    assert [part.shape[1] for part in found] == [0, 0, 0]
+
+
 @pytest.mark.parametrize("sizes", [(11,), (3, 8), (1,) * 11, (5, 1, 5)])
 def test_probability_of_a_text_read_in_parts_is_the_papers(sizes):
     hidden, words = text(11)

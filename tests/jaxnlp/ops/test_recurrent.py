@@ -219,6 +219,27 @@ def test_weights_are_packed_as_cudnn_has_them(monkeypatch, lengths, reverse):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected)
 
 
+def products(jaxpr, inside=False):
+    """Of each matrix product, through all calls: whether it is inside of a scan, and the shape of its right side."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield inside, equation.invars[1].aval.shape
+        for held in equation.params.values():
+            inner = getattr(held, "jaxpr", held)
+            if hasattr(inner, "eqns"):
+                yield from products(inner, inside or equation.primitive.name == "scan")
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_product_with_the_inputs_stands_before_the_scan(name):
+    """Inside it would be done T times, each with a T-th of the rows."""
+    cell, x, state, weights = random_layer(name)
+    traced = jax.make_jaxpr(lambda x, **weights: recurrent(cell, x, state, **weights))(x, **weights)
+    w_x, w_h = weights["w_x"].shape, weights["w_h"].shape
+    assert w_x != w_h
+    assert sorted(products(traced.jaxpr)) == [(False, w_x), (True, w_h)]
+
+
 def test_cudnn_is_refused_where_it_cannot_be_had():
     cell, x, state, weights = random_layer("lstm")
     with pytest.raises(ValueError, match="'cudnn' needs an Nvidia GPU, and the default backend is cpu; use 'auto'"):
