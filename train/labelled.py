@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from data import LabelledRows
 from jaxnlp.text.tasks import TASKS
@@ -40,6 +39,8 @@ def score(rows: LabelledRows, predicted: np.ndarray) -> dict[str, float]:
     assert rows.labels is not None
     if TASKS[rows.task].kind != "similarity":
         return {f"{rows.task}/accuracy": float(np.mean(predicted == rows.labels))}
+    from scipy import stats  # here, since it takes as long to import as JAX, and every start of a training would wait
+
     return {
         f"{rows.task}/pearson": _correlation(stats.pearsonr, predicted, rows.labels),
         f"{rows.task}/spearman": _correlation(stats.spearmanr, predicted, rows.labels),
