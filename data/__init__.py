@@ -34,6 +34,7 @@ class LabelledRows:
       labels: [N] float32, in that order; None where they are not known.
       order: [N] int, which row stands where in the batches, one after the other.
       batches: one pass; a last batch that is not full is padded, and its `loss_mask` [B] is False there.
+      truncated: how many texts were too long, and are cut.
     """
 
     task: str
@@ -41,6 +42,7 @@ class LabelledRows:
     labels: np.ndarray | None
     order: np.ndarray
     batches: tuple[NumpyBatch, ...]
+    truncated: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,6 +110,9 @@ def _columns(
             f"{path}, line 1: expected the columns {', '.join(needed)} between tabs, got {', '.join(header)}; "
             f"missing: {', '.join(missing)}"
         )
+    twice = [name for name in needed if header.count(name) > 1]
+    if twice:
+        raise DataError(f"{path}, line 1: expected columns once, got {', '.join(header)}; twice: {', '.join(twice)}")
     return {name: found[name] for name in needed}
 
 

@@ -286,10 +286,11 @@ class _Examples(grain.transforms.RandomMap):
         middle = int(rng.integers(begin + 1, end))
         first, second = documents.text(begin, middle), documents.text(middle, end)
         follows = bool(rng.random() < FOLLOWING_SHARE)
+        # What is cut off lies farthest from where the texts meet. Measured before B is exchanged: one that does not
+        # follow has whole sentences more, and by what is cut for these both lengths would tell.
+        kept, kept_second = _shortened(len(first), len(second), self.room)
         if not follows:
             second = self._elsewhere(document, len(second), rng)
-        # What is cut off lies farthest from where the texts meet.
-        kept, kept_second = _shortened(len(first), len(second), self.room)
         return first[len(first) - kept :], second[:kept_second], follows
 
     def _elsewhere(self, document: int, tokens: int, rng: np.random.Generator) -> np.ndarray:

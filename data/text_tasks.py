@@ -92,14 +92,15 @@ class TextTasksData(DataConfig):
         holds = "the project's files, such as ids-sst-train.csv"
         folder = locate_folder(FOLDER, self.path, holds=holds, otherwise="choose another recipe")
         parts = {name: _read(folder, TASKS[name]) for name in self.tasks}
+        dev, test = (self._split({name: rows[place] for name, rows in parts.items()}, vocabulary) for place in (1, 2))
         digest = hashlib.sha256(vocabulary.to_json().encode())
         sources, notes = [], []
         for number, (name, (train, *_)) in enumerate(parts.items()):
             digest.update(repr(parts[name]).encode("utf-8", errors="surrogatepass"))
             examples, truncated = self._examples(train, TASKS[name], vocabulary)
-            notes.append(
-                f"{name} {len(train):,} / {len(parts[name][1]):,}" + (f" ({truncated} cut)" if truncated else "")
-            )
+            cut = (truncated, dev.labelled[number].truncated)
+            counts = f"{name} {len(train):,} / {len(parts[name][1]):,}"
+            notes.append(counts + (f" ({cut[0]:,} / {cut[1]:,} texts cut)" if any(cut) else ""))
             if len(examples) < self.batch_size:
                 raise DataError(f"{name} has {len(examples)} examples for training, fewer than --data.batch-size")
             order = grain.MapDataset.source(examples).seed(seed + number).shuffle().repeat(_ENDLESS // len(examples))
@@ -114,10 +115,6 @@ class TextTasksData(DataConfig):
                     pad=functools.partial(_padded, longest=self.longest_tokens),
                 )
             )
-        dev, test = (
-            self._split({name: rows[place] for name, rows in parts.items()}, vocabulary, split)
-            for place, split in ((1, "dev"), (2, "test"))
-        )
         return Corpus(
             # No threads that read ahead: see data.character_text.
             train=grain.MapDataset.range(_ENDLESS)
@@ -163,7 +160,7 @@ class TextTasksData(DataConfig):
                 ", ".join(filter(None, header)),
             )
         # Where nothing fits, the first task's error says what is missing.
-        return self._split({task.name: _rows_of(path, task) for task in fitting or tasks[:1]}, vocabulary, str(path))
+        return self._split({task.name: _rows_of(path, task) for task in fitting or tasks[:1]}, vocabulary)
 
     def _examples(
         self, rows: Sequence[LabelledText], task: TextTask, vocabulary: WordPieceVocabulary
@@ -179,16 +176,12 @@ class TextTasksData(DataConfig):
         labels = [0.0 if row.label is None else row.label for row in rows]
         return [_Example(task.name, *pair) for pair in zip(texts, labels, strict=True)], truncated
 
-    def _split(self, rows: dict[str, Sequence[LabelledText]], vocabulary: WordPieceVocabulary, called: str) -> Split:
+    def _split(self, rows: dict[str, Sequence[LabelledText]], vocabulary: WordPieceVocabulary) -> Split:
         labelled, longest = [], self.longest_tokens
         for name, texts in rows.items():
             if not texts:
                 continue
             examples, truncated = self._examples(texts, TASKS[name], vocabulary)
-            if truncated:
-                _logger.warning(
-                    "%s, %s: %s texts to be scored were cut after %s tokens", name, called, truncated, longest
-                )
             # Texts of like length together: less padding.
             order, size = (
                 np.argsort([example.length for example in examples], kind="stable"),
@@ -198,7 +191,7 @@ class TextTasksData(DataConfig):
             multiple = self.length_multiple
             batches = tuple(_padded([examples[i] for i in group], size, multiple, longest=longest) for group in groups)
             labels = None if texts[0].label is None else np.array([text.label for text in texts], np.float32)
-            labelled.append(LabelledRows(name, tuple(text.id for text in texts), labels, order, batches))
+            labelled.append(LabelledRows(name, tuple(text.id for text in texts), labels, order, batches, truncated))
         scored = tuple(batch for part in labelled if part.labels is not None for batch in part.batches)
         return Split(scored, labelled=tuple(labelled))
 
@@ -231,6 +224,12 @@ Parts = tuple[tuple[LabelledText, ...], tuple[LabelledText, ...], tuple[Labelled
 
 def _read(folder: Path, task: TextTask) -> Parts:
     train, dev, test = (_with_its_ending(folder / name) for name in FILES[task.name])
+    missing = [file.name for file in (train, dev) if not file.is_file() and (task.name, file) != ("quora", train)]
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} has no {' and no '.join(missing)} for the task {task.name}, nor the same with .gz; give the "
+            "folder of the project's files with --data.path"
+        )
     asked = _rows_of(test, task, labelled=False) if test.is_file() else ()
     rows = _rows_of(dev, task, labelled=True)
     if task.name != "quora" or train.is_file():

@@ -73,6 +73,8 @@ def load_run(folder: str | Path, *, checkpoint: int | Literal["best", "latest"] 
         raise RunError(f"{folder} is not a run's folder: it has no {CONFIG_FILE}")
     try:
         config = json.loads(config_file.read_text(encoding="utf-8"))
+        if "model_type" in config:
+            raise ValueError("it is a pretrained model's; predict, embed and attention take such a folder as it is")
         model_config = from_json(_for_any_machine(config["model"]), ModelConfig, where="config.model")
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise RunError(f"{config_file} holds no config of a run: {error}") from error

@@ -155,6 +155,7 @@ class TrainConfig:
                 f"loss.label_smoothing is for classifications, and {', '.join(data.tasks)} has none: it must be 0, got "
                 f"{self.loss.label_smoothing}"
             )
+        self.loss.weights_of(data.tasks)
         tasks = len(data.tasks)
         if data.schedule == "sequential" and tasks > 1 and data.schedule_steps * tasks > self.total_steps:
             raise ValueError(

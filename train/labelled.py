@@ -1,14 +1,16 @@
 """What a model says about the rows of text tasks: predictions, scores, and files as CS224N's project has them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from data import LabelledRows
+from data.text_tasks import TextTasksData
 from jaxnlp.text.tasks import TASKS
 from jaxnlp.texts import answers, labels_of
 from jaxnlp.typing import Params
+from train.config import TrainConfig
 
 MEAN_SCORE = "mean_score"
 PROJECT_NAMES = {"quora": "para"}
@@ -61,6 +63,21 @@ def mean_score(scores: dict[str, float], tasks: Iterable[str]) -> float:
         for name in tasks
     ]
     return sum(shares) / len(shares)
+
+
+def loss_over_tasks(scores: Mapping[str, float], config: TrainConfig) -> dict[str, float]:
+    """`loss` of a split as training has it, whatever the number of each task's rows.
+
+    The sum over tasks of weight times mean loss where a step takes a batch of each, else their mean.
+
+    Args:
+      scores: means over the rows of each task, by names such as `sst/loss`.
+      config: of the run; says the weights, and what a step takes.
+    """
+    assert isinstance(config.data, TextTasksData)
+    weights = config.loss.weights_of(config.data.tasks)
+    losses = [weights[task] * scores[f"{task}/loss"] for task in weights if f"{task}/loss" in scores]
+    return {"loss": sum(losses) / (1 if config.data.schedule == "together" else len(losses))}
 
 
 def likeness(model: Any, params: Params, labelled: Sequence[LabelledRows]) -> dict[str, float]:

@@ -328,6 +328,7 @@ class _Evaluator:
         if split.questions:
             scores["exact_match"] = self._answer(step, self._layout.fetch(params), split.questions)
         if split.labelled:
+            scores |= labelled.loss_over_tasks(scores, self._config)
             scores |= labelled.likeness(self._model, self._layout.fetch(params), split.labelled)
             scores["mean_score"] = labelled.mean_score(scores, [rows.task for rows in split.labelled])
         log.log_evaluation(step, "validation", scores)

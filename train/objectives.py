@@ -10,7 +10,7 @@ to the next it is a CarryingLoss instead.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -91,6 +91,15 @@ class LossConfig:
             raise ValueError(f"loss.frequent_tokens must not be negative, got {self.frequent_tokens}")
         if self.sampled_tokens is not None and (self.label_smoothing or self.z_loss):
             raise ValueError("loss.sampled_tokens estimates the plain cross-entropy: leave label_smoothing and z_loss")
+
+    def weights_of(self, tasks: Sequence[str]) -> dict[str, float]:
+        """What the loss of each task is multiplied by. Raises: ValueError unless there is a number for each."""
+        if self.task_weights and len(self.task_weights) != len(tasks):
+            raise ValueError(
+                f"loss.task_weights needs one for each of {', '.join(tasks)}, got {self.task_weights}; give "
+                f"--loss.task-weights with {len(tasks)} of them"
+            )
+        return dict(zip(tasks, self.task_weights or [1.0] * len(tasks), strict=True))
 
     def of(self, key: PRNGKey | None) -> "LossConfig":
         """What counts with this key: all of it in training; in evaluation nothing that adds to the cross-entropy."""
@@ -252,10 +261,7 @@ def text_tasks(model: Any, config: LossConfig | None = None, token_counts: np.nd
     """
     del token_counts
     config = config or LossConfig()
-    tasks = model.config.tasks
-    if config.task_weights and len(config.task_weights) != len(tasks):
-        raise ValueError(f"loss.task_weights needs one for each of {', '.join(tasks)}, got {config.task_weights}")
-    weights = dict(zip(tasks, config.task_weights or [1.0] * len(tasks), strict=True))
+    weights = config.weights_of(model.config.tasks)
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
         (name,) = batch.keys() & weights.keys()

@@ -83,6 +83,8 @@ def objective(run: Run, config: TrainConfig, split_name: str, file: Path | None,
         layout = make_parallel("jit")
         step = compile_evaluation(OBJECTIVES[config.objective](run.model, config.loss), layout)
         means, counts = evaluate(step, layout.replicate(run.params), split.batches, layout)
+        if split.labelled:
+            means |= labelled.loss_over_tasks(means, config)
         values = {metric: (value, counts[metric]) for metric, value in means.items()}
     answers = []
     if split.questions:
@@ -104,6 +106,9 @@ def _text_tasks(
     values: dict[str, tuple[float, int]] = {}
     files = {}
     for rows in parts:
+        if rows.truncated:
+            longest = rows.batches[-1]["tokens"].shape[-1]
+            _logger.warning("%s: %s texts were cut after %s tokens", rows.task, f"{rows.truncated:,}", longest)
         predicted = labelled.predictions(run.model, run.params, rows)
         files[labelled.file_name(rows.task, split_name)] = labelled.file_text(rows, predicted)
         if rows.labels is not None:

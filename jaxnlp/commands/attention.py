@@ -51,6 +51,6 @@ def attention(command: Attention) -> None:
     maps = attend_text(held, *row, longest=command.longest)
     if maps.truncated:
         print(f"note: the text was cut after {len(maps.pieces)} pieces", file=sys.stderr)
-    page = render_page(maps.pieces, maps.weights, title=" | ".join(row), model=Path(command.model).name)
+    page = render_page(maps.pieces, maps.weights, title=" | ".join(row), model=Path(command.model).resolve().name)
     write_file(command.out, page.encode())
     print(command.out)

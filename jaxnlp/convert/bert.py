@@ -37,7 +37,7 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
       Copies.
 
     Raises:
-      WeightsError: listing tensors that are missing, unknown, of other shapes or not of floats.
+      WeightsError: listing tensors that are missing, unknown, of other shapes, not of floats or not finite.
     """
     prefix = next((prefix for prefix in PREFIXES if prefix + _MARK in tensors), None)
     if prefix is None:
@@ -237,11 +237,15 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
         elif name not in expected:
             wrong.append(f"unknown: {theirs} {tensor.shape}")
             first = theirs.partition(".")[0]
-            unknown.add(theirs if first in own else f"{first}.")  # never a name by which BERT's own would go too
+            unknown.add(
+                theirs if first in own or first == theirs else f"{first}."
+            )  # never a name by which BERT's own would go too
         elif tensor.shape != expected[name]:
             wrong.append(f"{theirs} {tensor.shape}, expected {expected[name]}")
         elif tensor.dtype.kind != "f" and tensor.dtype.name != "bfloat16":
             wrong.append(f"{theirs} holds {tensor.dtype}, expected floats")
+        elif not np.isfinite(tensor).all():
+            wrong.append(f"{theirs} holds infinity or NaN")
     if wrong:
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         lines = "".join(f"\n  {line}" for line in wrong[:20])

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -93,6 +93,12 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         vocabulary = WordPieceVocabulary.of_folder(folder)
     except (FileNotFoundError, ValueError) as error:
         raise PretrainedError(str(error)) from error
+    longest, lowered = _sentence_settings(folder)
+    if lowered and not vocabulary.lowercase:
+        raise PretrainedError(
+            f"{folder / LENGTH} has texts written small before they are cut, and the tokenizer keeps capitals; say so "
+            'in the tokenizer_config.json beside it: "do_lower_case": true, "strip_accents": false'
+        )
     if vocabulary.size > size:
         raise PretrainedError(
             f"{folder}: the tokenizer has {vocabulary.size} pieces, and the model embeddings for {size}"
@@ -112,7 +118,7 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         config = dataclasses.replace(config, embedded_pieces=size)
     kinds = [kind for kind, _ in _modules_of(whole)]
     behind = tuple(kind for kind in kinds if kind not in ("Transformer", "Pooling"))
-    return Pretrained(config, params, heads, vocabulary, _pooling_of(whole), _longest_of(folder), behind)
+    return Pretrained(config, params, heads, vocabulary, _pooling_of(whole), longest, behind)
 
 
 def save_pretrained(folder: str | Path, pretrained: Pretrained, *, beside: Mapping[str, bytes] | None = None) -> None:
@@ -220,20 +226,22 @@ def _pooling_of(folder: Path) -> str | None:
     return " and ".join(short.get(name, name.removeprefix("pooling_mode_")) for name in modes) or None
 
 
-def _longest_of(folder: Path) -> int | None:
+def _sentence_settings(folder: Path) -> tuple[int | None, bool]:
+    """After how many tokens sentence-transformers cut a text, and whether they write it small first."""
     if not (folder / LENGTH).is_file():
-        return None
-    longest = _read_object(folder / LENGTH).get("max_seq_length")
-    if longest is not None and (not isinstance(longest, int) or longest < 3):
+        return None, False
+    settings = _read_object(folder / LENGTH)
+    longest = settings.get("max_seq_length")
+    if longest is not None and (type(longest) is not int or longest < 3):
         raise PretrainedError(f"{folder / LENGTH}: max_seq_length must be a number of tokens from 3, got {longest!r}")
-    return longest
+    return longest, bool(settings.get("do_lower_case"))
 
 
 def _read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise PretrainedError(f"{file.parent} holds no pretrained model: it has no {file.name}") from error
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise PretrainedError(f"{file.parent} holds no pretrained model: it has no file {file.name}") from error
     except ValueError as error:
         raise PretrainedError(f"{file} is no JSON: {error}") from error
 
@@ -251,15 +259,21 @@ def _config_of(settings: dict[str, Any], file: Path) -> tuple[BertConfig, int]:
         for name, value in FIXED.items()
         if name in settings and settings[name] != value
     ]
+    types = get_type_hints(BertConfig)
+    for theirs, ours in (*FIELDS.items(), ("vocab_size", None)):
+        number = ours is not None and types[ours] is float
+        # isinstance would take True for a number.
+        if theirs in settings and type(settings[theirs]) not in ((int, float) if number else (int,)):
+            strange.append(f"{theirs} {settings[theirs]!r}, expected a {'number' if number else 'whole number'}")
     missing = [name for name in (*FIELDS, "vocab_size") if name not in settings and name in _NEEDED]
     if strange or missing:
         problems = strange + [f"no {name}" for name in missing]
         raise PretrainedError(f"{file} describes no BERT that this library has: {'; '.join(problems)}")
     try:
         config = BertConfig(**{ours: settings[theirs] for theirs, ours in FIELDS.items() if theirs in settings})
-        return config, int(settings["vocab_size"])
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise PretrainedError(f"{file}: {error}") from error
+    return config, settings["vocab_size"]
 
 
 _NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "vocab_size")
@@ -267,7 +281,8 @@ _NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermedi
 
 def _read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     """Of the encoder's folder; `name` is what it was asked for by."""
-    if (folder / INDEX).is_file():
+    # Of both, Transformers reads the one file.
+    if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
         places = _read_object(folder / INDEX).get("weight_map")
         if not isinstance(places, dict) or not places:
             raise PretrainedError(f"{folder / INDEX}: expected weight_map, an object from tensors to files")
@@ -294,11 +309,22 @@ def _read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
     for file in files:
         with _opened(file) as held:
-            tensors |= {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118 (it is no dict)
+            tensors |= {name: _tensor(held, name, file) for name in held.keys()}  # noqa: SIM118 (it is no dict)
     if places is not None and tensors.keys() != places.keys():
         different = sorted(tensors.keys() ^ places.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
     return tensors
+
+
+def _tensor(held: Any, name: str, file: Path) -> np.ndarray:
+    try:
+        return held.get_tensor(name)
+    # Of a type that NumPy has not, the library asks it all the same.
+    except (AttributeError, TypeError) as error:
+        raise PretrainedError(
+            f"{file}: {name} is {held.get_slice(name).get_dtype()}, which cannot be read; write the weights as "
+            "float32, float16 or bfloat16"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -79,6 +79,8 @@ class BertConfig(ModelConfig):
             raise ValueError(
                 f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
             )
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"model.width must be even for sinusoidal positions, got {self.width}")
         for name in ("dropout_rate", "attention_dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")

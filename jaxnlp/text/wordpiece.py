@@ -59,13 +59,15 @@ class WordPieceVocabulary:
     def __init__(self, tokenizer: Tokenizer):
         """A copy of a tokenizer, without its truncation and padding.
 
-        Raises: ValueError unless it is a WordPiece with BERT's special tokens.
+        Raises: ValueError unless it is a WordPiece with BERT's special tokens whose V pieces have the ids 0..V - 1.
         """
+        _refuse_other_models(tokenizer)
+        ids = tokenizer.get_vocab()  # before the copy, in which one of two pieces with the same id is lost
+        _refuse_lacking(ids)
+        _refuse_gaps(ids)
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
-        _refuse_other_models(self.tokenizer)
-        _refuse_lacking(self.tokenizer.get_vocab())
 
     @classmethod
     def of_pieces(
@@ -156,8 +158,8 @@ class WordPieceVocabulary:
         if not whole.is_file() and not pieces.is_file():
             raise FileNotFoundError(f"{folder} has neither tokenizer.json nor vocab.txt")
         file = whole if whole.is_file() else pieces
+        held = _letters(settings) if settings.is_file() else {}
         try:
-            held = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
             if file == whole:
                 return cls(_as_bert(Tokenizer.from_file(str(whole)), held))
             return cls.of_pieces(
@@ -277,6 +279,22 @@ class WordPieceVocabulary:
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
+def _letters(file: Path) -> dict[str, bool | None]:
+    """What a tokenizer_config.json says of letters. Raises: ValueError naming it, when it holds something else."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is no JSON: {error}") from error
+    if not isinstance(held, dict):
+        raise ValueError(f"{file}: expected an object, got {type(held).__name__}")
+    names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+    found = {name: held[name] for name in names if name in held}
+    for name, value in found.items():
+        if not isinstance(value, bool) and not (value is None and name == "strip_accents"):
+            raise ValueError(f"{file}: {name} must be true or false, got {value!r}")
+    return found
+
+
 def _as_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> Tokenizer:
     """A tokenizer that does with letters what its settings or else its own normaliser say, and with texts as BERT."""
     _refuse_other_models(tokenizer)
@@ -298,6 +316,7 @@ def _as_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> Tokenizer:
     ids = tokenizer.get_vocab()
     _refuse_lacking(ids)
     tokenizer.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
+    tokenizer.add_special_tokens(list(SPECIAL))  # a file may have them among its pieces alone
     return tokenizer
 
 
@@ -311,3 +330,13 @@ def _refuse_lacking(pieces: Mapping[str, int]) -> None:
     missing = [token for token in SPECIAL if token not in pieces]
     if missing:
         raise ValueError(f"a vocabulary of BERT has {', '.join(SPECIAL)}; this one lacks {', '.join(missing)}")
+
+
+def _refuse_gaps(pieces: Mapping[str, int]) -> None:
+    """An id beyond the embeddings would be read as NaN, and of two pieces with one id the second never comes back."""
+    for expected, (piece, number) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
+        if number != expected:
+            raise ValueError(
+                f"the ids of {len(pieces)} pieces are 0 to {len(pieces) - 1}, each once, but {piece!r} has {number}, "
+                f"where {expected} was expected"
+            )

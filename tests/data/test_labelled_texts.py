@@ -44,6 +44,13 @@ def test_columns_are_found_by_name_and_others_are_left_alone(tmp_path):
     assert read_table(written(tmp_path, text), TASKS["sst"]).rows == (LabelledText("a", "good", None, 4.0),)
 
 
+def test_a_column_that_is_read_is_there_once(tmp_path):
+    with pytest.raises(DataError, match=r"table.csv, line 1: expected columns once, .*; twice: sentence$"):
+        read_table(written(tmp_path, "id\tsentence\tsentence\tsentiment\n0\ta\tb\t1\n"), TASKS["sst"])
+    text = "\t\tid\tsentence\tsentiment\n0\t0\ta\tfine\t1\n"
+    assert read_table(written(tmp_path, text), TASKS["sst"]).rows == (LabelledText("a", "fine", None, 1.0),)
+
+
 def test_a_table_without_the_labels_column_asks(tmp_path):
     path = written(tmp_path, "0\t\tid\tsentence\n1\t0.0\ta\tfine\n")
     assert read_table(path, TASKS["sst"]).rows == (LabelledText("a", "fine", None, None),)

@@ -105,16 +105,19 @@ def test_half_of_the_second_texts_follow_and_the_others_are_of_another_document(
 
 
 def test_lengths_do_not_tell_whether_a_text_follows(tmp_path):
-    """Of documents long and short: the best threshold on the number of tokens is hardly better than a guess."""
+    """Of documents and sentences long and short: the best threshold on a length is hardly better than a guess."""
     path = tmp_path / "text.txt"
     generator = np.random.default_rng(0)
-    sentences = [[words_of(d, s) for s in range(generator.integers(2, 40))] for d in range(60)]
+    sentences = [
+        [words_of(d, s) * generator.integers(1, 8) for s in range(generator.integers(2, 40))] for d in range(60)
+    ]
     path.write_text("\n".join("".join(" ".join(words) + "\n" for words in document) for document in sentences))
     found = rows_of(first_batches(config(path, batch_size=100, sequence_length=128).load_with(0, VOCABULARY), 40))
-    lengths = np.array([row["attention_mask"].sum() for row in found])
     follows = np.array([row["follows"] == 1 for row in found])
-    told = [((lengths >= threshold) == follows).mean() for threshold in range(3, 130)]
-    assert max(*told, *(1.0 - share for share in told)) < 0.55
+    lengths = np.array([[len(text) for text in texts_of(row)] for row in found])
+    for measure in (lengths[:, 0], lengths[:, 1], lengths.sum(axis=1), lengths[:, 0] - lengths[:, 1]):
+        told = [((measure >= threshold) == follows).mean() for threshold in range(measure.min(), measure.max())]
+        assert max(*told, *(1.0 - share for share in told)) < 0.55
 
 
 def test_every_sentence_that_another_one_follows_begins_an_example_once_an_epoch(file):
@@ -210,8 +213,12 @@ def test_pieces_that_are_not_predicted_are_those_of_the_text(rows):
             continue  # perhaps cut
         ids = [IDS[piece] for piece in first + second]
         starts = [i for i, piece in enumerate(first + second) if piece.startswith("d") and piece[1:].isdigit()]
-        parts = [tuple(ids[a:b]) for a, b in itertools.pairwise([*starts, len(ids)])]
+        *parts, last = [tuple(ids[a:b]) for a, b in itertools.pairwise([*starts, len(ids)])]
         assert set(parts) <= sentences
+        if row["follows"]:
+            assert last in sentences
+        else:  # cut to the length of what it stands for
+            assert any(sentence[: len(last)] == last for sentence in sentences)
         whole += 1
     assert whole > 10
 

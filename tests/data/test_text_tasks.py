@@ -184,7 +184,8 @@ def test_quora_is_parted_in_training_and_dev(folder):
 def test_texts_that_are_too_long_are_cut_and_counted(folder):
     corpus = config(folder, tasks=("sst",), longest_tokens=6).load_with(0, VOCABULARY)
     long = sum(len(text.split()) > 4 for _, text in expected_rows(folder / FILES["sst"][0], TASKS["sst"]))
-    assert f"sst 90 / 21 ({long} cut)" in corpus.description
+    cut = corpus.split("dev").labelled[0].truncated
+    assert f"sst 90 / 21 ({long} / {cut} texts cut)" in corpus.description
     assert max(batch["tokens"].shape[2] for batch in first_batches(corpus, 20)) == 6
 
 
@@ -227,9 +228,10 @@ def test_a_file_that_could_be_of_two_tasks_or_is_of_none_is_refused(folder, tmp_
 
 def test_what_is_to_be_scored_and_has_no_label_or_is_cut_is_counted(folder, tmp_path, caplog):
     (tmp_path / "mine.tsv").write_text(table("sst", 30, 5) + "30\tx\tthe cat\t\n")
-    config(folder, longest_tokens=10).read_file(tmp_path / "mine.tsv", VOCABULARY)
+    split = config(folder, longest_tokens=10).read_file(tmp_path / "mine.tsv", VOCABULARY)
     assert "1 rows without a label are left out" in caplog.text
-    assert "texts to be scored were cut after 10 tokens" in caplog.text
+    texts = [line.split("\t")[2] for line in (tmp_path / "mine.tsv").read_text().splitlines()[1:-1]]
+    assert split.labelled[0].truncated == sum(len(text.split()) > 8 for text in texts) > 0
 
 
 def test_batches_are_no_longer_than_the_longest_text(folder):
@@ -254,7 +256,7 @@ def test_what_is_missing_is_named(folder):
     with pytest.raises(DataError, match=r"sst has 90 examples for training, fewer than --data.batch-size"):
         config(folder, batch_size=91).load_with(0, VOCABULARY)
     (folder / FILES["sst"][1]).unlink()
-    with pytest.raises(FileNotFoundError, match=r"ids-sst-dev.csv"):
+    with pytest.raises(FileNotFoundError, match=rf"{folder} has no ids-sst-dev.csv for the task sst, .*--data.path"):
         config(folder).load_with(0, VOCABULARY)
 
 

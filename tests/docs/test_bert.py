@@ -75,6 +75,11 @@ def test_the_readme_says_the_same(root, entries):
     ):
         (found,) = re.findall(shown, page)
         assert_shows(found, entries(f"bert_{task}")[TASKS[task], f"{task}/dev"])
+        assert entries(f"bert_{task}")[TASKS[task], f"{task}/dev"]["train_seconds"] < 3600  # "each within the hour"
+    (several,) = re.findall(r"all at once ([\d.]+%), ([\d.]+%), ([\d.]+)", page)
+    held = entries("bert_multitask")
+    for task, found in zip(("sst", "quora", "sts"), several, strict=True):
+        assert_shows(found, held[TASKS[task], f"{task}/dev"])
 
 
 def test_the_python_of_the_page_runs_as_it_is_written(root, capsys):

@@ -145,6 +145,12 @@ def test_a_folder_without_config_is_no_run(moved):
             load_run(folder)
 
 
+def test_the_folder_of_a_pretrained_model_is_no_run_s(moved):
+    (moved / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(RunError, match=r"holds no config of a run: it is a pretrained model's; predict, embed and"):
+        load_run(moved)
+
+
 @pytest.mark.parametrize(
     "content",
     ["", "{", "[]", "3", "{}", '{"model": null}', '{"model": {"type": "os:system"}}', "\udcff"],

@@ -180,6 +180,10 @@ def test_text_tasks_refuse_what_their_losses_have_no_use_for():
             config(data=TextTasksData(), **TEXT_TASKS, loss=LossConfig(**{name: value}))
     smoothed = LossConfig(label_smoothing=0.1)
     config(data=TextTasksData(), **TEXT_TASKS, loss=smoothed)
+    with pytest.raises(
+        ValueError, match=r"needs one for each of sst, got \(1.0, 2.0\); give --loss.task-weights with 1"
+    ):
+        config(data=TextTasksData(), **TEXT_TASKS, loss=LossConfig(task_weights=(1.0, 2.0)))
     pairs = {"data": TextTasksData(tasks=("sts",)), "model": TextTasksConfig(tasks=("sts",))}
     with pytest.raises(ValueError, match=r"label_smoothing is for classifications, and sts has none"):
         config(**TEXT_TASKS | pairs, loss=smoothed)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import chex
@@ -190,6 +191,13 @@ def test_tasks_may_share_each_step_and_their_gradients_be_freed_of_conflicts(mak
         assert int(outcome.state.skipped_updates) == 0
     kernels = [np.asarray(outcome.state.params["encoder"]["tokens"]["embedding"]) for outcome in (summed, projected)]
     assert not np.array_equal(*kernels)  # they conflict in the first steps of this seed
+
+
+def test_texts_that_were_cut_are_counted_where_they_are_scored_and_nowhere_else(trained, tmp_path, caplog):
+    long = "the film was good " * 9
+    (tmp_path / "mine.csv").write_text(f"\t\tid\tsentence\tsentiment\n0\t0\ta\t{long}\t4\n1\t0\tb\tgood\t4\n")
+    evaluate.score(evaluate.Evaluate(trained, file=tmp_path / "mine.csv"))
+    assert re.findall(r"(\w+): (\d) texts were cut after (\d+) tokens", caplog.text) == [("sst", "1", "16")]
 
 
 def test_a_file_of_one_task_is_scored_by_itself(trained, project_files, monkeypatch):

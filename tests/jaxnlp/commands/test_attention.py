@@ -44,6 +44,12 @@ def test_long_texts_are_cut_with_a_note(text_tasks_run, tmp_path, capsys, monkey
     assert held_by((tmp_path / "attention.html").read_text())[0] == ["[CLS]", "the", "cat", "sat", "[SEP]"]
 
 
+def test_the_page_names_the_folder_also_from_within(text_tasks_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(text_tasks_run.folder)
+    assert run(".", "the cat", "--out", str(tmp_path / "page.html")) == 0
+    assert text_tasks_run.folder.name in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

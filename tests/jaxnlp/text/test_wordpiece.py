@@ -12,7 +12,7 @@ from tokenizers.models import BPE
 from transformers import BertTokenizer
 
 from jaxnlp.text.vocabulary import load_vocabulary
-from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from jaxnlp.text.wordpiece import MASK, SPECIAL, WordPieceVocabulary
 
 PIECES = [
     *SPECIAL,
@@ -226,6 +226,39 @@ def test_the_config_of_a_tokenizer_goes_before_its_file_as_in_transformers(tmp_p
     expected = theirs(tmp_path)(texts, texts)
     assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
     assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
+
+
+def test_special_tokens_are_special_where_the_file_has_them_among_its_pieces_alone(tmp_path, small):
+    altered(tmp_path, small, {}, added_tokens=[])
+    found = WordPieceVocabulary.of_folder(tmp_path)
+    assert found.pieces(found.encode("the [MASK] cat")) == ["the", MASK, "cat"]
+    (tokens,), _, _ = found.tokenize(["the cat"], longest=9)
+    assert found.decode(tokens) == "the cat"
+
+
+@pytest.mark.parametrize("shift", [480, -1])
+def test_ids_that_do_not_count_the_pieces_are_refused(tmp_path, small, shift):
+    """One that lies beyond the embeddings, and one that two pieces share."""
+    model, last = json.loads(small.tokenizer.to_str())["model"], small.size - 1
+    model["vocab"][small.pieces([last])[0]] += shift
+    altered(tmp_path, small, {}, model=model)
+    with pytest.raises(ValueError, match=rf"has {max(last + shift, last - 1)}, where {last} was expected"):
+        WordPieceVocabulary.of_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "expected an object, got list"),
+        ('{"do_lower_case": "yes"}', "true or false, got 'yes'"),
+    ],
+)
+def test_broken_settings_are_named(tmp_path, small, content, message):
+    small.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"^{tmp_path}/tokenizer_config.json.*{message}"):
+        WordPieceVocabulary.of_folder(tmp_path)
 
 
 def test_a_normaliser_of_another_kind_is_refused_where_nothing_says_what_it_does(tmp_path, small):
