@@ -279,7 +279,7 @@ class WordPieceVocabulary:
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
-def _letters(file: Path) -> dict[str, bool | None]:
+def _letters(file: Path) -> dict[str, Any]:
     """What a tokenizer_config.json says of letters. Raises: ValueError naming it, when it holds something else."""
     try:
         held = json.loads(file.read_text(encoding="utf-8"))
