@@ -143,25 +143,28 @@ def train_step(
     # The updates are not asked: to look at all of them before the first is made would double the optimizer's traffic to
     # memory. From a finite gradient only an absurd learning rate makes an infinite one; `all_finite` is for that.
     finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
-    params = optax.apply_updates(state.params, updates)
-    ema, averaged = (None, None) if state.ema is None else _average(state, params, ema_decay)
-
-    def if_finite(new: Any, old: Any) -> Any:
-        return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
-
     step = state.step + 1
-    new_state = dataclasses.replace(
-        state,
-        step=step,
-        params=if_finite(params, state.params),
-        opt_state=if_finite(opt_state, state.opt_state),
-        ema=if_finite(ema, state.ema),
-        averaged=if_finite(averaged, state.averaged),
-        skipped_updates=state.skipped_updates + jnp.where(finite, 0, 1),
-        first_skipped_step=jnp.where(finite | (state.first_skipped_step > 0), state.first_skipped_step, step),
-        carry=jax.tree.map(lambda c: jnp.where(finite, c, jnp.zeros_like(c)), carry),
-    )
+
+    # A branch, not a choice for each value: XLA on CPU writes moments and parameters where the old ones were then, and
+    # copies none of them first.
+    def updated(state: TrainState) -> TrainState:
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
+        params = optax.apply_updates(state.params, updates)
+        ema, averaged = (None, None) if state.ema is None else _average(state, params, ema_decay)
+        return dataclasses.replace(
+            state, step=step, params=params, opt_state=opt_state, ema=ema, averaged=averaged, carry=carry
+        )
+
+    def skipped(state: TrainState) -> TrainState:
+        return dataclasses.replace(
+            state,
+            step=step,
+            skipped_updates=state.skipped_updates + 1,
+            first_skipped_step=jnp.where(state.first_skipped_step > 0, state.first_skipped_step, step),
+            carry=jax.tree.map(jnp.zeros_like, carry),
+        )
+
+    new_state = jax.lax.cond(finite, updated, skipped, state)
     metrics = metrics | {"grad_norm": (norm, jnp.ones_like(norm))}
     return new_state, jax.tree.map(lambda m: jnp.where(finite, m, jnp.zeros_like(m)), metrics)
 

@@ -181,6 +181,25 @@ def _logits(x, short_w, b, dtype):
     return z if b is None else z + b.astype(wide)[None]
 
 
+def _row_bounds(scores, b):
+    """What no logit of a row exceeds, and the row's highest misses by `LOOSE` at most: [N], of scores + b.
+
+    The row's highest score plus the highest bias, where biases lie within `LOOSE` of each other. For the exact maximum
+    XLA on CPU would write scores + b to memory, as much as the product itself wrote, and for nothing else.
+    """
+    if b is None:
+        return scores.max(axis=-1)
+    return jax.lax.cond(
+        b.max() - b.min() < LOOSE,
+        lambda: scores.max(axis=-1) + b.max(),
+        lambda: (scores + b[None]).max(axis=-1),
+    )
+
+
+LOOSE = 32.0
+"""Exponentials down to exp(-32) keep all their digits in float32, and so do sums of them."""
+
+
 def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
     short_w = w.astype(dtype)
     spread = label_smoothing / w.shape[1]
@@ -188,8 +207,9 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
     def add_chunk(carry, chunk):
         total, dw, db = carry
         x, targets, weights = chunk
-        z = _logits(x, short_w, b, dtype)
-        highest = z.max(axis=-1)
+        scores = _logits(x, short_w, None, dtype)
+        z = scores if b is None else scores + b.astype(wide)[None]
+        highest = _row_bounds(scores, None if b is None else b.astype(wide))
         # Barriers: each of these arrays is written once, or XLA would compute exponentials anew wherever one is read.
         exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
         sums = exponentials.sum(axis=-1)

@@ -75,7 +75,7 @@ def _matmul_backward(dtype, residuals, dy):
     dx = product(dy, w, "nf,df->nd")
     # Transposed in memory is the smaller of the two.
     if x.shape[1] > dy.shape[1]:
-        dw = product(transposed(dy), x, "fn,nd->fd").T
+        dw = transposed(product(transposed(dy), x, "fn,nd->fd"))
     else:
         dw = product(transposed(x), dy, "dn,nf->df")
     return dx.astype(like_x.dtype), dw.astype(like_w.dtype)
@@ -94,7 +94,7 @@ def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
       y: the right operand.
       equation: as for einsum.
     """
-    return _row_major(jnp.einsum(equation, x, y, preferred_element_type=accumulator(x.dtype)))
+    return row_major(jnp.einsum(equation, x, y, preferred_element_type=accumulator(x.dtype)))
 
 
 def accumulator(dtype: jax.typing.DTypeLike) -> jnp.dtype:
@@ -116,10 +116,14 @@ def column_sums(x: jax.Array) -> jax.Array:
 
 def transposed(x: jax.Array) -> jax.Array:
     """The last two axes swapped, on CPU in memory too, where XLA would only relabel them: see this module's top."""
-    return _row_major(jnp.swapaxes(x, -1, -2))
+    return row_major(jnp.swapaxes(x, -1, -2))
 
 
-def _row_major(x: jax.Array) -> jax.Array:
+def row_major(x: jax.Array) -> jax.Array:
+    """The same array, on CPU written to memory as it is read: a transposition before it is carried out, not relabelled.
+
+    XLA would fold a relabelled operand into the product, and take bfloat16 off its fast path.
+    """
     return _constrained(x) if jax.default_backend() == "cpu" else x
 
 

@@ -148,6 +148,27 @@ def test_large_logits_give_finite_losses_and_gradients_by_chunks():
     assert_near(found, expected, 1e-6)
 
 
+@pytest.mark.parametrize("spread", [1.0, 31.0, 33.0, 200.0, 2000.0])
+def test_biases_that_stand_against_the_scores_leave_loss_and_gradients_as_they_are(spread):
+    bias = np.linspace(-spread / 2, spread / 2, 11).astype(np.float32)
+    # A feature of 1 and the bias reversed: all logits are what the other features make them.
+    x = np.concatenate([TOKENS, np.ones((12, 1))], axis=1).astype(np.float32)
+    w = np.concatenate([MATRIX, -bias[None]]).astype(np.float32)
+    arguments = (x, w, bias, TOKEN_TARGETS, TOKEN_WEIGHTS.astype(np.float32))
+    expected = plain_sum_and_gradients(*arguments)
+    assert np.isfinite(expected[0])
+    # Logits are differences of biases, and have the digits that these leave.
+    assert_near(linear_sum_and_gradients(*arguments), expected, 2e-6 * max(1.0, spread / 10))
+
+
+def test_a_word_that_its_bias_rules_out_has_no_gradient():
+    bias = np.where(np.arange(11) == 3, -np.inf, BIAS).astype(np.float32)
+    arguments = (*narrow(TOKENS, MATRIX), bias, np.full(12, 5, np.int32))
+    expected = plain_sum_and_gradients(*arguments)
+    assert np.isfinite(expected[0])
+    assert_near(linear_sum_and_gradients(*arguments), expected, 1e-6)
+
+
 def test_products_in_bfloat16_are_near_and_leave_the_dtypes_alone():
     arguments = (*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
     short = linear_sum_and_gradients(*arguments, chunk=5, matmul_dtype="bfloat16")
