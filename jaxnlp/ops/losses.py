@@ -182,13 +182,15 @@ def _logits(x, short_w, b, dtype):
 
 
 def _row_bounds(scores, b):
-    """What no logit of a row exceeds, and the row's highest misses by `LOOSE` at most: [N], of scores + b.
+    """An upper bound on the logits scores + b of each row, [N], at most `LOOSE` above the highest of them.
 
-    The row's highest score plus the highest bias, where biases lie within `LOOSE` of each other. For the exact maximum
-    XLA on CPU would write scores + b to memory, as much as the product itself wrote, and for nothing else.
+    On CPU the row's highest score plus the highest bias, where biases lie within `LOOSE` of each other: for the exact
+    maximum XLA would write scores + b to memory there, as much as the product itself wrote, and for nothing else.
     """
     if b is None:
         return scores.max(axis=-1)
+    if jax.default_backend() != "cpu":
+        return (scores + b[None]).max(axis=-1)
     return jax.lax.cond(
         b.max() - b.min() < LOOSE,
         lambda: scores.max(axis=-1) + b.max(),
@@ -197,7 +199,8 @@ def _row_bounds(scores, b):
 
 
 LOOSE = 32.0
-"""Exponentials down to exp(-32) keep all their digits in float32, and so do sums of them."""
+"""Nothing that counts underflows where the highest exponential is exp(-32). In float32 exponents of this size are
+rounded to 1e-6, and so is the loss of a token."""
 
 
 def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
@@ -208,8 +211,9 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         total, dw, db = carry
         x, targets, weights = chunk
         scores = _logits(x, short_w, None, dtype)
-        z = scores if b is None else scores + b.astype(wide)[None]
-        highest = _row_bounds(scores, None if b is None else b.astype(wide))
+        bias = None if b is None else b.astype(scores.dtype)
+        z = scores if bias is None else scores + bias[None]
+        highest = _row_bounds(scores, bias)
         # Barriers: each of these arrays is written once, or XLA would compute exponentials anew wherever one is read.
         exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
         sums = exponentials.sum(axis=-1)

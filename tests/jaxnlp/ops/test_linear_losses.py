@@ -158,8 +158,29 @@ def test_biases_that_stand_against_the_scores_leave_loss_and_gradients_as_they_a
     arguments = (x, w, bias, TOKEN_TARGETS, TOKEN_WEIGHTS.astype(np.float32))
     expected = plain_sum_and_gradients(*arguments)
     assert np.isfinite(expected[0])
-    # Logits are differences of biases, and have the digits that these leave.
+    # Logits are differences of biases, and have the digits that these and the bound leave.
     assert_near(linear_sum_and_gradients(*arguments), expected, 2e-6 * max(1.0, spread / 10))
+
+
+@pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.1, "z_loss": 0.05}])
+def test_a_word_that_its_bias_favours_by_almost_as_much_as_is_allowed_costs_few_digits(settings):
+    bias = np.where(np.arange(11) == 3, 31.0, BIAS)
+    w = np.where(np.arange(11) == 3, MATRIX - 31.0 * TOKENS[0][:, None] / (TOKENS[0] ** 2).sum(), MATRIX)
+    arguments = (TOKENS, w, bias, TOKEN_TARGETS, TOKEN_WEIGHTS)
+    with jax.enable_x64(True):
+        expected = plain_sum_and_gradients(*arguments, **settings)
+        assert_near(linear_sum_and_gradients(*arguments, **settings), expected, 1e-12)
+    found = linear_sum_and_gradients(*narrow(TOKENS, w, bias), TOKEN_TARGETS, *narrow(TOKEN_WEIGHTS), **settings)
+    assert_near(found, jax.tree.map(np.float32, expected), 5e-6)
+
+
+@pytest.mark.parametrize("matmul_dtype", ["float32", "bfloat16"])
+def test_products_in_a_shorter_dtype_give_one_loss_with_a_gradient_and_without(matmul_dtype):
+    with jax.enable_x64(True):
+        arguments = (TOKENS, MATRIX, BIAS, TOKEN_TARGETS, TOKEN_WEIGHTS)
+        loss, _ = compiled_linear_loss(*arguments, matmul_dtype=matmul_dtype)
+        found, _ = linear_sum_and_gradients(*arguments, matmul_dtype=matmul_dtype)
+        np.testing.assert_allclose(found, loss, rtol=1e-12)
 
 
 def test_a_word_that_its_bias_rules_out_has_no_gradient():
