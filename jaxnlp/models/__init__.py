@@ -1,13 +1,62 @@
 """Model families, one a file: its frozen Config, its Module."""
 
 import dataclasses
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import flax.linen as nn
 
+from jaxnlp.config import Config
+from jaxnlp.nn.compute import Compute
+from jaxnlp.typing import Params
+
+
+class Parameter(NamedTuple):
+    """What a model says of one of its parameters; layer-wise rates, Muon, weight decay and sharding read it.
+
+    Attributes:
+      axes: glossary letters (`jaxnlp.typing`), one a dimension; a digit is a small stacked axis: "LD3HK" is the kernel
+        of queries, keys and values of all blocks, stacked. A matrix has its input axis first, behind L.
+      depth: the number of the block it belongs to, counted from 0; "below" or "above" the blocks. A parameter with an
+        axis L belongs to all blocks, whatever is said here.
+      matrix: it maps inputs to outputs: weight decay applies, and Muon unless `head`.
+      head: it maps to the model's outputs.
+    """
+
+    axes: str
+    depth: int | Literal["below", "above"] = "above"
+    matrix: bool = False
+    head: bool = False
+
+
+class Adopted(NamedTuple):
+    """What a model takes from pretrained weights.
+
+    Attributes:
+      config: the model's config with the pretrained shape in it.
+      params: those of the model's parameters that are given, at their places; the others are initialised at random.
+      processor: the pretrained model's tokenizer; None = the data set makes its own.
+      notes: what to tell the user, such as heads that the weights do not have.
+    """
+
+    config: "ModelConfig"
+    params: Params
+    processor: Any = None
+    notes: tuple[str, ...] = ()
+
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """What every family's Config is: frozen, hashable, and able to build its module."""
+class ModelConfig(Config):
+    """The base of every family's config: frozen, hashable, and able to build its module."""
+
+    section: ClassVar[str] = "model"
+
+    compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
+    """How it is computed; never what."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest input, in tokens; None = any length."""
+        return None
 
     def build(self, vocabulary_size: int) -> nn.Module:
         """The module for a vocabulary of that size."""
@@ -15,4 +64,19 @@ class ModelConfig:
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         """Whether training leaves a parameter as it is, such as that of `("blocks", "attention", "qkv", "kernel")`."""
+        del path
         return False
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        """What there is to know of the parameter at a path. Raises: KeyError for a path that the model does not have."""
+        raise TypeError(f"{type(self).__name__} does not describe its parameters: it does not define parameter()")
+
+    def architecture(self) -> dict[str, Any]:
+        """The fields that decide the function of given parameters, by name: without `compute`, rates of dropout, and
+        options that this config does not read. Runs with equal ones can continue from one another's parameters."""
+        rest = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in rest.items() if name != "compute" and not name.endswith("dropout_rate")}
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """What this model takes from pretrained weights. Raises: ValueError, ConfigError when they do not fit."""
+        raise TypeError(f"{type(self).__name__} takes no pretrained weights: it does not define adopt()")

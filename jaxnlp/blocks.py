@@ -1,0 +1,72 @@
+"""What a task can put on a report page: plain data, drawn by `train.report`. Every text is escaped there."""
+
+import dataclasses
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows under a header.
+
+    Attributes:
+      header: names of the columns.
+      rows: cells, texts or numbers; as many in a row as the header has.
+      marks: for each row "good", "bad" or ""; () = none.
+      bars: the columns, by number, that are shares of 1 and drawn as bars.
+      note: a sentence above it.
+      folded: shown only when it is opened.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str | float | int | None, ...], ...]
+    marks: tuple[Literal["good", "bad", ""], ...] = ()
+    bars: tuple[int, ...] = ()
+    note: str = ""
+    folded: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A curve: its name and its points, as long as each other."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Lines:
+    """Curves on common axes."""
+
+    lines: tuple[Line, ...]
+    x_label: str
+    y_label: str
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class HeatMap:
+    """Weights [rows, columns] as shades, each row scaled to its largest weight."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+    title: str = ""
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class MarkedText:
+    """Texts of which parts are highlighted: (text, is it highlighted) pieces, one tuple a paragraph."""
+
+    paragraphs: tuple[tuple[tuple[str, bool], ...], ...]
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture: a PNG file's bytes in base64, and what it shows."""
+
+    png: str
+    alt: str
+    note: str = ""

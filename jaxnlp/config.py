@@ -1,0 +1,93 @@
+"""The base of every config: a frozen dataclass that checks its own fields."""
+
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A frozen dataclass whose choices (`Literal` fields) are checked however it was made.
+
+    A subclass with checks of its own defines `__post_init__` and calls `super().__post_init__()` first.
+    """
+
+    section: ClassVar[str] = ""
+    """The first part of its fields' names on the command line, such as `model`; "" = none."""
+
+    def __post_init__(self):
+        for name, expected in _hints(type(self)).items():
+            value = getattr(self, name)
+            choices = _choices(expected)
+            if choices and not _fits(value, expected):
+                close = difflib.get_close_matches(str(value), map(str, choices), n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise ValueError(
+                    f"{self.full_name(name)} must be one of {', '.join(map(str, choices))}, got {value!r}{hint}"
+                )
+
+    @classmethod
+    def full_name(cls, field: str) -> str:
+        """A field's name as messages show it: `model.width`."""
+        return f"{cls.section}.{field}" if cls.section else field
+
+
+class ReadWhen(NamedTuple):
+    """A field that only some configs read.
+
+    Attributes:
+      field: its name.
+      default: the value of a config that does not read it.
+      is_read: whether this config reads it.
+      what: what reads it, to complete "applies only to ...".
+    """
+
+    field: str
+    default: Any
+    is_read: bool
+    what: str
+
+
+def refuse_unread(config: Config, rules: Iterable[ReadWhen]) -> None:
+    """Raises ValueError, naming the field, when one that nothing reads is not at its default."""
+    for rule in rules:
+        value = getattr(config, rule.field)
+        if not rule.is_read and value != rule.default:
+            raise ValueError(
+                f"{config.full_name(rule.field)} applies only to {rule.what}; leave it at {rule.default!r}, got {value!r}"
+            )
+
+
+@functools.cache
+def _hints(config: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(config, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(config)}
+
+
+def _choices(expected: Any) -> tuple[Any, ...]:
+    """The values that a type's Literals list; () for a type without any."""
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin is typing.Literal:
+        return arguments
+    if origin is typing.Annotated:
+        return _choices(arguments[0])
+    if origin in (typing.Union, types.UnionType, tuple):
+        return tuple(choice for argument in arguments for choice in _choices(argument))
+    return ()
+
+
+def _fits(value: Any, expected: Any) -> bool:
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin is typing.Literal:
+        return any(value == choice and type(value) is type(choice) for choice in arguments)
+    if origin is typing.Annotated:
+        return _fits(value, arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(item, arguments[0]) for item in value)
+    return isinstance(value, expected) if isinstance(expected, type) else True

@@ -1,0 +1,35 @@
+"""How a model is computed: types, implementations, memory. Never what it computes."""
+
+import dataclasses
+from typing import ClassVar, Literal
+
+from jaxnlp.config import Config
+from jaxnlp.ops.attention import Implementation
+from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.ops.recurrent import RecurrentImplementation
+
+
+@dataclasses.dataclass(frozen=True)
+class Compute(Config):
+    """How, not what: no part of a run's identity, changeable at every start, recorded in environment.json."""
+
+    section: ClassVar[str] = "model.compute"
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the computation; parameters stay float32."""
+    matmul_dtype: Literal["auto", "bfloat16"] | None = None
+    """Type that the operands of matrix products are rounded to; sums stay in float32. auto: bfloat16 where the
+    processor multiplies it faster than float32; None = no rounding."""
+    attention: Implementation = "auto"
+    """Gradient of attention by hand (vjp), by autodiff (xla), or JAX's fused GPU kernel (cudnn); auto chooses."""
+    recurrence: RecurrentImplementation = "auto"
+    """Recurrent layers by the library's scan, or by cuDNN on an Nvidia GPU; auto chooses."""
+    scan_layers: bool = False
+    """Compile one block and loop over it: compiles faster, runs slower on CPU."""
+    remat: bool = False
+    """Compute each block again in the backward pass: less memory, more time."""
+
+    @property
+    def operand_dtype(self) -> str | None:
+        """`matmul_dtype` on this machine, with `auto` resolved; None = no rounding."""
+        return operand_dtype(self.matmul_dtype)
