@@ -1,4 +1,4 @@
-"""Tasks: what a model is trained to do and how it is scored. One task a file; the core knows this file alone.
+"""Tasks: what a model is trained to do and how it is scored. One task a file; the core knows only this file.
 
 A task turns a model config and a processor into a module (`build`), a module into a loss (`objective`), and parameters
 into numbers, predictions and blocks of the report (`evaluators`). Its `commands` are what `jaxnlp VERB RUN` can do.
@@ -194,9 +194,10 @@ class Task(Config):
 
     section: ClassVar[str] = "task"
 
-    @property
-    def metrics(self) -> Mapping[str, MetricKind]:
-        """Of this instance: names may depend on its fields (`sst/accuracy`)."""
+    def metrics(self, processor: Any) -> Mapping[str, MetricKind]:
+        """Every metric that training and the evaluator `validation` give, by name: names and units may depend on the
+        processor, which knows parts, labels and tokens."""
+        del processor
         return {"loss": MetricKind("examples", "nats", "lower")}
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
