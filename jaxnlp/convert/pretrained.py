@@ -89,6 +89,24 @@ FIXED = {
 """What a config may say of itself, and the only value that this BERT has."""
 
 
+TASKS = {"bert": "jaxnlp.tasks.text_tasks:TextTasks"}
+"""The task that pretrained weights are for, by the `model_type` of their config."""
+
+
+def pretrained_task(folder_or_name: str | Path) -> str:
+    """The class of the task that pretrained weights are for, as "module:Class".
+
+    Raises: PretrainedError when it is not a folder of weights, or of a model that the library does not have.
+    """
+    file = _transformer_of(_folder_of(folder_or_name)) / CONFIG
+    if not file.is_file():
+        raise PretrainedError(f"{folder_or_name} is neither a training run nor pretrained weights: it has no {CONFIG}")
+    found = _read_object(file).get("model_type")
+    if found not in TASKS:
+        raise PretrainedError(f"{file}: model_type must be one of {', '.join(TASKS)}, got {found!r}")
+    return TASKS[found]
+
+
 def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
     """Reads a BERT from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
 

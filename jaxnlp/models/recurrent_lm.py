@@ -230,6 +230,10 @@ class RecurrentLM(nn.Module):
         """The words' embeddings [V, D]."""
         return params["tokens"]["embedding"]
 
+    def decoding_params(self, params: Params) -> Params:
+        """Parameters as reading with a cache takes them: unchanged."""
+        return params
+
     @property
     def capacity(self) -> None:
         """States hold a text of any length."""

@@ -194,10 +194,13 @@ class Task(Config):
 
     section: ClassVar[str] = "task"
 
-    def metrics(self, processor: Any) -> Mapping[str, MetricKind]:
-        """Every metric that training and the evaluator `validation` give, by name: names and units may depend on the
-        processor, which knows parts, labels and tokens."""
-        del processor
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        """Every metric that the evaluator `validation` gives of a split, and that training logs, by name.
+
+        Names and units may depend on the processor, which knows parts, labels and tokens; a metric that needs examples
+        is there only where the split has some.
+        """
+        del processor, split
         return {"loss": MetricKind("examples", "nats", "lower")}
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
@@ -226,3 +229,8 @@ class Task(Config):
     def commands(self) -> Mapping[str, type[Command]]:
         """Verbs of `jaxnlp`, by name."""
         return {}
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """Weights that another library wrote, as a model of this task. Raises: ValueError when they are not."""
+        raise TypeError(f"{cls.__name__} takes no pretrained weights: it does not define from_pretrained()")
