@@ -16,11 +16,13 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from rich.console import Console
 
 from data import Corpus, DataError, Question
+from jaxnlp.blocks import MarkedText
 from jaxnlp.decoding.answer import answer
 from jaxnlp.decoding.generate import Decoder
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import RunError, checkpoint_steps, load_run, make_decoder
 from jaxnlp.serialization import ConfigError, differences, to_json
+from jaxnlp.tasks import Block
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.words import WordVocabulary
@@ -346,7 +348,8 @@ class _Evaluator:
                 length=self._config.sample_length_tokens,
                 seed=self._config.seed,
             )
-            log.log_sample(step, prompt, text)
+            pieces = ((prompt, True), (text.removeprefix(prompt), False))
+            log.log_blocks(step, [Block("Samples", MarkedText((pieces,)), "all")])
         self._describe_words(step, params)
         write_report(self._workdir)
         if self._config.best_by != "loss":
