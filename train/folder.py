@@ -20,7 +20,7 @@ from train.config import TrainConfig
 ENVIRONMENT_FILE = "environment.json"
 DATA_FILE = "data.json"
 METRICS_FILE = "metrics.jsonl"
-SAMPLES_FILE = "samples.jsonl"
+BLOCKS_FILE = "blocks.jsonl"
 ANSWERS_FILE = "answers.json"
 WORDS_FILE = "words.json"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
@@ -44,7 +44,7 @@ def check(workdir: Path, config: TrainConfig) -> None:
         held = with_defaults(_read_object(path))
         refuse_change(held, to_json(config), f"{workdir} holds a run of another config")
         return
-    strangers = [name for name in (METRICS_FILE, SAMPLES_FILE, CHECKPOINTS) if (workdir / name).exists()]
+    strangers = [name for name in (METRICS_FILE, BLOCKS_FILE, CHECKPOINTS) if (workdir / name).exists()]
     if strangers:
         raise RunMismatchError(
             f"{workdir} has {strangers[0]} but no {CONFIG_FILE}: no run of ours; give another --workdir"
@@ -169,7 +169,7 @@ def keep_lines_until(path: Path, step: int) -> None:
     """Drops the lines of a JSON-lines file that a run wrote after the checkpoint it continues from."""
     if not path.exists():
         return
-    # Bytes split at line feeds alone; a sample may hold other characters that str.splitlines() splits at.
+    # Bytes split at line feeds alone; a text may hold other characters that str.splitlines() splits at.
     lines = path.read_bytes().splitlines(keepends=True)
     kept = []
     for number, line in enumerate(lines, 1):
