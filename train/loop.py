@@ -151,6 +151,8 @@ def fit(
                 command=command,
                 pretrained=None if config.init_from is not None else begun.digest,
             )
+            counted = COUNTED.get(config.objective, "tokens")
+            folder.note(workdir, metrics={"loss": {"of": counted, "unit": "nats", "better": "lower"}})
         state = layout.replicate(state)
 
         with RunLog(
