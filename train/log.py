@@ -254,7 +254,8 @@ def _losses(values: Mapping[str, float]) -> str:
 def _unfinished(pending: Sequence[Metrics]) -> int:
     """How many of the newest steps the device has not finished yet."""
     for count, metrics in enumerate(reversed(pending)):
-        if all(leaf.is_ready() for leaf in jax.tree.leaves(metrics) if isinstance(leaf, jax.Array)):
+        leaves = (leaf for leaf in jax.tree.leaves(metrics) if isinstance(leaf, jax.Array))
+        if all(leaf.is_ready() for leaf in leaves):  # type: ignore[attr-defined]
             return count
     return len(pending)
 

@@ -23,6 +23,7 @@ from train.config import update
 from train.folder import RunMismatchError
 from train.loop import NonFiniteError, count_parameters, fit, other_function, set_up
 from train.objectives import OBJECTIVES
+from train.report import read_blocks
 
 TIMES = ("train_seconds", "tokens_per_second")
 
@@ -182,9 +183,11 @@ def test_run_ends_with_a_report_and_its_plots(straight):
 def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, quick_fit):
     config = tiny_config(total_steps=5, evaluate_every_steps=2, sample_prompt="the", sample_length_tokens=9)
     quick_fit(config, tmp_path)
-    samples = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()]
-    assert [(sample["step"], sample["prompt"]) for sample in samples] == [(2, "the"), (4, "the"), (5, "the")]
-    assert all(len(sample["text"]) == 12 and sample["text"].startswith("the") for sample in samples)
+    blocks = read_blocks(tmp_path / "blocks.jsonl")
+    assert [(block.step, block.name, block.keep) for block in blocks] == [(n, "Samples", "all") for n in (2, 4, 5)]
+    for block in blocks:
+        (((prompt, prompt_marked), (rest, rest_marked)),) = block.content.paragraphs
+        assert (prompt, prompt_marked, len(rest), rest_marked) == ("the", True, 9, False)
 
 
 @pytest.mark.parametrize("prompt", ["", "stone!", "the tide eats"], ids=["empty", "unknown character", "too long"])

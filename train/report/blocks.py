@@ -181,9 +181,8 @@ def _marked_text(marked: MarkedText, _: str, __: str) -> str:
         for paragraph in marked.paragraphs
     )
     # An HTML parser drops a line feed that directly follows <pre>; a second one keeps it.
-    return _note(marked.note) + "".join(
-        f"<pre>{chr(10) * paragraph.startswith(chr(10))}{paragraph}</pre>" for paragraph in paragraphs
-    )
+    drawn = "".join(f"<pre>{chr(10) * paragraph.startswith(chr(10))}{paragraph}</pre>" for paragraph in paragraphs)
+    return f'<div class="card">{_note(marked.note)}{drawn}</div>'
 
 
 def _picture(picture: Picture, _: str, __: str) -> str:

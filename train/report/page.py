@@ -74,8 +74,11 @@ tr:first-child > * { border-top: 0 }
 .block td { white-space: pre-wrap }
 .block th { white-space: nowrap }
 .block p { font-size: .9rem }
+.block thead + tbody tr:first-child > * { border-top: 1px solid var(--line) }
+.block .card > pre:first-child { margin-top: .3rem }
+.steps :is(.card, figure) { padding: .5rem 0 .2rem; border: 0 }
 .block p:first-child { margin-top: 0 }
-.block > :is(.card, figure, pre) + :is(.card, figure, pre) { margin-top: 12px }
+.block > :is(.card, figure) + :is(.card, figure) { margin-top: 12px }
 .block figure { width: fit-content; max-width: 100% }
 .block .lines { width: 660px }
 .share { white-space: nowrap }
@@ -87,7 +90,7 @@ tr:first-child > * { border-top: 0 }
 .heat :is(th, td) { padding: 0 .6rem 0 0; border: 0; white-space: pre; line-height: 1.35 }
 .heat th { color: var(--ink); font-weight: 650; width: 1ch }
 .heat caption { padding-bottom: .3rem; color: var(--muted); text-align: left; white-space: pre }
-.heat span { background: color-mix(in srgb, var(--series-0) var(--share), transparent) }
+.heat span { background: color-mix(in srgb, var(--series-0) calc(.7 * var(--share)), transparent) }
 .heat.words td { line-height: 1.7 }
 .heat.words span { padding: .1em .35em; margin-right: 2px; border-radius: 3px }
 .picture img { display: block; max-width: 100%; height: auto }
