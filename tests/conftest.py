@@ -21,17 +21,33 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest reads -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what needs data sets where there are none: they are not ours to carry, and the other tests do without.
+    """Skips tests whose data sets are missing, and marks the cases of sweeps that `make test` leaves to `make test-all`.
 
     -ra lists each skipped test with the reason.
     """
-    if "JAXNLP_DATA" in os.environ:
-        return
-    skip = pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them")
+    sweeps: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if "realdata" in item.keywords:
-            item.add_marker(skip)
+        if "JAXNLP_DATA" not in os.environ and "realdata" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them"))
+        if "sweep" in item.keywords:
+            sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, cases in sweeps.items():
+        marks = list(cases[0].iter_markers("sweep"))
+        if len(marks) != 1 or len(marks[0].args) != 1 or not 1 <= marks[0].args[0]:
+            raise pytest.UsageError(f"{name}: expected one mark sweep(N) with N >= 1, got {marks}")
+        kept = set(evenly_spaced(len(cases), marks[0].args[0]))
+        for number, case in enumerate(cases):
+            if number not in kept:
+                case.add_marker(pytest.mark.thorough)
+
+
+def evenly_spaced(count: int, chosen: int) -> list[int]:
+    """Numbers below `count`, the first and the last among them where at least two are chosen."""
+    if chosen >= count:
+        return list(range(count))
+    return [0] if chosen == 1 else [round(i * (count - 1) / (chosen - 1)) for i in range(chosen)]
 
 
 MOST_MAPS = 20_000
