@@ -23,7 +23,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips tests whose data sets are missing, and marks the cases of sweeps that `make test` leaves to `make test-all`.
+    """Skips tests whose data sets are missing; marks the cases of sweeps that `make test` leaves out.
 
     -ra lists each skipped test with the reason.
     """
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for name, cases in sweeps.items():
         marks = list(cases[0].iter_markers("sweep"))
-        if len(marks) != 1 or len(marks[0].args) != 1 or not 1 <= marks[0].args[0]:
+        if len(marks) != 1 or len(marks[0].args) != 1 or marks[0].args[0] < 1:
             raise pytest.UsageError(f"{name}: expected one mark sweep(N) with N >= 1, got {marks}")
         kept = set(evenly_spaced(len(cases), marks[0].args[0]))
         for number, case in enumerate(cases):
