@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 SOURCES := jaxnlp data train configs benchmarks tests docs
 
 help:
-	@echo "make demo    install, train a character GPT for about two minutes, print a sample"
+	@echo "make demo    install, train a character GPT for about a minute, print a sample"
 	@echo "make test    install what the tests need, and run every property and every family: minutes"
 	@echo "make test-all          all tests: make test, test-rest and test-optimized"
 	@echo "make test-rest         the tests that make test leaves out: sweeps of parameters, repeated kills"
