@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,13 +31,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "JAXNLP_DATA" not in os.environ and "realdata" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them"))
-        if "sweep" in item.keywords:
+        if "sweep" in item.keywords and hasattr(item, "callspec"):
             sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for name, cases in sweeps.items():
-        marks = list(cases[0].iter_markers("sweep"))
-        if len(marks) != 1 or len(marks[0].args) != 1 or marks[0].args[0] < 1:
-            raise pytest.UsageError(f"{name}: expected one mark sweep(N) with N >= 1, got {marks}")
-        kept = set(evenly_spaced(len(cases), marks[0].args[0]))
+    for cases in sweeps.values():
+        mark = cases[0].get_closest_marker("sweep")
+        if mark.args:
+            kept = evenly_spaced(len(cases), *mark.args)
+        else:
+            kept = covering([case.callspec.indices for case in cases])
         for number, case in enumerate(cases):
             if number not in kept:
                 case.add_marker(pytest.mark.thorough)
@@ -48,6 +49,17 @@ def evenly_spaced(count: int, chosen: int) -> list[int]:
     if chosen >= count:
         return list(range(count))
     return [0] if chosen == 1 else [round(i * (count - 1) / (chosen - 1)) for i in range(chosen)]
+
+
+def covering(cases: Sequence[Mapping[str, int]]) -> list[int]:
+    """Numbers of a few cases in which each value of each parameter occurs, by a greedy choice."""
+    values = [set(case.items()) for case in cases]
+    missing, kept = set().union(*values), []
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(values[number] & missing))
+        kept.append(best)
+        missing -= values[best]
+    return sorted(kept)
 
 
 MOST_MAPS = 20_000
