@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if mark.args:
             kept = evenly_spaced(len(cases), *mark.args)
         else:
-            kept = covering([case.callspec.indices for case in cases])
+            kept = covering([case.callspec._idlist for case in cases])  # an id for each parametrize
         for number, case in enumerate(cases):
             if number not in kept:
                 case.add_marker(pytest.mark.thorough)
@@ -51,9 +51,9 @@ def evenly_spaced(count: int, chosen: int) -> list[int]:
     return [0] if chosen == 1 else [round(i * (count - 1) / (chosen - 1)) for i in range(chosen)]
 
 
-def covering(cases: Sequence[Mapping[str, int]]) -> list[int]:
+def covering(cases: Sequence[Sequence[str]]) -> list[int]:
     """Numbers of a few cases in which each value of each parameter occurs, by a greedy choice."""
-    values = [set(case.items()) for case in cases]
+    values = [set(enumerate(case)) for case in cases]
     missing, kept = set().union(*values), []
     while missing:
         best = max(range(len(cases)), key=lambda number: len(values[number] & missing))
