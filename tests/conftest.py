@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,17 +21,45 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest reads -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what needs data sets where there are none: they are not ours to carry, and the other tests do without.
+    """Skips tests whose data sets are missing; marks the cases of sweeps that `make test` leaves out.
 
     -ra lists each skipped test with the reason.
     """
-    if "JAXNLP_DATA" in os.environ:
-        return
-    skip = pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them")
+    sweeps: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if "realdata" in item.keywords:
-            item.add_marker(skip)
+        if "JAXNLP_DATA" not in os.environ and "realdata" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them"))
+        if "sweep" in item.keywords and hasattr(item, "callspec"):
+            sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in sweeps.values():
+        mark = cases[0].get_closest_marker("sweep")
+        if mark.args:
+            kept = evenly_spaced(len(cases), *mark.args)
+        else:
+            kept = covering([case.callspec._idlist for case in cases])  # an id for each parametrize
+        for number, case in enumerate(cases):
+            if number not in kept:
+                case.add_marker(pytest.mark.thorough)
+
+
+def evenly_spaced(count: int, chosen: int) -> list[int]:
+    """Numbers below `count`, the first and the last among them where at least two are chosen."""
+    if chosen >= count:
+        return list(range(count))
+    return [0] if chosen == 1 else [round(i * (count - 1) / (chosen - 1)) for i in range(chosen)]
+
+
+def covering(cases: Sequence[Sequence[str]]) -> list[int]:
+    """Numbers of a few cases in which each value of each parameter occurs, by a greedy choice."""
+    values = [set(enumerate(case)) for case in cases]
+    missing, kept = set().union(*values), []
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(values[number] & missing))
+        kept.append(best)
+        missing -= values[best]
+    return sorted(kept)
 
 
 MOST_MAPS = 20_000
