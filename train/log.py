@@ -15,7 +15,7 @@ from jaxnlp.blocks import MarkedText
 from jaxnlp.metrics import means, total
 from jaxnlp.tasks import Block
 from jaxnlp.typing import Metrics
-from train.folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until
+from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until
 from train.report.blocks import block_to_json
 
 SECONDS_BETWEEN_LINES = 5.0
