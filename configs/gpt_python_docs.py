@@ -21,7 +21,7 @@ def get_config() -> TrainConfig:
         model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=128, matmul_dtype="auto"),
         objective="next_token",
         optimizer=OptimizerConfig(
-            name="muon", learning_rate=6e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, final_fraction=0.05
+            name="muon", learning_rate=6e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05
         ),
         total_steps=660,
         evaluate_every_steps=220,

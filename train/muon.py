@@ -7,6 +7,7 @@ Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2, for the size of
 it does to rare facts.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -59,11 +60,15 @@ class MuonState(NamedTuple):
     momentum: PyTree
 
 
-def scale_by_muon(decay: float) -> optax.GradientTransformation:
-    """From gradients of matrices [..., M, N] to directions of root mean square `ADAM_SIZE`.
+def scale_by_muon(decay: float, *, batched: Callable[[tuple], bool]) -> optax.GradientTransformation:
+    """From gradients of matrices to directions of root mean square `ADAM_SIZE`.
+
+    A matrix has its input axis first; all further axes are outputs: a kernel [D, 3, H, K] is made orthogonal as
+    [D, 3 H K].
 
     Args:
       decay: of the running mean, which looks one step ahead (Nesterov).
+      batched: whether the first axis of the parameter at a path counts matrices, as that of stacked blocks does.
     """
 
     def init(params: Params) -> MuonState:
@@ -73,15 +78,13 @@ def scale_by_muon(decay: float) -> optax.GradientTransformation:
         del params
         momentum = jax.tree.map(lambda m, g: decay * m + (1.0 - decay) * g, state.momentum, updates)
 
-        def direction(m: Array, g: Array) -> Array:
-            ahead = orthogonalized(decay * m + (1.0 - decay) * g)
-            return (ADAM_SIZE * max(g.shape[-2:]) ** 0.5 * ahead).astype(g.dtype)
+        def direction(path: tuple, m: Array, g: Array) -> Array:
+            ahead = decay * m + (1.0 - decay) * g
+            count, inputs = (g.shape[0], g.shape[1]) if batched(path) else (1, g.shape[0])
+            matrices = orthogonalized(ahead.reshape(count, inputs, -1))
+            longest = max(matrices.shape[-2:])
+            return (ADAM_SIZE * longest**0.5 * matrices).reshape(g.shape).astype(g.dtype)
 
-        return jax.tree.map(direction, momentum, updates), MuonState(momentum)
+        return jax.tree_util.tree_map_with_path(direction, momentum, updates), MuonState(momentum)
 
     return optax.GradientTransformation(init, update)
-
-
-def is_hidden_matrix(path: tuple, value: Array) -> bool:
-    """Whether Muon is for this parameter: kernels, but for those of heads, whose last columns are words or classes."""
-    return path[-1].key.endswith("kernel") and not path[0].key.startswith("head") and value.ndim >= 2

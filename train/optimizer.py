@@ -4,92 +4,119 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxnlp.config import Config, ReadWhen, refuse_unread
+from jaxnlp.models import Parameter
 from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
-from train.muon import is_hidden_matrix, scale_by_muon
+from train.muon import scale_by_muon
+
+Describe = Callable[[tuple[str, ...]], Parameter]
+"""From the names that lead to a parameter to what its model says of it: `ModelConfig.parameter`."""
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(Config):
     """Adam, AdamW, Muon or SGD with clipping, and a schedule of the learning rate by steps or by tokens."""
 
+    section: ClassVar[str] = "optimizer"
+
     name: Literal["adamw", "adam", "muon", "sgd"] = "adamw"
-    """AdamW decays weights apart from the gradient; Adam does not decay them; Muon is for the matrices between
-    embedding and head, the rest, heads whole, then has AdamW; SGD follows the gradient itself."""
+    """AdamW decouples weight decay from the gradient; Adam has no weight decay; Muon for hidden matrices, AdamW for all
+    other parameters; SGD."""
     learning_rate: float = 1e-3
     """Peak of the schedule."""
     beta1: float = 0.9
-    """Decay of the gradient's running mean."""
+    """Adam's decay of the gradient's running mean."""
     beta2: float = 0.999
-    """Decay of its running mean square."""
-    muon_decay: float = 0.95
-    """Decay of Muon's running mean."""
+    """Adam's decay of the gradient's running mean square."""
+    muon_momentum: float = 0.95
+    """Muon's decay of the gradient's running mean."""
     momentum: float = 0.0
-    """Of SGD: the share of the last update that is added to the next."""
+    """Momentum of SGD."""
     epsilon: float = 1e-8
-    """Added to the root of the mean square."""
+    """Adam's epsilon."""
     weight_decay: float = 0.0
-    """Times the learning rate, taken off dense kernels in each step; not off biases, norms and embeddings."""
+    """Decoupled weight decay of dense kernels, times the learning rate; biases, norms and embeddings have none."""
     layer_decay: float = 1.0
-    """Fine-tuning: each block's updates are this many times those of the block above it, and the embeddings' come last;
-    1 = all learn at the same rate."""
-    clip_norm: float | None = 1.0
-    """Longest gradient, as the norm over all parameters; None = no clipping."""
+    """Layer-wise learning rates: each block learns at this factor times the rate of the block above it, embeddings at
+    the lowest rate; 1 = one rate."""
+    max_grad_norm: float | None = 1.0
+    """Maximum global gradient norm; None = no clipping."""
     schedule: Literal["cosine", "constant"] = "cosine"
-    """What follows the warmup: a cosine down to the floor, or the peak."""
+    """What follows the warmup: a cosine down to the minimum, or the peak."""
     warmup_steps: int = 0
     """Steps in which the rate grows linearly from 0 to its peak."""
     decay_steps: int | None = None
-    """Step at which the cosine reaches the floor; None = the run's last."""
-    final_fraction: float = 0.1
-    """The floor, as a share of the peak."""
+    """Step at which the cosine reaches the minimum; None = the run's last."""
+    min_lr_ratio: float = 0.1
+    """The minimum, as a fraction of the peak."""
     warmup_tokens: int | None = None
-    """Like warmup_steps, counted in trained tokens; needs final_tokens."""
-    final_tokens: int | None = None
-    """Like decay_steps, counted in trained tokens, as in minGPT; replaces the count by steps."""
+    """Like warmup_steps, in tokens; needs decay_tokens."""
+    decay_tokens: int | None = None
+    """Like decay_steps, in tokens, as in minGPT; replaces the count of steps."""
     reference_tokens: int | None = None
-    """Multiply the rate of a step by its number of tokens over this: for batches of many lengths; None = don't."""
+    """Multiply each step's rate by its number of tokens over N: for batches of different lengths; None = no scaling."""
 
     def __post_init__(self):
+        super().__post_init__()
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"optimizer.learning_rate must be positive, got {self.learning_rate}")
-        for name in ("beta1", "beta2", "muon_decay", "momentum"):
+        for name in ("beta1", "beta2", "muon_momentum", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"optimizer.{name} must lie in [0, 1), got {getattr(self, name)}")
         if not 0 < self.epsilon < math.inf:
             raise ValueError(f"optimizer.epsilon must be positive, got {self.epsilon}")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"optimizer.weight_decay must be finite and not negative, got {self.weight_decay}")
-        if self.name == "adam" and self.weight_decay:
-            raise ValueError(f"adam takes no weight_decay, got {self.weight_decay}; use --optimizer.name adamw")
-        if self.momentum and self.name != "sgd":
-            raise ValueError(f"optimizer.momentum is for sgd, got {self.momentum} for {self.name}")
         if not 0.0 < self.layer_decay <= 1.0:
             raise ValueError(f"optimizer.layer_decay must lie in (0, 1], got {self.layer_decay}")
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            raise ValueError(f"optimizer.clip_norm must be positive or None, got {self.clip_norm}")
-        if not 0.0 <= self.final_fraction <= 1.0:
-            raise ValueError(f"optimizer.final_fraction must lie in [0, 1], got {self.final_fraction}")
-        if self.warmup_tokens is not None and self.final_tokens is None:
-            raise ValueError("optimizer.warmup_tokens needs optimizer.final_tokens")
-        if self.final_tokens is not None and (self.warmup_steps or self.decay_steps is not None):
-            raise ValueError("a schedule counts steps or tokens: with final_tokens, leave warmup_steps and decay_steps")
-        warmup, final = (
-            (self.warmup_steps, self.decay_steps)
-            if self.final_tokens is None
-            else (self.warmup_tokens or 0, self.final_tokens)
-        )
+        if self.max_grad_norm is not None and not self.max_grad_norm > 0:
+            raise ValueError(f"optimizer.max_grad_norm must be positive or None, got {self.max_grad_norm}")
+        if not 0.0 <= self.min_lr_ratio <= 1.0:
+            raise ValueError(f"optimizer.min_lr_ratio must lie in [0, 1], got {self.min_lr_ratio}")
+        if self.warmup_tokens is not None and self.decay_tokens is None:
+            raise ValueError("optimizer.warmup_tokens needs optimizer.decay_tokens")
+        if self.decay_tokens is not None and (self.warmup_steps or self.decay_steps is not None):
+            raise ValueError("set the token options or the step options of the schedule, not both")
         if self.reference_tokens is not None and self.reference_tokens < 1:
             raise ValueError(f"optimizer.reference_tokens must be at least 1 or None, got {self.reference_tokens}")
-        if warmup < 0 or (final is not None and final <= warmup):
-            raise ValueError(f"the schedule's warmup must end before its decay, got warmup {warmup} and end {final}")
+        adaptive, cosine = self.name != "sgd", self.schedule == "cosine"
+        refuse_unread(
+            self,
+            [
+                ReadWhen("muon_momentum", 0.95, self.name == "muon", "Muon (optimizer.name muon)"),
+                ReadWhen("momentum", 0.0, self.name == "sgd", "SGD (optimizer.name sgd)"),
+                ReadWhen("beta1", 0.9, adaptive, "Adam, AdamW and Muon"),
+                ReadWhen("beta2", 0.999, adaptive, "Adam, AdamW and Muon"),
+                ReadWhen("epsilon", 1e-8, adaptive, "Adam, AdamW and Muon"),
+                ReadWhen("weight_decay", 0.0, self.name != "adam", "AdamW, Muon and SGD"),
+                ReadWhen("decay_steps", None, cosine, "the cosine schedule"),
+                ReadWhen("decay_tokens", None, cosine or self.warmup_tokens is not None, "the cosine schedule"),
+                ReadWhen("min_lr_ratio", 0.1, cosine, "the cosine schedule"),
+            ],
+        )
+        warmup, end = self.bounds
+        if warmup < 0 or (end is not None and end <= warmup):
+            raise ValueError(f"the schedule's warmup must end before its decay, got warmup {warmup} and end {end}")
+
+    @property
+    def by_tokens(self) -> bool:
+        """Whether the schedule counts tokens, not steps."""
+        return self.decay_tokens is not None
+
+    @property
+    def bounds(self) -> tuple[int, int | None]:
+        """Ends of the warmup and of the decay, in steps or tokens; None = the run's last step."""
+        if self.by_tokens:
+            return self.warmup_tokens or 0, self.decay_tokens
+        return self.warmup_steps, self.decay_steps
 
 
 Schedule = Callable[[Array], Array]
@@ -97,27 +124,27 @@ Schedule = Callable[[Array], Array]
 
 
 def warmup_cosine(
-    progress: Array, *, peak: float, warmup: int, final: int, final_fraction: float, decay: bool = True
+    progress: Array, *, peak: float, warmup: int, final: int, min_lr_ratio: float, decay: bool = True
 ) -> Array:
     """The learning rate of an update.
 
     peak * progress / warmup                                      up to `warmup`,
     floor + (peak - floor) (1 + cos(pi (progress - warmup) / (final - warmup))) / 2   up to `final`,
-    floor = peak * final_fraction                                 after it.
+    floor = peak * min_lr_ratio                                 after it.
 
     Args:
       progress: [] float, steps or tokens done when this update is done: 1 or more steps.
       peak: the highest rate.
       warmup: end of the linear growth, in the same unit.
       final: end of the cosine.
-      final_fraction: the floor as a share of the peak.
+      min_lr_ratio: the floor as a share of the peak.
       decay: False keeps the peak after the warmup.
 
     Source: Loshchilov and Hutter 2017, eq. 5, without restarts; the count of karpathy/minGPT, whose floor is 0.1.
     """
     share = jnp.clip((progress - float(warmup)) / float(max(1, final - warmup)), 0.0, 1.0)
     cosine = 0.5 * (1.0 + jnp.cos(jnp.pi * share)) if decay else jnp.ones_like(share)
-    decayed = final_fraction + (1.0 - final_fraction) * cosine
+    decayed = min_lr_ratio + (1.0 - min_lr_ratio) * cosine
     return peak * jnp.where(progress < float(warmup), progress / float(max(1, warmup)), decayed)
 
 
@@ -138,12 +165,12 @@ def scale_by_progress(
 ) -> optax.GradientTransformationExtraArgs:
     """Multiplies updates by minus the schedule's rate at the steps, or the tokens, done.
 
-    Its `update` takes the number of tokens in this step as the keyword `tokens`, [] int32 or float.
+    Its `update` takes the progress of this step, the number of its tokens, as the keyword `progress`, [] int32 or float.
 
     Args:
       schedule: see Schedule.
       by_tokens: whether the schedule counts tokens.
-      reference_tokens: the rate is multiplied by `tokens` over this; None = as it is.
+      reference_tokens: the rate is multiplied by `progress` over this; None = not.
 
     Source: Merity et al. 2018, section 4.1, for rates that follow the length.
     """
@@ -152,20 +179,20 @@ def scale_by_progress(
         del params
         return ScheduleState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
 
-    def update(updates: PyTree, state: ScheduleState, params: Params | None = None, *, tokens: Array):
+    def update(updates: PyTree, state: ScheduleState, params: Params | None = None, *, progress: Array):
         del params
-        low = state.low + (tokens.astype(jnp.int32) if by_tokens else 1)
+        low = state.low + (progress.astype(jnp.int32) if by_tokens else 1)
         high, low = state.high + low // _CARRY, low % _CARRY
         rate = schedule(high.astype(jnp.float32) * _CARRY + low.astype(jnp.float32))
         if reference_tokens is not None:
-            rate = rate * tokens.astype(jnp.float32) / reference_tokens
+            rate = rate * progress.astype(jnp.float32) / reference_tokens
         return jax.tree.map(lambda u: -rate.astype(u.dtype) * u, updates), ScheduleState(high, low, rate)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def clip_by_global_norm(longest: float) -> optax.GradientTransformation:
-    """Shortens a gradient that is longer than this to this length, as `optax.clip_by_global_norm` does.
+def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
+    """Scales a gradient whose norm exceeds the maximum down to it, as `optax.clip_by_global_norm` does.
 
     As one factor for all of it: optax divides each value, which XLA on CPU does not fuse with Adam's passes.
     """
@@ -173,37 +200,57 @@ def clip_by_global_norm(longest: float) -> optax.GradientTransformation:
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
         del params
         norm = optax.tree.norm(updates)
-        factor = jnp.where(norm > longest, longest / norm, jnp.ones_like(norm))
+        factor = jnp.where(norm > max_norm, max_norm / norm, jnp.ones_like(norm))
         return jax.tree.map(lambda u: u * factor.astype(u.dtype), updates), state
 
     return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
 
 
-def decayed(params: Params) -> PyTree:
-    """True where weight decay applies: kernels. Biases, normalisation scales and embeddings stay."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key.endswith("kernel"), params)
+def described(params: Params, parameter: Describe) -> PyTree:
+    """What the model says of each parameter, in the tree of the parameters.
+
+    Raises:
+      ConfigError: for a parameter that the model does not describe, or whose axes are not as many.
+    """
+
+    def describe(path: tuple, value: Any) -> Parameter:
+        names = _names(path)
+        try:
+            found = parameter(names)
+        except KeyError as error:
+            raise ConfigError(f"the model does not describe its parameter {'/'.join(names)}") from error
+        if len(found.axes) != len(value.shape):
+            raise ConfigError(
+                f"the parameter {'/'.join(names)} has {len(value.shape)} axes, and the model describes it as {found.axes}"
+            )
+        return found
+
+    return jax.tree_util.tree_map_with_path(describe, params)
 
 
-BELOW_THE_BLOCKS = ("tokens", "positions", "segments", "embedding_norm", "down_project")
-"""Names of the parameters that stand beside `blocks`, and are used before them."""
+def decayed(params: Params, parameter: Describe) -> PyTree:
+    """True where weight decay applies: matrices. Biases, normalisation scales and embeddings have none."""
+    return jax.tree.map(lambda found: found.matrix, described(params, parameter), is_leaf=_is_described)
 
 
-def layer_factors(params: Params, decay: float) -> PyTree:
-    """What the update of each parameter is multiplied by, so that the deeper a layer lies, the less it learns.
+def layer_factors(params: Params, decay: float, parameter: Describe) -> PyTree:
+    """What the update of each parameter is multiplied by, so that deeper layers learn more slowly.
 
     decay^(L - l)   block l of L, counted from 0: of the last one decay
     decay^(L + 1)   what is below the blocks: embeddings and their normalisation
-    1               all else: final normalisation, pooler, heads
+    1               what is above: final normalisation, pooler, heads
 
-    A head that shares the embeddings' matrix shares their factor.
+    A head that shares the embeddings' matrix shares their factor. Several stacks of blocks, such as an encoder and a
+    decoder, are told apart by the names that lead to them: each has its own L.
 
     Args:
-      params: parameters of blocks are stacked on their first axis, under the name `blocks`, wherever in the tree.
+      params: parameters; those of blocks stacked on an axis L, or each with its depth.
       decay: in (0, 1].
+      parameter: what the model says of each.
 
     Returns:
-      Float32 arrays in the tree of the parameters: [L, 1, ...] of the blocks, of as many axes as the parameter, and []
-      of the others.
+      Float32 arrays in the tree of the parameters: [L, 1, ...] of stacked blocks, of as many axes as the parameter, and
+      [] of the others.
 
     Raises:
       ConfigError: when there are no blocks.
@@ -211,40 +258,58 @@ def layer_factors(params: Params, decay: float) -> PyTree:
     Source: Howard and Ruder 2018, section 3.2 (discriminative fine-tuning); Clark et al. 2020, appendix B, for one
     decay from layer to layer.
     """
-    depths = {}
-    for path, value in jax.tree_util.tree_leaves_with_path(params):
-        names = _names(path)
-        if "blocks" in names:
-            depths[names[: names.index("blocks")]] = len(value)
-    if not depths:
-        raise ConfigError("optimizer.layer_decay is for models with blocks that are trained; this one has none: give 1")
+    facts = described(params, parameter)
+    sizes: dict[tuple[str, ...], int] = {}
+    pairs = zip(
+        jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(facts, is_leaf=_is_described), strict=True
+    )
+    for (path, value), fact in pairs:
+        if "L" in fact.axes:
+            stack = _names(path)[: -_levels_below_stack(path)]
+            sizes[stack] = value.shape[fact.axes.index("L")]
+        elif isinstance(fact.depth, int):
+            stack = _names(path)[: -_levels_below_stack(path)]
+            sizes[stack] = max(sizes.get(stack, 0), fact.depth + 1)
+    if not sizes:
+        raise ConfigError("optimizer.layer_decay needs a model with trained blocks, and this one has none; set it to 1")
 
-    def factor(path: tuple, value: Array) -> np.ndarray:
-        names = _names(path)
-        for above, layers in depths.items():
-            if names[: len(above)] != above:
-                continue
-            here = names[len(above)]
-            if here == "blocks":
-                powers = decay ** np.arange(layers, 0, -1)
-                return powers.reshape(layers, *(1,) * (value.ndim - 1)).astype(np.float32)
-            if here in BELOW_THE_BLOCKS:
-                return np.asarray(decay ** (layers + 1), np.float32)
-        return np.ones((), np.float32)
+    def factor(path: tuple, value: Array, fact: Parameter) -> np.ndarray:
+        layers = _layers_of(_names(path), sizes)
+        if "L" in fact.axes:
+            axis = fact.axes.index("L")
+            powers = decay ** np.arange(layers, 0, -1)
+            return powers.reshape([-1 if i == axis else 1 for i in range(len(value.shape))]).astype(np.float32)
+        power = {"above": 0, "below": layers + 1}.get(str(fact.depth))
+        return np.asarray(decay ** (layers - int(fact.depth) if power is None else power), np.float32)
 
-    return jax.tree_util.tree_map_with_path(factor, params)
+    return jax.tree_util.tree_map_with_path(factor, params, facts)
 
 
-def scale_by_layer(decay: float) -> optax.GradientTransformation:
+def _is_described(node: Any) -> bool:
+    return isinstance(node, Parameter)
+
+
+def _levels_below_stack(path: tuple) -> int:
+    """How many names lead from what holds a stack of blocks to a parameter in it."""
+    return max(1, len(path) - next((i for i, name in enumerate(_names(path)) if name.startswith("block")), 0))
+
+
+def _layers_of(names: tuple[str, ...], sizes: dict[tuple[str, ...], int]) -> int:
+    """The number of blocks of the stack that is nearest above a parameter; of any, where none is."""
+    above = [stack for stack in sizes if names[: len(stack)] == stack]
+    return sizes[max(above, key=len)] if above else max(sizes.values())
+
+
+def scale_by_layer(decay: float, parameter: Describe) -> optax.GradientTransformation:
     """Multiplies updates by `layer_factors`."""
 
     def init(params: Params) -> optax.EmptyState:
-        layer_factors(params, decay)  # a model without blocks is refused before the first step
+        layer_factors(params, decay, parameter)  # a model without blocks is refused before the first step
         return optax.EmptyState()
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
         del params
-        factors = layer_factors(updates, decay)
+        factors = layer_factors(updates, decay, parameter)
         return jax.tree.map(lambda u, f: u * jnp.asarray(f, u.dtype), updates, factors), state
 
     return optax.GradientTransformation(init, update)
@@ -289,54 +354,64 @@ def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
 
     A run that is shorter than the warmup ends within it.
     """
-    if config.final_tokens is not None:
-        warmup, final = config.warmup_tokens or 0, config.final_tokens
-    else:
-        warmup, final = config.warmup_steps, config.decay_steps or total_steps
+    warmup, end = config.bounds
     return functools.partial(
         warmup_cosine,
         peak=config.learning_rate,
         warmup=warmup,
-        final=final,
-        final_fraction=config.final_fraction,
+        final=end or total_steps,
+        min_lr_ratio=config.min_lr_ratio,
         decay=config.schedule == "cosine",
     )
 
 
 def make_optimizer(
-    config: OptimizerConfig, schedule: Schedule, *, frozen: Callable[[tuple[str, ...]], bool] = lambda path: False
+    config: OptimizerConfig,
+    schedule: Schedule,
+    *,
+    parameter: Describe,
+    frozen: Callable[[tuple[str, ...]], bool] = lambda path: False,
 ) -> optax.GradientTransformationExtraArgs:
-    """Clipping, the optimizer's direction, decay, the rate. Its `update` takes `tokens`: see scale_by_progress.
+    """Clipping, the optimizer's direction, decay, the rate. Its `update` takes `progress`: see scale_by_progress.
 
     Args:
-      config: which, and its numbers.
+      config: which optimizer, and its numbers.
       schedule: of the rate.
-      frozen: see leave_frozen; a model's config knows, `ModelConfig.frozen`.
+      parameter: what the model says of each parameter, `ModelConfig.parameter`; asked only where it is needed.
+      frozen: see leave_frozen; `ModelConfig.frozen`.
     """
-    steps = [] if config.clip_norm is None else [clip_by_global_norm(config.clip_norm)]
+    steps = [] if config.max_grad_norm is None else [clip_by_global_norm(config.max_grad_norm)]
     adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
     if config.name == "muon":
-        kinds = {"muon": scale_by_muon(config.muon_decay), "adam": adam}
-        steps.append(optax.partition(kinds, _kinds))
+        muon = scale_by_muon(config.muon_momentum, batched=functools.partial(_is_stacked, parameter=parameter))
+        steps.append(optax.partition({"muon": muon, "adam": adam}, functools.partial(_kinds, parameter=parameter)))
     elif config.name == "sgd":
         steps.append(optax.trace(config.momentum) if config.momentum else optax.identity())
     else:
         steps.append(adam)
     if config.weight_decay:
-        steps.append(optax.add_decayed_weights(config.weight_decay, mask=decayed))
+        mask = functools.partial(decayed, parameter=parameter)
+        steps.append(optax.add_decayed_weights(config.weight_decay, mask=mask))
     if config.layer_decay < 1.0:
-        steps.append(scale_by_layer(config.layer_decay))
-    by_tokens = config.final_tokens is not None
-    steps.append(scale_by_progress(schedule, by_tokens=by_tokens, reference_tokens=config.reference_tokens))
+        steps.append(scale_by_layer(config.layer_decay, parameter))
+    steps.append(scale_by_progress(schedule, by_tokens=config.by_tokens, reference_tokens=config.reference_tokens))
     return leave_frozen(optax.chain(*steps), frozen)
 
 
-def _kinds(params: Params) -> PyTree:
-    return jax.tree_util.tree_map_with_path(
-        lambda path, value: "muon" if is_hidden_matrix(path, value) else "adam", params
-    )
+def _kinds(params: Params, parameter: Describe) -> PyTree:
+    """Muon for matrices that are not heads, Adam for all other parameters."""
+
+    def kind(found: Parameter) -> str:
+        return "muon" if found.matrix and not found.head else "adam"
+
+    return jax.tree.map(kind, described(params, parameter), is_leaf=_is_described)
+
+
+def _is_stacked(path: tuple, parameter: Describe) -> bool:
+    """Whether the first axis of a matrix counts blocks."""
+    return parameter(_names(path)).axes.startswith("L")
 
 
 def current_learning_rate(opt_state: PyTree) -> Array:
-    """The rate of the newest update, [] float32, on the device; where layers have their own, that of the heads."""
+    """The rate of the newest update, [] float32, on the device; with layer-wise rates, that of the heads."""
     return optax.tree.get(opt_state, "learning_rate")
