@@ -13,8 +13,8 @@ Command: python -m train awd_lstm --workdir runs/awd_lstm
 
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
-from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
 
@@ -32,8 +32,11 @@ def get_config() -> TrainConfig:
             output_dropout_rate=0.4,
             weight_dropout_rate=0.5,
         ),
-        objective="next_token_carried",
-        loss=LossConfig(activation_regularisation=2.0, temporal_activation_regularisation=1.0),
+        task=RecurrentLanguageModel(
+            sample_prompt="= The History of the",
+            activation_regularization=2.0,
+            temporal_activation_regularization=1.0,
+        ),
         optimizer=OptimizerConfig(
             name="sgd",
             learning_rate=30.0,
@@ -42,9 +45,8 @@ def get_config() -> TrainConfig:
             weight_decay=1.2e-6,
             reference_tokens=80 * 70,
         ),
-        average_after_stall=5,
+        nt_asgd_patience=5,
         total_steps=286_000,
         evaluate_every_steps=382,
         checkpoint_every_steps=382,
-        sample_prompt="= The History of the",
     )

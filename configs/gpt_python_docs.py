@@ -11,6 +11,7 @@ Command: python -m train gpt_python_docs --workdir runs/gpt_python_docs
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -20,13 +21,11 @@ def get_config() -> TrainConfig:
         recipe="gpt_python_docs",
         data=CharacterText(source="python_docs", batch_size=8, sequence_length=128),
         model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=128, compute=Compute(matmul_dtype="auto")),
-        objective="next_token",
+        task=LanguageModel(sample_prompt="The ", sample_tokens=300),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=6e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05
         ),
         total_steps=660,
         evaluate_every_steps=220,
         checkpoint_every_steps=220,
-        sample_prompt="The ",
-        sample_length_tokens=300,
     )

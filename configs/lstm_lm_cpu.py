@@ -11,8 +11,8 @@ Command: python -m train lstm_lm_cpu --workdir runs/lstm_lm_cpu
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
-from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
 
@@ -33,8 +33,13 @@ def get_config() -> TrainConfig:
             weight_dropout_rate=0.2,
             compute=Compute(matmul_dtype="auto"),
         ),
-        objective="next_token_carried",
-        loss=LossConfig(init_bias_from_unigram=True, sampled_tokens=1_000, frequent_tokens=3_000),
+        task=RecurrentLanguageModel(
+            sample_prompt="= The History of the",
+            sample_tokens=60,
+            init_bias_from_unigram=True,
+            num_sampled=1_000,
+            num_frequent=3_000,
+        ),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=5e-3, beta2=0.99, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.02
         ),
@@ -42,6 +47,4 @@ def get_config() -> TrainConfig:
         total_steps=4_500,
         evaluate_every_steps=900,
         checkpoint_every_steps=250,
-        sample_prompt="= The History of the",
-        sample_length_tokens=60,
     )

@@ -16,6 +16,7 @@ Command: python -m train names_pretrain_a5 --workdir runs/names_pretrain_a5
 from data.names import NamesPretraining
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -27,6 +28,7 @@ def get_config() -> TrainConfig:
         recipe="names_pretrain_a5",
         data=NamesPretraining(corruption="uniform", batch_size=BATCH, sequence_length=BLOCK, held_out=0),
         model=assignment_model(),
+        task=QuestionAnswering(),
         optimizer=OptimizerConfig(
             learning_rate=6e-3,
             beta2=0.95,

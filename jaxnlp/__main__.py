@@ -83,7 +83,9 @@ def run(arguments: list[str]) -> int:
 def parse(kind: type[Command], flags: list[str], program: str) -> tuple[Command, LoadOptions]:
     """A verb's own options and those of loading. Exits with status 0 after help, and 2 for wrong options."""
     flat = tyro.conf.arg(name="")
-    both = dataclasses.make_dataclass("Options", [("command", Annotated[kind, flat]), ("load", Annotated[LoadOptions, flat])])
+    both = dataclasses.make_dataclass(
+        "Options", [("command", Annotated[kind, flat]), ("load", Annotated[LoadOptions, flat])]
+    )
     typed: Any = tyro.cli(both, args=flags, prog=program, description=kind.__doc__)
     return typed.command, typed.load
 

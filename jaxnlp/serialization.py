@@ -10,7 +10,6 @@ import types
 import typing
 from typing import Any
 
-
 TRUSTED = {"jaxnlp", "data", "train"}
 """Packages whose classes a saved config or processor may name; naming one imports its module."""
 

@@ -161,7 +161,9 @@ class Checkpoints:
         expected = _items(like)
         place = self._folder / str(record.step)
         if expected.keys() != record.items.keys():
-            raise DamagedCheckpointError(f"checkpoint {place} has {', '.join(record.items)}, expected {', '.join(expected)}")
+            raise DamagedCheckpointError(
+                f"checkpoint {place} has {', '.join(record.items)}, expected {', '.join(expected)}"
+            )
         found = restore_items(place, **{name: ocp.args.StandardRestore(tree) for name, tree in expected.items()})
         for name in expected:
             check_arrays(found[name], record.items[name], f"{name} of checkpoint {place}")

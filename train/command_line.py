@@ -18,7 +18,7 @@ from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import RunError
 from jaxnlp.serialization import ConfigError, differences, to_json
 from train.config import TrainConfig
-from train.folder import RunMismatchError
+from train.run_folder import RunMismatchError
 from train.parallel import ParallelMode
 
 Options = TypeVar("Options")

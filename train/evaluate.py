@@ -122,7 +122,9 @@ def parse(kind: type[Evaluator], flags: list[str], program: str) -> tuple[Evalua
     """An evaluator's own options and the common ones. Exits with status 0 after help, and 2 for wrong options."""
     flat = tyro.conf.arg(name="")
     fields = [("evaluator", Annotated[kind, flat]), ("options", Annotated[Options, flat])]
-    typed: Any = tyro.cli(dataclasses.make_dataclass("Command", fields), args=flags, prog=program, description=kind.__doc__)
+    typed: Any = tyro.cli(
+        dataclasses.make_dataclass("Command", fields), args=flags, prog=program, description=kind.__doc__
+    )
     return typed.evaluator, typed.options
 
 
@@ -168,9 +170,7 @@ def run(arguments: list[str]) -> int:
     if options.record is not None:
         if not evaluation.metrics:
             raise DataError(f"--record: {scores.split} has no targets, so there is nothing to record")
-        ledger.append(
-            ledger.entries(scores.trained, scores.config, scores.split, evaluation), options.record, folder
-        )
+        ledger.append(ledger.entries(scores.trained, scores.config, scores.split, evaluation), options.record, folder)
         print(f"recorded in {options.record}")
         newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
         if newest < last:

@@ -15,8 +15,8 @@ from jaxnlp.blocks import MarkedText
 from jaxnlp.metrics import means, total
 from jaxnlp.tasks import Block
 from jaxnlp.typing import Metrics
-from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until
 from train.report.blocks import block_to_json
+from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until
 
 SECONDS_BETWEEN_LINES = 5.0
 """How often a plain line of progress is printed where there is no terminal to draw a bar on."""

@@ -121,9 +121,7 @@ def _initialise(setup: Setup, layout: Parallel) -> Progress:
     return Progress(layout.initialise(setup.initial_state, setup.given))
 
 
-def _restore(
-    workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any
-) -> Progress | None:
+def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any) -> Progress | None:
     """The newest checkpoint that can be read, and the batches that follow it; None where nothing was saved.
 
     Raises: RunMismatchError when the folder holds another run; nothing has been written then.

@@ -260,9 +260,7 @@ def layer_factors(params: Params, decay: float, parameter: Describe) -> PyTree:
     """
     facts = described(params, parameter)
     sizes: dict[tuple[str, ...], int] = {}
-    pairs = zip(
-        jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(facts, is_leaf=_is_described), strict=True
-    )
+    pairs = zip(jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(facts, is_leaf=_is_described), strict=True)
     for (path, value), fact in pairs:
         if "L" in fact.axes:
             stack = _names(path)[: -_levels_below_stack(path)]

@@ -1,4 +1,4 @@
-"""What a config decides before the first step: data, model, objective, optimizer, and the initial state as a function."""
+"""What a config decides before the first step: data, model, objective, optimizer, and how the state is initialised."""
 
 import functools
 import math
@@ -59,8 +59,8 @@ def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = No
       schedule: replaces the config's.
 
     Raises:
-      ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches, and
-        for a best metric that the task does not have.
+      ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
+        and for a best metric that the task does not have.
       DataError: when the data does not suffice, or has another vocabulary than the run to begin with.
     """
     config, task = begun.config, begun.config.task

@@ -11,7 +11,7 @@ import optax
 
 from jaxnlp.metrics import total
 from jaxnlp.tasks import Objective
-from jaxnlp.typing import Array, Batch, Metrics, PartBatches, Params, PRNGKey, PyTree
+from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, PyTree
 from train.optimizer import current_learning_rate
 
 
@@ -109,8 +109,8 @@ def train_step(
     Of several parts, what is minimised, and logged as `objective`, is the sum of their objectives, each the mean over
     the part's own batch.
 
-    Where the objective or the gradient is not finite, there is no update: the state keeps parameters and moments, counts
-    the step, and the metrics' sums and counts are 0. What is carried then starts again from zeros.
+    Where the objective or the gradient is not finite, there is no update: the state keeps parameters and moments,
+    counts the step, and the metrics' sums and counts are 0. What is carried then starts again from zeros.
 
     Args:
       state: before the step.

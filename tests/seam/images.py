@@ -1,6 +1,6 @@
 """A family that the library does not have: a classifier of images. Data, model, task, recipe and verb.
 
-    python -m tests.seam.images WORKDIR
+python -m tests.seam.images WORKDIR
 """
 
 import base64

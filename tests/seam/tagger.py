@@ -1,6 +1,6 @@
 """A family that the library does not have: a tagger with a linear-chain CRF. Data, model, task, recipe and verb.
 
-    python -m tests.seam.tagger WORKDIR
+python -m tests.seam.tagger WORKDIR
 """
 
 import dataclasses
@@ -65,7 +65,9 @@ class TaggedSentences(DataConfig):
 
     def load(self, seed, processor=None):
         processor = processor or TagProcessor(WORDS, ("ADJ", "DET", "NOUN", "VERB", "X"))
-        parts = {name: _sentences(np.random.default_rng(n), self.length) for n, name in enumerate(("train", "validation"))}
+        parts = {
+            name: _sentences(np.random.default_rng(n), self.length) for n, name in enumerate(("train", "validation"))
+        }
         rows = [_example(sentence, processor, self.length) for sentence in parts["train"]]
         train = grain.MapDataset.source(rows).seed(seed).shuffle().repeat(2**20).batch(self.batch_size)
         return Corpus(
@@ -105,7 +107,9 @@ def _split(sentences, processor, config, scored=True):
     order = np.argsort([len(words) for words, _ in sentences], kind="stable")
     rows = [_example(sentences[i], processor, config.length) for i in order]
     rows += [{name: np.zeros_like(x) for name, x in rows[0].items()}] * (-len(rows) % 16)
-    batches = [{name: np.stack([row[name] for row in rows[i : i + 16]]) for name in rows[0]} for i in range(0, len(rows), 16)]
+    batches = [
+        {name: np.stack([row[name] for row in rows[i : i + 16]]) for name in rows[0]} for i in range(0, len(rows), 16)
+    ]
     return Split(tuple(batches), tuple(sentences), rows=order, scored=scored)
 
 
@@ -182,7 +186,11 @@ class Tagging(Task):
     def metrics(self, processor, split):
         loss = MetricKind("sentences", "nats", "lower")
         found = {"loss": loss, "tokens_per_sentence": MetricKind("words", "", "lower")}
-        return found | ({"objective": loss} if self.l2 else {}) | ({"accuracy": MetricKind("words")} if split.scored else {})
+        return (
+            found
+            | ({"objective": loss} if self.l2 else {})
+            | ({"accuracy": MetricKind("words")} if split.scored else {})
+        )
 
     def build(self, model, processor):
         return model.build(len(processor.words), len(processor.tags)), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
@@ -230,7 +238,10 @@ class Validation(Evaluator):
         if not scoring.split.scored:
             return Evaluation({}, {"tags.txt": lines})
         right = [a == b for row, (_, gold) in zip(tags, examples, strict=True) for a, b in zip(row, gold, strict=True)]
-        table = Table(("sentence", "tags"), tuple((" ".join(w), " ".join(t)) for (w, _), t in zip(examples[:5], tags, strict=False)))
+        table = Table(
+            ("sentence", "tags"),
+            tuple((" ".join(w), " ".join(t)) for (w, _), t in zip(examples[:5], tags, strict=False)),
+        )
         marked = MarkedText(((("<script>", True), ("escaped", False)),))
         metrics = scoring.sums() | {"accuracy": Metric(float(np.mean(right)), len(right))}
         return Evaluation(metrics, {"tags.txt": lines}, [Block("Tags", table), Block("Marked", marked, "all")])

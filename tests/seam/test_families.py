@@ -15,7 +15,14 @@ from train.evaluate import main as evaluate_main
 from train.loop import fit
 from train.report import write_report
 
-CORE = ["train", "data/__init__.py", "jaxnlp/runs.py", "jaxnlp/__main__.py", "jaxnlp/tasks/__init__.py", "jaxnlp/checkpoints.py"]
+CORE = [
+    "train",
+    "data/__init__.py",
+    "jaxnlp/runs.py",
+    "jaxnlp/__main__.py",
+    "jaxnlp/tasks/__init__.py",
+    "jaxnlp/checkpoints.py",
+]
 
 
 def params_of(folder):
@@ -60,7 +67,10 @@ def test_its_verb_runs_from_the_command_line(finished, family, tmp_path, capsys)
     image = np.zeros((8, 8), np.float32)
     image[:, 3] = 1.0
     np.save(tmp_path / "image.npy", image)
-    arguments = {tagger: ["tag", str(finished), "the", "dog"], images: ["classify", str(finished), str(tmp_path / "image.npy")]}
+    arguments = {
+        tagger: ["tag", str(finished), "the", "dog"],
+        images: ["classify", str(finished), str(tmp_path / "image.npy")],
+    }
     expected = {tagger: "DET NOUN\n", images: "vertical\n"}
     assert jaxnlp_main(arguments[family]) == 0
     assert capsys.readouterr().out == expected[family]
@@ -86,9 +96,7 @@ def core_files():
 
 def test_no_core_file_names_a_family():
     words = ("tagger", "Tagging", "PatchConfig", "Bars", "seam", "bert", "gpt", "lstm", "perceiver", "vocabulary")
-    found = [
-        (path.relative_to(ROOT), word) for path in core_files() for word in words if word in code_of(path).lower()
-    ]
+    found = [(path.relative_to(ROOT), word) for path in core_files() for word in words if word in code_of(path).lower()]
     assert found == []
 
 
@@ -103,6 +111,10 @@ def code_of(path):
             node.body = [
                 child
                 for child in body
-                if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) and isinstance(child.value.value, str))
+                if not (
+                    isinstance(child, ast.Expr)
+                    and isinstance(child.value, ast.Constant)
+                    and isinstance(child.value.value, str)
+                )
             ] or [ast.Pass()]
     return ast.unparse(tree)

@@ -53,9 +53,7 @@ class Generate(Command):
             if self.sampling != Sampling() or self.seed != 0:
                 raise ValueError("--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed")
             if self.num_samples > self.num_beams:
-                raise ValueError(
-                    f"--num-samples must be at most --num-beams, {self.num_beams}, got {self.num_samples}"
-                )
+                raise ValueError(f"--num-samples must be at most --num-beams, {self.num_beams}, got {self.num_samples}")
 
     def __call__(self, trained: Trained) -> None:
         """Prints the texts: the first sample as it grows, all others whole.

@@ -1,7 +1,6 @@
 """How language models are scored: the loss with samples, perplexity with a neural cache, next words, continuations."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -22,7 +21,7 @@ from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scori
 from jaxnlp.tasks.language_model.words import word_blocks
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import EOL, WordVocabulary
-from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 
 PREDICTED_TOGETHER = 128
 """Rows whose next word is predicted in one call: a decoder holds the logits of all positions of their prompts."""
@@ -279,9 +278,7 @@ class Continuations(Evaluator):
         found = []
         for number, (part,) in enumerate(_parts(PREDICTED_TOGETHER, prompts)):
             if self.num_beams > 1:
-                beams = beam_search(
-                    decoder, params, part, num_beams=self.num_beams, max_new_tokens=self.max_new_tokens
-                )
+                beams = beam_search(decoder, params, part, num_beams=self.num_beams, max_new_tokens=self.max_new_tokens)
                 found.append(np.asarray(beams.tokens[:, 0]))
                 continue
             tokens = generate(

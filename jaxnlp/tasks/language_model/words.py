@@ -96,5 +96,3 @@ def some_batches(split: Split, tokens: int) -> Iterator[NumpyBatch]:
     chosen = min(number, -(-tokens // split.batches[0]["tokens"].size))
     for i in range(chosen):
         yield split.batches[i * number // chosen]
-
-
