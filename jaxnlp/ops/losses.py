@@ -1,12 +1,27 @@
 """Losses as (sum, count), in float32 at least: they add up exactly over batches, devices and padding."""
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
+
+
+class TokenLosses(NamedTuple):
+    """Sums over tokens, each weighted by the loss mask; scalars in float32 at least.
+
+    Attributes:
+      objective: what is minimised: with label smoothing and z-loss, in nats. Gradients flow only into it.
+      nll: the plain negative log-likelihood, in nats; the same array where there is neither.
+      count: sum of the weights; a sum over it is in nats per token.
+    """
+
+    objective: jax.Array
+    nll: jax.Array
+    count: jax.Array
 
 
 def cross_entropy(
@@ -16,7 +31,7 @@ def cross_entropy(
     *,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
-) -> tuple[jax.Array, jax.Array]:
+) -> TokenLosses:
     """Negative log-likelihood of the targets, summed.
 
     sum_i m_i (Z_i - (1 - e) z_i,target(i) - e mean_v z_iv + c Z_i^2),   sum_i m_i,   Z_i = log sum_v exp z_iv
@@ -29,8 +44,7 @@ def cross_entropy(
       z_loss: c, which keeps the normaliser Z near 0, where float32 is exact.
 
     Returns:
-      Sum of the losses in nats (unit after division: nats per token) and sum of the weights, scalars in float32, or in
-      float64 for logits in float64.
+      `TokenLosses`, in float32, or in float64 for logits in float64.
 
     Raises:
       ValueError: when shapes do not fit, logits are not float, targets not int, or e lies outside [0, 1).
@@ -45,9 +59,11 @@ def cross_entropy(
     if loss_mask is not None:
         # A masked position may hold anything, also NaN, which a product with 0 would pass on to the gradient.
         logits = jnp.where(loss_mask.astype(bool)[..., None], logits, jnp.zeros_like(logits))
-    losses = _losses(logits, targets, label_smoothing, z_loss)
+    losses, nll = _losses(logits, targets, label_smoothing, z_loss)
     weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(losses.dtype)
-    return _weighted_sum(losses, weights), weights.sum()
+    objective = _weighted_sum(losses, weights)
+    plain = objective if nll is losses else _weighted_sum(nll, weights)
+    return TokenLosses(objective, jax.lax.stop_gradient(plain), weights.sum())
 
 
 def _fits(loss_mask, targets) -> bool:
@@ -62,7 +78,7 @@ def _check(targets, label_smoothing) -> None:
 
 
 def _losses(z, targets, label_smoothing, z_loss):
-    """Each token's loss [...]."""
+    """Each token's loss and plain negative log-likelihood, [...] each; one array where they are the same."""
     return _losses_from(z, jax.nn.logsumexp(z, axis=-1), targets, label_smoothing, z_loss)
 
 
@@ -70,12 +86,12 @@ def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
     aim = jnp.take_along_axis(z, targets[..., None], axis=-1)[..., 0]
     # JAX would count -1 from the end; -100, which stands for "no target" elsewhere, belongs into the loss_mask.
     aim = jnp.where((targets >= 0) & (targets < z.shape[-1]), aim, jnp.nan)
+    nll = losses = log_normaliser - aim
     if label_smoothing:
-        aim = (1.0 - label_smoothing) * aim + label_smoothing * z.mean(axis=-1)
-    losses = log_normaliser - aim
+        losses = log_normaliser - ((1.0 - label_smoothing) * aim + label_smoothing * z.mean(axis=-1))
     if z_loss:
         losses = losses + z_loss * jnp.square(log_normaliser)
-    return losses
+    return losses, nll
 
 
 def _weighted_sum(losses, weights):
@@ -94,7 +110,7 @@ def linear_cross_entropy(
     z_loss: float = 0.0,
     chunk: int | None = None,
     matmul_dtype: jax.typing.DTypeLike | None = None,
-) -> tuple[jax.Array, jax.Array]:
+) -> TokenLosses:
     """`cross_entropy` of logits = x W + b, for vocabularies so large that logits and their gradient should not be held.
 
     Tokens are taken a chunk at a time, forward and backward in one go: the gradient of a chunk's logits is
@@ -118,8 +134,7 @@ def linear_cross_entropy(
       matmul_dtype: what the products' operands are rounded to; None = the dtype of x.
 
     Returns:
-      Sum of the losses in nats and sum of the weights, scalars in float32, or in float64 for x in float64. Gradients
-      flow to x, w and b.
+      `TokenLosses`, in float32, or in float64 for x in float64. Gradients flow to x, w and b.
 
     Raises:
       ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e lies outside [0, 1), or chunk
@@ -153,10 +168,10 @@ def linear_cross_entropy(
         return padded.reshape(chunk, chunks, *a.shape[1:]).swapaxes(0, 1)
 
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
-    losses = _linear_cross_entropy(
+    objective, nll = _linear_cross_entropy(
         dealt(x), w, b, dealt(targets), dealt(jax.lax.stop_gradient(weights)), label_smoothing, z_loss, dtype
     )
-    return losses, weights.sum()
+    return TokenLosses(objective, jax.lax.stop_gradient(nll), weights.sum())
 
 
 MAX_LOGITS = 2**24
@@ -170,9 +185,20 @@ def _linear_cross_entropy(x, w, b, targets, weights, label_smoothing, z_loss, dt
     def add_chunk(total, chunk):
         x, targets, weights = chunk
         losses = _losses(_logits(x, short_w, b, dtype), targets, label_smoothing, z_loss)
-        return total + _weighted_sum(losses, weights), None
+        return _added(total, losses, weights), None
 
-    return jax.lax.scan(add_chunk, jnp.zeros((), weights.dtype), (x, targets, weights))[0]
+    return jax.lax.scan(add_chunk, _zero_sums(weights.dtype), (x, targets, weights))[0]
+
+
+def _zero_sums(dtype):
+    return jnp.zeros((), dtype), jnp.zeros((), dtype)
+
+
+def _added(total, losses, weights):
+    """Sums of a chunk's losses, and of the plain ones, added to those so far."""
+    objective = _weighted_sum(losses[0], weights)
+    plain = objective if losses[1] is losses[0] else _weighted_sum(losses[1], weights)
+    return total[0] + objective, total[1] + plain
 
 
 def _logits(x, short_w, b, dtype):
@@ -228,16 +254,17 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         dw = dw + product(transposed(x.astype(dtype)), dz, "dn,nv->dv")
         if db is not None:
             db = db + column_sums(dz)
-        return (total + _weighted_sum(losses, weights), dw, db), dx
+        return (_added(total, losses, weights), dw, db), dx
 
     wide = accumulator(dtype)
-    zeros = (jnp.zeros((), weights.dtype), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
+    zeros = (_zero_sums(weights.dtype), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
     (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
     return total, (dx, dw.astype(w.dtype), None if db is None else db.astype(b.dtype))
 
 
-def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangent):
+def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangents):
     del label_smoothing, z_loss, dtype
+    cotangent, _ = cotangents
     dx, dw, db = jax.tree.map(lambda g: g * cotangent.astype(g.dtype), residuals)
     return dx, dw, db, None, None
 

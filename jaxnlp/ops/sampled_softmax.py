@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.losses import TokenLosses
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
 
@@ -31,7 +32,7 @@ def sampled_cross_entropy(
     samples: int,
     key: jax.Array,
     matmul_dtype: jax.typing.DTypeLike | None = None,
-) -> tuple[jax.Array, jax.Array]:
+) -> TokenLosses:
     """An estimate of `losses.linear_cross_entropy` from F + S of the V words, the same ones for all tokens.
 
     Args:
@@ -96,7 +97,7 @@ def sampled_cross_entropy(
         b_own = jnp.zeros(len(targets), wide)
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
     losses = _estimate(x, w_summed, offsets, w_own, b_own, summed, targets, jax.lax.stop_gradient(weights), dtype)
-    return losses, weights.sum()
+    return TokenLosses(losses, jax.lax.stop_gradient(losses), weights.sum())
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(8,))

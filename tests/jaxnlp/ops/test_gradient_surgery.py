@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from train.surgery import project_conflicts
+from jaxnlp.ops.gradient_surgery import project_conflicts
 
 PROJECT = jax.jit(project_conflicts)
 
