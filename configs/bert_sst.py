@@ -9,7 +9,7 @@ Expect: 49.95% of dev right.
 Command: python -m train bert_sst --workdir runs/bert_sst
 """
 
-from data.text_tasks import TextTasksData
+from data.minbert import TextTasksData
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from train.config import TrainConfig
