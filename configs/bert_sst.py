@@ -9,7 +9,7 @@ Expect: 49.95% of dev right.
 Command: python -m train bert_sst --workdir runs/bert_sst
 """
 
-from data.text_tasks import TextTasksData
+from data.minbert import MinBertData
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig

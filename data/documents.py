@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from data import DataError
-from data.texts import python_topics, read_utf8
+from data.text_sources import python_topics, read_utf8
 from jaxnlp.text.wordpiece import SPECIAL
 
 DocumentSource = Literal["python_docs", "text_file"]

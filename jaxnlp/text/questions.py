@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What is asked, and the answer; None where it is not known."""
+    """A question and its answer; None where the answer is not known."""
 
     text: str
     answer: str | None = None

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer, decoders, normalizers, pre_tokenizers, processors
@@ -243,19 +243,21 @@ class WordPieceVocabulary:
         """The text of a sequence of ids, a blank between words, special tokens left out."""
         return self.tokenizer.decode([int(i) for i in ids])
 
-    def to_json(self) -> str:
-        """The vocabulary as a JSON document, which `load` reads."""
-        return json.dumps({"wordpiece": json.loads(self.tokenizer.to_str())}, ensure_ascii=False) + "\n"
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"wordpiece": json.loads(self.tokenizer.to_str())}
 
     @classmethod
-    def load(cls, path: Path) -> "WordPieceVocabulary":
-        """Reads what `to_json` gave. Raises: ValueError naming the file when it holds something else."""
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError when it makes no vocabulary."""
+        found = fields.get("wordpiece") if isinstance(fields, dict) else None
+        if not isinstance(found, dict):
+            raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(found).__name__}")
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-            return cls(Tokenizer.from_str(json.dumps(held["wordpiece"])))
-        # The library raises plain Exceptions for documents that are something else.
+            return cls(Tokenizer.from_str(json.dumps(found)))
+        # The library raises plain Exceptions for objects that are no tokenizers.
         except Exception as error:
-            raise ValueError(f"{path} holds no WordPiece vocabulary: {error}") from error
+            raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error
 
     def save(self, folder: Path, *, longest: int | None = None) -> None:
         """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as Transformers reads them.

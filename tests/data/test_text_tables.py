@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data import DataError
-from data.labelled_texts import LabelledText, read_table
+from data.text_tables import LabelledText, read_table
 from jaxnlp.text.tasks import TASKS
 
 SST = "\tid\tsentence\tsentiment\n0\ta1\tfine film .\t3\n1\tb2\tso so\t0\n"

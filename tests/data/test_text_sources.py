@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from data import DataError
-from data.texts import python_docs, read_text, read_utf8
+from data.text_sources import python_docs, read_text, read_utf8
 
 
 def written(folder, content):

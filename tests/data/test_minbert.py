@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data import DataError, text_tasks
-from data.text_tasks import FILES, TextTasksData
+from data.minbert import FILES, TextTasksData
 from jaxnlp.text.tasks import TASKS
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from jaxnlp.text.words import WordVocabulary
