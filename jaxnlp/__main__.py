@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import tyro
@@ -59,25 +60,28 @@ def run(arguments: list[str]) -> int:
         print(usage())
         return 0 if arguments else 2
     verb, *rest = arguments
-    known = every_command()
-    if verb not in known:
-        close = difflib.get_close_matches(verb, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
-        raise ValueError(f"there is no verb {verb!r}; {hint}")
     program = f"python -m jaxnlp {verb}"
-    if not rest or rest[0] in ("-h", "--help"):
+    if not rest or rest[0].startswith("-"):
+        known = every_command()
+        if verb not in known:
+            raise ValueError(f"there is no verb {verb!r}; {_nearest(verb, known)}")
+        if rest and rest[0] not in ("-h", "--help"):
+            raise ValueError(f"give the run's folder before the options: {program} PLACE {' '.join(rest)}")
         print(f"usage: {program} PLACE [options]\n\n{known[verb].__doc__}\n\n{program} PLACE --help shows the options.")
         return 0 if rest else 2
     place, *flags = rest
-    if place.startswith("-"):
-        raise ValueError(f"give the run's folder before the options: {program} PLACE {place} ...")
     verbs = find_task(place).commands()
     if verb not in verbs:
-        raise ValueError(f"{place} cannot {verb}; it has: {', '.join(verbs) or 'no verbs'}")
+        raise ValueError(f"{place} cannot {verb}; {_nearest(verb, verbs)}")
     command, options = parse(verbs[verb], flags, f"{program} {place}")
     use_compilation_cache(None)
     command(load(place, checkpoint=options.checkpoint, ignore=options.ignore))
     return 0
+
+
+def _nearest(verb: str, verbs: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(verb, verbs, n=1)
+    return f"did you mean {close[0]}?" if close else f"it has: {', '.join(verbs) or 'no verbs'}"
 
 
 def parse(kind: type[Command], flags: list[str], program: str) -> tuple[Command, LoadOptions]:

@@ -73,7 +73,7 @@ def check_continuation(record: Record, config: Any, processor: Any, corpus: Corp
     path = workdir / PROCESSOR_FILE
     if json_digest(processor) != record.processor_digest:
         held = _read_json(path) if path.is_file() else {}
-        refuse_change(held, processor, f"the vocabulary or the labels have changed since the run in {workdir} started")
+        refuse_change(held, processor, f"the processor of the data has changed since the run in {workdir} started")
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
     if path.is_file() and json_digest(_read_json(path)) != record.processor_digest:
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")

@@ -22,6 +22,9 @@ class CharacterVocabulary:
       characters: the character with id i at index i.
     """
 
+    unit = "characters"
+    """What a token is, in the plural: a metric counts so many of them."""
+
     def __init__(self, characters: Sequence[str]):
         """Raises: ValueError unless `characters` are single and distinct."""
         self.characters = tuple(characters)

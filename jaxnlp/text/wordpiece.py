@@ -56,6 +56,9 @@ class WordPieceVocabulary:
       tokenizer: of the `tokenizers` library; do not change it.
     """
 
+    unit = "tokens"
+    """What a token is, in the plural: a metric counts so many of them."""
+
     def __init__(self, tokenizer: Tokenizer):
         """A copy of a tokenizer, without its truncation and padding.
 

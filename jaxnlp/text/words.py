@@ -23,6 +23,9 @@ class WordVocabulary:
       unknown: the word that all others are read as; None = they are an error.
     """
 
+    unit = "words"
+    """What a token is, in the plural: a metric counts so many of them."""
+
     def __init__(self, words: Iterable[str], *, unknown: str | None = None):
         """Raises: ValueError unless `words` are distinct and without white space, `unknown` among them."""
         self.words = tuple(words)

@@ -17,6 +17,13 @@ from train.loop import fit
 FAMILIES = {"tagger": tagger, "images": images}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def standard_promotion():
+    """The families are written as users write: with JAX's defaults."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
 @pytest.fixture(scope="session", params=FAMILIES, ids=str)
 def family(request):
     """A family's module."""
@@ -27,8 +34,7 @@ def family(request):
 def finished(family, tmp_path_factory):
     """The folder of a run that was not interrupted."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        fit(family.get_config(), folder, console=Console(file=io.StringIO()))
+    fit(family.get_config(), folder, console=Console(file=io.StringIO()))
     return folder
 
 

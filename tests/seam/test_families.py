@@ -1,20 +1,23 @@
 """Two families that live in this folder train, resume, are scored, reported, loaded and used: the core knows neither."""
 
+import ast
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.runs import load_run
-from tests.conftest import ROOT
 from tests.seam import images, tagger
 from train.config import update
 from train.evaluate import main as evaluate_main
 from train.loop import fit
 from train.report import write_report
 
+ROOT = Path(__file__).resolve().parents[2]
 CORE = [
     "train",
     "data/__init__.py",
@@ -81,10 +84,9 @@ def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finishe
     assert {tagger: "tag", images: "classify"}[family] in capsys.readouterr().err
 
 
-def test_another_run_begins_with_its_parameters(finished, family, tmp_path, quiet_console):
+def test_another_run_begins_with_its_parameters(finished, family, tmp_path):
     config = update(family.get_config(init_from=str(finished), total_steps=1), **{"optimizer.learning_rate": 1e-9})
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        state = fit(config, tmp_path / "run", console=quiet_console).state
+    state = fit(config, tmp_path / "run", console=Console(quiet=True)).state
     for a, b in zip(jax.tree.leaves(params_of(finished)), jax.tree.leaves(state.params), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
@@ -102,8 +104,6 @@ def test_no_core_file_names_a_family():
 
 def code_of(path):
     """A file's code without its comments and docstrings: prose may give examples."""
-    import ast
-
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
