@@ -97,6 +97,7 @@ class JitParallel:
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
         shardings = self._shardings(jax.eval_shape(make, *arguments))
+        arguments = jax.device_put(arguments, self.replicated)
         return jax.jit(make, out_shardings=shardings)(*arguments)
 
     def like(self, state: TrainState) -> TrainState:
