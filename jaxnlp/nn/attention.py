@@ -156,15 +156,16 @@ class CrossAttention(nn.Module):
         Raises:
           ValueError: when H does not divide D, the message gives both; when shapes do not fit.
         """
-        expect(x.ndim == 3, "x [B or 1, T, D]", x=x)
+        if not isinstance(memory, tuple):
+            fit = x.ndim == memory.ndim == 3 and x.shape[0] in (1, memory.shape[0]) and x.shape[2] == memory.shape[2]
+            expect(fit, "x [B or 1, T, D] and memory [B, S, D]", x=x, memory=memory)
+        chex.assert_rank(x, 3)
         _, positions, width = x.shape
         head_width = _head_width(width, self.num_heads)
         q = _heads(self, x.reshape(-1, width), "q", self.num_heads, head_width)
         if isinstance(memory, tuple):
             k, v = (part.swapaxes(1, 2) for part in memory)
         else:
-            fit = memory.ndim == 3 and x.shape[0] in (1, memory.shape[0]) and width == memory.shape[2]
-            expect(fit, "x [B or 1, T, D] and memory [B, S, D]", x=x, memory=memory)
             kv = _heads(self, memory.reshape(-1, width), "kv", 2, self.num_heads, head_width)
             k, v = (part.reshape(*memory.shape[:2], -1, head_width) for part in jnp.split(kv, 2, axis=-1))
         batch, keys = k.shape[:2]
@@ -185,9 +186,8 @@ class CrossAttention(nn.Module):
         chex.assert_rank(memory, 3)
         batch, keys, width = memory.shape
         head_width = _head_width(width, self.num_heads)
-        dense = Dense((2, self.num_heads, head_width), self.use_bias, compute=self.compute)
-        kv = dense.apply({"params": params["kv"]}, memory.reshape(batch * keys, width))
-        assert isinstance(kv, jax.Array)
+        dense = Dense((2, self.num_heads, head_width), self.use_bias, compute=self.compute, parent=None)
+        kv = jnp.asarray(dense.apply({"params": params["kv"]}, memory.reshape(batch * keys, width)))
         kv = kv.astype(self.compute.operand_dtype or self.compute.dtype)
         k, v = (part.reshape(batch, keys, -1, head_width).swapaxes(1, 2) for part in jnp.split(kv, 2, axis=-1))
         return k, v

@@ -15,8 +15,8 @@ and latents 0..m; output t sees its own input and the latents with e(m) <= t. Th
   at position M or later, an output thus sees only its own.
 - "along", e(m) = (m + 1) S // M - 1, for a context of S: each latent is at the end of one of M stretches of the
   context, and summarises everything before. An output does not see the latent of a stretch that has not ended; so
-  outputs also read the inputs 0..t, in the same attention. Here the queries on the way up are LayerNorm(X) too: inputs are small at
-  first, so queries computed from them would give nearly uniform weights.
+  outputs also read the inputs 0..t, in the same attention. Here the queries on the way up are LayerNorm(X) too: inputs
+  are small at first, so queries computed from them would give nearly uniform weights.
 
 Source: Jaegle et al. 2021, 2022 (Perceiver, Perceiver IO); CS224N, assignment 5; Hawthorne et al. 2022 for latents
 along the sequence. Differs: latents are learned, one for each stretch, and not computed from the last inputs, so that a
