@@ -64,8 +64,8 @@ def theirs(*, bfloat16: bool) -> Step:
             group["lr"] = rate
         return called(torch.from_numpy(batch["tokens"]).long(), torch.from_numpy(batch["targets"]).long())
 
-    clip_norm = config.optimizer.clip_norm
-    return torch_step(model, loss_of, clip_norm=clip_norm, bfloat16=bfloat16, optimizer=optimizer)
+    max_grad_norm = config.optimizer.max_grad_norm
+    return torch_step(model, loss_of, clip_norm=max_grad_norm, bfloat16=bfloat16, optimizer=optimizer)
 
 
 def cases() -> list[Case]:

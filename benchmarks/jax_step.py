@@ -14,7 +14,7 @@ from train.objectives import CarryingLoss, LossFunction
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.step import init_state, train_step
 
-ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, clip_norm=1.0)
+ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, max_grad_norm=1.0)
 
 
 def jax_step(

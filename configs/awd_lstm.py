@@ -38,7 +38,7 @@ def get_config() -> TrainConfig:
             name="sgd",
             learning_rate=30.0,
             schedule="constant",
-            clip_norm=0.25,
+            max_grad_norm=0.25,
             weight_decay=1.2e-6,
             reference_tokens=80 * 70,
         ),

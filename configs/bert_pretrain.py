@@ -32,7 +32,7 @@ def get_config() -> TrainConfig:
         ),
         objective="masked_tokens",
         optimizer=OptimizerConfig(
-            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.05
+            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.05
         ),
         total_steps=3000,
         evaluate_every_steps=250,

@@ -31,7 +31,7 @@ def get_config() -> TrainConfig:
         objective="text_tasks",
         loss=LossConfig(label_smoothing=0.1),
         optimizer=OptimizerConfig(
-            name="adamw", learning_rate=1e-4, weight_decay=0.01, warmup_steps=100, final_fraction=0.0
+            name="adamw", learning_rate=1e-4, weight_decay=0.01, warmup_steps=100, min_lr_ratio=0.0
         ),
         ema_decay=0.99,
         best_by="mean_score",

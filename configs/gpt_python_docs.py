@@ -20,7 +20,7 @@ def get_config() -> TrainConfig:
         model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=128, matmul_dtype="auto"),
         objective="next_token",
         optimizer=OptimizerConfig(
-            learning_rate=4e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.05
+            learning_rate=4e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.05
         ),
         total_steps=3000,
         evaluate_every_steps=1000,

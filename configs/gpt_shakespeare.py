@@ -31,7 +31,7 @@ def get_config() -> TrainConfig:
         ),
         objective="next_token",
         optimizer=OptimizerConfig(
-            learning_rate=1e-3, beta2=0.99, weight_decay=0.1, clip_norm=1.0, warmup_steps=100, final_fraction=0.1
+            learning_rate=1e-3, beta2=0.99, weight_decay=0.1, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.1
         ),
         total_steps=5000,
         evaluate_every_steps=250,

@@ -36,7 +36,7 @@ def get_config() -> TrainConfig:
         objective="next_token_carried",
         loss=LossConfig(sampled_tokens=1_000, frequent_tokens=3_000),
         optimizer=OptimizerConfig(
-            name="muon", learning_rate=5e-3, beta2=0.99, clip_norm=1.0, warmup_steps=100, final_fraction=0.02
+            name="muon", learning_rate=5e-3, beta2=0.99, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.02
         ),
         ema_decay=0.998,
         total_steps=4_500,

@@ -23,7 +23,7 @@ def get_config() -> TrainConfig:
         data=WordText(source="cmu_hw4p1", mode="windows", sequence_length=10, batch_size=32, evaluation_batch_size=100),
         model=RecurrentLMConfig(embedding_width=128, widths=(128, 128), scale_embeddings=True, matmul_dtype="auto"),
         objective="next_token_carried",
-        optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, clip_norm=None),
+        optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, max_grad_norm=None),
         total_steps=36_000,
         evaluate_every_steps=6_000,
         checkpoint_every_steps=3_000,

@@ -27,7 +27,7 @@ def get_config() -> TrainConfig:
         ),
         model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, matmul_dtype="auto"),
         optimizer=OptimizerConfig(
-            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.02
+            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
         ),
         best_by="exact_match",
         total_steps=2800,

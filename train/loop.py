@@ -229,6 +229,7 @@ def set_up(
     optimizer = make_optimizer(
         config.optimizer,
         schedule or make_schedule(config.optimizer, total_steps=config.total_steps),
+        parameter=config.model.parameter,
         frozen=config.model.frozen,
     )
     loss_fn = OBJECTIVES[config.objective](model, config.loss, corpus.token_counts)
@@ -429,7 +430,7 @@ def _remedy(checkpoints: Checkpoints, workdir: Path) -> str:
     good = "there is no checkpoint before it" if latest is None else f"the last good checkpoint is step {latest}"
     return (
         f"{good} in {workdir}. In a new --workdir, try a lower --optimizer.learning-rate or a smaller "
-        f"--optimizer.clip-norm"
+        f"--optimizer.max-grad-norm"
     )
 
 

@@ -148,7 +148,7 @@ def train_step(
     # A branch, not a choice for each value: XLA on CPU then writes moments and parameters in place of those that the
     # caller gave away, and copies none of them first. Not measured on a GPU yet.
     def updated(state: TrainState) -> TrainState:
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params, tokens=tokens)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params, progress=tokens)
         params = optax.apply_updates(state.params, updates)
         ema, averaged = (None, None) if state.ema is None else _average(state, params, ema_decay)
         return dataclasses.replace(
