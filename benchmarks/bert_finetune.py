@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.text.tasks import TaskName
 from train.config import LossConfig
 from train.objectives import text_tasks
@@ -20,7 +21,8 @@ VOCABULARY, WIDTH, HEADS, LAYERS, BATCH, POSITIONS, CLASSES = 30_522, 384, 12, 6
 DROPOUT = 0.1
 TASK: TaskName = "cfimdb"
 CONFIG = TextTasksConfig(
-    encoder=BertConfig(num_layers=LAYERS, num_heads=HEADS, width=WIDTH, max_positions=POSITIONS, matmul_dtype="auto"),
+    encoder=BertConfig(num_layers=LAYERS, num_heads=HEADS, width=WIDTH, max_positions=POSITIONS),
+    compute=Compute(matmul_dtype="auto"),
     tasks=(TASK,),
     pooling="pooler",
 )

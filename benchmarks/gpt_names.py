@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from train.objectives import OBJECTIVES
 
 VOCABULARY = 256
@@ -20,7 +21,7 @@ CONFIG = GPTConfig(
     embedding_dropout_rate=0.1,
     attention_dropout_rate=0.1,
     residual_dropout_rate=0.1,
-    matmul_dtype="auto",
+    compute=Compute(matmul_dtype="auto"),
 )
 
 

@@ -11,10 +11,13 @@ import numpy as np
 
 from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.nn.compute import Compute
 from train.objectives import next_token_carried
 
 VOCABULARY, WIDTH, LAYERS, BATCH, POSITIONS = 33_280, 128, 2, 32, 10
-CONFIG = RecurrentLMConfig(embedding_width=WIDTH, widths=(WIDTH,) * LAYERS, scale_embeddings=True, matmul_dtype="auto")
+CONFIG = RecurrentLMConfig(
+    embedding_width=WIDTH, widths=(WIDTH,) * LAYERS, scale_embeddings=True, compute=Compute(matmul_dtype="auto")
+)
 
 
 def batch() -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ Command: python -m train bert_pretrain --workdir runs/bert_pretrain
 from data.masked_text import MaskedText
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -27,8 +28,8 @@ def get_config() -> TrainConfig:
                 max_positions=64,
                 dropout_rate=0.0,
                 attention_dropout_rate=0.0,
-                matmul_dtype="auto",
-            )
+            ),
+            compute=Compute(matmul_dtype="auto"),
         ),
         objective="masked_tokens",
         optimizer=OptimizerConfig(

@@ -10,8 +10,8 @@ Command: python -m train bert_sst --workdir runs/bert_sst
 """
 
 from data.text_tasks import TextTasksData
-from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig
 from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
@@ -23,7 +23,7 @@ def get_config() -> TrainConfig:
         data=TextTasksData(tasks=("sst",), batch_size=32),
         model=TextTasksConfig(
             pretrained="sentence-transformers/all-MiniLM-L6-v2",
-            encoder=BertConfig(matmul_dtype="auto"),
+            compute=Compute(matmul_dtype="auto"),
             tasks=("sst",),
             pooling="mean",
             token_dropout_rate=0.2,

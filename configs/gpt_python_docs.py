@@ -9,6 +9,7 @@ Command: python -m train gpt_python_docs --workdir runs/gpt_python_docs
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -17,7 +18,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="gpt_python_docs",
         data=CharacterText(source="python_docs", batch_size=8, sequence_length=128),
-        model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=128, matmul_dtype="auto"),
+        model=GPTConfig(num_layers=4, num_heads=4, width=128, context_length=128, compute=Compute(matmul_dtype="auto")),
         objective="next_token",
         optimizer=OptimizerConfig(
             learning_rate=4e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.05

@@ -10,6 +10,7 @@ Command: python -m train gpt_shakespeare_cpu --workdir runs/gpt_shakespeare_cpu
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -25,7 +26,7 @@ def get_config() -> TrainConfig:
             context_length=64,
             use_bias=False,
             tie_embeddings=True,
-            matmul_dtype="auto",
+            compute=Compute(matmul_dtype="auto"),
         ),
         objective="next_token",
         optimizer=OptimizerConfig(

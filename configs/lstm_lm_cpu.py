@@ -10,6 +10,7 @@ Command: python -m train lstm_lm_cpu --workdir runs/lstm_lm_cpu
 
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig
 from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
@@ -24,17 +25,16 @@ def get_config() -> TrainConfig:
             widths=(640, 384),
             tie_embeddings=True,
             scale_embeddings=True,
-            begin_at_frequencies=True,
             forget_bias=1.0,
             embedding_dropout_rate=0.05,
             input_dropout_rate=0.2,
             hidden_dropout_rate=0.2,
             output_dropout_rate=0.3,
             weight_dropout_rate=0.2,
-            matmul_dtype="auto",
+            compute=Compute(matmul_dtype="auto"),
         ),
         objective="next_token_carried",
-        loss=LossConfig(sampled_tokens=1_000, frequent_tokens=3_000),
+        loss=LossConfig(init_bias_from_unigram=True, sampled_tokens=1_000, frequent_tokens=3_000),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=5e-3, beta2=0.99, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.02
         ),

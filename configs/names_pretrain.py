@@ -5,11 +5,12 @@ are asked for (Guu et al. 2020), behind a few words of their context or none, in
 questions (Allen-Zhu and Li 2023); names begin at various places; Muon.
 Cost: 20 to 30 minutes on two CPU cores.
 Expect: see docs/results/names_pretrain.json.
-Command: python -m train names_pretrain --model.variant vanilla --workdir runs/names_pretrain
+Command: python -m train names_pretrain --workdir runs/names_pretrain
 """
 
 from data.names import NamesPretraining
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -25,7 +26,7 @@ def get_config() -> TrainConfig:
             largest_shift=12,
             batch_size=64,
         ),
-        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, matmul_dtype="auto"),
+        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, compute=Compute(matmul_dtype="auto")),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
         ),

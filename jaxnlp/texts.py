@@ -141,7 +141,7 @@ def attend_text(
       ValueError: for a pair where the encoder tells no second texts apart; when `longest` is too short.
     """
     config = text_model.model.config.encoder
-    if pair is not None and config.segments < 2:
+    if pair is not None and config.num_segments < 2:
         raise ValueError("this encoder has one kind of segment, and tells no second text apart: leave out the pair")
     longest = text_model.longest if longest is None else min(longest, text_model.longest)
     found = text_model.vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)

@@ -9,7 +9,7 @@ from data import DataConfig
 from data.masked_text import MaskedText
 from data.text_tasks import TextTasksData
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.bert import AroundBertConfig, BertConfig
+from jaxnlp.models.bert import BertConfig, BertModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
@@ -111,7 +111,7 @@ class TrainConfig:
                 f"the objective masked_tokens is for BERT's pretraining on masked texts, and theirs alone; got "
                 f"{self.objective} for {type(self.model).__name__} on {type(self.data).__name__}"
             )
-        if isinstance(self.model, AroundBertConfig) and self.sample_prompt is not None:
+        if isinstance(self.model, BertModelConfig) and self.sample_prompt is not None:
             raise ValueError(f"a BERT does not continue texts: sample_prompt must be None, got {self.sample_prompt!r}")
         schedule = getattr(self.data, "schedule", None)
         if self.gradient_surgery and (schedule != "together" or len(asked or ()) < 2):
@@ -141,7 +141,7 @@ class TrainConfig:
                 f"data.sequence_length {length} exceeds model.context_length {context}; set both, for example "
                 f"--data.sequence-length {length} --model.context-length {length}"
             )
-        if isinstance(self.model, AroundBertConfig) and self.model.pretrained is None:
+        if isinstance(self.model, BertModelConfig) and self.model.pretrained is None:
             check_positions(self.data, self.model.encoder)
 
     def _check_tasks(self, data: TextTasksData) -> None:

@@ -21,7 +21,7 @@ from data import DataError
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.decoding.answer import QuestionError
 from jaxnlp.decoding.sampling import Sampling
-from jaxnlp.models.bert import AroundBertConfig
+from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.runs import DamagedCheckpointError, RunError, checkpoint_steps, load_run
 from jaxnlp.serialization import ConfigError, to_json
 from train import folder, tasks
@@ -184,7 +184,7 @@ def _origin(run: Path) -> dict[str, Any] | None:
 def _without_place(config: TrainConfig) -> TrainConfig:
     if config.init_from is not None:
         config = dataclasses.replace(config, init_from=_run_name(config.init_from))
-    if isinstance(config.model, AroundBertConfig) and config.model.pretrained is not None:
+    if isinstance(config.model, BertModelConfig) and config.model.pretrained is not None:
         config = update(config, **{"model.pretrained": _model_name(config.model.pretrained)})
     return config
 

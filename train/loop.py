@@ -45,10 +45,11 @@ class NonFiniteError(ArithmeticError):
 
 MAY_CHANGE = (
     "dropout_rate",
-    "scan_layers",
-    "remat",
+    "compute.scan_layers",
+    "compute.remat",
     "dtype",
-    "implementation",
+    "compute.attention",
+    "compute.recurrence",
     "freeze_encoder",
     "pretrained",
     "pretrained_ignore",
@@ -250,8 +251,8 @@ def set_up(
     if initialise and config.init_from is not None:
         given = _params_of(Path(config.init_from), model, corpus.vocabulary)
         config.data.check_after(folder.read_config(Path(config.init_from)).data)
-    elif getattr(config.model, "begin_at_frequencies", False):
-        given = model.bias_at_frequencies(corpus.token_counts)
+    elif config.loss.init_bias_from_unigram:
+        given = model.unigram_bias(corpus.token_counts)
     return Setup(config, corpus, model, loss_fn, optimizer, initial_state(given))
 
 
@@ -262,8 +263,8 @@ def _overlaid(params: Params, given: Params) -> Params:
 
 def _check_counts(config: TrainConfig, corpus: Corpus) -> None:
     sampled = config.loss.sampled_tokens is not None
-    if corpus.token_counts is None and (sampled or getattr(config.model, "begin_at_frequencies", False)):
-        name = "loss.sampled_tokens" if sampled else "model.begin_at_frequencies"
+    if corpus.token_counts is None and (sampled or config.loss.init_bias_from_unigram):
+        name = "loss.sampled_tokens" if sampled else "loss.init_bias_from_unigram"
         raise ConfigError(f"{name} needs a data set that counts its tokens; this one does not")
 
 

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
-from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.text.tasks import TASKS
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -74,6 +73,10 @@ class LossConfig:
     temporal_activation_regularisation: float = 0.0
     """Recurrent models: weight of the mean square of what they change by from one position to the next, before dropout
     (beta, TAR)."""
+
+    init_bias_from_unigram: bool = False
+    """Initialise the output bias with the log frequency of each token in training. Adam learns it slowly, because
+    biases move by at most the learning rate."""
 
     def __post_init__(self):
         if not 0.0 <= self.label_smoothing < 1.0:
@@ -223,7 +226,7 @@ def _linear_losses(
                 linear_cross_entropy,
                 *scored,
                 chunk=config.chunk_tokens,
-                matmul_dtype=operand_dtype(model.config.matmul_dtype),
+                matmul_dtype=model.config.compute.operand_dtype,
             )
         if frequent is None or rare is None:
             raise ValueError("loss.sampled_tokens needs to know which tokens are rare: give token_counts")
@@ -233,7 +236,7 @@ def _linear_losses(
             rare=jnp.asarray(rare),
             samples=sampled,
             key=jax.random.fold_in(key, _SAMPLE),
-            matmul_dtype=operand_dtype(model.config.matmul_dtype),
+            matmul_dtype=model.config.compute.operand_dtype,
         )
         return lambda **plain: estimate  # LossConfig admits no others beside a sample
 
@@ -317,7 +320,7 @@ def masked_tokens(model: Any, config: LossConfig | None = None, token_counts: np
     """
     del token_counts
     config = config or LossConfig()
-    matmul_dtype = operand_dtype(model.config.encoder.matmul_dtype)
+    matmul_dtype = model.config.compute.operand_dtype
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
         x, logits = model.apply(

@@ -12,7 +12,7 @@ import numpy as np
 from data import Corpus
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import PretrainedError, load_pretrained
-from jaxnlp.models.bert import AroundBertConfig, BertConfig
+from jaxnlp.models.bert import BertConfig, BertModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.runs import CONFIG_FILE, VOCABULARY_FILE, RunError, checkpoint_steps
 from jaxnlp.serialization import ConfigError
@@ -23,15 +23,7 @@ from train import folder
 from train.command_line import UsageError, load_recipe
 from train.config import TrainConfig, check_positions
 
-OWN_FIELDS = (
-    "dropout_rate",
-    "attention_dropout_rate",
-    "scan_layers",
-    "remat",
-    "dtype",
-    "matmul_dtype",
-    "attention_implementation",
-)
+OWN_FIELDS = ("dropout_rate", "attention_dropout_rate")
 """Of an encoder's config: what a run chooses for itself. All else is as the pretrained one has it."""
 
 
@@ -67,12 +59,12 @@ def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
       ConfigError: when the model's fields do not fit the encoder.
       RunError: when there is no such encoder, or it cannot be read.
     """
-    if not isinstance(config.model, AroundBertConfig) or config.model.pretrained is None:
+    if not isinstance(config.model, BertModelConfig) or config.model.pretrained is None:
         return Beginning(config, None, {})
     name = config.model.pretrained
     if workdir is not None and (workdir / CONFIG_FILE).is_file() and checkpoint_steps(workdir):
         held = folder.read_config(workdir)
-        if isinstance(held.model, AroundBertConfig) and held.model.pretrained == name:
+        if isinstance(held.model, BertModelConfig) and held.model.pretrained == name:
             vocabulary = WordPieceVocabulary.load(workdir / VOCABULARY_FILE)
             return Beginning(_with_encoder(config, config.model, held.model.encoder), vocabulary, {})
     try:
@@ -93,7 +85,7 @@ def beginning(config: TrainConfig, workdir: Path | None = None) -> Beginning:
 
 def load_data(config: TrainConfig, vocabulary: Vocabulary | None) -> Corpus:
     """A run's data, in the vocabulary that its pretrained model brings, where it is one."""
-    brings = isinstance(config.model, AroundBertConfig) and config.model.pretrained is not None
+    brings = isinstance(config.model, BertModelConfig) and config.model.pretrained is not None
     if not brings or vocabulary is None:
         return config.data.load(config.seed)
     return config.data.load_with(config.seed, vocabulary)
@@ -112,7 +104,7 @@ def digest(params: Params) -> str:
 def given_shape(config: TrainConfig) -> str | None:
     """That of the encoder, in words, where it was given; None = it was not."""
     model = config.model
-    if not isinstance(model, AroundBertConfig) or model.pretrained is None:
+    if not isinstance(model, BertModelConfig) or model.pretrained is None:
         return None
     encoder = model.encoder
     return (
@@ -126,10 +118,10 @@ def _encoder_of_recipe(recipe: str) -> BertConfig:
         model = load_recipe(recipe).model
     except UsageError:  # a config that was made by hand
         return BertConfig()
-    return model.encoder if isinstance(model, AroundBertConfig) else BertConfig()
+    return model.encoder if isinstance(model, BertModelConfig) else BertConfig()
 
 
-def _with_encoder(config: TrainConfig, model: AroundBertConfig, encoder: BertConfig) -> TrainConfig:
+def _with_encoder(config: TrainConfig, model: BertModelConfig, encoder: BertConfig) -> TrainConfig:
     own = {name: getattr(model.encoder, name) for name in OWN_FIELDS}
     recipes = _encoder_of_recipe(config.recipe)
     typed = [

@@ -71,9 +71,9 @@ FIELDS = {
     "num_hidden_layers": "num_layers",
     "num_attention_heads": "num_heads",
     "hidden_size": "width",
-    "intermediate_size": "hidden_width",
+    "intermediate_size": "feed_forward_width",
     "max_position_embeddings": "max_positions",
-    "type_vocab_size": "segments",
+    "type_vocab_size": "num_segments",
     "hidden_dropout_prob": "dropout_rate",
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "layer_norm_eps": "epsilon",
@@ -132,7 +132,7 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
     except WeightsError as error:
         raise WeightsError(f"{folder}: {error}") from error
     if vocabulary.size < size:
-        config = dataclasses.replace(config, embedded_pieces=size)
+        config = dataclasses.replace(config, padded_vocabulary_size=size)
     kinds = [kind for kind, _ in _modules_of(whole)]
     behind = tuple(kind for kind in kinds if kind not in ("Transformer", "Pooling"))
     return Pretrained(config, params, heads, vocabulary, _pooling_of(whole), longest, behind)
@@ -175,7 +175,7 @@ def save_pretrained(
     settings = {
         "architectures": [architecture(heads, classifier)],
         **{theirs: getattr(config, ours) for theirs, ours in FIELDS.items()},
-        "intermediate_size": config.hidden_width or 4 * config.width,
+        "intermediate_size": config.feed_forward_width or 4 * config.width,
         **{name: value for name, value in FIXED.items() if name not in ("is_decoder", "add_cross_attention")},
         "initializer_range": 0.02,
         "pad_token_id": vocabulary.id_of(PAD),

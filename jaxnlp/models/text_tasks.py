@@ -12,17 +12,16 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.models.bert import AroundBertConfig, Bert, Encoding
+from jaxnlp.models.bert import Bert, BertModelConfig, BertOutput
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.ops.dropout import keep_mask
-from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.text.tasks import TASKS, TaskName
 
 
 @dataclasses.dataclass(frozen=True)
-class TextTasksConfig(AroundBertConfig):
+class TextTasksConfig(BertModelConfig):
     """A BERT and the tasks on top of it."""
 
     tasks: tuple[TaskName, ...] = ("sst",)
@@ -45,6 +44,7 @@ class TextTasksConfig(AroundBertConfig):
     """Train the heads alone."""
 
     def __post_init__(self):
+        super().__post_init__()
         unknown = [name for name in self.tasks if name not in TASKS]
         if unknown or not self.tasks or len(set(self.tasks)) != len(self.tasks):
             raise ValueError(f"model.tasks are some of {', '.join(TASKS)}, each once, got {', '.join(self.tasks)}")
@@ -100,20 +100,18 @@ class TextTasks(nn.Module):
         """The encoder, the heads, and the relation layers that there are."""
         config = self.config
         encoder = config.encoder
-        self.encoder = Bert(encoder, self.vocabulary_size)
+        compute = config.compute
+        self.encoder = Bert(encoder, self.vocabulary_size, compute)
         self.dropout = Dropout(config.head_dropout_rate)
         tasks = [TASKS[name] for name in config.tasks]
         pairs = [task.name for task in tasks if task.kind == "paraphrase" or self._relates(task.name)]
         self.heads = {
-            task.name: Dense(task.labels if task.kind == "classification" else 1, dtype=encoder.dtype)
+            task.name: Dense(task.labels if task.kind == "classification" else 1, compute=compute)
             for task in tasks
             if task.kind == "classification" or task.name in pairs
         }
         layers = {"none": [], "separate": pairs, "shared": ["pairs"] if pairs else []}[config.relation]
-        self.relations = {
-            name: Dense(encoder.width, dtype=encoder.dtype, matmul_dtype=operand_dtype(encoder.matmul_dtype))
-            for name in layers
-        }
+        self.relations = {name: Dense(encoder.width, compute=compute) for name in layers}
 
     def _relates(self, name: str) -> bool:
         return TASKS[name].kind == "similarity" and self.config.similarity == "relation"
@@ -187,7 +185,7 @@ class TextTasks(nn.Module):
         return jax.nn.sigmoid(logit) if task.kind == "similarity" else logit
 
 
-def pool(encoding: Encoding, attention_mask: jax.Array, pooling: Literal["cls", "pooler", "mean"]) -> jax.Array:
+def pool(encoding: BertOutput, attention_mask: jax.Array, pooling: Literal["cls", "pooler", "mean"]) -> jax.Array:
     """One vector of each text [B, D]: its first token's, the pooler's, or the mean over tokens that are no padding."""
     if pooling == "cls":
         return encoding.hidden[:, 0]

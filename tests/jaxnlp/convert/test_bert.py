@@ -10,7 +10,7 @@ from jaxnlp.convert.bert import PREFIXES, WeightsError, from_huggingface, to_hug
 from jaxnlp.models.bert import BertConfig, PretrainingHeads
 
 VOCABULARY = 11
-CONFIG = BertConfig(num_layers=2, num_heads=2, width=4, hidden_width=6, max_positions=5)
+CONFIG = BertConfig(num_layers=2, num_heads=2, width=4, feed_forward_width=6, max_positions=5)
 
 
 def parameters(config=CONFIG):

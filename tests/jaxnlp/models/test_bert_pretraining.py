@@ -12,10 +12,12 @@ import transformers
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.nn.compute import Compute
+from tests.jaxnlp.models.parameter_helpers import assert_described
 from train.objectives import masked_tokens
 
 VOCABULARY, LENGTH, PREDICTIONS = 31, 10, 4
-ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, hidden_width=20, max_positions=12)
+ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, feed_forward_width=20, max_positions=12)
 CONFIG = BertPretrainingConfig(encoder=ENCODER)
 
 
@@ -46,7 +48,7 @@ def rival(encoder=ENCODER):
         hidden_size=encoder.width,
         num_hidden_layers=encoder.num_layers,
         num_attention_heads=encoder.num_heads,
-        intermediate_size=encoder.hidden_width,
+        intermediate_size=encoder.feed_forward_width,
         max_position_embeddings=encoder.max_positions,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -129,9 +131,40 @@ def test_dropout_is_for_training_and_follows_the_key():
     ("changes", "message"),
     [
         ({"use_pooler": False}, r"model\.encoder\.use_pooler must be True, got False"),
-        ({"segments": 1}, r"model\.encoder\.segments must be at least 2, of the first text and the second, got 1"),
+        (
+            {"num_segments": 1},
+            r"model\.encoder\.num_segments must be at least 2, .*, got 1",
+        ),
     ],
 )
 def test_an_encoder_that_cannot_tell_what_follows_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, **changes))
+
+
+def test_every_parameter_is_described_and_no_other():
+    for changes in ({}, {"pre_norm": True}, {"positions": "sinusoidal"}):
+        config = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, **changes))
+        init = config.build(VOCABULARY).init
+        shapes = jax.eval_shape(lambda key, init=init: init(key, jnp.zeros((1, 1), jnp.int32)), jax.random.key(0))
+        found = assert_described(config, shapes["params"])
+        heads = {path for path, entry in found.items() if entry.head}
+        assert heads == {("heads", "token_bias"), ("heads", "follows", "kernel"), ("heads", "follows", "bias")}
+        assert found["encoder", "blocks", "attention", "qkv", "kernel"].axes == "LD3HK"
+        assert found["encoder", "embedding_norm", "scale"].depth == "below"
+        assert found["heads", "transform", "kernel"].depth == "above"
+
+
+def test_the_encoders_dropout_its_origin_and_compute_are_no_part_of_the_architecture():
+    changed = BertPretrainingConfig(
+        pretrained="somewhere", encoder=dataclasses.replace(ENCODER, dropout_rate=0.3), compute=Compute(remat=True)
+    )
+    assert changed.architecture() == CONFIG.architecture()
+    other = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, pre_norm=True))
+    assert other.architecture() != CONFIG.architecture()
+    assert CONFIG.max_length == ENCODER.max_positions
+
+
+def test_ignored_tensors_need_a_pretrained_encoder():
+    with pytest.raises(ValueError, match=r"model\.pretrained_ignore applies only to a pretrained encoder"):
+        BertPretrainingConfig(pretrained_ignore=("cls.",))

@@ -28,6 +28,7 @@ from tests.jaxnlp.models.gpt_helpers import (
     random_params,
     shapes_of,
 )
+from tests.jaxnlp.models.parameter_helpers import assert_described
 
 STANDS_AT = {"prefix": (0, 1, 2, 3), "along": (1, 4, 6, 9)}  # what the latents' positions come to
 each_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -145,12 +146,14 @@ def test_empty_cache_has_room_for_the_context(variant, dtype):
     assert (model.capacity, int(cache.length)) == (CONTEXT, 0)
 
 
-@pytest.mark.parametrize(("tied", "hidden_width"), [(False, None), (True, 5)])
+@pytest.mark.parametrize(("tied", "feed_forward_width"), [(False, None), (True, 5)])
 @pytest.mark.parametrize("use_bias", [False, True])
 @each_variant
-def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, hidden_width):
-    model = make_model(**VARIANTS[variant], tie_embeddings=tied, use_bias=use_bias, hidden_width=hidden_width)
-    d, f = WIDTH, hidden_width or 4 * WIDTH
+def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, feed_forward_width):
+    model = make_model(
+        **VARIANTS[variant], tie_embeddings=tied, use_bias=use_bias, feed_forward_width=feed_forward_width
+    )
+    d, f = WIDTH, feed_forward_width or 4 * WIDTH
     scores = WIDTH // HEADS * CONTEXT if variant == "synthesizer" else 0
     attention = (3 * d * d + scores + (3 * d + CONTEXT if use_bias else 0)) if scores else 4 * d * d + 4 * d * use_bias
     norm = 2 * d if use_bias else d
@@ -308,3 +311,22 @@ def test_initial_loss_of_a_variant_is_that_of_guessing(variant):
     model = make_model(**VARIANTS[variant], width=32)
     logits = apply(model, initial_params(model, make_key(0)), TOKENS)
     assert abs(float(mean_loss(logits)) - np.log(VOCABULARY)) < 0.02
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": True, "use_bias": False}], ids=str)
+@each_variant
+def test_every_parameter_is_described_and_no_other(variant, changes):
+    model = make_model(**VARIANTS[variant], **changes)
+    found = assert_described(model.config, shapes_of(model))
+    assert {path for path, entry in found.items() if entry.head} == (set() if changes else {("head", "kernel")})
+    assert found["blocks", "attention", "out", "kernel"].axes == "LDD"
+    assert found["tokens", "embedding"].depth == found["positions",].depth == "below"
+    assert found["final_norm", "scale"].depth == "above"
+
+
+@each_variant
+def test_a_config_knows_its_maximum_length_and_what_decides_its_function(variant):
+    config = make_model(**VARIANTS[variant], residual_dropout_rate=0.1, remat=True).config
+    assert config.max_length == CONTEXT
+    assert config.architecture() == make_model(**VARIANTS[variant]).config.architecture()
+    assert config.architecture() != make_model(**VARIANTS[variant], use_bias=False).config.architecture()

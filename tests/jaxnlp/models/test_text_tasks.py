@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.models import text_tasks
-from jaxnlp.models.bert import BertConfig, Encoding
+from jaxnlp.models.bert import Bert, BertConfig, BertOutput
 from jaxnlp.models.text_tasks import TextTasksConfig, cosine, pair_features, pool
 
 VOCABULARY, ALL = 13, ("sst", "cfimdb", "quora", "sts")
@@ -60,7 +60,7 @@ def test_a_task_about_another_number_of_texts_is_refused(task, texts):
 
 def encode(config, params, tokens, mask):
     """Each text alone, [S][B, D], pooled as the config has it."""
-    encoder = config.encoder.build(VOCABULARY)
+    encoder = Bert(config.encoder, VOCABULARY)
     return [
         pool(
             encoder.apply({"params": params["encoder"]}, tokens[:, number], None, mask[:, number]),
@@ -231,7 +231,7 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
 def test_pools_are_what_they_say():
     hidden = jnp.arange(24.0).reshape(2, 3, 4)
     mask = jnp.array([[True, True, False], [True, True, True]])
-    encoding = Encoding(hidden, None, hidden[None])
+    encoding = BertOutput(hidden, None, hidden[None])
     np.testing.assert_array_equal(pool(encoding, mask, "cls"), hidden[:, 0])
     np.testing.assert_array_equal(pool(encoding, mask, "mean"), jnp.stack([hidden[0, :2].mean(0), hidden[1].mean(0)]))
     with pytest.raises(ValueError, match="this encoder has no pooler"):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from jaxnlp.convert.torch_recurrent import from_torch, to_torch
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.recurrent import CELLS, Recurrent, RecurrentDirection, empty_states, uniform_of_width
 
 BATCH, POSITIONS, WIDTH, STATE, LAYERS = 3, 5, 4, 6, 2
@@ -293,7 +294,9 @@ def test_what_makes_no_layers_is_refused():
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_short_types_are_those_of_outputs_and_states_and_not_of_parameters(cell):
-    exact, short = (Recurrent(cell, (STATE, STATE), bidirectional=True, dtype=d) for d in ("float32", "bfloat16"))
+    exact, short = (
+        Recurrent(cell, (STATE, STATE), bidirectional=True, compute=Compute(dtype=d)) for d in ("float32", "bfloat16")
+    )
     params = initial_params(short)
     assert all(array.dtype == jnp.float32 for array in jax.tree.leaves(params))
     y, states = apply(short, params, X, lengths=LENGTHS)
