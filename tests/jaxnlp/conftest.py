@@ -80,7 +80,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
         model=GPTConfig(
             num_layers=1, num_heads=2, width=8, context_length=20, use_bias=False, tie_embeddings=True, scan_layers=True
         ),
-        optimizer=OptimizerConfig(learning_rate=1.0, schedule="constant", clip_norm=None),
+        optimizer=OptimizerConfig(learning_rate=1.0, schedule="constant", max_grad_norm=None),
         total_steps=2,
         evaluate_every_steps=1,
     )

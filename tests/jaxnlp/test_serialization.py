@@ -70,7 +70,7 @@ def test_a_training_config_reads_back_equal():
         recipe="tiny",
         data=CharacterText(source="text_file", path="a b.txt", validation_fraction=0.25),
         model=GPTConfig(hidden_width=7, dtype="bfloat16", attention_dropout_rate=0.1),
-        optimizer=OptimizerConfig(clip_norm=None, final_tokens=10**12, warmup_tokens=5),
+        optimizer=OptimizerConfig(max_grad_norm=None, decay_tokens=10**12, warmup_tokens=5),
         ema_decay=0.999,
         sample_prompt="\n",
     )

@@ -130,7 +130,7 @@ def test_overrides_reach_every_group_with_their_types():
     config, options = typed(
         *("--total-steps", "7", "--model.num-layers", "2", "--optimizer.learning-rate", "3e-4"),
         *("--model.tie-embeddings", "--data.path", "a b.txt", "--data.source", "text_file"),
-        *("--ema-decay", "0.5", "--sample-prompt", "None", "--optimizer.clip-norm", "None", "--nonfinite", "skip"),
+        *("--ema-decay", "0.5", "--sample-prompt", "None", "--optimizer.max-grad-norm", "None", "--nonfinite", "skip"),
         *("--workdir", "runs/x", "--parallel", "pmap"),
     )
     expected = update(
@@ -143,7 +143,7 @@ def test_overrides_reach_every_group_with_their_types():
             "model.num_layers": 2,
             "model.tie_embeddings": True,
             "optimizer.learning_rate": 3e-4,
-            "optimizer.clip_norm": None,
+            "optimizer.max_grad_norm": None,
             "data.path": "a b.txt",
             "data.source": "text_file",
         },

@@ -107,7 +107,7 @@ def test_muon_is_for_matrices_between_embedding_and_output_layer():
 def test_the_other_parameters_have_adam():
     params = jax.tree.map(random, PARAMS, is_leaf=lambda x: isinstance(x, tuple))
     gradients = jax.tree.map(lambda x: x + 1.0, params)
-    config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.01, clip_norm=None)
+    config = OptimizerConfig(name="muon", learning_rate=0.1, weight_decay=0.01, max_grad_norm=None)
     updates = {}
     for name in ("muon", "adamw"):
         named = OptimizerConfig(**{**vars(config), "name": name})

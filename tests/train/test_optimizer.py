@@ -74,9 +74,9 @@ def cosine_rate(progress, peak, warmup, final, floor):
     return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * (progress - warmup) / (final - warmup))) / 2)
 
 
-@pytest.mark.parametrize("clip_norm", [1.0, None])
+@pytest.mark.parametrize("max_grad_norm", [1.0, None])
 @pytest.mark.parametrize(("kind", "weight_decay"), [("adam", 0.0), ("adamw", 0.0), ("adamw", 0.3)])
-def test_updates_equal_a_numpy_loop(clip_norm, kind, weight_decay):
+def test_updates_equal_a_numpy_loop(max_grad_norm, kind, weight_decay):
     """Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2, with the rate in the decay too."""
     config = OptimizerConfig(
         name=kind,
@@ -85,13 +85,13 @@ def test_updates_equal_a_numpy_loop(clip_norm, kind, weight_decay):
         beta2=0.95,
         epsilon=1e-6,
         weight_decay=weight_decay,
-        clip_norm=clip_norm,
+        max_grad_norm=max_grad_norm,
     )
     params = {name: x.astype(np.float64) for name, x in leaves(tree(0)).items()}
     mean, square = ({name: np.zeros_like(x) for name, x in params.items()} for _ in range(2))
     for step, (gradient, (found, _)) in enumerate(zip(map(leaves, gradients()), run(config), strict=True), 1):
         norm = math.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradient.values()))
-        scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
+        scale = 1.0 if max_grad_norm is None or norm <= max_grad_norm else max_grad_norm / norm
         rate = cosine_rate(step, 0.1, 0, STEPS, 0.1)
         for name, g in gradient.items():
             mean[name] = 0.8 * mean[name] + 0.2 * scale * g
@@ -105,7 +105,7 @@ def test_updates_equal_a_numpy_loop(clip_norm, kind, weight_decay):
 @pytest.mark.parametrize(("name", "weight_decay"), [("adamw", 0.3), ("adamw", 0.0), ("adam", 0.0)])
 def test_updates_equal_torch_with_clipping_and_schedule(name, weight_decay):
     config = OptimizerConfig(
-        name=name, learning_rate=0.1, beta2=0.99, weight_decay=weight_decay, clip_norm=0.5, warmup_steps=2
+        name=name, learning_rate=0.1, beta2=0.99, weight_decay=weight_decay, max_grad_norm=0.5, warmup_steps=2
     )
     params = {key: torch.nn.Parameter(torch.tensor(x)) for key, x in leaves(tree(0)).items()}
     optimizer = torch.optim.AdamW(
@@ -132,7 +132,7 @@ def test_adamw_is_that_of_cs224n():
     """The default project's check of an optimizer: a linear layer after 1,000 steps of one example each."""
     torch.manual_seed(0)
     generator, params = np.random.default_rng(0), {"kernel": torch.nn.Linear(3, 2, bias=False).weight.detach().numpy()}
-    config = OptimizerConfig(weight_decay=1e-4, epsilon=1e-6, clip_norm=None, schedule="constant")
+    config = OptimizerConfig(weight_decay=1e-4, epsilon=1e-6, max_grad_norm=None, schedule="constant")
     optimizer = make_optimizer(config, make_schedule(config, total_steps=1_000))
 
     def loss(params, x):
@@ -169,8 +169,8 @@ def test_clipping_leaves_zeros_alone():
 
 
 def test_short_gradients_are_not_lengthened_by_clipping():
-    short = OptimizerConfig(clip_norm=1e6)
-    for (clipped, _), (free, _) in zip(run(short), run(OptimizerConfig(clip_norm=None)), strict=True):
+    short = OptimizerConfig(max_grad_norm=1e6)
+    for (clipped, _), (free, _) in zip(run(short), run(OptimizerConfig(max_grad_norm=None)), strict=True):
         for name, x in clipped.items():
             np.testing.assert_array_equal(x, free[name])
 
@@ -205,11 +205,11 @@ def test_decay_mask_marks_kernels_by_name():
     [
         (OptimizerConfig(learning_rate=0.5), lambda n: cosine_rate(n, 0.5, 0, 40, 0.1)),
         (
-            OptimizerConfig(learning_rate=2.0, warmup_steps=10, final_fraction=0.0),
+            OptimizerConfig(learning_rate=2.0, warmup_steps=10, min_lr_ratio=0.0),
             lambda n: cosine_rate(n, 2.0, 10, 40, 0),
         ),
         (
-            OptimizerConfig(learning_rate=1.0, warmup_steps=5, decay_steps=20, final_fraction=0.25),
+            OptimizerConfig(learning_rate=1.0, warmup_steps=5, decay_steps=20, min_lr_ratio=0.25),
             lambda n: cosine_rate(n, 1.0, 5, 20, 0.25),
         ),
         (
@@ -227,7 +227,7 @@ def test_schedule_follows_its_formula(config, expected):
 
 
 def test_schedule_passes_its_landmarks():
-    config = OptimizerConfig(learning_rate=0.8, warmup_steps=10, final_fraction=0.5)
+    config = OptimizerConfig(learning_rate=0.8, warmup_steps=10, min_lr_ratio=0.5)
     first, middle_of_warmup, peak, halfway, end, after = rates(config, [1, 5, 10, 25, 40, 1000], total_steps=40)
     np.testing.assert_allclose([first, middle_of_warmup, peak], [0.08, 0.4, 0.8], rtol=1e-6)
     np.testing.assert_allclose([halfway, end, after], [0.6, 0.4, 0.4], rtol=1e-6)
@@ -235,7 +235,7 @@ def test_schedule_passes_its_landmarks():
 
 def test_token_schedule_with_constant_tokens_a_step_equals_the_step_schedule():
     by_steps = OptimizerConfig(learning_rate=0.1, warmup_steps=2, decay_steps=5)
-    by_tokens = OptimizerConfig(learning_rate=0.1, warmup_tokens=2 * 37, final_tokens=5 * 37)
+    by_tokens = OptimizerConfig(learning_rate=0.1, warmup_tokens=2 * 37, decay_tokens=5 * 37)
     for (params, rate), (token_params, token_rate) in zip(run(by_steps), run(by_tokens, tokens=37), strict=True):
         np.testing.assert_allclose(rate, token_rate, rtol=1e-6)
         for name, x in params.items():
@@ -243,7 +243,7 @@ def test_token_schedule_with_constant_tokens_a_step_equals_the_step_schedule():
 
 
 def test_token_schedule_ignores_the_length_of_the_run():
-    config = OptimizerConfig(learning_rate=0.1, final_tokens=100)
+    config = OptimizerConfig(learning_rate=0.1, decay_tokens=100)
     assert [rate for _, rate in run(config, total_steps=3)] == [rate for _, rate in run(config, total_steps=1000)]
 
 
@@ -261,7 +261,7 @@ def test_tokens_are_counted_exactly_beyond_what_a_word_holds(tokens, updates):
 
 @pytest.mark.parametrize("final", [2_000_000_000, 260_000_000_000])
 def test_schedules_of_billions_of_tokens_reach_their_floor(final):
-    config = OptimizerConfig(learning_rate=1.0, warmup_tokens=final // 10, final_tokens=final)
+    config = OptimizerConfig(learning_rate=1.0, warmup_tokens=final // 10, decay_tokens=final)
     progress = [final // 20, final // 10, final // 2, final, 2 * final]
     expected = [cosine_rate(n, 1.0, final // 10, final, 0.1) for n in progress]
     np.testing.assert_allclose(rates(config, progress, total_steps=1), expected, rtol=1e-5)
@@ -276,7 +276,7 @@ def test_steps_are_counted_whatever_the_tokens():
 
 
 def test_zero_progress_has_rate_zero_before_a_warmup():
-    options = {"peak": 1.0, "final": 10, "final_fraction": 0.1}
+    options = {"peak": 1.0, "final": 10, "min_lr_ratio": 0.1}
     assert warmup_cosine(jnp.float32(0), warmup=2, **options) == 0.0
     assert warmup_cosine(jnp.float32(0), warmup=0, **options) == 1.0
 
@@ -286,7 +286,7 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
     [
         ({"learning_rate": 0.0}, "optimizer.learning_rate must be positive, got 0.0"),
         ({"learning_rate": math.nan}, "optimizer.learning_rate must be positive, got nan"),
-        ({"clip_norm": math.nan}, "optimizer.clip_norm must be positive or None, got nan"),
+        ({"max_grad_norm": math.nan}, "optimizer.max_grad_norm must be positive or None, got nan"),
         ({"beta1": 1.0}, "optimizer.beta1 must lie in [0, 1), got 1.0"),
         ({"beta2": -0.1}, "optimizer.beta2 must lie in [0, 1), got -0.1"),
         ({"epsilon": 0.0}, "optimizer.epsilon must be positive, got 0.0"),
@@ -294,14 +294,14 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
         ({"name": "adam", "weight_decay": 0.1}, "adam takes no weight_decay, got 0.1; use --optimizer.name adamw"),
         ({"layer_decay": 0.0}, "optimizer.layer_decay must lie in (0, 1], got 0.0"),
         ({"layer_decay": 1.1}, "optimizer.layer_decay must lie in (0, 1], got 1.1"),
-        ({"clip_norm": 0.0}, "optimizer.clip_norm must be positive or None, got 0.0"),
-        ({"final_fraction": 1.5}, "optimizer.final_fraction must lie in [0, 1], got 1.5"),
-        ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.final_tokens"),
-        ({"final_tokens": 5, "warmup_steps": 1}, "with final_tokens, leave warmup_steps and decay_steps"),
-        ({"final_tokens": 5, "decay_steps": 1}, "with final_tokens, leave warmup_steps and decay_steps"),
+        ({"max_grad_norm": 0.0}, "optimizer.max_grad_norm must be positive or None, got 0.0"),
+        ({"min_lr_ratio": 1.5}, "optimizer.min_lr_ratio must lie in [0, 1], got 1.5"),
+        ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.decay_tokens"),
+        ({"decay_tokens": 5, "warmup_steps": 1}, "with decay_tokens, leave warmup_steps and decay_steps"),
+        ({"decay_tokens": 5, "decay_steps": 1}, "with decay_tokens, leave warmup_steps and decay_steps"),
         ({"warmup_steps": -1}, "got warmup -1 and end None"),
         ({"warmup_steps": 5, "decay_steps": 5}, "warmup must end before its decay, got warmup 5 and end 5"),
-        ({"warmup_tokens": 9, "final_tokens": 5}, "warmup must end before its decay, got warmup 9 and end 5"),
+        ({"warmup_tokens": 9, "decay_tokens": 5}, "warmup must end before its decay, got warmup 9 and end 5"),
     ],
 )
 def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
@@ -329,7 +329,7 @@ def run_optimizer(config, gradients, tokens):
 
 def test_sgd_follows_the_gradient_and_its_momentum():
     gradients = [jnp.array([1.0, -2.0]), jnp.array([0.5, 0.5])]
-    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", clip_norm=None)
+    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", max_grad_norm=None)
     (first, second), _ = run_optimizer(config, gradients, [1, 1])
     np.testing.assert_allclose(first, [-0.1, 0.2], rtol=1e-6)
     np.testing.assert_allclose(second, [-0.15, 0.15], rtol=1e-6)
@@ -338,7 +338,7 @@ def test_sgd_follows_the_gradient_and_its_momentum():
 
 
 def test_rate_follows_the_number_of_tokens_where_there_is_a_reference():
-    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", clip_norm=None, reference_tokens=10)
+    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", max_grad_norm=None, reference_tokens=10)
     (first, second), state = run_optimizer(config, [jnp.ones(2)] * 2, [10, 5])
     np.testing.assert_allclose(first, -0.1, rtol=1e-6)
     np.testing.assert_allclose(second - first, -0.05, rtol=1e-6)

@@ -68,7 +68,7 @@ def stepped(config, params, gradients, frozen=lambda path: False):
         ({"name": "adam"}, 2),
         ({"name": "muon", "weight_decay": 0.3}, None),
         ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.3}, 1),
-        ({"name": "adamw", "reference_tokens": 1, "final_tokens": 5}, 2),
+        ({"name": "adamw", "reference_tokens": 1, "decay_tokens": 5}, 2),
     ],
 )
 def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
@@ -88,7 +88,7 @@ def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
 
 
 def test_trained_parameters_move_as_if_there_were_no_frozen_ones():
-    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, clip_norm=0.1)
+    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, max_grad_norm=0.1)
     before = params_of(TASKED)
     heads = {name: part for name, part in before.items() if name != "encoder"}
     gradients = [jax.tree.map(lambda x, n=n: 100.0 * np.cos(x + n), before) for n in range(3)]
@@ -159,7 +159,7 @@ def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_head
 def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
     params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
     gradient = jax.tree.map(np.cos, params)
-    config = OptimizerConfig(name=name, learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, clip_norm=None)
+    config = OptimizerConfig(name=name, learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, max_grad_norm=None)
     (found, state), (plain, _) = (
         stepped(c, params, [gradient]) for c in (config, dataclasses.replace(config, layer_decay=1.0))
     )
@@ -172,7 +172,7 @@ def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
 
 
 def test_layers_that_are_partly_frozen_have_the_factors_of_all():
-    params, config = params_of(TASKED), OptimizerConfig(name="sgd", layer_decay=0.5, clip_norm=None, learning_rate=1.0)
+    params, config = params_of(TASKED), OptimizerConfig(name="sgd", layer_decay=0.5, max_grad_norm=None, learning_rate=1.0)
 
     def frozen(path):
         return "attention" in path or "tokens" in path

@@ -207,7 +207,7 @@ def train_carried(mode, device_count):
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), weight_dropout_rate=0.3, input_dropout_rate=0.3)
     model = model.build(VOCABULARY)
     loss = next_token_carried(model)
-    config = OptimizerConfig(name="sgd", learning_rate=0.5, clip_norm=None)
+    config = OptimizerConfig(name="sgd", learning_rate=0.5, max_grad_norm=None)
     optimizer = make_optimizer(config, make_schedule(config, total_steps=4))
     params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     layout = make_parallel(mode, jax.devices()[:device_count])
