@@ -9,11 +9,11 @@ Expect: 49.95% of dev right.
 Command: python -m train bert_sst --workdir runs/bert_sst
 """
 
-from data.minbert import MinBertData
+from train.objectives import LossConfig
+
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.compute import Compute
 from train.config import TrainConfig
-from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
 

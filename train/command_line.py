@@ -14,12 +14,12 @@ from rich.console import Console
 
 import configs
 from data import DataError
+from jaxnlp.checkpoints import RunError
 from jaxnlp.ops.checks import UnavailableError
-from jaxnlp.runs import RunError
 from jaxnlp.serialization import ConfigError, differences, to_json
 from train.config import TrainConfig
-from train.run_folder import RunMismatchError
 from train.parallel import ParallelMode
+from train.run_folder import RunMismatchError
 
 Options = TypeVar("Options")
 
