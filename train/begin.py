@@ -13,9 +13,10 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxnlp.checkpoints import PROCESSOR_FILE, RunError, checkpoint_steps
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
-from jaxnlp.serialization import ConfigError, processor_from_json, to_json
+from jaxnlp.serialization import ConfigError, differences, processor_from_json, to_json
 from jaxnlp.typing import Params
 from train import run_folder
+from train.command_line import UsageError, load_recipe
 from train.config import TrainConfig
 
 TYPED_MODEL_FILE = "typed_model.json"
@@ -62,6 +63,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
     try:
         found = load(place, checkpoint="latest" if is_run(place) else "best", ignore=config.init_ignore)
         adopted = config.model.adopt(found)
+        _refuse_overridden(config, adopted.config)
         whole = dataclasses.replace(config, model=adopted.config)
     except ConfigError:
         raise
@@ -78,6 +80,19 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         notes=adopted.notes,
         typed_model=to_json(config.model) if changed else None,
     )
+
+
+def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
+    """Raises ConfigError for a field that was typed, and that the pretrained model has otherwise."""
+    try:
+        recipe = to_json(load_recipe(config.recipe).model)
+    except UsageError:  # a config that no recipe has made
+        recipe = to_json(type(config.model)())
+    typed = {line.partition(":")[0] for line in differences(recipe, to_json(config.model))}
+    lost = [line for line in differences(to_json(config.model), to_json(adopted)) if line.partition(":")[0] in typed]
+    if lost:
+        lines = "".join(f"\n  model.{line}" for line in lost)
+        raise ConfigError(f"--init-from {config.init_from} defines these fields; remove them:{lines}")
 
 
 def _continued(config: TrainConfig, workdir: Path) -> Beginning:

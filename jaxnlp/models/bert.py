@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
 from jaxnlp.config import Config, ReadWhen, refuse_unread
-from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
@@ -115,26 +115,27 @@ class BertConfig(Config):
 class BertModelConfig(ModelConfig):
     """Configures models with a BERT encoder, their submodule `encoder`."""
 
-    pretrained: str | None = None
-    """Initialise the encoder from this folder, or from this name on the Hugging Face Hub; its shape then replaces the
-    encoder's fields. None = random weights."""
-    pretrained_ignore: tuple[str, ...] = ()
-    """Tensors of the pretrained encoder to ignore, by their names or prefixes: heads of other tasks."""
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
-
-    def __post_init__(self):
-        super().__post_init__()
-        pretrained = self.pretrained is not None
-        refuse_unread(self, [ReadWhen("pretrained_ignore", (), pretrained, "a pretrained encoder (model.pretrained)")])
 
     @property
     def max_length(self) -> int:
         return self.encoder.max_positions
 
     def architecture(self) -> dict[str, Any]:
-        initial = ("pretrained", "pretrained_ignore")  # they decide only initial parameters
-        fields = {name: value for name, value in super().architecture().items() if name not in initial}
-        return fields | {"encoder": self.encoder.architecture()}
+        return super().architecture() | {"encoder": self.encoder.architecture()}
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """The encoder of any model around a BERT, with its shape; rates of dropout stay this config's."""
+        theirs = pretrained.model.config
+        if not isinstance(theirs, BertModelConfig):
+            raise ValueError(f"it has no BERT: its model config is a {type(theirs).__name__}")
+        fields = dataclasses.fields(BertConfig)
+        rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
+        encoder = dataclasses.replace(theirs.encoder, **rates)
+        vocabulary = getattr(pretrained.processor, "vocabulary", pretrained.processor)
+        note = f"encoder from {pretrained.name}: {encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
+        config = dataclasses.replace(self, encoder=encoder)
+        return Adopted(config, {"encoder": pretrained.params["encoder"]}, vocabulary, (note,))
 
 
 class BertOutput(NamedTuple):
