@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxnlp.models.bert import Bert
 from jaxnlp.models.text_tasks import TextTasks
 from jaxnlp.text.tasks import TASKS, TaskName
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
@@ -187,7 +188,9 @@ def _vectors(model: Any, params: Params, tokens: jax.Array, mask: jax.Array) -> 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _attention(model: Any, params: Params, tokens: jax.Array, segments: jax.Array) -> jax.Array:
-    return model.config.encoder.build(model.vocabulary_size).attention_maps(params, tokens, segments)[1]
+    return Bert(model.config.encoder, model.vocabulary_size, model.config.compute).attention_maps(
+        params, tokens, segments
+    )[1]
 
 
 def _read(

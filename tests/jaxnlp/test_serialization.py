@@ -11,6 +11,7 @@ from jaxnlp import serialization
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.serialization import ConfigError, differences, to_json
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -69,7 +70,7 @@ def test_a_training_config_reads_back_equal():
     config = TrainConfig(
         recipe="tiny",
         data=CharacterText(source="text_file", path="a b.txt", validation_fraction=0.25),
-        model=GPTConfig(hidden_width=7, dtype="bfloat16", attention_dropout_rate=0.1),
+        model=GPTConfig(feed_forward_width=7, compute=Compute(dtype="bfloat16"), attention_dropout_rate=0.1),
         optimizer=OptimizerConfig(clip_norm=None, final_tokens=10**12, warmup_tokens=5),
         ema_decay=0.999,
         sample_prompt="\n",
