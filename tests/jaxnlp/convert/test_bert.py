@@ -158,9 +158,7 @@ def test_a_head_may_be_there_alone_but_not_in_part(other):
 
 
 def test_another_model_is_refused():
-    with pytest.raises(
-        WeightsError, match=r"not a BERT checkpoint: none of its 1 tensors is called embeddings.word_emb"
-    ):
+    with pytest.raises(WeightsError, match=r"not a BERT checkpoint: none of its 1 tensors is called embeddings"):
         from_huggingface({"wte.weight": np.zeros((3, 4), np.float32)}, CONFIG, VOCABULARY)
 
 
