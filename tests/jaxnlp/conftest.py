@@ -19,6 +19,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.serialization import to_json
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from jaxnlp.typing import Params
@@ -78,7 +79,13 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             evaluation_batch_size=8,
         ),
         model=GPTConfig(
-            num_layers=1, num_heads=2, width=8, context_length=20, use_bias=False, tie_embeddings=True, scan_layers=True
+            num_layers=1,
+            num_heads=2,
+            width=8,
+            context_length=20,
+            use_bias=False,
+            tie_embeddings=True,
+            compute=Compute(scan_layers=True),
         ),
         optimizer=OptimizerConfig(learning_rate=1.0, schedule="constant", max_grad_norm=None),
         total_steps=2,

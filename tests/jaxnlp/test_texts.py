@@ -116,7 +116,8 @@ def test_attention_is_the_encoders_on_the_pieces_of_the_text(held):
     x = p["tokens"]["embedding"][tokens] + p["positions"][:10] + p["segments"][[0] * 7 + [1] * 3]
     x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-12)
     x = x * p["embedding_norm"]["scale"] + p["embedding_norm"]["bias"]
-    qkv = x @ p["blocks"]["attention"]["qkv"]["kernel"][0] + p["blocks"]["attention"]["qkv"]["bias"][0]
+    layer = {name: value[0] for name, value in p["blocks"]["attention"]["qkv"].items()}
+    qkv = x @ layer["kernel"].reshape(x.shape[1], -1) + layer["bias"].reshape(-1)
     q, k, _ = (part.reshape(10, 2, 4) for part in np.split(qkv, 3, axis=1))
     for head in range(2):
         np.testing.assert_allclose(maps.weights[0, head], softmax(q[:, head] @ k[:, head].T / 2.0), atol=1e-5)
@@ -131,7 +132,7 @@ def test_attention_to_a_long_text_ends_where_it_is_cut(held):
 
 
 def test_an_encoder_of_one_segment_reads_no_pair(tmp_path, save_run, text_tasks_run, pieces):
-    encoder = dataclasses.replace(text_tasks_run.config.encoder, segments=1)
+    encoder = dataclasses.replace(text_tasks_run.config.encoder, num_segments=1)
     save_run(tmp_path / "run", dataclasses.replace(text_tasks_run.config, encoder=encoder), pieces)
     with pytest.raises(ValueError, match="one kind of segment, and tells no second text apart"):
         attend_text(load_text_model(tmp_path / "run"), "the cat", "the dog")

@@ -15,6 +15,7 @@ from data.word_text import WordText
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import RunError
 from jaxnlp.serialization import ConfigError
 from train import loop
@@ -334,8 +335,9 @@ def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(
 
 
 def test_rates_of_dropout_and_ways_to_compute_may_differ_from_the_run_that_is_begun_with():
-    encoder = BertConfig(dropout_rate=0.3, attention_dropout_rate=0.3, remat=True, matmul_dtype="bfloat16")
-    tasks = TextTasksConfig(encoder=encoder, head_dropout_rate=0.7, freeze_encoder=True)
+    encoder = BertConfig(dropout_rate=0.3, attention_dropout_rate=0.3)
+    compute = Compute(remat=True, matmul_dtype="bfloat16")
+    tasks = TextTasksConfig(encoder=encoder, compute=compute, head_dropout_rate=0.7, freeze_encoder=True)
     assert other_function(TextTasksConfig(), tasks) == []
     changed = other_function(TextTasksConfig(), TextTasksConfig(encoder=BertConfig(pre_norm=True), pooling="cls"))
     assert [line.partition(":")[0] for line in changed] == ["encoder.pre_norm", "pooling"]
@@ -350,7 +352,7 @@ def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
     # Parameters of the same shapes, and another function.
     with pytest.raises(RunError, match=r"a run of another model.*\n  model\.num_heads: 2 -> 4"):
         set_up(update(config, **{"model.num_heads": 4}))
-    set_up(update(config, **{"model.attention_dropout_rate": 0.7, "model.scan_layers": True}))
+    set_up(update(config, **{"model.attention_dropout_rate": 0.7, "model.compute.scan_layers": True}))
     other = tmp_path / "other.txt"
     other.write_text("xyz " * 200)
     with pytest.raises(DataError, match=r"its vocabulary of 11 tokens is not this data's of 4"):
@@ -492,7 +494,7 @@ def test_tokens_are_sampled_where_they_are_counted(tiny_config, small_text, tmp_
 
 
 def test_a_run_begins_at_the_frequencies_of_its_training_text(tiny_config, small_text):
-    config = recurrent(tiny_config, small_text, **{"model.begin_at_frequencies": True})
+    config = recurrent(tiny_config, small_text, **{"loss.init_bias_from_unigram": True})
     found = set_up(config)
     counts = found.corpus.token_counts + 1.0
     np.testing.assert_allclose(np.exp(found.state.params["head_bias"]), counts / counts.sum(), rtol=1e-5)

@@ -32,7 +32,7 @@ from train.pretrained import beginning, digest
 
 WORDS = ["good", "bad", "film", "plot", "dog", "cat", "sea", "sand", "red", "blue"]
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
-SHAPE = BertConfig(num_layers=1, num_heads=2, width=8, hidden_width=12, max_positions=16, epsilon=1e-6)
+SHAPE = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=12, max_positions=16, epsilon=1e-6)
 
 
 def rows_of(file):
@@ -103,9 +103,9 @@ def test_embeddings_beyond_the_tokenizer_are_trained_on_and_written_back(make_co
     assert (run.vocabulary.size, len(run.params["encoder"]["tokens"]["embedding"])) == (size - 3, size)
     assert load_text_model(tmp_path / "padded").model.vocabulary_size == size
     save_pretrained(tmp_path / "back", encoder_of(run))
-    assert load_pretrained(tmp_path / "back").config.embedded_pieces == size
-    with pytest.raises(ConfigError, match="embedded_pieces must be at least the tokenizer's 15, got 14"):
-        BertConfig(embedded_pieces=14).build(VOCABULARY.size)
+    assert load_pretrained(tmp_path / "back").config.padded_vocabulary_size == size
+    with pytest.raises(ConfigError, match="padded_vocabulary_size must be at least the tokenizer's 15 tokens, got 14"):
+        BertConfig(padded_vocabulary_size=14).embeddings(VOCABULARY.size)
 
 
 def test_other_weights_have_another_digest(make_config):

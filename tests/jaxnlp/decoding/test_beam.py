@@ -10,6 +10,7 @@ from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.complete import complete
 from jaxnlp.decoding.generate import Decoder
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import make_decoder
 
 SIZE, CONTEXT = 4, 24
@@ -28,7 +29,9 @@ def log_softmax(logits):
 @functools.cache
 def tiny_gpt():
     """Parameters, decoder and log-probabilities of what follows, [B, T, V], by a pass without cache."""
-    config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=CONTEXT, use_bias=False, scan_layers=True)
+    config = GPTConfig(
+        num_layers=1, num_heads=2, width=8, context_length=CONTEXT, use_bias=False, compute=Compute(scan_layers=True)
+    )
     model = config.build(SIZE)
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
     generator = np.random.default_rng(1)

@@ -9,6 +9,9 @@ import pytest
 from jaxnlp.decoding.generate import Decoder, bucket_length, generate
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import make_decoder
 
 GREEDY = Sampling(temperature=0.0)
@@ -43,17 +46,18 @@ class Counter:
 
 VARIANTS = {
     "vanilla": {},
-    "synthesizer": {"variant": "synthesizer"},
-    "prefix": {"variant": "perceiver", "num_layers": 3, "num_latents": 12},
-    "along": {"variant": "perceiver", "num_layers": 3, "num_latents": 6, "latent_placement": "along"},
+    "synthesizer": {"kind": SynthesizerConfig},
+    "prefix": {"kind": PerceiverConfig, "num_layers": 3, "num_latents": 12},
+    "along": {"kind": PerceiverConfig, "num_layers": 3, "num_latents": 6, "latent_placement": "along"},
 }
 
 
 @functools.cache
 def tiny_gpt(context, variant="vanilla"):
     """Parameters, decoder and full forward pass of a GPT with weights of ordinary size."""
-    settings = {"num_layers": 1, "num_heads": 2, "width": 8, "use_bias": False, "scan_layers": True}
-    config = GPTConfig(context_length=context, **(settings | VARIANTS[variant]))
+    settings = {"num_layers": 1, "num_heads": 2, "width": 8, "use_bias": False, "compute": Compute(scan_layers=True)}
+    settings |= VARIANTS[variant]
+    config = settings.pop("kind", GPTConfig)(context_length=context, **settings)
     model = config.build(11)
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
     generator = np.random.default_rng(1)

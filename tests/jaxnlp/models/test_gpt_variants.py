@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.serialization import from_json, to_json
 from tests.jaxnlp.models.gpt_helpers import (
     BATCH,
@@ -146,14 +145,12 @@ def test_empty_cache_has_room_for_the_context(variant, dtype):
     assert (model.capacity, int(cache.length)) == (CONTEXT, 0)
 
 
-@pytest.mark.parametrize(("tied", "feed_forward_width"), [(False, None), (True, 5)])
+@pytest.mark.parametrize(("tied", "width"), [(False, None), (True, 5)])
 @pytest.mark.parametrize("use_bias", [False, True])
 @each_variant
-def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, feed_forward_width):
-    model = make_model(
-        **VARIANTS[variant], tie_embeddings=tied, use_bias=use_bias, feed_forward_width=feed_forward_width
-    )
-    d, f = WIDTH, feed_forward_width or 4 * WIDTH
+def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, width):
+    model = make_model(**VARIANTS[variant], tie_embeddings=tied, use_bias=use_bias, feed_forward_width=width)
+    d, f = WIDTH, width or 4 * WIDTH
     scores = WIDTH // HEADS * CONTEXT if variant == "synthesizer" else 0
     attention = (3 * d * d + scores + (3 * d + CONTEXT if use_bias else 0)) if scores else 4 * d * d + 4 * d * use_bias
     norm = 2 * d if use_bias else d
@@ -211,10 +208,6 @@ def test_a_perceiver_of_two_layers_has_no_blocks_between_and_reads_with_a_cache(
     assert "blocks" not in params
     logits, _ = apply(model, model.decoding_params(params), TOKENS, cache=model.empty_cache(BATCH))
     np.testing.assert_allclose(logits, apply(model, params, TOKENS), atol=1e-5)
-
-
-def test_latents_are_ignored_where_there_is_no_perceiver():
-    assert GPTConfig(context_length=8, num_latents=32).build(3).config.num_latents == 32
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

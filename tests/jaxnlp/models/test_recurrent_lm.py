@@ -227,12 +227,10 @@ def test_weight_dropout_is_one_mask_of_the_recurrent_matrices_for_all_positions_
 
 def test_short_types_keep_float32_parameters_and_stay_near_float32():
     model, params = made("tied")
-    short = RecurrentLMConfig(
-        embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=Compute(dtype="bfloat16")
-    ).build(VOCABULARY)
-    rounded = RecurrentLMConfig(
-        embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=Compute(matmul_dtype="bfloat16")
-    ).build(VOCABULARY)
+    short, rounded = (
+        RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=compute).build(VOCABULARY)
+        for compute in (Compute(dtype="bfloat16"), Compute(matmul_dtype="bfloat16"))
+    )
     expected = logits(model, params, TOKENS)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(short.init(jax.random.key(0), TOKENS)))
     for other in (short, rounded):
@@ -258,7 +256,7 @@ def test_config_reads_back_equal_from_json():
         ({"widths": (4,), "hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to models with several"),
         (
             {"cell": "gru", "forget_bias": 1.0},
-            "model.forget_bias applies only to the cell lstm; leave it at 0.0, got 1.0",
+            "model.forget_bias applies only to the cell lstm; leave it at 0.0",
         ),
         *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
     ],
