@@ -9,7 +9,7 @@ Expect: 49.95% of dev right.
 Command: python -m train bert_sst --workdir runs/bert_sst
 """
 
-from data.minbert import TextTasksData
+from data.minbert import MinBertData
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from train.config import TrainConfig
@@ -20,7 +20,7 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="bert_sst",
-        data=TextTasksData(tasks=("sst",), batch_size=32),
+        data=MinBertData(parts=("sst",), batch_size=32),
         model=TextTasksConfig(
             pretrained="sentence-transformers/all-MiniLM-L6-v2",
             encoder=BertConfig(matmul_dtype="auto"),

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import BertTokenizer
 
-from jaxnlp.text.vocabulary import load_vocabulary
 from jaxnlp.text.wordpiece import MASK, SPECIAL, WordPieceVocabulary
 
 PIECES = [
@@ -182,9 +181,8 @@ def test_truncation_of_one_call_does_not_reach_the_next(small):
     assert len(small.encode("the cat sat on the mat")) == 6
 
 
-def test_what_is_written_reads_back_equal(small, tmp_path):
-    (tmp_path / "vocabulary.json").write_text(small.to_json(), encoding="utf-8")
-    again = load_vocabulary(tmp_path / "vocabulary.json")
+def test_json_reads_back_equal(small):
+    again = WordPieceVocabulary.from_json(json.loads(json.dumps(small.to_json())))
     assert again == small
     assert hash(again) == hash(small)
     assert again.size == len(PIECES)
@@ -307,10 +305,25 @@ def test_another_kind_of_tokenizer_is_refused(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "no json", "{}", "[]"])
 def test_files_that_hold_something_else_are_named(tmp_path, content):
-    for name, read in (("tokenizer.json", WordPieceVocabulary.of_folder), ("v.json", WordPieceVocabulary.load)):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(ValueError, match=rf"{name} holds no WordPiece"):
-            read(tmp_path if name == "tokenizer.json" else tmp_path / name)
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(ValueError, match=r"tokenizer.json holds no WordPiece"):
+        WordPieceVocabulary.of_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "wordpiece: expected a tokenizer as an object, got NoneType"),
+        ([], "wordpiece: expected a tokenizer as an object, got NoneType"),
+        ({"wordpiece": 3}, "wordpiece: expected a tokenizer as an object, got int"),
+        ({"wordpiece": {"model": 1}}, "wordpiece: not a WordPiece tokenizer: "),
+        ({"wordpiece": json.loads(Tokenizer(BPE()).to_str())}, "wordpiece: not a WordPiece tokenizer: expected a Wor"),
+    ],
+    ids=str,
+)
+def test_fields_that_make_no_vocabulary_are_named(fields, message):
+    with pytest.raises(ValueError, match=message):
+        WordPieceVocabulary.from_json(fields)
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path):
