@@ -22,7 +22,7 @@ def test_not_a_number_is_not_enough():
 
 def test_a_config_without_a_data_set_says_so():
     for call in (lambda: DataConfig().load(0), lambda: DataConfig().read_file(None, None)):
-        with pytest.raises(TypeError, match="DataConfig .*: it does not define "):
+        with pytest.raises(TypeError, match=r"DataConfig .*: it does not define "):
             call()
 
 

@@ -265,10 +265,12 @@ def test_invented_people_need_no_files(monkeypatch):
 
 def test_without_data_the_message_names_all_ways_to_some(monkeypatch, tmp_path):
     monkeypatch.delenv("JAXNLP_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match=r"--data\.path its folder, set JAXNLP_DATA.*--data\.source invented"):
+    with pytest.raises(
+        FileNotFoundError, match=r"its folder with --data\.path, set JAXNLP_DATA.*--data\.source invented"
+    ):
         read_names("cs224n_a5", None)
     monkeypatch.setenv("JAXNLP_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=re.escape(f"no folder {tmp_path / 'cs224n_a5_names'}")):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"there is no folder {tmp_path / 'cs224n_a5_names'}")):
         read_names("cs224n_a5", None)
 
 

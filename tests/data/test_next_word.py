@@ -53,7 +53,7 @@ def test_fixtures_are_splits_that_are_read_when_they_are_looked_up(tmp_path):
     assert splits["train"] is own
     assert splits["prediction"] is splits["prediction"]
     assert len(splits["prediction"].examples) == 3
-    with pytest.raises(DataError, match=r"generation\.npy holds no plain NumPy array"):
+    with pytest.raises(DataError, match=r"generation\.npy is not a plain NumPy array"):
         splits["generation"]
     with pytest.raises(KeyError):
         splits["test"]
@@ -75,7 +75,7 @@ def test_fixtures_that_are_not_there_are_not_listed(tmp_path):
         ({"inp": WINDOWS, "out": NEXT.astype(str)}, "out is of dtype <U21, expected integers"),
         ({"inp": WINDOWS + 2, "out": NEXT}, "inp[2, 3] is 13, outside the vocabulary of 13 words"),
         ({"inp": WINDOWS, "out": NEXT - 5}, "out[0] is -1, outside the vocabulary of 13 words"),
-        ({"inp": WINDOWS.astype(object), "out": NEXT}, "it holds Python objects"),
+        ({"inp": WINDOWS.astype(object), "out": NEXT}, "it contains Python objects"),
     ],
 )
 def test_a_fixture_that_does_not_fit_is_refused_with_the_place(tmp_path, arrays, message):
@@ -91,7 +91,7 @@ def test_a_fixture_that_does_not_fit_is_refused_with_the_place(tmp_path, arrays,
         (NEXT, ": prompts is of shape [3], expected [N, T]"),
         (WINDOWS + 5, ": prompts[2, 0] is 13, outside the vocabulary of 13 words"),
         (WINDOWS / 2, ": prompts is of dtype float64, expected integers"),
-        (WINDOWS.astype(object), " holds no plain NumPy array: it holds Python objects"),
+        (WINDOWS.astype(object), " is not a plain NumPy array: it contains Python objects"),
     ],
 )
 def test_prompts_that_do_not_fit_are_refused_with_the_place(tmp_path, prompts, message):

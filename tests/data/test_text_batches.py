@@ -29,7 +29,7 @@ def test_a_split_is_sorted_by_length_and_says_where_its_rows_are():
     assert lengths == sorted(lengths)
     assert set(lengths) <= {2, 4, 6}
     assert [int(batch["loss_mask"].sum()) for batch in split.batches] == [3, 3, 1]
-    assert split.notes == ("1 texts were truncated to 6 tokens",)
+    assert split.notes == ("1 text was truncated to 6 tokens",)
     assert labelled_split(ROWS, "part", VOCABULARY, **OPTIONS | {"max_length": 9}).notes == ()
 
 
