@@ -41,7 +41,7 @@ def bucketed(
 ) -> grain.MapDataset:
     """Batches of examples of about the same length.
 
-    The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches, whose order is random.
+    The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches, in a random order.
     So the examples of a batch depend on their lengths within a pool, and on chance beyond it. A batch is a function of
     its number, so that a pipeline can be set to any of them.
 

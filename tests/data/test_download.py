@@ -348,7 +348,7 @@ def test_a_folder_that_is_nowhere_is_named_with_what_it_must_hold(monkeypatch, o
         ),
         (
             None,
-            f"there is no folder {own_folder / 'set'}; copy a.txt and b.txt there, or give their folder with --data.path",
+            f"there is no folder {own_folder / 'set'}; copy a.txt and b.txt there, or give their folder",
         ),
     ):
         with pytest.raises(DataNotFoundError, match=f"^{re.escape(message)}"):

@@ -116,9 +116,9 @@ def test_what_does_not_fit_is_refused(file, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has neither tokenizer\.json nor vocab\.txt"):
         config(file, vocabulary=str(tmp_path)).load(0)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(DataError, match=r"data\.vocabulary: .*vocab\.txt holds no WordPiece tokenizer"):
+    with pytest.raises(DataError, match=r"data\.vocabulary: .*vocab\.txt is not a WordPiece tokenizer"):
         config(file, vocabulary=str(tmp_path)).load(0)
-    with pytest.raises(DataError, match=r"data\.vocabulary_size: a vocabulary of 9 pieces cannot hold"):
+    with pytest.raises(DataError, match=r"data\.vocabulary_size: a vocabulary of 9 tokens is too small for"):
         config(file, vocabulary_size=9).load(0)
     with pytest.raises(DataError, match=r"--data\.validation-fraction 0\.95 leaves 1 of 12 documents"):
         config(file, validation_fraction=0.95).load(0)
