@@ -39,7 +39,7 @@ def batch() -> dict[str, np.ndarray]:
 
 
 def task_batch() -> dict[str, np.ndarray]:
-    """The same as `data.text_tasks` has it: one text a row."""
+    """The same as `data.minbert` has it: one text a row."""
     arrays = batch()
     return {
         "tokens": arrays["tokens"][:, None],

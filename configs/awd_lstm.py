@@ -21,7 +21,7 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="awd_lstm",
-        data=WordText(source="wikitext2", mode="tracks", sequence_length=70, batch_size=80, evaluation_batch_size=10),
+        data=WordText(source="wikitext2", mode="streams", sequence_length=70, batch_size=80, evaluation_batch_size=10),
         model=RecurrentLMConfig(
             embedding_width=400,
             widths=(1150, 1150, 400),

@@ -21,7 +21,7 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_multitask",
         **{
-            "data.tasks": TASKS,
+            "data.parts": TASKS,
             "data.schedule": "annealed",
             "data.schedule_steps": 800,  # of 16,000 rows, Quora has half of the first batches and 37% from here on
             "model.tasks": TASKS,

@@ -18,7 +18,7 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_quora",
         **{
-            "data.tasks": ("quora",),
+            "data.parts": ("quora",),
             "model.tasks": ("quora",),
             "model.relation": "separate",
             "model.cosine_logit": (10.8, 0.82),  # a logistic regression on 2,000 training rows

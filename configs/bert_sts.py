@@ -15,7 +15,7 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_sts",
         **{
-            "data.tasks": ("sts",),
+            "data.parts": ("sts",),
             "model.tasks": ("sts",),
             "model.token_dropout_rate": 0.0,
             "loss.label_smoothing": 0.0,

@@ -19,7 +19,7 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="lstm_lm_cpu",
-        data=WordText(source="cmu_hw4p1", mode="tracks", sequence_length=40, batch_size=128, evaluation_batch_size=8),
+        data=WordText(source="cmu_hw4p1", mode="streams", sequence_length=40, batch_size=128, evaluation_batch_size=8),
         model=RecurrentLMConfig(
             embedding_width=384,
             widths=(640, 384),

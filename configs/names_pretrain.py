@@ -24,7 +24,7 @@ def get_config() -> TrainConfig:
             place_fraction=0.9,
             question_fraction=0.15,
             facts_length=56,
-            largest_shift=12,
+            max_left_padding=12,
             batch_size=64,
         ),
         model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, compute=Compute(matmul_dtype="auto")),

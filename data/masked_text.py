@@ -251,7 +251,7 @@ class _Examples(grain.transforms.RandomMap):
         self._documents = documents
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
         pieces = vocabulary.pieces(range(vocabulary.size))
-        self._goes_on = np.array([piece.startswith("##") for piece in pieces])
+        self._continues = np.array([piece.startswith("##") for piece in pieces])
         self._ordinary = np.array([i for i, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
 
     @property
@@ -320,7 +320,7 @@ class _Examples(grain.transforms.RandomMap):
         if not self._config.whole_word_masking:
             return np.sort(rng.permutation(places)[:count])
         # A word begins with a token without ##, and after a special token.
-        begins = ~self._goes_on[ids[places]] | (np.diff(places, prepend=0) > 1)
+        begins = ~self._continues[ids[places]] | (np.diff(places, prepend=0) > 1)
         begins[0] = True
         words = np.split(places, np.flatnonzero(begins)[1:])
         chosen: list[np.ndarray] = []

@@ -161,7 +161,7 @@ class MinBertData(DataConfig):
 
     def _steps(self, sources: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
         """The batch of a training step, by its number, from each part's batches and number of examples."""
-        if self.together:
+        if self.schedule == "together":
             return lambda step: {name: batches[step] for name, batches in zip(self.parts, sources, strict=True)}
         schedule = Schedule(self.schedule, sizes, length=self.schedule_steps, seed=seed)
 

@@ -88,7 +88,7 @@ NamesSource = Literal["cs224n_a5", "invented"]
 
 FOLDER = "cs224n_a5_names"
 LENGTH_MULTIPLE = 16
-"""Batches are as long as their longest example, rounded up to a multiple of it."""
+"""Batches have the length of their longest example, rounded up to a multiple of this."""
 DOCUMENTS, TRAIN, DEV, TEST = "wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"
 
 

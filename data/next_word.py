@@ -3,6 +3,7 @@
 Source: CMU 11-785, homework 4 part 1.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -50,11 +51,14 @@ def fixture_splits(splits: Mapping[str, Split], path: str | None, vocabulary: Vo
       vocabulary: the homework's.
     """
     folder = locate_folder(FOLDERS["cmu_hw4p1"], path, holds="the homework's files", otherwise=OTHERWISE) / "fixtures"
-    readers = {"prediction": read_prediction_fixture, "generation": read_prompts}
+    readers: dict[str, Callable[[Path, int], Split]] = {
+        "prediction": read_prediction_fixture,
+        "generation": read_prompts,
+    }
     return LazySplits(
         splits,
         {
-            name: lambda read=readers[name], file=folder / file: read(file, vocabulary.size)
+            name: functools.partial(readers[name], folder / file, vocabulary.size)
             for name, file in FIXTURES.items()
             if (folder / file).is_file()
         },

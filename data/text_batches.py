@@ -102,13 +102,14 @@ def labelled_split(
     """One pass over the examples of a part, sorted by length; a note says how many texts were truncated."""
     examples, truncated = tokenized(rows, part, vocabulary, max_length)
     order = np.argsort([example.length for example in examples], kind="stable")
+    were = "text was" if truncated == 1 else "texts were"
     groups = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     return Split(
         tuple(padded_batch([examples[i] for i in g], batch_size, multiple, max_length=max_length) for g in groups),
         examples=tuple(rows),
         rows=order,
         scored=rows[0].label is not None,
-        notes=(f"{truncated:,} texts were truncated to {max_length} tokens",) if truncated else (),
+        notes=(f"{truncated:,} {were} truncated to {max_length} tokens",) if truncated else (),
     )
 
 

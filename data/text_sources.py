@@ -36,14 +36,14 @@ def read_utf8(path: Path) -> str:
     """
     if not path.is_file():
         raise FileNotFoundError(
-            f"no text file at {path}; give the path of a UTF-8 file (training: --data.path, scoring: --file)"
+            f"there is no text file at {path}; give the path of a UTF-8 file (training: --data.path, scoring: --file)"
         )
     raw = path.read_bytes()
     if path.suffix == ".gz":
         try:
             raw = gzip.decompress(raw)
         except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{path} is no gzip file, or damaged: {error}") from error
+            raise DataError(f"{path} is not a gzip file, or is damaged: {error}") from error
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         text = raw.decode()
@@ -67,8 +67,8 @@ def read_text(source: TextSource, path: str | None = None) -> str:
       path: a file of the user's.
 
     Raises:
-      DataError: for an unknown source, or a path too many or too few.
-      FileNotFoundError: when the file is nowhere to be found; the message says what to do.
+      DataError: for an unknown source, or a superfluous or missing path.
+      FileNotFoundError: when the file is not found; the message says what to do.
     """
     match source:
         case "python_docs":

@@ -76,7 +76,7 @@ def test_damaged_compression_is_named(tmp_path):
     whole = gzip.compress(b"one two three " * 50)
     for content in (b"text", whole[:-9], whole[:12] + b"\xff\xff" + whole[14:]):
         path.write_bytes(content)
-        with pytest.raises(DataError, match=re.escape(f"{path} is no gzip file, or damaged: ")):
+        with pytest.raises(DataError, match=re.escape(f"{path} is not a gzip file, or is damaged: ")):
             read_utf8(path)
 
 
