@@ -9,7 +9,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Before jax is imported: it reads them once.
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+flags = ["--xla_force_host_platform_device_count=8"]
+if os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1":
+    # Test programs run for milliseconds: XLA's older emitters and one thread compile them in less than half the time.
+    flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+os.environ["XLA_FLAGS"] = " ".join(flags)
 os.environ.setdefault("JAXNLP_DATA", str(ROOT.parent / "shared" / "data"))
 if not Path(os.environ["JAXNLP_DATA"]).is_dir():
     del os.environ["JAXNLP_DATA"]
