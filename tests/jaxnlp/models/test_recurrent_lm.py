@@ -114,6 +114,7 @@ def test_under_jit_a_row_with_a_token_outside_the_vocabulary_is_nan_and_the_othe
     np.testing.assert_allclose(found[[0, 2]], model.predict(params, TOKENS)[np.array([0, 2])], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_generation_with_carried_states_writes_what_reading_everything_again_would(name):
     model, params = made(name)

@@ -88,6 +88,7 @@ def test_answers_are_heads_on_the_vectors_of_single_texts(pooling):
     np.testing.assert_allclose(found["sts"], expected, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("relation", "similarity", "layers"),
     [

@@ -6,6 +6,8 @@ import pytest
 
 from jaxnlp.nn.normalization import LayerNorm
 
+pytestmark = pytest.mark.sweep
+
 WIDTH = 6
 
 
