@@ -66,6 +66,31 @@ def covering(cases: Sequence[Sequence[str]]) -> list[int]:
     return sorted(kept)
 
 
+@pytest.fixture(scope="session")
+def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of compiled programs."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(compiled_programs: Path) -> Iterator[None]:
+    """Compiles each program once and without optimisations, since test programs run for milliseconds.
+
+    With JAXNLP_TEST_OPTIMIZED=1 in the environment programs are optimised, as users' are: see `make test-optimized`.
+    """
+    settings = {
+        "jax_compilation_cache_dir": str(compiled_programs),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_disable_most_optimizations": os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1",
+    }
+    before = {name: jax.config.values[name] for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
 MOST_MAPS = 20_000
 """Of memory in a test process: each compiled program has some, and Linux ends a process that has more than 65,530."""
 
