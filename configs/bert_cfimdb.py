@@ -20,7 +20,6 @@ def get_config() -> TrainConfig:
             "data.batch_size": 16,
             "data.max_length": 256,
             "data.length_multiple": 64,
-            "model.tasks": ("cfimdb",),
             "optimizer.warmup_steps": 40,
             "total_steps": 214,  # two epochs
             "evaluate_every_steps": 107,

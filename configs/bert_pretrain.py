@@ -12,6 +12,7 @@ from data.masked_text import MaskedText
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -31,7 +32,7 @@ def get_config() -> TrainConfig:
             ),
             compute=Compute(matmul_dtype="auto"),
         ),
-        objective="masked_tokens",
+        task=MaskedLanguageModel(),
         optimizer=OptimizerConfig(
             name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.05
         ),

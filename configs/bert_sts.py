@@ -16,9 +16,8 @@ def get_config() -> TrainConfig:
         recipe="bert_sts",
         **{
             "data.parts": ("sts",),
-            "model.tasks": ("sts",),
-            "model.token_dropout_rate": 0.0,
-            "loss.label_smoothing": 0.0,
+            "task.token_dropout_rate": 0.0,
+            "task.label_smoothing": 0.0,
             "ema_decay": None,
             "total_steps": 378,  # two epochs
             "evaluate_every_steps": 126,

@@ -9,7 +9,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Before jax is imported: it reads them once.
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+flags = ["--xla_force_host_platform_device_count=8"]
+if os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1":
+    # Test programs run for milliseconds: XLA's older emitters and one thread compile them in less than half the time.
+    flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+os.environ["XLA_FLAGS"] = " ".join(flags)
 os.environ.setdefault("JAXNLP_DATA", str(ROOT.parent / "shared" / "data"))
 if not Path(os.environ["JAXNLP_DATA"]).is_dir():
     del os.environ["JAXNLP_DATA"]
@@ -60,6 +64,31 @@ def covering(cases: Sequence[Sequence[str]]) -> list[int]:
         kept.append(best)
         missing -= values[best]
     return sorted(kept)
+
+
+@pytest.fixture(scope="session")
+def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of compiled programs."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(compiled_programs: Path) -> Iterator[None]:
+    """Compiles each program once and without optimisations, since test programs run for milliseconds.
+
+    With JAXNLP_TEST_OPTIMIZED=1 in the environment programs are optimised, as users' are: see `make test-optimized`.
+    """
+    settings = {
+        "jax_compilation_cache_dir": str(compiled_programs),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_disable_most_optimizations": os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1",
+    }
+    before = {name: jax.config.values[name] for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 MOST_MAPS = 20_000

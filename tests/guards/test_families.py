@@ -230,15 +230,6 @@ def write_tables(folder):
             (folder / f"{prefix}-{part}.csv").write_text("\n".join([header, *lines]) + "\n")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Programs run for milliseconds, so they are compiled without optimisations."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1")
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """The path of a file or folder of tiny data, by its name."""

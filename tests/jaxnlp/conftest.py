@@ -1,9 +1,8 @@
-"""Quick compilation for all tests here, and runs as training leaves them behind, for what reads runs."""
+"""Runs as training leaves them behind, for tests of what reads runs."""
 
 import io
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,31 +27,6 @@ from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import OptimizerConfig
 from train.step import TrainState, init_state
-
-
-@pytest.fixture(scope="session")
-def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of compiled programs."""
-    return tmp_path_factory.mktemp("compiled")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation(compiled_programs: Path) -> Iterator[None]:
-    """Programs that several tests compile are compiled once, and none is optimised: they run for milliseconds.
-
-    With JAXNLP_TEST_OPTIMIZED=1 in the environment they are optimised, as users' are: see `make test-optimized`.
-    """
-    settings = {
-        "jax_compilation_cache_dir": str(compiled_programs),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_disable_most_optimizations": os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1",
-    }
-    before = {name: jax.config.values[name] for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
 
 
 class FinishedRun(NamedTuple):

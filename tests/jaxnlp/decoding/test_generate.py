@@ -14,6 +14,8 @@ from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import make_decoder
 
+pytestmark = pytest.mark.sweep
+
 GREEDY = Sampling(temperature=0.0)
 KEY = jax.random.key(0)
 
@@ -99,6 +101,7 @@ def test_greedy_generation_equals_reading_the_whole_text_for_each_token(variant,
     assert length > 1 or len(np.unique(found)) > 3  # no model that repeats itself
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("context", "length"), [(20, 5), (20, 20), (7, 3), (1, 1)])
 def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     prompt = random_prompt(2, length)
@@ -106,6 +109,7 @@ def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     np.testing.assert_array_equal(continue_prompt(context, prompt, count), continue_naively(context, prompt, count))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_newest_half_is_read_again_whatever_the_cache_keeps(variant):
     prompt = random_prompt(2, 5)

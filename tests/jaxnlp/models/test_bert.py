@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -29,8 +30,9 @@ def batch(rows=4, length=LENGTH, seed=0):
     return jnp.array(tokens), jnp.array(segments), jnp.array(places[None] < ends[:, None])
 
 
+@functools.cache
 def initial(config=CONFIG):
-    return Bert(config, VOCABULARY).init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    return jax.jit(Bert(config, VOCABULARY).init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
 
 
 def rival(config=CONFIG, kind=transformers.BertModel):

@@ -121,6 +121,7 @@ def optimised_programs():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.usefixtures("optimised_programs")
 @pytest.mark.parametrize(
     ("variant", "changes"),
@@ -238,6 +239,7 @@ def test_without_biases_there_is_no_bias_leaf(variant, count):
     assert len(biases(make_model(**VARIANTS[variant]))) == count
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("variant", "tied"), [("vanilla", False), ("vanilla", True), ("synthesizer", True), ("along", True)]
 )

@@ -81,6 +81,7 @@ def test_examples_of_a_batch_do_not_see_each_other(variant):
     assert np.abs(before[1] - after[1]).max(axis=-1).min() > 1e-4
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("variant", "sizes", "scan_layers"),
     [
@@ -161,6 +162,7 @@ def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, width
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes_of(model))) == expected
 
 
+@pytest.mark.sweep(2)
 @each_variant
 def test_bfloat16_keeps_float32_parameters_and_logits(variant):
     settings = VARIANTS[variant]

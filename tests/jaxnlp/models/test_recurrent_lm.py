@@ -38,6 +38,7 @@ def made(name):
     return model, jax.tree.unflatten(tree, random)
 
 
+@functools.partial(jax.jit, static_argnames="model")
 def logits(model, params, tokens, key=None):
     rngs = None if key is None else {"dropout": key}
     return model.apply({"params": params}, tokens, deterministic=key is None, rngs=rngs)
@@ -115,6 +116,7 @@ def test_under_jit_a_row_with_a_token_outside_the_vocabulary_is_nan_and_the_othe
     np.testing.assert_allclose(found[[0, 2]], model.predict(params, TOKENS)[np.array([0, 2])], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_generation_with_carried_states_writes_what_reading_everything_again_would(name):
     model, params = made(name)
@@ -153,7 +155,7 @@ def test_homeworks_model_has_as_many_parameters_as_published():
 
 def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_zero():
     model = RecurrentLMConfig(embedding_width=64, widths=(32,)).build(500)
-    params = model.init(jax.random.key(0), TOKENS)["params"]
+    params = jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
     for values in (params["tokens"]["embedding"], params["head_kernel"]):
         assert 0.099 < float(jnp.abs(values).max()) <= 0.1
         assert abs(float(values.mean())) < 5 * 0.1 / 3**0.5 / values.size**0.5
@@ -163,7 +165,7 @@ def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_z
 def test_the_unigram_bias_scores_each_token_by_its_frequency():
     config = RecurrentLMConfig(embedding_width=3, widths=(4,))
     model, counts = config.build(5), np.array([7, 0, 2, 0, 6])
-    params = model.init(jax.random.key(0), TOKENS[:, :1])["params"]
+    params = jax.jit(model.init)(jax.random.key(0), TOKENS[:, :1])["params"]
     changed = params | model.unigram_bias(counts)
     np.testing.assert_allclose(np.exp(changed["head_bias"]), (counts + 1) / 20.0, rtol=1e-6)
     assert {name: value for name, value in changed.items() if name != "head_bias"} == {
@@ -183,9 +185,8 @@ def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
 
 def reading(params, rate, key=3, batch=TOKENS):
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
-    return model.apply(
-        {"params": params}, batch, deterministic=False, rngs={"dropout": jax.random.key(key)}, method="read"
-    )
+    read = jax.jit(functools.partial(model.apply, deterministic=False, method="read"))
+    return read({"params": params}, batch, rngs={"dropout": jax.random.key(key)})
 
 
 def test_output_mask_is_the_same_at_all_positions_and_differs_between_sequences():

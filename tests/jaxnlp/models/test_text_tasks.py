@@ -24,10 +24,11 @@ def batch(texts, rows=3, length=6, seed=0):
     return jnp.array(tokens), jnp.array(np.arange(length)[None, None] < ends[:, :, None])
 
 
+@functools.cache
 def build(config=CONFIG):
     """The model, and parameters larger than initial ones, so that all parts count."""
     model = config.build(VOCABULARY)
-    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(1), len(leaves))
     return model, jax.tree.unflatten(
@@ -87,6 +88,7 @@ def test_answers_are_heads_on_the_vectors_of_single_texts(pooling):
     np.testing.assert_allclose(found["sts"], expected, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("relation", "similarity", "layers"),
     [

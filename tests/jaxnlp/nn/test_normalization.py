@@ -7,6 +7,8 @@ import pytest
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.normalization import LayerNorm
 
+pytestmark = pytest.mark.sweep
+
 WIDTH = 6
 
 

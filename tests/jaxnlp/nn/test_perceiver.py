@@ -11,6 +11,8 @@ from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.perceiver import DownProject, UpProject, latent_positions
 from jaxnlp.typing import BATCH_AXIS
 
+pytestmark = pytest.mark.sweep
+
 BATCH, WIDTH, HEADS, HIDDEN, LATENTS = 2, 8, 2, 12, 4
 ARGUMENTS = {
     "num_heads": HEADS,

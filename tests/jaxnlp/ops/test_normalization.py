@@ -10,6 +10,8 @@ from jax.test_util import check_grads
 
 from jaxnlp.ops.normalization import layer_norm
 
+pytestmark = pytest.mark.sweep
+
 WIDTH = 8
 
 compiled_norm = jax.jit(layer_norm, static_argnames="epsilon")
