@@ -10,6 +10,7 @@ import pytest
 
 from data.character_text import CharacterText
 from data.text_tasks import TextTasksData
+from jaxnlp.models.decoder import DecoderConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
@@ -87,7 +88,7 @@ def test_config_read_from_json_is_checked_like_any_other():
         from_json(written, TrainConfig, packages=PACKAGES)
 
 
-@pytest.mark.parametrize("kind", [TrainConfig, OptimizerConfig, LossConfig, GPTConfig, CharacterText])
+@pytest.mark.parametrize("kind", [TrainConfig, OptimizerConfig, LossConfig, DecoderConfig, CharacterText])
 def test_every_field_that_is_a_value_is_explained_on_the_command_line(kind):
     source = ast.parse(inspect.getsource(kind)).body[0].body
     explained = {
