@@ -12,6 +12,7 @@ from jaxnlp.caches import use_compilation_cache
 from jaxnlp.typing import Params
 from train.objectives import CarryingLoss, LossFunction
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
+from train.parameters import Describe
 from train.step import init_state, train_step
 
 ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, max_grad_norm=1.0)
@@ -21,11 +22,12 @@ def jax_step(
     loss_fn: LossFunction | CarryingLoss,
     params: Params,
     batch: Mapping[str, np.ndarray],
+    parameter: Describe,
     config: OptimizerConfig = ADAMW,
 ) -> Step:
-    """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, its state donated."""
+    """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, with its state donated; `parameter` is `ModelConfig.parameter`."""
     use_compilation_cache(None)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=10_000))
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=10_000), parameter=parameter)
     state = init_state(params, optimizer, jax.random.key(0), ema=False)
     compiled: Any = jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer), donate_argnums=0)
 

@@ -35,7 +35,7 @@ def ours() -> Step:
 
     model = CONFIG.build(VOCABULARY)
     params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-    return jax_step(next_token_carried(model), params, batch())
+    return jax_step(next_token_carried(model), params, batch(), CONFIG.parameter)
 
 
 def theirs(*, fused: bool, **settings: Any) -> Step:
