@@ -25,7 +25,10 @@ def jax_step(
     parameter: Describe,
     config: OptimizerConfig = ADAMW,
 ) -> Step:
-    """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, with its state donated; `parameter` is `ModelConfig.parameter`."""
+    """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, with its state donated.
+
+    `parameter` is the `ModelConfig.parameter` of the model.
+    """
     use_compilation_cache(None)
     optimizer = make_optimizer(config, make_schedule(config, total_steps=10_000), parameter=parameter)
     state = init_state(params, optimizer, jax.random.key(0), ema=False)

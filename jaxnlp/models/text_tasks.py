@@ -12,6 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.bert import Bert, BertModelConfig, BertOutput
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
@@ -78,6 +79,16 @@ class TextTasksConfig(BertModelConfig):
 
     def build(self, vocabulary_size: int) -> "TextTasks":
         return TextTasks(self, self.encoder.embeddings(vocabulary_size))
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        if path[:1] == ("encoder",):
+            return self.encoder.parameter(path[1:])
+        table: dict[tuple[str, ...], Parameter] = {}
+        for name in self.tasks:
+            table |= parameter_table.entries(parameter_table.dense((f"heads_{name}",), "DC"), head=True)
+        for name in (*self.tasks, "pairs"):
+            table |= parameter_table.entries(parameter_table.dense((f"relations_{name}",), "FD"))
+        return parameter_table.find(table, path)
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # A pooler that nothing reads has no gradient, but weight decay would change it.

@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 
 from data.character_text import CharacterText
-from jaxnlp.models import ModelConfig
+from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.dropout import Dropout
 from train.config import TrainConfig, update
@@ -67,6 +67,13 @@ class BigramConfig(ModelConfig):
 
     def build(self, vocabulary_size: int) -> "Bigram":
         return Bigram(self, vocabulary_size)
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        return {
+            ("tokens", "embedding"): Parameter("VD", "below"),
+            ("head", "kernel"): Parameter("DV", matrix=True, head=True),
+            ("head", "bias"): Parameter("V", head=True),
+        }[path]
 
 
 class Bigram(nn.Module):
