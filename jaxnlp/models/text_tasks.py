@@ -86,8 +86,8 @@ class TextTasksConfig(BertModelConfig):
         table: dict[tuple[str, ...], Parameter] = {}
         for name in self.tasks:
             table |= parameter_table.entries(parameter_table.dense((f"heads_{name}",), "DC"), head=True)
-        for name in (*self.tasks, "pairs"):
-            table |= parameter_table.entries(parameter_table.dense((f"relations_{name}",), "FD"))
+        for layer in (*self.tasks, "pairs"):
+            table |= parameter_table.entries(parameter_table.dense((f"relations_{layer}",), "FD"))
         return parameter_table.find(table, path)
 
     def frozen(self, path: tuple[str, ...]) -> bool:
