@@ -26,9 +26,7 @@ def get_config() -> TrainConfig:
             residual_dropout_rate=0.1,
         ),
         objective="next_token",
-        optimizer=OptimizerConfig(
-            learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05
-        ),
+        optimizer=OptimizerConfig(learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05),
         total_steps=2000,
         evaluate_every_steps=250,
         checkpoint_every_steps=250,

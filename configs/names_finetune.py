@@ -17,9 +17,7 @@ def get_config() -> TrainConfig:
         recipe="names_finetune",
         data=NamesQuestions(batch_size=64),
         model=names_pretrain.get_config().model,
-        optimizer=OptimizerConfig(
-            learning_rate=1e-4, beta2=0.99, weight_decay=0.1, warmup_steps=10, min_lr_ratio=0.1
-        ),
+        optimizer=OptimizerConfig(learning_rate=1e-4, beta2=0.99, weight_decay=0.1, warmup_steps=10, min_lr_ratio=0.1),
         best_by="exact_match",
         total_steps=84,
         evaluate_every_steps=28,
