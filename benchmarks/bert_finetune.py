@@ -59,7 +59,7 @@ def ours() -> Step:
 
     model = CONFIG.build(VOCABULARY)
     params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-    return jax_step(text_tasks(model, LossConfig()), params, task_batch())
+    return jax_step(text_tasks(model, LossConfig()), params, task_batch(), CONFIG.parameter)
 
 
 def theirs(*, fused: bool, **settings: Any) -> Step:

@@ -295,9 +295,7 @@ def test_unexpected_errors_are_not_hidden(main):
 
 def test_unknown_recipe_is_a_wrong_command(main, capsys):
     assert main(None, "gpt_python_doc") == 2
-    assert capsys.readouterr().err.startswith(
-        "error: there is no recipe 'gpt_python_doc'; did you mean gpt_python_docs"
-    )
+    assert capsys.readouterr().err.startswith("error: unknown recipe 'gpt_python_doc'; did you mean gpt_python_docs")
 
 
 def test_interruption_outside_the_loop_is_told_without_a_traceback(main, capsys):
