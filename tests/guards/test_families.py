@@ -19,14 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from data.text_tasks import TextTasksData
 from flax.traverse_util import flatten_dict
 from rich.console import Console
+from train.objectives import LossConfig
 
 from data.character_text import CharacterText
 from data.invented_people import invent, write
 from data.masked_text import MaskedText
 from data.names import NamesPretraining, NamesQuestions
-from data.text_tasks import TextTasksData
 from data.word_text import WordText
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
@@ -37,7 +38,6 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.config import TrainConfig
 from train.loop import fit
-from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 from train.parallel import make_parallel
 

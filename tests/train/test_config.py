@@ -7,16 +7,16 @@ import re
 from typing import get_type_hints
 
 import pytest
+from data.text_tasks import TextTasksData
+from train.objectives import OBJECTIVES, LossConfig
 
 from data.character_text import CharacterText
-from data.text_tasks import TextTasksData
 from jaxnlp.models.decoder import DecoderConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.serialization import ConfigError, differences, from_json, to_json
 from train.config import TrainConfig, update
-from train.objectives import OBJECTIVES, LossConfig
 from train.optimizer import OptimizerConfig
 
 PACKAGES = ("jaxnlp", "data", "train")

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from train.objectives import OBJECTIVES
 
 from train import lr_find
-from train.objectives import OBJECTIVES
 from train.parallel import make_parallel
 
 

@@ -15,13 +15,13 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from train.folder import RunMismatchError
 
 from data import DataError
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import DamagedCheckpointError, load_run
 from train import __main__ as program
 from train.command_line import UsageError, load_recipe
-from train.folder import RunMismatchError
 from train.loop import NonFiniteError, Outcome
 
 TOTAL_STEPS = 80

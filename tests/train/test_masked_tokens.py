@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from train.evaluation import compile_evaluation, evaluate
+from train.objectives import LossConfig, masked_tokens
 
 from data.character_text import CharacterText
 from data.masked_text import MaskedText
@@ -14,9 +16,7 @@ from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
 from train.config import TrainConfig
-from train.evaluation import compile_evaluation, evaluate
 from train.loop import set_up, step_function
-from train.objectives import LossConfig, masked_tokens
 from train.optimizer import OptimizerConfig
 from train.parallel import make_parallel, pad_rows
 

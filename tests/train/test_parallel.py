@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from train.evaluation import compile_evaluation, evaluate
+from train.objectives import next_token, next_token_carried
 
 from jaxnlp.models import Parameter
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
-from train.evaluation import compile_evaluation, evaluate
-from train.objectives import next_token, next_token_carried
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
 from train.step import init_state, train_step

@@ -223,9 +223,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
     heads = params.get("heads", {})
     config: Any = trained.model.config  # type: ignore[attr-defined]
     encoder = encoder_config(trained)
-    found = Pretrained(
-        encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained)
-    )
+    found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
     return found if pooling is None else found._replace(pooling=pooling, longest=max_length_of(trained))
 

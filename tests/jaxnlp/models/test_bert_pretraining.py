@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from train.objectives import masked_tokens
 
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.compute import Compute
 from tests.jaxnlp.models.parameter_helpers import assert_described
-from train.objectives import masked_tokens
 
 VOCABULARY, LENGTH, PREDICTIONS = 31, 10, 4
 ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, feed_forward_width=20, max_positions=12)
