@@ -93,8 +93,8 @@ class TextTasks(Task):
             )
         if self.gradient_surgery and (not data.together or len(data.parts) < 2):
             raise ValueError(
-                "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together and "
-                f"several data.parts, got {', '.join(data.parts)}"
+                "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together "
+                f"and several data.parts, got {', '.join(data.parts)}"
             )
         if self.token_dropout_rate and model.freeze_encoder:
             raise ValueError("task.token_dropout_rate changes nothing while model.freeze_encoder is set; leave it at 0")
