@@ -21,7 +21,7 @@ class TokenLosses(NamedTuple):
 
     objective: jax.Array
     nll: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # tuple has a method of this name
 
 
 def cross_entropy(
