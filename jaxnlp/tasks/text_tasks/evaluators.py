@@ -151,7 +151,7 @@ def error_blocks(
         return blocks
     counts = np.zeros((len(labels.names),) * 2, int)
     np.add.at(counts, (wanted, chosen), 1)
-    rows = tuple((name, *map(int, row)) for name, row in zip(labels.names, counts, strict=True))
+    rows = tuple((name, *row) for name, row in zip(labels.names, counts.tolist(), strict=True))
     note = "Rows are the expected labels, columns the predicted ones."
     return [Block(f"{part}: confusions", Table(("expected", *labels.names), rows, note=note)), *blocks]
 
