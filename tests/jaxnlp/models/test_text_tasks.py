@@ -89,9 +89,8 @@ def test_initialisation_makes_every_head_and_the_same_values_for_any_other_part(
 @pytest.mark.parametrize(("part", "texts"), [("sst", 2), ("quora", 1)])
 def test_another_number_of_texts_is_refused(part, texts):
     model, params = build()
-    with pytest.raises(
-        ValueError, match=rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
-    ):
+    message = rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
+    with pytest.raises(ValueError, match=message):
         model.apply({"params": params}, *batch(texts), part, method="predict")
 
 

@@ -4,10 +4,10 @@ import functools
 import jax
 import numpy as np
 import pytest
-
-from jaxnlp import texts
 from jaxnlp.encoders import load_text_model
 from jaxnlp.texts import attend_text, embed_texts, predict_texts
+
+from jaxnlp import texts
 
 TEXTS = ["the cats sat", "a big dog ate " * 6, "fish .", "the mat", "on the mat sat the cat " * 3, "a"]
 PAIRS = ["a cat sat", "the fish", "fish . " * 9, "the mat", "dogs", "big"]
