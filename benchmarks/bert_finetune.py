@@ -8,14 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxnlp.text.tasks import TaskName
+from train.objectives import text_tasks
 
 from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.compute import Compute
-from jaxnlp.text.tasks import TaskName
 from train.config import LossConfig
-from train.objectives import text_tasks
 
 VOCABULARY, WIDTH, HEADS, LAYERS, BATCH, POSITIONS, CLASSES = 30_522, 384, 12, 6, 32, 64, 2
 DROPOUT = 0.1
@@ -59,7 +59,7 @@ def ours() -> Step:
 
     model = CONFIG.build(VOCABULARY)
     params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-    return jax_step(text_tasks(model, LossConfig()), params, task_batch())
+    return jax_step(text_tasks(model, LossConfig()), params, task_batch(), CONFIG.parameter)
 
 
 def theirs(*, fused: bool, **settings: Any) -> Step:

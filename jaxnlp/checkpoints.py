@@ -1,8 +1,9 @@
 """Reading a run's checkpoints: which there are, what each one records, and its parameters, all checked.
 
 Each checkpoint holds arrays (params, training, and ema where the run keeps an average) and one `Record`: config and
-processor, the data's fingerprint, metrics, and a checksum of every array. A record has a digest of its own. So an edited
-config, another processor, a flipped bit, a copied or renamed checkpoint, or a missing item does not pass unnoticed.
+processor, the data's fingerprint, metrics, and a checksum of every array. A record has a digest of its own. Everything
+that loads a checkpoint checks them: an edited config, another processor, a flipped bit, a copied or renamed checkpoint
+and a missing item are errors.
 """
 
 import dataclasses

@@ -45,7 +45,15 @@ ALLOWED = {
     "jaxnlp.__main__": (*BELOW_RUNS, "jaxnlp.runs"),
     "data": ("jaxnlp.text", "jaxnlp.corpus", "jaxnlp.config", "jaxnlp.caches", "jaxnlp.files", "data"),
     "train": ("jaxnlp", "data", "train", "configs"),
-    "configs": ("train.config", "train.optimizer", "jaxnlp.models", "jaxnlp.tasks", "jaxnlp.nn.compute", "data", "configs"),
+    "configs": (
+        "train.config",
+        "train.optimizer",
+        "jaxnlp.models",
+        "jaxnlp.tasks",
+        "jaxnlp.nn.compute",
+        "data",
+        "configs",
+    ),
     "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),
 }
 
@@ -157,7 +165,11 @@ def test_modules_import_only_what_is_below_them():
         ("data.new", "import jaxnlp.metrics, jaxlike", ["jaxnlp.metrics"]),
         ("configs.new", "from train.loop import fit\nfrom train.config import TrainConfig", ["train.loop"]),
         ("train.new", "import configs, benchmarks.x", ["benchmarks.x"]),
-        ("train.new", "from jaxnlp.models import ModelConfig\nfrom jaxnlp.tasks import Task\nfrom data import DataConfig", []),
+        (
+            "train.new",
+            "from jaxnlp.models import ModelConfig\nfrom jaxnlp.tasks import Task\nfrom data import DataConfig",
+            [],
+        ),
         ("train.new", "from jaxnlp.models.gpt import GPTConfig", ["jaxnlp.models.gpt"]),
         ("train.new", "from data.names import NamesQuestions", ["data.names"]),
         ("jaxnlp.runs", "from jaxnlp.tasks.language_model import LanguageModel", ["jaxnlp.tasks.language_model"]),

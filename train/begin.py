@@ -36,7 +36,7 @@ class Beginning(NamedTuple):
     """
 
     config: TrainConfig
-    params: Params = {}  # noqa: RUF012: never changed
+    params: Params
     processor: Any = None
     digest: str | None = None
     notes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
       DataError: when the data would be validated on examples that the earlier run was trained on.
     """
     if config.init_from is None:
-        return Beginning(config)
+        return Beginning(config, {})
     if workdir is not None and checkpoint_steps(workdir):
         return _continued(config, workdir)
     place = config.init_from
@@ -100,14 +100,14 @@ def _continued(config: TrainConfig, workdir: Path) -> Beginning:
     processor = processor_from_json(json.loads((workdir / PROCESSOR_FILE).read_text(encoding="utf-8")))
     typed = workdir / TYPED_MODEL_FILE
     if not typed.is_file():
-        return Beginning(config, processor=processor)
+        return Beginning(config, {}, processor)
     before = json.loads(typed.read_text(encoding="utf-8"))
     now = to_json(config.model)
     if run_folder.identity(before) != run_folder.identity(now):
-        return Beginning(config, processor=processor)  # the folder's check names the differences
+        return Beginning(config, {}, processor)  # the folder's check names the differences
     held = run_folder.read_config(workdir).model
     model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)
-    return Beginning(dataclasses.replace(config, model=model), processor=processor, typed_model=before)
+    return Beginning(dataclasses.replace(config, model=model), {}, processor, typed_model=before)
 
 
 def merge(params: Params, given: Params) -> Params:

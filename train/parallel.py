@@ -74,7 +74,7 @@ class Parallel(Protocol):
         """The jitted evaluation step."""
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
-        """A jitted function of laid out parameters and a batch of `put_batch`; its rows come back whole, on the host."""
+        """A jitted function of laid out parameters and a batch of `put_batch`; its rows come back to the host."""
 
     def fetch(self, tree: Any) -> Any:
         """A state, or part of one, without the device layout; a view where there is nothing to change."""

@@ -68,7 +68,7 @@ class ModelConfig(Config):
         return False
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        """What there is to know of the parameter at a path. Raises: KeyError for a path that the model does not have."""
+        """Axes, depth and role of the parameter at a path. Raises: KeyError for a path that the model does not have."""
         raise TypeError(f"{type(self).__name__} does not describe its parameters: it does not define parameter()")
 
     def architecture(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
-from jaxnlp.config import Config, ReadWhen, refuse_unread
+from jaxnlp.config import Config
 from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
@@ -133,9 +133,11 @@ class BertModelConfig(ModelConfig):
         rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
         encoder = dataclasses.replace(theirs.encoder, **rates)
         vocabulary = getattr(pretrained.processor, "vocabulary", pretrained.processor)
-        note = f"encoder from {pretrained.name}: {encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
+        shape = f"{encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
         config = dataclasses.replace(self, encoder=encoder)
-        return Adopted(config, {"encoder": pretrained.params["encoder"]}, vocabulary, (note,))
+        return Adopted(
+            config, {"encoder": pretrained.params["encoder"]}, vocabulary, (f"encoder from {pretrained.name}: {shape}",)
+        )
 
 
 class BertOutput(NamedTuple):

@@ -41,7 +41,8 @@ class BertPretrainingConfig(BertModelConfig):
         heads = pretrained.params.get("heads", {})
         encoder = found.config.encoder  # type: ignore[attr-defined]
         names = {"token_bias": "the head of masked tokens", "follows": "the head of next sentences"}
-        missing = ["the pooler"] * (not encoder.use_pooler) + [what for name, what in names.items() if name not in heads]
+        missing = ["the pooler"] * (not encoder.use_pooler)
+        missing += [what for name, what in names.items() if name not in heads]
         notes = (f"{pretrained.name} does not have {', '.join(missing)}: initialised at random",) if missing else ()
         config = dataclasses.replace(self, encoder=dataclasses.replace(encoder, use_pooler=True))
         return Adopted(config, found.params | {"heads": heads}, found.processor, (*found.notes, *notes))

@@ -168,7 +168,8 @@ class Decoder(nn.Module):
         if cache is None:
             return logits
         assert caches is not None
-        return logits, KVCache(layers=caches, length=cache.length + (positions if count is None else count))
+        layers = tuple(layer for layer in caches if layer is not None)
+        return logits, KVCache(layers=layers, length=cache.length + (positions if count is None else count))
 
     def mix(
         self,
@@ -178,7 +179,7 @@ class Decoder(nn.Module):
         compute: Compute,
         *,
         deterministic: bool,
-    ) -> tuple[jax.Array, tuple[LayerCache, ...] | None]:
+    ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
         """The model between the embeddings and the final normalisation.
 
         Args:

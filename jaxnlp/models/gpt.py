@@ -41,7 +41,7 @@ class GPT(Decoder):
         compute: Compute,
         *,
         deterministic: bool,
-    ) -> tuple[jax.Array, tuple[LayerCache, ...] | None]:
+    ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
         arguments = self.config.block_arguments(deterministic=deterministic, compute=compute)
         block = functools.partial(TransformerBlock, **arguments)
         output = stack(block, self.config.num_blocks, compute, x, caches=caches, cached_positions=first)

@@ -6,7 +6,7 @@ from typing import Literal
 from jaxnlp.models import Parameter
 
 Path = tuple[str, ...]
-Table = Mapping[Path, Parameter]
+Table = dict[Path, Parameter]
 
 
 def find(table: Table, path: Path) -> Parameter:

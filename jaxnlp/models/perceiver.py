@@ -48,12 +48,12 @@ class PerceiverConfig(DecoderConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         table = dict(self.parameters_around())
-        for name, depth in (("down_project", "below"), ("up_project", "above")):
+        for name in ("down_project", "up_project"):
             queries = name == "down_project" or self.latent_placement == "along"
             norms = ("query_norm", "memory_norm") if queries else ("memory_norm",)
             axes = parameter_table.block("memory", use_bias=self.use_bias, norms=norms)
             axes |= {("latents",): "1MD"} if name == "down_project" else {}
-            table |= parameter_table.entries(axes, depth, prefix=(name,))
+            table |= parameter_table.entries(axes, "below" if name == "down_project" else "above", prefix=(name,))
         if self.num_blocks:
             blocks = parameter_table.block(use_bias=self.use_bias)
             table |= parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
@@ -76,7 +76,7 @@ class Perceiver(Decoder):
         compute: Compute,
         *,
         deterministic: bool,
-    ) -> tuple[jax.Array, tuple[LayerCache, ...] | None]:
+    ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
         # The cache stores the inputs, and latents are computed again with each read. A token completes a latent at some
         # positions and none at others, while shapes are static; and there are few latents.
         config = self.config

@@ -86,12 +86,12 @@ class RecurrentLMConfig(ModelConfig):
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
         layers: dict[tuple[str, ...], Parameter] = {}
         for number in range(len(self.widths)):
-            axes = {("kernel",): "DK", ("recurrent_kernel",): "KK", ("bias",): "K"}
+            axes: dict[tuple[str, ...], str] = {("kernel",): "DK", ("recurrent_kernel",): "KK", ("bias",): "K"}
             axes |= {("recurrent_bias",): "K"} if self.cell == "gru" else {}
             layers |= parameter_table.entries(axes, number, prefix=("recurrent", f"layer_{number}_forward"))
         projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
         above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})
-        head = {} if self.tie_embeddings else {("head_kernel",): "KV"}
+        head: dict[tuple[str, ...], str] = {} if self.tie_embeddings else {("head_kernel",): "KV"}
         head |= {("head_bias",): "V"} if self.use_output_bias else {}
         return parameter_table.find(below | layers | above | parameter_table.entries(head, head=True), path)
 

@@ -48,7 +48,7 @@ class Synthesizer(Decoder):
         compute: Compute,
         *,
         deterministic: bool,
-    ) -> tuple[jax.Array, tuple[LayerCache, ...] | None]:
+    ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
         arguments = self.config.block_arguments(deterministic=deterministic, compute=compute)
         arguments |= {"mixer": "synthesizer", "context_length": self.config.context_length}
         block = functools.partial(TransformerBlock, **arguments)

@@ -1,6 +1,7 @@
 """The position-wise feed-forward layer of a Transformer block."""
 
 import functools
+from collections.abc import Callable
 from typing import Literal
 
 import flax.linen as nn
@@ -23,7 +24,11 @@ def gelu(x: jax.Array) -> jax.Array:
 
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 """GELU; its tanh approximation, twice as fast on CPU (GPT-2 was trained with it, BERT without); or ReLU."""
-ACTIVATIONS = {"gelu": gelu, "gelu_tanh": functools.partial(nn.gelu, approximate=True), "relu": nn.relu}
+ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
+    "gelu": gelu,
+    "gelu_tanh": functools.partial(nn.gelu, approximate=True),
+    "relu": nn.relu,
+}
 
 
 class FeedForward(nn.Module):

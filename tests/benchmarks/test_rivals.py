@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from train.objectives import next_token_carried
 
 from benchmarks import bert_finetune, gpt_names, lstm_lm
 from benchmarks.torch_bert import TorchBert
@@ -16,7 +17,6 @@ from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
 from jaxnlp.nn.compute import Compute
-from train.objectives import next_token_carried
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)

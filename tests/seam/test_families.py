@@ -1,4 +1,4 @@
-"""Two families that live in this folder train, resume, are scored, reported, loaded and used: the core knows neither."""
+"""Two families of this folder train, resume, are scored, reported, loaded and used; the core knows neither."""
 
 import ast
 import json

@@ -1,6 +1,7 @@
 import jax
 import numpy as np
 import pytest
+from train.answers import MOST_SHOWN, attention_to_inputs, describe
 
 from data import Question
 from jaxnlp.models.gpt import GPTConfig
@@ -9,7 +10,6 @@ from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from train import answers
-from train.answers import MOST_SHOWN, attention_to_inputs, describe
 
 VOCABULARY = CharacterVocabulary.of("abcdefgh?", special=PAD + MASK)
 TRAINING = [Question("a?", "bad"), Question("b?", "bad"), Question("c?", "egg")]

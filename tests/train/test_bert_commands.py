@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 import transformers
+from train.pretrained import beginning
 
 from jaxnlp.__main__ import main
 from jaxnlp.convert import load_pretrained
 from jaxnlp.serialization import ConfigError
 from train import evaluate
 from train.command_line import RunOptions, parse
-from train.pretrained import beginning
 
 FEW_STEPS = ["--total-steps", "2", "--evaluate-every-steps", "2", "--checkpoint-every-steps", "2"]
 WORDS = ["good", "bad", "film", "plot", "dog", "cat"]

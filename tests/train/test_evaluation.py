@@ -3,9 +3,9 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from train.evaluation import compile_evaluation, evaluate, sample_text
 
 from jaxnlp.runs import make_decoder
-from train.evaluation import compile_evaluation, evaluate, sample_text
 from train.loop import set_up
 from train.parallel import make_parallel
 

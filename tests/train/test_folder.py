@@ -5,12 +5,12 @@ import subprocess
 
 import jax
 import pytest
+from train.folder import RunMismatchError, check, claim, keep_lines_until, read_config, write_environment, write_json
 
 from jaxnlp.serialization import ConfigError
 from jaxnlp.text.characters import CharacterVocabulary
 from train import folder
 from train.config import TrainConfig, update
-from train.folder import RunMismatchError, check, claim, keep_lines_until, read_config, write_environment, write_json
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from train.folder import RunMismatchError
+from train.objectives import OBJECTIVES
 
 from data import DataError
 from data.word_text import WordText
@@ -21,9 +23,7 @@ from jaxnlp.serialization import ConfigError
 from train import loop
 from train.checkpoint import Checkpoints
 from train.config import update
-from train.folder import RunMismatchError
 from train.loop import NonFiniteError, count_parameters, fit, other_function, set_up
-from train.objectives import OBJECTIVES
 from train.report import read_blocks
 
 TIMES = ("train_seconds", "tokens_per_second")

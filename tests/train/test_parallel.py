@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from train.evaluation import compile_evaluation, evaluate
+from train.objectives import next_token, next_token_carried
 
+from jaxnlp.models import Parameter
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
-from train.evaluation import compile_evaluation, evaluate
-from train.objectives import next_token, next_token_carried
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
 from train.step import init_state, train_step
@@ -33,6 +34,13 @@ class OneAttention(nn.Module):
         return nn.Dense(VOCABULARY)(x + attention(x, deterministic=deterministic)[0])
 
 
+def describe(path):
+    """What a model's config says of its parameters; in these models kernels are matrices."""
+    axes = {"qkv": "D3HK"} if path[-1] == "kernel" else {"qkv": "3HK"}
+    letters = axes.get(path[-2], {"kernel": "DF", "bias": "F", "embedding": "VD"}[path[-1]])
+    return Parameter(letters, matrix=path[-1] == "kernel")
+
+
 def random_batches(rows=13, length=8):
     """With unequal numbers of tokens a row, so that a mean over devices must weigh them."""
     generator = np.random.default_rng(0)
@@ -47,7 +55,7 @@ def parts():
     """Model, optimizer and a function that makes the initial state."""
     model = OneAttention()
     config = OptimizerConfig(learning_rate=1e-2, weight_decay=0.1)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=STEPS))
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=STEPS), parameter=describe)
 
     @jax.jit
     def initial_state():
@@ -208,7 +216,7 @@ def train_carried(mode, device_count):
     model = model.build(VOCABULARY)
     loss = next_token_carried(model)
     config = OptimizerConfig(name="sgd", learning_rate=0.5, max_grad_norm=None)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=4))
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=4), parameter=describe)
     params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     layout = make_parallel(mode, jax.devices()[:device_count])
     step = layout.compile_train(functools.partial(train_step, loss_fn=loss, optimizer=optimizer))
@@ -255,7 +263,7 @@ def batches_of_tasks():
 def train_together(mode, device_count):
     """Parameters and metrics of five steps with gradient surgery and dropout."""
     model, config = OneLayer(), OptimizerConfig(learning_rate=1e-2, weight_decay=0.1)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=5))
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=5), parameter=describe)
     params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     layout = make_parallel(mode, jax.devices()[:device_count])
     step = layout.compile_train(

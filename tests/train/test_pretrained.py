@@ -10,13 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from data.text_tasks import TextTasksData
+from jaxnlp.encoders import encoder_of, load_text_model
 from scipy import stats
+from train.folder import ENVIRONMENT_FILE, METRICS_FILE, RunMismatchError, read_config
+from train.pretrained import beginning, digest
 
 from data import DataError
 from data.masked_text import MaskedText
-from data.text_tasks import TextTasksData
 from jaxnlp.convert.pretrained import Pretrained, load_pretrained, save_pretrained
-from jaxnlp.encoders import encoder_of, load_text_model
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
@@ -25,10 +27,8 @@ from jaxnlp.serialization import ConfigError
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train import evaluate
 from train.config import TrainConfig, update
-from train.folder import ENVIRONMENT_FILE, METRICS_FILE, RunMismatchError, read_config
 from train.loop import set_up
 from train.optimizer import OptimizerConfig
-from train.pretrained import beginning, digest
 
 WORDS = ["good", "bad", "film", "plot", "dog", "cat", "sea", "sand", "red", "blue"]
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])

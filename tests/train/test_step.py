@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from train.objectives import CarryingLoss
 
 from jaxnlp.typing import BATCH_AXIS
-from train.objectives import CarryingLoss
 from train.parallel import accumulation_parts, pad_rows
 from train.step import all_finite, eval_step, init_state, train_step
 

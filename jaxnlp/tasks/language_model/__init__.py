@@ -1,9 +1,8 @@
 """Language modelling: predict each token from those before it; plain, or with the state carried from batch to batch."""
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -279,7 +278,8 @@ def _check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:
         length = len(vocabulary.encode(prompt))
     except UnknownTokenError as error:
         raise DataError(
-            f"task.sample_prompt {prompt!r} contains tokens that are not in the vocabulary; give another or None: {error}"
+            f"task.sample_prompt {prompt!r} contains tokens that are not in the vocabulary; give another or None: "
+            f"{error}"
         ) from error
     if not length or (max_length is not None and length > max_length):
         expected = "at least one token" if max_length is None else f"1 to {max_length} tokens"

@@ -60,8 +60,8 @@ class Generate(Command):
 
         Raises:
           UnknownTokenError: for a prompt that is not in the model's vocabulary.
-          ValueError: for a stop that is not one token, an empty prompt, or one longer than the context; with beams, when
-            the context cannot hold all new tokens.
+          ValueError: for a stop that is not one token, an empty prompt, or one longer than the context; with beams,
+            when the context cannot hold all new tokens.
         """
         vocabulary = trained.processor
         if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):

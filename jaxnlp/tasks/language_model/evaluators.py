@@ -175,7 +175,7 @@ def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch
 
 @dataclasses.dataclass(frozen=True)
 class NextWord(Evaluator):
-    """Mean negative log-likelihood, in nats, of the word that follows each window of a fixture (CMU 11-785, homework 4).
+    """Mean negative log-likelihood, in nats, of the word after each window of a fixture (CMU 11-785, homework 4).
 
     The split `prediction` of the homework's data has the windows; --file takes another .npz of `inp` and `out`.
     """
@@ -294,7 +294,7 @@ class Continuations(Evaluator):
 
 
 def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -> tuple[float, int]:
-    """Negative log-likelihood in nats of continuations [N, n] after their prompts [N, T], and their number of tokens."""
+    """Negative log-likelihood in nats of continuations [N, n] after prompts [N, T], and their number of tokens."""
     text = np.concatenate([prompts, added], axis=1)
     tokens, targets = text[:, :-1], text[:, 1:]
     scored = np.broadcast_to(np.arange(1, text.shape[1]) >= prompts.shape[1], targets.shape)

@@ -65,7 +65,9 @@ class TextTasks(Task):
         if self._is_objective_apart(processor.parts):
             found["objective"] = loss
         for name, labels in processor.parts:
-            found[f"{name}/loss"] = loss if labels.kind != "similarity" else MetricKind("pairs", "squared error", "lower")
+            found[f"{name}/loss"] = (
+                loss if labels.kind != "similarity" else MetricKind("pairs", "squared error", "lower")
+            )
             if labels.kind == "similarity":
                 found |= {f"{name}/{measure}": MetricKind("pairs") for measure in ("pearson", "spearman")}
             else:
@@ -91,8 +93,8 @@ class TextTasks(Task):
             )
         if self.gradient_surgery and (not data.together or len(data.parts) < 2):
             raise ValueError(
-                "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together and "
-                f"several data.parts, got {', '.join(data.parts)}"
+                "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together "
+                f"and several data.parts, got {', '.join(data.parts)}"
             )
         if self.token_dropout_rate and model.freeze_encoder:
             raise ValueError("task.token_dropout_rate changes nothing while model.freeze_encoder is set; leave it at 0")
@@ -141,7 +143,7 @@ class TextTasks(Task):
                 metrics[f"{name}/accuracy"] = ((right & loss_mask).sum().astype(plain.dtype), count)
             if len(parts) == 1:
                 metrics["loss"] = (plain, count)
-            if key is not None and apart or "loss" not in metrics:
+            if (key is not None and apart) or "loss" not in metrics:
                 metrics["objective"] = (weights[name] * objective, count)
             mask = batch["attention_mask"]
             metrics["positions_per_token"] = (jnp.asarray(mask.size, jnp.float32), mask.sum(dtype=jnp.float32))

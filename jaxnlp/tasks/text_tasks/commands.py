@@ -110,7 +110,7 @@ class Embed(Command):
     file: Path | None = None
     """A UTF-8 file with one text a line; - = standard input."""
     out: Path | None = None
-    """Write the embeddings to this file, [N, D] float32, for numpy.load; None = print JSON lines with text and vector."""
+    """Write the embeddings to this file, [N, D] float32, for numpy.load; None = print JSON lines."""
     similarities: bool = False
     """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
     pooling: Pooling | None = None
@@ -212,8 +212,8 @@ class Export(Command):
             )
         if others:
             print(
-                f"{self.folder / HEADS}: {', '.join(sorted(others))}: not part of any Transformers BERT class, so saved "
-                "separately; kernels are [inputs, outputs], and the metadata has the model's config"
+                f"{self.folder / HEADS}: {', '.join(sorted(others))}: not part of any Transformers BERT class, so "
+                "saved separately; kernels are [inputs, outputs], and the metadata has the model's config"
             )
 
 
@@ -223,9 +223,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
     heads = params.get("heads", {})
     config: Any = trained.model.config  # type: ignore[attr-defined]
     encoder = encoder_config(trained)
-    found = Pretrained(
-        encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained)
-    )
+    found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
     return found if pooling is None else found._replace(pooling=pooling, longest=max_length_of(trained))
 

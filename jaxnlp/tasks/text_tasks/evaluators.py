@@ -42,12 +42,12 @@ class Validation(Evaluator):
         metrics = {name: metric for name, metric in scoring.sums().items() if name != "objective"}
         files: dict[str, str] = {}
         blocks: list[Block] = []
+        model: Any = scoring.trained.model
         for name, labels in processor.parts:
             if name not in scoring.split.parts:
                 continue
             part = scoring.part(name)
             examples: Sequence[TextExample] = part.split.examples
-            model: Any = scoring.trained.model
             predict = scoring.once(("predict", name), lambda name=name: part_predictions(model, name))
             predicted = np.asarray(part.outputs(predict))
             chosen = most_likely(predicted, labels)

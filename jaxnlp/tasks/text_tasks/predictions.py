@@ -136,7 +136,9 @@ def l2_normalize(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def attend_text(trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None) -> AttentionMaps:
+def attend_text(
+    trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None
+) -> AttentionMaps:
     """The attention weights of the encoder on a text.
 
     Args:

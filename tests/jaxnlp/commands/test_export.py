@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from jaxnlp.encoders import encoder_of, load_text_model
+from jaxnlp.text.tasks import TASKS
+from jaxnlp.texts import embed_texts, predict_texts
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from jaxnlp.__main__ import main
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import load_pretrained
-from jaxnlp.encoders import encoder_of, load_text_model
 from jaxnlp.models.bert import Bert
 from jaxnlp.runs import load_run
 from jaxnlp.serialization import to_json
-from jaxnlp.text.tasks import TASKS
-from jaxnlp.texts import embed_texts, predict_texts
 
 TEXTS = ["The cats sat on the mat.", "a big dog"]
 

