@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from train.objectives import masked_tokens
 
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import BertConfig

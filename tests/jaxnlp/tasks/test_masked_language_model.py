@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from train.evaluation import compile_evaluation, evaluate
-from train.objectives import LossConfig, masked_tokens
 
 from data.masked_text import MaskedText
 from jaxnlp.metrics import means, total
@@ -17,10 +15,6 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from train.begin import begin
 from train.config import TrainConfig
-<<<<<<< HEAD:tests/jaxnlp/tasks/test_masked_language_model.py
-=======
-from train.loop import set_up, step_function
->>>>>>> seam:tests/train/test_masked_tokens.py
 from train.optimizer import OptimizerConfig
 from train.parallel import pad_rows
 from train.setup import set_up, step_function
