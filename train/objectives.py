@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
+from jaxnlp.ops.losses import MAX_LOGITS, TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.text.tasks import TASKS
@@ -143,7 +143,7 @@ def next_token(model: Any, config: LossConfig | None = None, token_counts: np.nd
 
     def loss_fn(params: Params, batch: Batch, key: PRNGKey | None) -> tuple[Array, Metrics]:
         asked = config.of(key)
-        loss, count = score(params, batch, key)(label_smoothing=asked.label_smoothing, z_loss=asked.z_loss)
+        loss, _, count = score(params, batch, key)(label_smoothing=asked.label_smoothing, z_loss=asked.z_loss)
         return loss / jnp.maximum(count, 1.0), {"loss": (loss, count)}
 
     return loss_fn
@@ -185,7 +185,7 @@ def next_token_carried(
             method="read",
         )
         losses = linear(params, reading.hidden, batch, key)
-        loss, count = losses(label_smoothing=asked.label_smoothing, z_loss=asked.z_loss)
+        loss, _, count = losses(label_smoothing=asked.label_smoothing, z_loss=asked.z_loss)
         counted = batch["loss_mask"]
         if asked.activation_regularisation:
             loss += count * asked.activation_regularisation * _mean_square(reading.dropped, counted)
@@ -198,8 +198,8 @@ def next_token_carried(
     return CarryingLoss(loss_fn, empty=model.empty_cache)
 
 
-_Losses = Callable[..., tuple[Array, Array]]
-"""The sum of losses and their count, as a function of label smoothing and z-loss."""
+_Losses = Callable[..., TokenLosses]
+"""The sums of losses and their count, as a function of label smoothing and z-loss."""
 
 
 def _linear_losses(
@@ -278,7 +278,7 @@ def text_tasks(model: Any, config: LossConfig | None = None, token_counts: np.nd
         )
         if task.kind == "classification":
             classes = labels.astype(jnp.int32)
-            loss, count = cross_entropy(answer, classes, loss_mask, label_smoothing=config.of(key).label_smoothing)
+            loss, _, count = cross_entropy(answer, classes, loss_mask, label_smoothing=config.of(key).label_smoothing)
             right = answer.argmax(axis=-1) == classes
         else:
             if task.kind == "paraphrase":
@@ -332,7 +332,7 @@ def masked_tokens(model: Any, config: LossConfig | None = None, token_counts: np
         asked, (w, b) = config.of(key), model.output_layer(params)
         rows, targets = x.reshape(-1, x.shape[-1]), batch["targets"].reshape(-1)
         counted = (batch["predicted"] & batch["loss_mask"][:, None]).reshape(-1)
-        masked = linear_cross_entropy(
+        masked_losses = linear_cross_entropy(
             rows,
             w,
             b,
@@ -344,7 +344,8 @@ def masked_tokens(model: Any, config: LossConfig | None = None, token_counts: np
             matmul_dtype=matmul_dtype,
         )
         classes = 1 - batch["follows"]  # class 0 is that it follows
-        following = cross_entropy(logits, classes, batch["loss_mask"])
+        masked = masked_losses.objective, masked_losses.count
+        following = cross_entropy(logits, classes, batch["loss_mask"])[::2]
         right = (logits.argmax(axis=-1) == classes) & batch["loss_mask"]
         loss, count = _mean(masked) + _mean(following), following[1]
         metrics: Metrics = {

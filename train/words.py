@@ -62,7 +62,8 @@ def position_losses(model: Any, params: Params, split: Split) -> tuple[np.ndarra
 @functools.partial(jax.jit, static_argnums=0)
 def _position_losses(model: Any, params: Params, batch: Batch) -> tuple[Array, Array]:
     logits = model.apply({"params": params}, batch["tokens"])
-    return jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
+    losses = jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
+    return losses.nll, losses.count
 
 
 def frequent_words(vocabulary: WordVocabulary, split: Split) -> list[int]:
