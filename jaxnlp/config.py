@@ -20,7 +20,7 @@ class Config:
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
 
     def __post_init__(self):
-        for name, expected in _hints(type(self)).items():
+        for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]
             value = getattr(self, name)
             choices = _choices(expected)
             if choices and not _fits(value, expected):

@@ -94,7 +94,8 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
         name, split = str(options.file), config.data.read_file(options.file, trained.processor)
     else:
         corpus = config.data.load(config.seed, trained.processor)
-        run_folder.check_data(trained.folder, trained.step, corpus)
+        assert trained.step is not None
+        run_folder.check_data(run, trained.step, corpus)
         name = options.split or evaluator.default_split
         split, training = corpus.split(name), corpus.splits.get("train")
     for note in split.notes:

@@ -86,7 +86,8 @@ def fit(
     workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
     begun = begin(config, workdir)
     setup = set_up(begun, devices=layout.devices)
-    config, batches = setup.config, iter(setup.corpus.train)
+    config = setup.config
+    batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
     with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
         run = _restore(workdir, checkpoints, setup, layout, batches) or _initialise(setup, layout)
         setup, begun = setup.release(), begun._replace(params={})  # the state holds the given parameters now
@@ -102,7 +103,9 @@ def fit(
                 run.state, output = train_step(run.state, batch)
                 run.step += 1
                 log.collect(output.metrics)
-                started = _record_start(workdir, output, started)
+                if started is not None:
+                    _record_start(workdir, output, started)
+                    started = None
                 due = _due(run.step, config, stopped=stop.received is not None)
                 if due.log:
                     _log(log, run, output)
@@ -191,11 +194,10 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: Progress) -> R
     )
 
 
-def _record_start(workdir: Path, output: StepOutput, started: float | None) -> None:
+def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
     """Records how long the first step of this start took to be done."""
-    if started is not None:
-        jax.block_until_ready(output)
-        run_folder.update_environment(workdir, seconds_to_first_step=round(time.time() - started, 2))
+    jax.block_until_ready(output)
+    run_folder.update_environment(workdir, seconds_to_first_step=round(time.time() - started, 2))
 
 
 def _due(step: int, config: TrainConfig, *, stopped: bool) -> Due:

@@ -71,9 +71,9 @@ class SplitScoring:
         run = self.once(("outputs", function), lambda: self._layout.compile_outputs(function))
         parts = []
         for batch in self.split.batches:
-            rows = _real_rows(batch)
+            real = _real_rows(batch)
             out = run(self.trained.params, self._layout.put_batch(batch))
-            parts.append(jax.tree.map(lambda x, rows=rows: np.asarray(x)[: len(rows)][rows], out))
+            parts.append(jax.tree.map(lambda x, real=real: np.asarray(x)[: len(real)][real], out))
         if not parts:
             raise DataError(f"{self.split_name} has no batches to compute outputs of")
         joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
@@ -124,7 +124,7 @@ def _as_metrics(found: list[Metrics]) -> dict[str, Metric]:
 def _real_rows(batch: NumpyBatch) -> np.ndarray:
     """[B] bool: which rows are examples, and not padding."""
     mask = np.asarray(batch["loss_mask"])
-    return mask.reshape(len(mask), -1).any(axis=1)
+    return np.asarray(mask.reshape(len(mask), -1).any(axis=1))
 
 
 def _in_order(x: np.ndarray, rows: np.ndarray) -> np.ndarray:

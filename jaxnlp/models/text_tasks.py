@@ -87,7 +87,7 @@ class TextTasksConfig(BertModelConfig):
         """Whether a part's head reads features of a pair."""
         return labels.texts == 2 and self.has_head(labels)
 
-    def build(self, vocabulary_size: int, parts: Parts = (), token_dropout_rate: float = 0.0) -> "TextTasks":  # type: ignore[override]
+    def build(self, vocabulary_size: int, parts: Parts = (), token_dropout_rate: float = 0.0) -> "TextTasks":
         return TextTasks(self, self.encoder.embeddings(vocabulary_size), parts, token_dropout_rate)
 
     def frozen(self, path: tuple[str, ...]) -> bool:

@@ -38,7 +38,7 @@ class Metric(NamedTuple):
     """A measured value, and the number of tokens or examples that it is over."""
 
     value: float
-    count: int
+    count: int  # type: ignore[assignment]  # tuple has a method of this name
 
 
 def no_carry(rows: int) -> PyTree:

@@ -104,6 +104,7 @@ class LanguageModel(Task):
     def objective(self, model: nn.Module, corpus: Corpus | None) -> Objective:
         scorer = _LinearLosses(self, model, None if corpus is None else corpus.token_counts)
         whole = self.chunk_tokens is None and self.num_sampled is None
+        extra: dict[str, Any] = {} if whole else {"return_hidden": True}
 
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             y: Any = model.apply(
@@ -111,7 +112,7 @@ class LanguageModel(Task):
                 batch["tokens"],
                 deterministic=key is None,
                 rngs=None if key is None else {"dropout": key},
-                **({} if whole else {"return_hidden": True}),
+                **extra,
             )
             if whole:
                 found = cross_entropy(y, batch["targets"], batch["loss_mask"], **self._smoothing(key))
@@ -123,7 +124,7 @@ class LanguageModel(Task):
 
     _progress = "loss"
 
-    def _smoothing(self, key: PRNGKey | None) -> dict[str, float]:
+    def _smoothing(self, key: PRNGKey | None) -> dict[str, Any]:
         """What training adds to the cross-entropy; evaluation adds nothing."""
         return {} if key is None else {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
 

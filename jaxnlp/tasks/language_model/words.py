@@ -45,7 +45,7 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     assert scoring.training is not None
     training = scoring.training
     ids = scoring.once("frequent words", lambda: frequent_words(vocabulary, training))
-    neighbours = scoring.once("neighbours", lambda: jax.jit(lambda p: nearest(model.embeddings(p), jnp.array(ids))))  # type: ignore[attr-defined]
+    neighbours = scoring.once("neighbours", lambda: jax.jit(lambda p: nearest(model.embeddings(p), jnp.array(ids))))
     words, rows = vocabulary.words, []
     if ids:
         for i, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):

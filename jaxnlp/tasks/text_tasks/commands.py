@@ -199,7 +199,7 @@ class Export(Command):
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
-        shape = json.dumps(to_json(trained.model.config))  # type: ignore[attr-defined]
+        shape = json.dumps(to_json(trained.model.config))
         beside = {HEADS: save(_by_path(others), metadata={"model": shape})} if others else {}
         save_pretrained(self.folder, pretrained, classifier=classifier, beside=beside)
         kind = architecture(pretrained.heads, classifier)
@@ -221,7 +221,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
     """The BERT of a model as it is exported. Raises: ValueError when there is none."""
     params = jax.tree.map(np.asarray, dict(trained.params))
     heads = params.get("heads", {})
-    config: Any = trained.model.config  # type: ignore[attr-defined]
+    config: Any = trained.model.config
     encoder = encoder_config(trained)
     found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
@@ -230,8 +230,8 @@ def pretrained_of(trained: Trained) -> Pretrained:
 
 def classifier_of(trained: Trained) -> Classifier | None:
     """The head of a run's only part, where that is dropout and a dense layer on the pooler's output."""
-    config: Any = trained.model.config  # type: ignore[attr-defined]
-    parts = getattr(trained.processor, "parts", ())
+    config: Any = trained.model.config
+    parts: tuple[tuple[str, Labels], ...] = getattr(trained.processor, "parts", ())
     single = len(parts) == 1 and parts[0][1].kind == "classification" and parts[0][1].texts == 1
     if not single or config.pooling != "pooler":
         return None

@@ -1,6 +1,7 @@
 """How text tasks are scored: accuracies, correlations, files of predictions, confusions for the report."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ class Validation(Evaluator):
                 continue
             part = scoring.part(name)
             examples: Sequence[TextExample] = part.split.examples
-            predict = scoring.once(("predict", name), lambda name=name: part_predictions(model, name))
+            predict = scoring.once(("predict", name), functools.partial(part_predictions, model, name))
             predicted = np.asarray(part.outputs(predict))
             chosen = most_likely(predicted, labels)
             files[file_name(name, scoring.split_name)] = file_text(name, labels, examples, chosen)
@@ -150,12 +151,12 @@ def error_blocks(
         return blocks
     counts = np.zeros((len(labels.names),) * 2, int)
     np.add.at(counts, (wanted, chosen), 1)
-    rows = tuple((name, *map(int, row)) for name, row in zip(labels.names, counts, strict=True))
+    rows = tuple((name, *row) for name, row in zip(labels.names, counts.tolist(), strict=True))
     note = "Rows are the expected labels, columns the predicted ones."
     return [Block(f"{part}: confusions", Table(("expected", *labels.names), rows, note=note)), *blocks]
 
 
 def _worst(examples: Sequence[TextExample], shown: Sequence[tuple[str, str]], errors: np.ndarray, what: str) -> Table:
     order = [int(i) for i in np.argsort(-errors, kind="stable")[:MAX_ERRORS] if errors[i] > 0]
-    rows = tuple((" | ".join(filter(None, (examples[i].text, examples[i].pair))), *shown[i]) for i in order)
+    rows = tuple((" | ".join(t for t in (examples[i].text, examples[i].pair) if t), *shown[i]) for i in order)
     return Table(("text", f"predicted {what}", "expected"), rows, folded=True)

@@ -121,10 +121,10 @@ def embed_texts(
     Raises: ValueError when there is no text, or the encoder has no pooler to pool by.
     """
     encoder = encoder_config(trained)
-    pooling = pooling or getattr(trained.model.config, "pooling", "mean")  # type: ignore[attr-defined]
+    pooling = pooling or getattr(trained.model.config, "pooling", "mean")
     if pooling == "pooler" and not encoder.use_pooler:
         raise ValueError("this encoder has no pooler; set pooling to cls or mean")
-    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)  # type: ignore[attr-defined]
+    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
     found = _read(trained, [texts], functools.partial(_embed, bert, pooling, trained.params["encoder"]), batch_tokens)
     if not getattr(trained.task, "normalize_embeddings", False):
         return found
@@ -156,7 +156,7 @@ def attend_text(
     vocabulary = vocabulary_of(trained)
     found = vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
     (tokens,), (segments,) = found.tokens, found.segments
-    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)  # type: ignore[attr-defined]
+    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
     weights = _attention(bert, trained.params["encoder"], tokens[None], segments[None])[:, 0]
     return AttentionMaps(vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
 
