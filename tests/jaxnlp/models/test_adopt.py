@@ -89,7 +89,7 @@ def test_an_encoder_without_a_pooler_does_not_fit_pooling_by_it(params, tmp_path
     encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}
     shape = dataclasses.replace(SHAPE, use_pooler=False)
     save_pretrained(tmp_path / "plain", Pretrained(shape, encoder, None, VOCABULARY))
-    with pytest.raises(ValueError, match="set model.pooling to cls or mean"):
+    with pytest.raises(ValueError, match=r"set model\.pooling to cls or mean"):
         TextTasksConfig().adopt(load(tmp_path / "plain"))
     assert TextTasksConfig(pooling="mean").adopt(load(tmp_path / "plain")).config.encoder == shape
 
