@@ -5,7 +5,7 @@ Source: Devlin et al. 2019, and google-research/bert for what the paper leaves o
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import chex
 import flax.linen as nn
@@ -124,6 +124,10 @@ class BertModelConfig(ModelConfig):
     def architecture(self) -> dict[str, Any]:
         return super().architecture() | {"encoder": self.encoder.architecture()}
 
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's."""
+        return dataclasses.replace(self, encoder=encoder)
+
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder of any model around a BERT, with its shape; rates of dropout stay this config's."""
         theirs = pretrained.model.config
@@ -134,9 +138,11 @@ class BertModelConfig(ModelConfig):
         encoder = dataclasses.replace(theirs.encoder, **rates)
         vocabulary = getattr(pretrained.processor, "vocabulary", pretrained.processor)
         shape = f"{encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
-        config = dataclasses.replace(self, encoder=encoder)
         return Adopted(
-            config, {"encoder": pretrained.params["encoder"]}, vocabulary, (f"encoder from {pretrained.name}: {shape}",)
+            self.with_encoder(encoder),
+            {"encoder": pretrained.params["encoder"]},
+            vocabulary,
+            (f"encoder from {pretrained.name}: {shape}",),
         )
 
 

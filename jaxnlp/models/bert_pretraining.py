@@ -4,7 +4,7 @@ Source: Devlin et al. 2019, section 3.1.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import chex
 import flax.linen as nn
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.bert import Bert, BertModelConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig, PretrainingHeads
 from jaxnlp.typing import Params
 
 
@@ -35,17 +35,19 @@ class BertPretrainingConfig(BertModelConfig):
     def build(self, vocabulary_size: int) -> "BertPretraining":
         return BertPretraining(self, self.encoder.embeddings(vocabulary_size))
 
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's, and with a pooler, which is new where that encoder has none."""
+        return super().with_encoder(dataclasses.replace(encoder, use_pooler=True))
+
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder, and those pretraining heads that there are; the pooler too, or a new one."""
         found = super().adopt(pretrained)
         heads = pretrained.params.get("heads", {})
-        encoder = found.config.encoder  # type: ignore[attr-defined]
         names = {"token_bias": "the head of masked tokens", "follows": "the head of next sentences"}
-        missing = ["the pooler"] * (not encoder.use_pooler)
+        missing = [] if "pooler" in found.params["encoder"] else ["the pooler"]
         missing += [what for name, what in names.items() if name not in heads]
         notes = (f"{pretrained.name} does not have {', '.join(missing)}: initialised at random",) if missing else ()
-        config = dataclasses.replace(self, encoder=dataclasses.replace(encoder, use_pooler=True))
-        return Adopted(config, found.params | {"heads": heads}, found.processor, (*found.notes, *notes))
+        return Adopted(found.config, found.params | {"heads": heads}, found.processor, (*found.notes, *notes))
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[:1] == ("encoder",):
