@@ -58,8 +58,10 @@ def test_the_functions_of_the_readme_run_as_they_are_written(root: Path, capsys)
     exec(code, found)
     assert capsys.readouterr().out == "(2, 10, 10) (16, 8)\n"
     assert found["y"].shape == (2, 10, 4, 8)
-    assert float(found["count"]) == 20.0
-    assert np.isfinite(found["loss"])
+    assert float(found["losses"].count) == 20.0
+    assert np.isfinite(found["objective"])
+    assert np.isfinite(found["nll"])
+    assert found["nll"] != found["objective"]
 
 
 def test_results_of_the_readme_are_those_of_the_ledger(root: Path):

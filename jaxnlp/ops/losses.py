@@ -1,4 +1,4 @@
-"""Losses as (sum, count), in float32 at least: they add up exactly over batches, devices and padding."""
+"""Losses as sums and counts, in float32 at least: they add up exactly over batches, devices and padding."""
 
 import functools
 from typing import NamedTuple
@@ -11,17 +11,19 @@ from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
 
 class TokenLosses(NamedTuple):
-    """Sums over tokens, each weighted by the loss mask; scalars in float32 at least.
+    """What training minimises and what it reports, as sums over positions; scalars in float32, or in float64.
+
+    Divide by `count` for the unit: nats per token.
 
     Attributes:
-      objective: what is minimised: with label smoothing and z-loss, in nats. Gradients flow only into it.
-      nll: the plain negative log-likelihood, in nats; the same array where there is neither.
-      count: sum of the weights; a sum over it is in nats per token.
+      objective: sum of the weighted losses in nats, with label smoothing and z-loss. Gradients flow from here only.
+      nll: sum of the weighted negative log-likelihoods of the targets in nats, without either of them.
+      count: sum of the weights.
     """
 
     objective: jax.Array
     nll: jax.Array
-    count: jax.Array  # type: ignore[assignment]  # tuple has a method of this name
+    count: jax.Array  # type: ignore[assignment]  # hides tuple.count
 
 
 def cross_entropy(
@@ -34,7 +36,9 @@ def cross_entropy(
 ) -> TokenLosses:
     """Negative log-likelihood of the targets, summed.
 
-    sum_i m_i (Z_i - (1 - e) z_i,target(i) - e mean_v z_iv + c Z_i^2),   sum_i m_i,   Z_i = log sum_v exp z_iv
+    objective = sum_i m_i (Z_i - (1 - e) z_i,target(i) - e mean_v z_iv + c Z_i^2),   Z_i = log sum_v exp z_iv
+    nll       = sum_i m_i (Z_i - z_i,target(i))
+    count     = sum_i m_i
 
     Args:
       logits: scores z [..., V], float.
@@ -44,7 +48,8 @@ def cross_entropy(
       z_loss: c, which keeps the normaliser Z near 0, where float32 is exact.
 
     Returns:
-      `TokenLosses`, in float32, or in float64 for logits in float64.
+      TokenLosses in float32, or in float64 for logits in float64. Without e and c, nll is the objective and costs
+      nothing.
 
     Raises:
       ValueError: when shapes do not fit, logits are not float, targets not int, or e lies outside [0, 1).
@@ -59,11 +64,8 @@ def cross_entropy(
     if loss_mask is not None:
         # A masked position may hold anything, also NaN, which a product with 0 would pass on to the gradient.
         logits = jnp.where(loss_mask.astype(bool)[..., None], logits, jnp.zeros_like(logits))
-    losses, nll = _losses(logits, targets, label_smoothing, z_loss)
-    weights = jnp.ones_like(losses) if loss_mask is None else loss_mask.astype(losses.dtype)
-    objective = _weighted_sum(losses, weights)
-    plain = objective if nll is losses else _weighted_sum(nll, weights)
-    return TokenLosses(objective, jax.lax.stop_gradient(plain), weights.sum())
+    weights = jnp.ones(targets.shape, logits.dtype) if loss_mask is None else loss_mask.astype(logits.dtype)
+    return _token_losses(_sums(_losses(logits, targets, label_smoothing, z_loss), weights), weights)
 
 
 def _fits(loss_mask, targets) -> bool:
@@ -78,25 +80,31 @@ def _check(targets, label_smoothing) -> None:
 
 
 def _losses(z, targets, label_smoothing, z_loss):
-    """Each token's loss and plain negative log-likelihood, [...] each; one array where they are the same."""
+    """Each token's objective [...] and, where they differ, its negative log-likelihood [...]."""
     return _losses_from(z, jax.nn.logsumexp(z, axis=-1), targets, label_smoothing, z_loss)
 
 
 def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
-    aim = jnp.take_along_axis(z, targets[..., None], axis=-1)[..., 0]
-    # JAX would count -1 from the end; -100, which stands for "no target" elsewhere, belongs into the loss_mask.
-    aim = jnp.where((targets >= 0) & (targets < z.shape[-1]), aim, jnp.nan)
-    nll = losses = log_normaliser - aim
+    target = jnp.take_along_axis(z, targets[..., None], axis=-1)[..., 0]
+    # JAX would count -1 from the end; -100, which means "no target" elsewhere, belongs in the loss_mask.
+    target = jnp.where((targets >= 0) & (targets < z.shape[-1]), target, jnp.nan)
+    aim = target
     if label_smoothing:
-        losses = log_normaliser - ((1.0 - label_smoothing) * aim + label_smoothing * z.mean(axis=-1))
+        aim = (1.0 - label_smoothing) * target + label_smoothing * z.mean(axis=-1)
+    losses = log_normaliser - aim
     if z_loss:
         losses = losses + z_loss * jnp.square(log_normaliser)
-    return losses, nll
+    return (losses, log_normaliser - target) if label_smoothing or z_loss else (losses,)
 
 
-def _weighted_sum(losses, weights):
+def _sums(losses, weights):
+    """Weighted sums of what `_losses` returns."""
     # A masked target may lie outside [0, V), where its loss is NaN.
-    return jnp.where(weights != 0, losses * weights, 0.0).sum()
+    return tuple(jnp.where(weights != 0, each * weights, 0.0).sum() for each in losses)
+
+
+def _token_losses(sums, weights) -> TokenLosses:
+    return TokenLosses(sums[0], jax.lax.stop_gradient(sums[-1]), weights.sum())
 
 
 def linear_cross_entropy(
@@ -134,7 +142,7 @@ def linear_cross_entropy(
       matmul_dtype: what the products' operands are rounded to; None = the dtype of x.
 
     Returns:
-      `TokenLosses`, in float32, or in float64 for x in float64. Gradients flow to x, w and b.
+      TokenLosses in float32, or in float64 for x in float64. Gradients flow from the objective to x, w and b.
 
     Raises:
       ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e lies outside [0, 1), or chunk
@@ -168,10 +176,10 @@ def linear_cross_entropy(
         return padded.reshape(chunk, chunks, *a.shape[1:]).swapaxes(0, 1)
 
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
-    objective, nll = _linear_cross_entropy(
+    sums = _linear_cross_entropy(
         dealt(x), w, b, dealt(targets), dealt(jax.lax.stop_gradient(weights)), label_smoothing, z_loss, dtype
     )
-    return TokenLosses(objective, jax.lax.stop_gradient(nll), weights.sum())
+    return _token_losses(sums, weights)
 
 
 MAX_LOGITS = 2**24
@@ -182,23 +190,20 @@ MAX_LOGITS = 2**24
 def _linear_cross_entropy(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
     short_w = w.astype(dtype)
 
-    def add_chunk(total, chunk):
+    def add_chunk(totals, chunk):
         x, targets, weights = chunk
         losses = _losses(_logits(x, short_w, b, dtype), targets, label_smoothing, z_loss)
-        return _added(total, losses, weights), None
+        return _added(totals, _sums(losses, weights)), None
 
-    return jax.lax.scan(add_chunk, _zero_sums(weights.dtype), (x, targets, weights))[0]
-
-
-def _zero_sums(dtype):
-    return jnp.zeros((), dtype), jnp.zeros((), dtype)
+    return jax.lax.scan(add_chunk, _no_losses(label_smoothing, z_loss, weights.dtype), (x, targets, weights))[0]
 
 
-def _added(total, losses, weights):
-    """Sums of a chunk's losses, and of the plain ones, added to those so far."""
-    objective = _weighted_sum(losses[0], weights)
-    plain = objective if losses[1] is losses[0] else _weighted_sum(losses[1], weights)
-    return total[0] + objective, total[1] + plain
+def _no_losses(label_smoothing, z_loss, dtype):
+    return tuple(jnp.zeros((), dtype) for _ in range(2 if label_smoothing or z_loss else 1))
+
+
+def _added(totals, sums):
+    return tuple(total + more for total, more in zip(totals, sums, strict=True))
 
 
 def _logits(x, short_w, b, dtype):
@@ -234,7 +239,7 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
     spread = label_smoothing / w.shape[1]
 
     def add_chunk(carry, chunk):
-        total, dw, db = carry
+        totals, dw, db = carry
         x, targets, weights = chunk
         scores = _logits(x, short_w, None, dtype)
         bias = None if b is None else b.astype(scores.dtype)
@@ -254,17 +259,18 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         dw = dw + product(transposed(x.astype(dtype)), dz, "dn,nv->dv")
         if db is not None:
             db = db + column_sums(dz)
-        return (_added(total, losses, weights), dw, db), dx
+        return (_added(totals, _sums(losses, weights)), dw, db), dx
 
     wide = accumulator(dtype)
-    zeros = (_zero_sums(weights.dtype), jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
-    (total, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
-    return total, (dx, dw.astype(w.dtype), None if db is None else db.astype(b.dtype))
+    no_losses = _no_losses(label_smoothing, z_loss, weights.dtype)
+    zeros = (no_losses, jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
+    (totals, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
+    return totals, (dx, dw.astype(w.dtype), None if db is None else db.astype(b.dtype))
 
 
 def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangents):
     del label_smoothing, z_loss, dtype
-    cotangent, _ = cotangents
+    cotangent = cotangents[0]  # of the objective: nothing flows from the negative log-likelihood
     dx, dw, db = jax.tree.map(lambda g: g * cotangent.astype(g.dtype), residuals)
     return dx, dw, db, None, None
 

@@ -48,8 +48,8 @@ def sampled_cross_entropy(
       matmul_dtype: what the operands of products are rounded to; None = the dtype of x.
 
     Returns:
-      Sum of the losses in nats and sum of the weights, scalars in float32, or in float64 for x in float64. Gradients
-      flow to x, and to w and b where words are summed.
+      TokenLosses in float32, or in float64 for x in float64; nll is the same estimate as the objective. Gradients flow
+      from the objective to x, and to w and b where words are summed.
 
     Raises:
       ValueError: when shapes do not fit, x, w or b is not float, targets are not int, or samples is below 1.
@@ -96,8 +96,8 @@ def sampled_cross_entropy(
     else:
         b_own = jnp.zeros(len(targets), wide)
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
-    losses = _estimate(x, w_summed, offsets, w_own, b_own, summed, targets, jax.lax.stop_gradient(weights), dtype)
-    return TokenLosses(losses, jax.lax.stop_gradient(losses), weights.sum())
+    total = _estimate(x, w_summed, offsets, w_own, b_own, summed, targets, jax.lax.stop_gradient(weights), dtype)
+    return TokenLosses(total, jax.lax.stop_gradient(total), weights.sum())
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(8,))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from train.objectives import masked_tokens
 
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from tests.jaxnlp.models.parameter_helpers import assert_described
 
 VOCABULARY, LENGTH, PREDICTIONS = 31, 10, 4
@@ -81,8 +81,9 @@ def test_loss_and_all_gradients_are_those_of_transformers():
     found.loss.backward()
     gradients = parameters({name: parameter.grad for name, parameter in theirs.named_parameters()})
     params = parameters(theirs.state_dict())
-    step = jax.jit(jax.value_and_grad(masked_tokens(CONFIG.build(VOCABULARY)), has_aux=True), static_argnums=2)
-    (loss, _), ours = step(params, held, None)
+    objective = MaskedLanguageModel().objective(CONFIG.build(VOCABULARY), None)
+    step = jax.jit(jax.value_and_grad(lambda params: objective.loss(params, held, None, ()), has_aux=True))
+    (loss, _), ours = step(params)
     np.testing.assert_allclose(loss, found.loss.item(), rtol=1e-5)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5 * max(1.0, float(np.abs(b).max()))), ours, gradients
@@ -155,16 +156,9 @@ def test_every_parameter_is_described_and_no_other():
         assert found["heads", "transform", "kernel"].depth == "above"
 
 
-def test_the_encoders_dropout_its_origin_and_compute_are_no_part_of_the_architecture():
-    changed = BertPretrainingConfig(
-        pretrained="somewhere", encoder=dataclasses.replace(ENCODER, dropout_rate=0.3), compute=Compute(remat=True)
-    )
+def test_dropout_and_compute_are_not_part_of_the_architecture():
+    changed = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, dropout_rate=0.3), compute=Compute(remat=True))
     assert changed.architecture() == CONFIG.architecture()
     other = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, pre_norm=True))
     assert other.architecture() != CONFIG.architecture()
     assert CONFIG.max_length == ENCODER.max_positions
-
-
-def test_ignored_tensors_need_a_pretrained_encoder():
-    with pytest.raises(ValueError, match=r"model\.pretrained_ignore applies only to a pretrained encoder"):
-        BertPretrainingConfig(pretrained_ignore=("cls.",))

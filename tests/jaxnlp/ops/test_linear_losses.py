@@ -55,7 +55,7 @@ def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(ch
         found = linear_sum_and_gradients(*arguments, chunk=chunk, **settings)
         assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
         # Without a gradient another program computes the loss.
-        loss, count = compiled_linear_loss(*arguments, chunk=chunk, **settings)
+        loss, _, count = compiled_linear_loss(*arguments, chunk=chunk, **settings)
         assert (loss.dtype, count.dtype) == (np.float64, np.float64)
         np.testing.assert_allclose(loss, found[0], rtol=1e-12)
         np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-12)
@@ -88,8 +88,28 @@ def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, setting
         arguments = (TOKENS, MATRIX, bias, TOKEN_TARGETS, loss_mask)
         found = linear_sum_and_gradients(*arguments, chunk=5, **settings)
         assert_near(found, plain_sum_and_gradients(*arguments, **settings), 1e-10)
-        count = compiled_linear_loss(*arguments, chunk=5, **settings)[1]
+        count = compiled_linear_loss(*arguments, chunk=5, **settings).count
         np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
+
+
+def test_nll_by_chunks_is_the_plain_cross_entropy_with_a_gradient_and_without():
+    settings = {"chunk": 5, "label_smoothing": 0.1, "z_loss": 0.05}
+
+    def loss(x, w, b):
+        losses = linear_cross_entropy(x, w, b, TOKEN_TARGETS, TOKEN_WEIGHTS, **settings)
+        return losses.objective + 3.0 * losses.nll, losses
+
+    with jax.enable_x64(True):
+        arguments = (TOKENS, MATRIX, BIAS)
+        with_gradient, gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(*arguments)[::-1]
+        without = compiled_linear_loss(*arguments, TOKEN_TARGETS, TOKEN_WEIGHTS, **settings)
+        plain = compiled_linear_loss(*arguments, TOKEN_TARGETS, TOKEN_WEIGHTS, chunk=5)
+        for found in (with_gradient, without):
+            np.testing.assert_allclose(found.nll, plain.objective, rtol=1e-12)
+            assert abs(found.objective - found.nll) > 0.1
+        # No gradient flows from the nll.
+        expected = plain_sum_and_gradients(*arguments, TOKEN_TARGETS, TOKEN_WEIGHTS, label_smoothing=0.1, z_loss=0.05)
+        assert_near(gradients, expected[1], 1e-10)
 
 
 @pytest.mark.parametrize("tokens", [0, 1])
@@ -97,7 +117,7 @@ def test_loss_by_chunks_of_no_token_and_of_one(tokens):
     x, w, b = narrow(TOKENS[:tokens], MATRIX, BIAS)
     found = linear_sum_and_gradients(x, w, b, TOKEN_TARGETS[:tokens])
     assert_near(found, plain_sum_and_gradients(x, w, b, TOKEN_TARGETS[:tokens]), 2e-6)
-    assert float(compiled_linear_loss(x, w, b, TOKEN_TARGETS[:tokens])[1]) == tokens
+    assert float(compiled_linear_loss(x, w, b, TOKEN_TARGETS[:tokens]).count) == tokens
 
 
 @pytest.mark.parametrize("form", [bool, np.float32])
@@ -180,7 +200,7 @@ def test_a_word_that_its_bias_favours_by_almost_as_much_as_is_allowed_costs_few_
 def test_products_in_a_shorter_dtype_give_one_loss_with_a_gradient_and_without(matmul_dtype):
     with jax.enable_x64(True):
         arguments = (TOKENS, MATRIX, BIAS, TOKEN_TARGETS, TOKEN_WEIGHTS)
-        loss, _ = compiled_linear_loss(*arguments, matmul_dtype=matmul_dtype)
+        loss = compiled_linear_loss(*arguments, matmul_dtype=matmul_dtype).objective
         found, _ = linear_sum_and_gradients(*arguments, matmul_dtype=matmul_dtype)
         np.testing.assert_allclose(found, loss, rtol=1e-12)
 

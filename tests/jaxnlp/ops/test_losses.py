@@ -49,15 +49,15 @@ def test_mean_and_gradient_equal_those_of_pytorch_with_ignored_targets():
     theirs = torch.nn.functional.cross_entropy(leaf.reshape(-1, 11), ignored.reshape(-1))
     theirs.backward()
     loss, gradient = sum_and_gradient(LOGITS, TARGETS, MASK)
-    count = compiled_loss(LOGITS, TARGETS, MASK)[1]
+    count = compiled_loss(LOGITS, TARGETS, MASK).count
     np.testing.assert_allclose(loss / count, theirs.item(), rtol=1e-6)
     np.testing.assert_allclose(gradient / count, leaf.grad, atol=1e-7)
 
 
 def test_count_is_the_number_of_scored_positions():
-    assert float(compiled_loss(LOGITS, TARGETS)[1]) == LOGITS.shape[0] * LOGITS.shape[1]
-    assert float(compiled_loss(LOGITS, TARGETS, MASK)[1]) == MASK.sum()
-    assert [float(x) for x in compiled_loss(LOGITS, TARGETS, np.zeros_like(MASK))] == [0.0, 0.0]
+    assert float(compiled_loss(LOGITS, TARGETS).count) == LOGITS.shape[0] * LOGITS.shape[1]
+    assert float(compiled_loss(LOGITS, TARGETS, MASK).count) == MASK.sum()
+    assert [float(x) for x in compiled_loss(LOGITS, TARGETS, np.zeros_like(MASK))] == [0.0, 0.0, 0.0]
 
 
 def test_no_mask_equals_a_mask_of_ones():
@@ -68,14 +68,14 @@ def test_no_mask_equals_a_mask_of_ones():
 
 def test_weights_scale_losses_and_count():
     weights = np.random.default_rng(1).random((4, 6)).astype(np.float32)
-    loss, count = compiled_loss(LOGITS, TARGETS, weights)
+    loss, _, count = compiled_loss(LOGITS, TARGETS, weights)
     np.testing.assert_allclose(loss, np.vdot(weights, losses_by_optax(LOGITS, TARGETS)), rtol=1e-6)
     np.testing.assert_allclose(count, np.sum(weights, dtype=np.float64), rtol=1e-6)
 
 
 def test_weights_below_zero_count_too():
     weights = np.array([[1.0, -1.0, 1.0]], np.float32)
-    loss, count = compiled_loss(LOGITS[:1, :3], TARGETS[:1, :3], weights)
+    loss, _, count = compiled_loss(LOGITS[:1, :3], TARGETS[:1, :3], weights)
     np.testing.assert_allclose(loss, np.vdot(weights, losses_by_optax(LOGITS[:1, :3], TARGETS[:1, :3])), rtol=1e-5)
     assert count == 1.0
 
@@ -114,7 +114,7 @@ def test_large_logits_give_finite_losses_and_gradients():
 
 def test_bfloat16_logits_are_scored_in_float32():
     logits = jnp.asarray(LOGITS, jnp.bfloat16)
-    loss, count = compiled_loss(logits, TARGETS)
+    loss, _, count = compiled_loss(logits, TARGETS)
     assert (loss.dtype, count.dtype) == (jnp.float32, jnp.float32)
     np.testing.assert_allclose(loss, losses_by_optax(np.asarray(logits, np.float32), TARGETS).sum(), rtol=1e-6)
 
@@ -124,7 +124,7 @@ def test_float64_logits_are_scored_in_float64(settings):
     with jax.enable_x64(True):
         wide = LOGITS.astype(np.float64)
         loss, gradient = sum_and_gradient(wide, TARGETS, MASK, **settings)
-        count = compiled_loss(wide, TARGETS, MASK, **settings)[1]
+        count = compiled_loss(wide, TARGETS, MASK, **settings).count
     assert {a.dtype for a in (loss, gradient, count)} == {np.dtype(np.float64)}
     e, c = settings.get("label_smoothing", 0.0), settings.get("z_loss", 0.0)
     normaliser = np.log(np.exp(wide).sum(axis=-1))
@@ -145,7 +145,7 @@ def test_float64_arrays_where_jax_has_no_float64_are_scored_in_float32():
             linear_cross_entropy(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS),
         ),
     ):
-        assert [a.dtype for a in loss] == [np.float32, np.float32]
+        assert [a.dtype for a in loss] == [np.float32] * 3
         np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
@@ -153,7 +153,7 @@ def test_float64_arrays_where_jax_has_no_float64_are_scored_in_float32():
 def test_any_number_of_leading_axes(axes):
     logits, targets = LOGITS[0, 0], TARGETS[0, 0]
     many = np.broadcast_to(logits, (2,) * axes + logits.shape), np.broadcast_to(targets, (2,) * axes)
-    loss, count = compiled_loss(*many)
+    loss, _, count = compiled_loss(*many)
     assert count == 2**axes
     np.testing.assert_allclose(loss / count, losses_by_optax(LOGITS, TARGETS)[0, 0], rtol=1e-6)
 
@@ -194,8 +194,35 @@ def test_z_loss_adds_the_square_of_the_log_normaliser():
     np.testing.assert_allclose(gradient - plain_gradient, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"label_smoothing": 0.2}, {"z_loss": 0.3}, {"label_smoothing": 0.2, "z_loss": 0.3}]
+)
+def test_nll_is_the_plain_cross_entropy_whatever_is_added_to_the_objective(settings):
+    plain = compiled_loss(LOGITS, TARGETS, MASK)
+    found = compiled_loss(LOGITS, TARGETS, MASK, **settings)
+    np.testing.assert_allclose(found.nll, plain.objective, rtol=1e-6)
+    assert abs(found.objective - found.nll) > 1.0
+
+
+@pytest.mark.parametrize("by_chunks", [False, True])
+def test_nll_costs_nothing_where_it_is_the_objective(by_chunks):
+    if by_chunks:
+        program = jax.make_jaxpr(linear_cross_entropy)(*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
+    else:
+        program = jax.make_jaxpr(cross_entropy)(LOGITS, TARGETS, MASK)
+    objective, nll, _ = program.jaxpr.outvars
+    (producer,) = [equation for equation in program.eqns if nll in equation.outvars]
+    assert producer.primitive.name == "stop_gradient"
+    assert producer.invars == [objective]
+
+
+def test_no_gradient_flows_from_the_nll():
+    gradient = jax.grad(lambda z: cross_entropy(z, TARGETS, MASK, label_smoothing=0.2).nll)(LOGITS)
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
 def test_label_smoothing_and_z_loss_leave_the_count_alone():
-    assert float(compiled_loss(LOGITS, TARGETS, MASK, label_smoothing=0.1, z_loss=0.1)[1]) == MASK.sum()
+    assert float(compiled_loss(LOGITS, TARGETS, MASK, label_smoothing=0.1, z_loss=0.1).count) == MASK.sum()
 
 
 @pytest.mark.parametrize("target", [-1, -100, 11, 1000])

@@ -90,6 +90,15 @@ def test_normaliser_is_right_in_expectation(frequent):
         assert abs(ratios.mean() - 1.0) < 5.0 * ratios.std() / len(keys) ** 0.5
 
 
+def test_nll_is_the_estimate_and_no_gradient_flows_from_it():
+    x, w, b = (a.astype(np.float32) for a in (X, W, B))
+    losses = sampled_cross_entropy(x, w, b, TARGETS, WEIGHTS, **settings())
+    assert losses.nll == losses.objective
+    np.testing.assert_allclose(losses.count, WEIGHTS.sum(), rtol=1e-6)
+    gradient = jax.grad(lambda x: sampled_cross_entropy(x, w, b, TARGETS, WEIGHTS, **settings()).nll)(x)
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
 def test_key_decides_what_is_drawn():
     sums = [float(value_and_gradients(X, W, B, TARGETS, None, **settings(key=jax.random.key(k)))[0]) for k in (0, 0, 1)]
     assert sums[0] == sums[1] != sums[2]

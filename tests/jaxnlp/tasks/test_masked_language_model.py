@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 import itertools
 
@@ -7,18 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from train.evaluation import compile_evaluation, evaluate
-from train.objectives import LossConfig, masked_tokens
 
-from data.character_text import CharacterText
 from data.masked_text import MaskedText
+from jaxnlp.metrics import means, total
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
+from train.begin import begin
 from train.config import TrainConfig
-from train.loop import set_up, step_function
 from train.optimizer import OptimizerConfig
-from train.parallel import make_parallel, pad_rows
+from train.parallel import pad_rows
+from train.setup import set_up, step_function
 
 VOCABULARY, LENGTH, PREDICTIONS = 17, 8, 3
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=LENGTH)
@@ -55,21 +54,28 @@ def params():
 
 
 @functools.cache
-def compiled(config):
-    return jax.jit(jax.value_and_grad(masked_tokens(MODEL, config), has_aux=True))
+def compiled(task):
+    def loss(params, held, key):
+        value, (metrics, _) = task.objective(MODEL, None).loss(params, held, key, ())
+        return value, metrics
+
+    return jax.jit(jax.value_and_grad(loss, has_aux=True))
 
 
-def step(held, key, config=None):
+PLAIN = MaskedLanguageModel()
+
+
+def step(held, key, task=PLAIN):
     """Loss, metrics and gradient."""
-    (loss, metrics), gradient = compiled(config)(params(), held, key)
+    (loss, metrics), gradient = compiled(task)(params(), held, key)
     return loss, metrics, gradient
 
 
-def surprise(logits, target):
+def cross_entropy(logits, target):
     return np.log(np.exp(logits).sum()) - logits[target]
 
 
-def test_loss_is_the_sum_of_the_mean_surprises_at_masked_tokens_and_at_what_follows():
+def test_loss_is_the_mean_cross_entropy_of_masked_tokens_plus_that_of_following_texts():
     held = batch()
     variables = {"params": params()}
     hidden, follows = jax.jit(MODEL.apply)(variables, held["tokens"], held["segments"], held["attention_mask"])
@@ -77,13 +83,13 @@ def test_loss_is_the_sum_of_the_mean_surprises_at_masked_tokens_and_at_what_foll
     table, bias = (
         np.array(a, np.float64) for a in (params()["encoder"]["tokens"]["embedding"], params()["heads"]["token_bias"])
     )
-    masked, guessed = [], 0
+    masked, correct = [], 0
     for row, number in np.argwhere(held["predicted"]):
         logits = table @ hidden[row, held["positions"][row, number]] + bias
-        masked.append(surprise(logits, held["targets"][row, number]))
-        guessed += logits.argmax() == held["targets"][row, number]
+        masked.append(cross_entropy(logits, held["targets"][row, number]))
+        correct += logits.argmax() == held["targets"][row, number]
     classes = np.where(held["follows"] == 1, 0, 1)
-    following = [surprise(logits, label) for logits, label in zip(follows, classes, strict=True)]
+    following = [cross_entropy(logits, label) for logits, label in zip(follows, classes, strict=True)]
     right = (follows.argmax(axis=1) == classes).sum()
     loss, metrics, _ = step(held, None)
     expected = np.mean(masked) + np.mean(following)
@@ -91,33 +97,44 @@ def test_loss_is_the_sum_of_the_mean_surprises_at_masked_tokens_and_at_what_foll
     np.testing.assert_allclose(metrics["loss"], [4 * expected, 4], rtol=1e-5)
     np.testing.assert_allclose(metrics["mlm/loss"], [np.sum(masked), len(masked)], rtol=1e-5)
     np.testing.assert_allclose(metrics["nsp/loss"], [np.sum(following), 4], rtol=1e-5)
-    np.testing.assert_array_equal(metrics["mlm/accuracy"], [guessed, len(masked)])
+    np.testing.assert_array_equal(metrics["mlm/accuracy"], [correct, len(masked)])
     np.testing.assert_array_equal(metrics["nsp/accuracy"], [right, 4])
+    np.testing.assert_array_equal(metrics["positions_per_token"], [4 * LENGTH, held["attention_mask"].sum()])
 
 
-def test_training_has_dropout_and_does_not_count_right_guesses():
+def test_progress_is_the_number_of_tokens_without_padding():
+    task = MaskedLanguageModel()
+    assert task.objective(MODEL, None).progress == "positions_per_token"
+    assert task.metrics(None, None)["positions_per_token"].of == "tokens"
+
+
+def test_training_has_dropout_and_no_accuracy_of_masked_tokens():
     held = batch()
     losses = [float(step(held, jax.random.key(seed))[0]) for seed in (0, 0, 1)]
     assert losses[0] == losses[1]
     assert len({*losses, float(step(held, None)[0])}) == 3
     _, metrics, gradient = step(held, jax.random.key(0))
-    assert metrics.keys() == {"loss", "mlm/loss", "nsp/loss", "nsp/accuracy"}
+    assert metrics.keys() == {"loss", "mlm/loss", "nsp/loss", "nsp/accuracy", "positions_per_token"}
     assert all(leaf.any() for name, leaf in gradient["heads"]["transform"].items())
 
 
-def test_padding_rows_count_for_nothing_whatever_they_hold():
+def test_padding_rows_change_nothing_but_the_number_of_positions():
     held = batch()
     expected = step(held, None)
     padded = pad_rows(held, 7)
     assert not padded["attention_mask"][4:].any()
-    chex.assert_trees_all_close(step(padded, None), expected, rtol=1e-4, atol=1e-6)
+    for _, metrics, _ in (expected, found := step(padded, None)):
+        metrics["positions_per_token"] = metrics["positions_per_token"][1]
+    chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-6)
     garbage = {name: np.concatenate([value, batch(3, seed=1, predicted=3)[name]]) for name, value in held.items()}
     garbage["loss_mask"][4:] = False
     garbage["targets"][4:] = -100
-    chex.assert_trees_all_close(step(garbage, None), expected, rtol=1e-4, atol=1e-6)
+    loss, metrics, gradient = step(garbage, None)
+    del metrics["positions_per_token"], expected[1]["positions_per_token"]
+    chex.assert_trees_all_close((loss, metrics, gradient), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_places_that_are_not_to_be_predicted_count_for_nothing():
+def test_positions_that_are_not_predicted_change_nothing():
     held = batch()
     expected = step(held, None)
     changed = {name: value.copy() for name, value in held.items()}
@@ -126,15 +143,16 @@ def test_places_that_are_not_to_be_predicted_count_for_nothing():
     chex.assert_trees_all_close(step(changed, None), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_batch_of_padding_alone_has_loss_and_gradient_zero():
+def test_a_batch_of_padding_has_loss_and_gradient_zero():
     held = {name: np.zeros_like(value) for name, value in batch().items()}
     loss, metrics, gradient = step(held, None)
     assert loss == 0.0
+    del metrics["positions_per_token"]
     assert all(float(value) == 0.0 for pair in metrics.values() for value in pair)
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
 
 
-def test_rows_without_a_masked_token_still_tell_what_follows():
+def test_rows_without_masked_tokens_still_predict_whether_a_text_follows():
     held = batch(predicted=0)
     loss, metrics, gradient = step(held, None)
     np.testing.assert_allclose(loss, metrics["nsp/loss"][0] / 4, rtol=1e-6)
@@ -143,24 +161,33 @@ def test_rows_without_a_masked_token_still_tell_what_follows():
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 100])
-def test_a_loss_by_chunks_is_that_of_all_logits_at_once(chunk):
-    found, expected = step(batch(), None, LossConfig(chunk_tokens=chunk)), step(batch(), None)
+def test_a_loss_in_chunks_equals_that_of_all_logits_at_once(chunk):
+    found, expected = step(batch(), None, MaskedLanguageModel(chunk_tokens=chunk)), step(batch(), None)
     chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_smoothing_and_z_loss_are_for_training_alone():
-    config, held, key = LossConfig(label_smoothing=0.3, z_loss=0.2), batch(), jax.random.key(0)
-    chex.assert_trees_all_equal(step(held, None, config), step(held, None))
-    _, smoothed, _ = step(held, key, config)
-    _, plain, _ = step(held, key)
-    assert smoothed["mlm/loss"][0] > plain["mlm/loss"][0]
-    chex.assert_trees_all_equal(smoothed["nsp/loss"], plain["nsp/loss"])
-    np.testing.assert_allclose(
-        smoothed["loss"][0] / 4, smoothed["mlm/loss"][0] / smoothed["mlm/loss"][1] + plain["nsp/loss"][0] / 4, rtol=1e-6
-    )
+@pytest.mark.parametrize("changes", [{"label_smoothing": 0.3}, {"z_loss": 0.2}])
+def test_smoothing_and_z_loss_change_the_objective_of_training_but_no_plain_loss(changes):
+    """A regulariser within `loss` would be drawn on one axis with the plain loss of validation."""
+    task, held, key = MaskedLanguageModel(**changes), batch(), jax.random.key(0)
+    chex.assert_trees_all_equal(step(held, None, task), step(held, None))
+    objective, regularised, _ = step(held, key, task)
+    plain_objective, plain, _ = step(held, key)
+    assert abs(objective - plain_objective) > 0.05
+    np.testing.assert_allclose(regularised.pop("objective")[0] / 4, objective, rtol=1e-6)
+    chex.assert_trees_all_close(regularised, plain, rtol=1e-5)
+    assert "objective" in task.metrics(None, None)
+    assert "objective" not in MaskedLanguageModel().metrics(None, None)
 
 
-def test_parts_of_a_batch_weigh_as_many_as_they_have_rows():
+@pytest.mark.parametrize("key", [None, jax.random.key(0)])
+def test_every_metric_is_declared(key):
+    task = MaskedLanguageModel(label_smoothing=0.3)
+    assert step(batch(), key, task)[1].keys() <= task.metrics(None, None).keys()
+    assert task.metrics(None, None)["mlm/loss"]._asdict() == {"of": "masked tokens", "unit": "nats", "better": "lower"}
+
+
+def test_parts_of_a_batch_are_weighted_by_their_rows():
     held = batch(rows=6)
     parts = [{name: value[part] for name, value in held.items()} for part in (slice(0, 2), slice(2, 6))]
     losses, pairs = zip(*[step(part, None)[:2] for part in parts], strict=True)
@@ -211,7 +238,7 @@ def training_config(folder):
             validation_fraction=0.25,
         ),
         model=BertPretrainingConfig(encoder=encoder),
-        objective="masked_tokens",
+        task=MaskedLanguageModel(),
         optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=20),
         total_steps=300,
     )
@@ -219,57 +246,53 @@ def training_config(folder):
 
 def test_training_finds_the_structure_of_a_text(tmp_path):
     config = training_config(tmp_path)
-    setup = set_up(config)
-    batches, state = iter(setup.corpus.train), setup.state
-    update = jax.jit(step_function(config, setup))
+    setup = set_up(begin(config))
+    state = jax.jit(setup.initial_state)(setup.given)
+    batches, update = iter(setup.corpus.train), jax.jit(step_function(setup))
     for _ in range(config.total_steps):
-        state, _ = update(state, next(batches))
+        with jax.numpy_dtype_promotion("standard"):  # Optax raises a Python float to an integer power
+            state, _ = update(state, next(batches))
     split = setup.corpus.split("validation").batches
     targets = np.concatenate([held["targets"][held["predicted"]] for held in split])
     shares = np.unique(targets, return_counts=True)[1] / len(targets)
     entropy = -(shares * np.log(shares)).sum()
-    layout = make_parallel("jit", jax.devices()[:1])
-    scores, _ = evaluate(compile_evaluation(setup.loss_fn, layout), layout.replicate(state.params), split, layout)
+    measure = jax.jit(lambda params, held: setup.objective.loss(params, held, None, ())[1][0])
+    scores = means(total([jax.device_get(measure(state.params, held)) for held in split]))
     assert len(targets) > 100
-    assert entropy > 3.0  # ln 40 = 3.69, less what few samples take off
-    assert scores["mlm/loss"] < entropy - 1.0  # who knows the topic needs ln 5 = 1.61
+    assert entropy > 3.0  # ln 40 = 3.69 for equal shares, less in a small sample
+    assert scores["mlm/loss"] < entropy - 1.0  # a model that knows the topic reaches ln 5 = 1.61
     assert scores["mlm/accuracy"] > 3 / (TOPICS * WORDS)
     np.testing.assert_allclose(scores["loss"], scores["mlm/loss"] + scores["nsp/loss"], rtol=0.1)
 
 
 def config(**changes):
-    plain = {"recipe": "r", "data": MaskedText(), "model": BertPretrainingConfig(), "objective": "masked_tokens"}
-    return TrainConfig(**plain | changes)
+    fields = {"data": MaskedText(), "model": BertPretrainingConfig(), "task": MaskedLanguageModel()}
+    return TrainConfig(recipe="r", **fields | changes)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"objective": "next_token"},
-            r"masked_tokens is for BERT's .* got next_token for BertPretrainingConfig on MaskedText",
-        ),
-        ({"model": GPTConfig()}, r"got masked_tokens for GPTConfig on MaskedText"),
-        ({"data": CharacterText()}, r"got masked_tokens for BertPretrainingConfig on CharacterText"),
-        ({"sample_prompt": "The "}, r"sample_prompt must be None, got 'The '"),
-        (
-            {"loss": LossConfig(sampled_tokens=3)},
-            r"loss\.sampled_tokens is for language models; masked_tokens scores few",
-        ),
-        ({"loss": LossConfig(task_weights=(1.0,))}, r"loss\.task_weights are for text_tasks"),
+        ({"model": GPTConfig()}, "a masked language model needs a BertPretrainingConfig, got GPTConfig"),
         (
             {"data": MaskedText(sequence_length=513)},
-            r"sequence_length 513 exceeds the encoder's 512 positions.*--data\.sequence-length 512",
+            "the data's inputs have up to 513 tokens, and the model reads at most 512",
         ),
     ],
 )
-def test_config_that_cannot_be_is_refused(changes, message):
+def test_a_model_or_data_that_do_not_fit_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         config(**changes)
 
 
-def test_a_pretrained_model_brings_its_positions():
-    long, short = MaskedText(sequence_length=256), dataclasses.replace(ENCODER, max_positions=128)
-    assert config(data=long, model=BertPretrainingConfig(pretrained="folder", encoder=short)).data == long
-    with pytest.raises(ValueError, match=r"exceeds the encoder's 128 positions"):
-        config(data=long, model=BertPretrainingConfig(encoder=short))
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"label_smoothing": 1.0}, r"task\.label_smoothing must lie in \[0, 1\), got 1\.0"),
+        ({"z_loss": -0.1}, r"task\.z_loss must be finite and not negative, got -0\.1"),
+        ({"chunk_tokens": 0}, r"task\.chunk_tokens must be at least 1 or None, got 0"),
+    ],
+)
+def test_impossible_options_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        MaskedLanguageModel(**fields)
