@@ -84,6 +84,13 @@ class Checkpoints:
         steps = checkpoint_steps(self._workdir)
         return steps[-1] if steps else None
 
+    def latest_record(self) -> Record | None:
+        """What the newest checkpoint whose record can be read says of itself; None = there is none."""
+        for step in sorted(checkpoint_steps(self._workdir), reverse=True):
+            with contextlib.suppress(DamagedCheckpointError):  # `restore_latest` names it
+                return read_record(self._workdir, step)
+        return None
+
     def save(
         self,
         state: TrainState,
