@@ -4,115 +4,110 @@ import functools
 import jax
 import numpy as np
 import pytest
-from jaxnlp.encoders import load_text_model
-from jaxnlp.texts import attend_text, embed_texts, predict_texts
 
-from jaxnlp import texts
+from jaxnlp.models.bert import Bert
+from jaxnlp.tasks.text_tasks import predictions
+from jaxnlp.tasks.text_tasks.predictions import attend_text, embed_texts, predict_texts
 
 TEXTS = ["the cats sat", "a big dog ate " * 6, "fish .", "the mat", "on the mat sat the cat " * 3, "a"]
 PAIRS = ["a cat sat", "the fish", "fish . " * 9, "the mat", "dogs", "big"]
 
 
-@pytest.fixture(scope="module")
-def held(text_tasks_run):
-    return load_text_model(text_tasks_run.folder)
-
-
-def all_in_one_batch(held, *columns, **arguments):
-    """The model on all rows, padded to all that it reads."""
-    model, params, vocabulary, *_ = held
+def all_in_one_batch(trained, *columns, **arguments):
+    """The model on all rows, padded to the maximum length."""
+    vocabulary = trained.processor.vocabulary
     tokenized = [vocabulary.tokenize(column, longest=40).tokens for column in columns]
     tokens = np.array([[np.pad(ids, (0, 40 - len(ids))) for ids in row] for row in zip(*tokenized, strict=True)])
     mask = np.array([[np.arange(40) < len(ids) for ids in row] for row in zip(*tokenized, strict=True)])
-    apply = functools.partial(model.apply, **arguments)
-    return np.asarray(jax.jit(apply)({"params": params}, tokens, mask))
+    apply = functools.partial(trained.model.apply, **{"method": "predict"} | arguments)
+    return np.asarray(jax.jit(apply)({"params": trained.params}, tokens, mask))
 
 
 def softmax(x):
     return np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("task", ["sst", "cfimdb"])
-def test_classes_have_their_probabilities_in_the_order_of_the_texts(held, task):
-    found = predict_texts(held, TEXTS, task=task)
-    np.testing.assert_allclose(found.values, softmax(all_in_one_batch(held, TEXTS, task=task)), atol=1e-5)
+@pytest.mark.parametrize("part", ["sst", "cfimdb"])
+def test_classes_have_their_probabilities_in_the_order_of_the_texts(trained, part):
+    found = predict_texts(trained, TEXTS, part=part)
+    np.testing.assert_allclose(found.values, softmax(all_in_one_batch(trained, TEXTS, part=part)), atol=1e-5)
     assert found.truncated == 0
     assert np.ptp(found.values, axis=0).max() > 0.05
 
 
-def test_pairs_have_their_answers_on_the_scale_of_the_labels(held):
-    logits = all_in_one_batch(held, TEXTS, PAIRS, task="quora")
-    found = predict_texts(held, TEXTS, PAIRS, task="quora").values
+def test_pairs_have_predictions_on_the_scale_of_the_labels(trained):
+    logits = all_in_one_batch(trained, TEXTS, PAIRS, part="quora")
+    found = predict_texts(trained, TEXTS, PAIRS, part="quora").values
     np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-logits)), atol=1e-5)
-    cosines = all_in_one_batch(held, TEXTS, PAIRS, task="sts")
-    found = predict_texts(held, TEXTS, PAIRS, task="sts").values
+    cosines = all_in_one_batch(trained, TEXTS, PAIRS, part="sts")
+    found = predict_texts(trained, TEXTS, PAIRS, part="sts").values
     np.testing.assert_allclose(found, 5.0 * np.clip(cosines, 0.0, 1.0), atol=1e-4)
     assert found[3] == pytest.approx(5.0, abs=1e-4)
 
 
-def test_vectors_are_the_models_own(held):
-    found = embed_texts(held, TEXTS)
-    np.testing.assert_allclose(found.values, all_in_one_batch(held, TEXTS, method="embed")[:, 0], atol=1e-5)
+def test_embeddings_are_the_vectors_of_the_model(trained):
+    found = embed_texts(trained, TEXTS)
+    np.testing.assert_allclose(found.values, all_in_one_batch(trained, TEXTS, method="embed")[:, 0], atol=1e-5)
     assert (found.values.dtype, found.values.shape) == (np.float32, (6, 8))
 
 
-def test_batches_of_any_size_give_the_same(held):
-    whole = predict_texts(held, TEXTS, task="sst").values
+def test_batches_of_any_size_give_the_same(trained):
+    whole = predict_texts(trained, TEXTS, part="sst").values
     for batch_tokens in (1, 40):
-        found = predict_texts(held, TEXTS, task="sst", batch_tokens=batch_tokens).values
+        found = predict_texts(trained, TEXTS, part="sst", batch_tokens=batch_tokens).values
         np.testing.assert_allclose(found, whole, atol=1e-6)
 
 
-def test_many_lengths_are_few_shapes(held, monkeypatch):
+def test_many_lengths_are_few_shapes(trained, monkeypatch):
     shapes = []
 
-    def look(model, params, tokens, mask):
+    def look(bert, pooling, params, tokens, mask):
         shapes.append(tokens.shape)
         return np.zeros((len(tokens), 8), np.float32)
 
-    monkeypatch.setattr(texts, "_vectors", look)
+    monkeypatch.setattr(predictions, "_embed", look)
     many = [" ".join(["cat"] * number) for number in range(1, 39)] * 4
-    assert embed_texts(held, many).values.shape == (152, 8)
+    assert embed_texts(trained, many).values.shape == (152, 8)
     # [CLS] and [SEP] with up to 14 words, 30 words, and the model's 40 tokens; rows as the largest batch has them.
     assert set(shapes) == {(64, 1, 16), (64, 1, 32), (32, 1, 40)}
     shapes.clear()
-    embed_texts(held, many, batch_tokens=160)
+    embed_texts(trained, many, batch_tokens=160)
     assert set(shapes) == {(10, 1, 16), (5, 1, 32), (4, 1, 40)}
 
 
-def test_texts_that_are_cut_are_counted_and_read_up_to_there(held):
+def test_truncated_texts_are_counted_and_read_up_to_the_maximum_length(trained):
     long = ["cat " * 100, "the mat", "cat " * 38 + "dog"]
-    found = embed_texts(held, long)
+    found = embed_texts(trained, long)
     assert found.truncated == 2
-    np.testing.assert_allclose(found.values[0], embed_texts(held, ["cat " * 38]).values[0], atol=1e-6)
-    assert predict_texts(held, long, long, task="sts").truncated == 4
+    np.testing.assert_allclose(found.values[0], embed_texts(trained, ["cat " * 38]).values[0], atol=1e-6)
+    assert predict_texts(trained, long, long, part="sts").truncated == 4
 
 
 @pytest.mark.parametrize(
-    ("columns", "task", "message"),
+    ("columns", "part", "message"),
     [
-        ([["a"]], "nli", "the model has no task nli; it has sst, cfimdb, quora, sts"),
-        ([["a"]], "sts", "sts is about two texts: give pairs"),
-        ([["a"], ["b"]], "sst", "sst is about one text: leave out pairs"),
-        ([["a", "b"], ["b"]], "sts", "each text needs its pair, got 2 texts and 1 pairs"),
+        ([["a"]], "nli", "there is no part 'nli'; this model has: sst, cfimdb, quora, sts"),
+        ([["a"]], "sts", "sts takes two texts per example; give pairs"),
+        ([["a"], ["b"]], "sst", "sst takes one text per example; remove pairs"),
+        ([["a", "b"], ["b"]], "sts", "each text needs a pair, got 2 texts and 1 pairs"),
         ([[]], "sst", "there is no text"),
     ],
 )
-def test_what_does_not_fit_the_task_is_refused(held, columns, task, message):
+def test_texts_that_do_not_fit_the_part_are_refused(trained, columns, part, message):
     with pytest.raises(ValueError, match=message):
-        predict_texts(held, *columns, task=task)
+        predict_texts(trained, *columns, part=part)
 
 
-def test_attention_is_the_encoders_on_the_pieces_of_the_text(held):
-    maps = attend_text(held, "The cats ate.", "A zebra")
-    assert maps.pieces == ["[CLS]", "the", "cat", "##s", "ate", ".", "[SEP]", "a", "[UNK]", "[SEP]"]
+def test_attention_weights_are_those_of_the_encoder_on_the_tokens_of_the_text(trained):
+    maps = attend_text(trained, "The cats ate.", "A zebra")
+    assert maps.tokens == ["[CLS]", "the", "cat", "##s", "ate", ".", "[SEP]", "a", "[UNK]", "[SEP]"]
     assert (maps.weights.shape, maps.truncated) == ((2, 2, 10, 10), False)
     np.testing.assert_allclose(maps.weights.sum(axis=-1), 1.0, atol=1e-5)
 
-    _, params, vocabulary, *_ = held
-    # The first layer's, by the equations.
-    tokens = np.array([vocabulary.id_of(piece) for piece in maps.pieces])
-    p = jax.tree.map(np.asarray, params["encoder"])
+    vocabulary = trained.processor.vocabulary
+    # Those of the first layer by the equations.
+    tokens = np.array([vocabulary.id_of(piece) for piece in maps.tokens])
+    p = jax.tree.map(np.asarray, trained.params["encoder"])
     x = p["tokens"]["embedding"][tokens] + p["positions"][:10] + p["segments"][[0] * 7 + [1] * 3]
     x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-12)
     x = x * p["embedding_norm"]["scale"] + p["embedding_norm"]["bias"]
@@ -123,16 +118,47 @@ def test_attention_is_the_encoders_on_the_pieces_of_the_text(held):
         np.testing.assert_allclose(maps.weights[0, head], softmax(q[:, head] @ k[:, head].T / 2.0), atol=1e-5)
 
 
-def test_attention_to_a_long_text_ends_where_it_is_cut(held):
-    maps = attend_text(held, "the cat sat on the mat", longest=5)
-    assert (maps.pieces, maps.truncated) == (["[CLS]", "the", "cat", "sat", "[SEP]"], True)
-    assert len(attend_text(held, "cat " * 99, longest=1000).pieces) == 40
-    with pytest.raises(ValueError, match="longest must be at least 3, got 0"):
-        attend_text(held, "the cat", longest=0)
+def test_attention_on_a_long_text_is_that_on_its_beginning(trained):
+    maps = attend_text(trained, "the cat sat on the mat", max_length=5)
+    assert (maps.tokens, maps.truncated) == (["[CLS]", "the", "cat", "sat", "[SEP]"], True)
+    assert len(attend_text(trained, "cat " * 99, max_length=1000).tokens) == 40
+    for length in (0, 2):
+        with pytest.raises(ValueError, match=rf"max_length must be at least 3, got {length}"):
+            attend_text(trained, "the cat", max_length=length)
 
 
-def test_an_encoder_of_one_segment_reads_no_pair(tmp_path, save_run, text_tasks_run, pieces):
-    encoder = dataclasses.replace(text_tasks_run.config.encoder, num_segments=1)
-    save_run(tmp_path / "run", dataclasses.replace(text_tasks_run.config, encoder=encoder), pieces)
-    with pytest.raises(ValueError, match="one kind of segment, and tells no second text apart"):
-        attend_text(load_text_model(tmp_path / "run"), "the cat", "the dog")
+def test_pairs_are_refused_by_an_encoder_with_one_segment(make_trained, trained):
+    one = make_trained(encoder=dataclasses.replace(trained.model.config.encoder, num_segments=1))
+    with pytest.raises(ValueError, match="this encoder has no segment embeddings, so text pairs are not supported"):
+        attend_text(one, "the cat", "the dog")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "pooler"])
+def test_another_pooling_can_be_chosen(trained, pooling):
+    (tokens,) = trained.processor.vocabulary.tokenize(TEXTS[:1], longest=40).tokens
+    encoder = Bert(trained.model.config.encoder, trained.model.vocabulary_size)
+    output = jax.jit(encoder.apply)({"params": trained.params["encoder"]}, tokens[None])
+    expected = output.hidden[:, 0] if pooling == "cls" else output.pooled
+    np.testing.assert_allclose(embed_texts(trained, TEXTS[:1], pooling=pooling).values, expected, atol=1e-5)
+
+
+def test_a_missing_pooler_is_refused(make_trained, trained):
+    without = make_trained(encoder=dataclasses.replace(trained.model.config.encoder, use_pooler=False))
+    with pytest.raises(ValueError, match="this encoder has no pooler; set pooling to cls or mean"):
+        embed_texts(without, TEXTS, pooling="pooler")
+
+
+def test_texts_are_truncated_as_in_training(make_trained):
+    short = make_trained(("sst",), max_length=4)
+    found = predict_texts(short, ["the cats sat", "the cats ate"], part="sst")
+    assert found.truncated == 2
+    np.testing.assert_array_equal(found.values[0], found.values[1])
+    assert attend_text(short, "the cats sat").truncated
+
+
+def test_embeddings_have_norm_1_where_the_task_normalizes_them(trained):
+    plain = embed_texts(trained, TEXTS).values
+    norms = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert (np.abs(norms - 1.0) > 0.1).all()
+    normalizing = dataclasses.replace(trained, task=dataclasses.replace(trained.task, normalize_embeddings=True))
+    np.testing.assert_allclose(embed_texts(normalizing, TEXTS).values, plain / norms, rtol=1e-6)

@@ -5,10 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from jaxnlp.encoders import load_text_model
-from jaxnlp.texts import attend_text
 
 from jaxnlp.__main__ import main
+from jaxnlp.tasks.text_tasks.predictions import attend_text
 
 
 def run(place, *arguments):
@@ -23,31 +22,31 @@ def held_by(page):
     return held["pieces"], weights / 65535
 
 
-def test_the_page_shows_what_the_encoder_attends_to(text_tasks_run, tmp_path, capsys):
+def test_the_page_shows_what_the_encoder_attends_to(trained, tmp_path, capsys):
     out = tmp_path / "new" / "page.html"
     row = ("The cats ate </script> a fish.", "<b>dog</b>")
-    assert run(text_tasks_run.folder, row[0], "--pair", row[1], "--out", str(out)) == 0
+    assert run(trained.folder, row[0], "--pair", row[1], "--out", str(out)) == 0
     assert capsys.readouterr() == (f"{out}\n", "")
     page = out.read_text(encoding="utf-8")
     pieces, weights = held_by(page)
-    expected = attend_text(load_text_model(text_tasks_run.folder), *row)
-    assert pieces == expected.pieces
+    expected = attend_text(trained, *row)
+    assert pieces == expected.tokens
     np.testing.assert_allclose(weights, expected.weights, atol=1e-5)
     assert f'<h1 dir="auto">{html.escape(" | ".join(row))}</h1>' in page
     assert page.count("</script>") == 2
 
 
-def test_long_texts_are_cut_with_a_note(text_tasks_run, tmp_path, capsys, monkeypatch):
+def test_long_texts_are_truncated_with_a_note(trained, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run(text_tasks_run.folder, "the cat sat on the mat", "--longest", "5") == 0
-    assert capsys.readouterr() == ("attention.html\n", "note: the text was cut after 5 pieces\n")
+    assert run(trained.folder, "the cat sat on the mat", "--max-length", "5") == 0
+    assert capsys.readouterr() == ("attention.html\n", "note: the text was truncated to 5 tokens\n")
     assert held_by((tmp_path / "attention.html").read_text())[0] == ["[CLS]", "the", "cat", "sat", "[SEP]"]
 
 
-def test_the_page_names_the_folder_also_from_within(text_tasks_run, tmp_path, monkeypatch):
-    monkeypatch.chdir(text_tasks_run.folder)
+def test_the_page_names_the_folder_also_from_within(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(trained.folder)
     assert run(".", "the cat", "--out", str(tmp_path / "page.html")) == 0
-    assert text_tasks_run.folder.name in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert trained.folder.name in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -55,14 +54,14 @@ def test_the_page_names_the_folder_also_from_within(text_tasks_run, tmp_path, mo
     [
         (["RUN", " "], "text 1 is blank"),
         (["RUN", "a", "--pair", ""], "text 1 is blank, or its pair is"),
-        (["RUN", "a", "--longest", "2"], "longest must be at least 3, got 2"),
-        (["GPT", "a"], "has no BERT: its model is a GPT"),
+        (["RUN", "a", "--max-length", "2"], "max_length must be at least 3, got 2"),
+        (["GPT", "a"], "cannot attention; it has: generate"),
     ],
 )
-def test_what_cannot_be_drawn_is_said_and_nothing_written(
-    text_tasks_run, finished_run, tmp_path, capsys, arguments, message
+def test_an_impossible_request_is_refused_and_nothing_is_written(
+    trained, finished_run, tmp_path, capsys, arguments, message
 ):
-    places = {"RUN": text_tasks_run.folder, "GPT": finished_run.folder}
+    places = {"RUN": trained.folder, "GPT": finished_run.folder}
     out = tmp_path / "page.html"
     command = [str(places.get(argument, argument)) for argument in arguments]
     assert main(["attention", *command, "--out", str(out)]) == 2
