@@ -60,11 +60,13 @@ class Classifier(NamedTuple):
       kernel: [D, C] for C classes.
       bias: [C].
       dropout_rate: in training.
+      names: of the classes, C of them.
     """
 
     kernel: np.ndarray
     bias: np.ndarray
     dropout_rate: float
+    names: tuple[str, ...]
 
 
 FIELDS = {
@@ -203,11 +205,10 @@ def save_pretrained(
         tensors = {f"bert.{name}": tensor for name, tensor in tensors.items()}
         tensors["classifier.weight"] = np.array(classifier.kernel.T, np.float32, order="C")
         tensors["classifier.bias"] = np.array(classifier.bias, np.float32)
-        labels = [str(label) for label in range(len(classifier.bias))]
         settings |= {
             "classifier_dropout": classifier.dropout_rate,
-            "id2label": {label: label for label in labels},  # from which Transformers has num_labels too
-            "label2id": {label: int(label) for label in labels},
+            "id2label": {str(label): name for label, name in enumerate(classifier.names)},  # gives num_labels too
+            "label2id": {name: label for label, name in enumerate(classifier.names)},
         }
     documents = {CONFIG: settings, **_sentence_files(pretrained)}
     files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}

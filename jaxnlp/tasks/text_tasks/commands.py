@@ -235,8 +235,9 @@ def classifier_of(trained: Trained) -> Classifier | None:
     single = len(parts) == 1 and parts[0][1].kind == "classification" and parts[0][1].texts == 1
     if not single or config.pooling != "pooler":
         return None
-    head = trained.params[f"heads_{parts[0][0]}"]
-    return Classifier(np.asarray(head["kernel"]), np.asarray(head["bias"]), config.head_dropout_rate)
+    name, labels = parts[0]
+    head = trained.params[f"heads_{name}"]
+    return Classifier(np.asarray(head["kernel"]), np.asarray(head["bias"]), config.head_dropout_rate, labels.names)
 
 
 def _by_path(tree: Any) -> dict[str, np.ndarray]:

@@ -73,7 +73,9 @@ def test_classes_of_texts_and_of_pairs_may_have_any_names_and_number(texts):
 @pytest.mark.parametrize(("part", "texts"), [("sst", 2), ("quora", 1)])
 def test_another_number_of_texts_is_refused(part, texts):
     model, params = build()
-    with pytest.raises(ValueError, match=rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"):
+    with pytest.raises(
+        ValueError, match=rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
+    ):
         predict(model, params, texts, part)
 
 
@@ -276,7 +278,10 @@ def test_pooling_takes_the_first_token_or_the_mean_without_padding():
         ({"pooling": "max"}, "model.pooling must be one of cls, pooler, mean, got 'max'"),
         ({"similarity": "relation"}, "model.similarity must be one of cosine, learned, got 'relation'"),
         ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must lie in \[0, 1\), got 1.0"),
-        ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "needs an encoder with a pooler; set model.pooling to"),
+        (
+            {"encoder": dataclasses.replace(ENCODER, use_pooler=False)},
+            "needs an encoder with a pooler; set model.pooling to",
+        ),
     ],
 )
 def test_a_config_with_an_impossible_value_is_refused(changes, message):
