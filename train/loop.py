@@ -85,6 +85,7 @@ def fit(
     """
     workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
     begun = begin(config, workdir)
+    run_folder.check(workdir, to_json(begun.config))
     setup = set_up(begun, devices=layout.devices)
     config = setup.config
     batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
@@ -129,7 +130,6 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
 
     Raises: RunMismatchError when the folder holds another run; nothing has been written then.
     """
-    run_folder.check(workdir, to_json(setup.config))
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state()))
     if restored is None:
         return None

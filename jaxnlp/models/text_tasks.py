@@ -58,6 +58,9 @@ class TextTasksConfig(BertModelConfig):
             )
         if self.pooling == "pooler" and not self.encoder.use_pooler:
             raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
+        rates = ("dropout_rate", "attention_dropout_rate")
+        what = "an encoder that is trained, and model.freeze_encoder is set"
+        refuse_unread(self.encoder, [ReadWhen(name, 0.1, not self.freeze_encoder, what) for name in rates])
 
     def check_labels(self, parts: Parts) -> None:
         """Raises ValueError for options that none of these parts reads."""

@@ -8,18 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from data.minbert import LABELS
 from jaxnlp.models import text_tasks
 from jaxnlp.models.bert import Bert, BertConfig, BertOutput
 from jaxnlp.models.text_tasks import TextTasksConfig, cosine, pair_features, pool
 from jaxnlp.text.labels import Labels
 
-VOCABULARY = 13
-LABELS = {
-    "sst": Labels("classification", 1, ("0", "1", "2", "3", "4")),
-    "nli": Labels("classification", 2, ("entailment", "neutral", "contradiction")),
-    "quora": Labels("paraphrase", 2, ("0", "1")),
-    "sts": Labels("similarity", 2, highest=5.0),
-}
+VOCABULARY, ALL = 13, tuple(LABELS.items())
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=10)
 CONFIG = TextTasksConfig(encoder=ENCODER)
 
@@ -31,14 +26,10 @@ def batch(texts, rows=3, length=6, seed=0):
     return jnp.array(tokens), jnp.array(np.arange(length)[None, None] < ends[:, :, None])
 
 
-def parts_of(*names):
-    return tuple((name, LABELS[name]) for name in names or LABELS)
-
-
 @functools.cache
-def build(config=CONFIG, names=(), token_dropout_rate=0.0):
-    """The model, and parameters larger than initial ones, so that all parameters count."""
-    model = config.build(VOCABULARY, parts_of(*names), token_dropout_rate)
+def build(config=CONFIG, parts=ALL, token_dropout_rate=0.0):
+    """The model, and parameters larger than initial ones, so that every parameter matters."""
+    model = config.build(VOCABULARY, parts, token_dropout_rate)
     params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 2, 1), jnp.int32))["params"]
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(1), len(leaves))
@@ -47,56 +38,48 @@ def build(config=CONFIG, names=(), token_dropout_rate=0.0):
     )
 
 
-@functools.partial(jax.jit, static_argnames=("model", "part", "deterministic"))
-def predict(model, params, part, **arguments):
-    return model.apply({"params": params}, *batch(LABELS[part].texts), part, method="predict", **arguments)
+@functools.partial(jax.jit, static_argnames=("model", "texts"))
+def outputs(model, params, texts):
+    return model.apply({"params": params}, *batch(texts))
 
 
-@functools.partial(jax.jit, static_argnames="model")
-def predict_pairs(model, params):
-    return model.apply({"params": params}, *batch(2))
+@functools.partial(jax.jit, static_argnames=("model", "texts", "part", "deterministic"))
+def predict(model, params, texts, part, **arguments):
+    return model.apply({"params": params}, *batch(texts), part, method="predict", **arguments)
 
 
-def test_each_part_has_predictions_of_its_shape():
+def test_each_part_has_an_output_of_its_shape():
     model, params = build()
-    found = predict_pairs(model, params)
-    assert {name: x.shape for name, x in found.items()} == {"sst": (3, 5), "nli": (3, 3), "quora": (3,), "sts": (3,)}
-    for name in ("nli", "quora", "sts"):
-        assert found[name].dtype == jnp.float32
-        np.testing.assert_allclose(predict(model, params, name), found[name], atol=1e-6)
-    assert (np.abs(found["sts"]) <= 1.0).all()
+    singles, pairs = outputs(model, params, 1), outputs(model, params, 2)
+    assert {name: output.shape for name, output in singles.items()} == {"sst": (3, 5), "cfimdb": (3, 2)}
+    shapes = {"sst": (3, 5), "cfimdb": (3, 2), "quora": (3,), "sts": (3,)}
+    assert {name: output.shape for name, output in pairs.items()} == shapes
+    for name, labels in ALL:
+        expected = (singles if labels.texts == 1 else pairs)[name]
+        assert expected.dtype == jnp.float32
+        chex.assert_trees_all_close(predict(model, params, labels.texts, name), expected, atol=1e-6)
+    chex.assert_trees_all_close(pairs["sst"], model.apply({"params": params}, *(x[:, :1] for x in batch(2)))["sst"])
+    assert (np.abs(pairs["sts"]) <= 1.0).all()
 
 
-def test_parts_with_pairs_are_left_out_for_single_texts():
-    model, params = build()
-    tokens, mask = batch(1)
-    found = jax.jit(model.apply)({"params": params}, tokens, mask)
-    assert list(found) == ["sst"]
-    np.testing.assert_allclose(predict(model, params, "sst"), found["sst"], atol=1e-6)
-
-
-def test_initialisation_makes_every_head_and_the_same_values_for_any_other_part():
-    key, tokens = jax.random.key(0), jnp.zeros((1, 2, 1), jnp.int32)
-    config = dataclasses.replace(CONFIG, similarity="learned", pair_layer="separate")
-    every = config.build(VOCABULARY, parts_of()).init(key, tokens)["params"]
-    heads = {f"heads_{name}" for name in LABELS} | {f"relations_{name}" for name in ("nli", "quora", "sts")}
-    assert every.keys() == {"encoder", *heads}
-    single = config.build(VOCABULARY, parts_of("quora")).init(key, tokens)["params"]
-    assert single.keys() == {"encoder", "heads_quora", "relations_quora"}
-    chex.assert_trees_all_equal(single, {name: every[name] for name in single})
+@pytest.mark.parametrize("texts", [1, 2])
+def test_classes_of_texts_and_of_pairs_may_have_any_names_and_number(texts):
+    parts = (("mood", Labels("classification", texts, ("angry", "calm", "none", "sad"))),)
+    model, params = build(CONFIG, parts)
+    assert params["heads_mood"]["kernel"].shape == (8 if texts == 1 else 40, 4)
+    assert predict(model, params, texts, "mood").shape == (3, 4)
 
 
 @pytest.mark.parametrize(("part", "texts"), [("sst", 2), ("quora", 1)])
 def test_another_number_of_texts_is_refused(part, texts):
     model, params = build()
-    message = rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
-    with pytest.raises(ValueError, match=message):
-        model.apply({"params": params}, *batch(texts), part, method="predict")
+    with pytest.raises(ValueError, match=rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"):
+        predict(model, params, texts, part)
 
 
 def encode(config, params, tokens, mask):
-    """Each text encoded separately, [S][B, D], pooled as the config has it."""
-    encoder = Bert(config.encoder, VOCABULARY, config.compute)
+    """The vector of each text, [S][B, D], pooled as in the config."""
+    encoder = Bert(config.encoder, VOCABULARY)
     return [
         pool(
             encoder.apply({"params": params["encoder"]}, tokens[:, number], None, mask[:, number]),
@@ -108,19 +91,17 @@ def encode(config, params, tokens, mask):
 
 
 @pytest.mark.parametrize("pooling", ["cls", "pooler", "mean"])
-def test_predictions_are_heads_on_the_vectors_of_single_texts(pooling):
+def test_outputs_are_those_of_heads_on_the_vectors_of_single_texts(pooling):
     config = dataclasses.replace(CONFIG, pooling=pooling)
     model, params = build(config)
     (u,) = encode(config, params, *batch(1))
     expected = u @ params["heads_sst"]["kernel"] + params["heads_sst"]["bias"][None]
-    np.testing.assert_allclose(predict(model, params, "sst"), expected, atol=1e-5)
+    np.testing.assert_allclose(outputs(model, params, 1)["sst"], expected, atol=1e-5)
     u, v = encode(config, params, *batch(2))
     features = np.concatenate([u, v, u - v, np.abs(u - v), u * v], axis=1)
     logit = features @ params["heads_quora"]["kernel"] + params["heads_quora"]["bias"][None]
-    found = predict_pairs(model, params)
+    found = outputs(model, params, 2)
     np.testing.assert_allclose(found["quora"], logit[:, 0], atol=1e-4)
-    logits = features @ params["heads_nli"]["kernel"] + params["heads_nli"]["bias"][None]
-    np.testing.assert_allclose(found["nli"], logits, atol=1e-4)
     expected = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(u, v, strict=True)]
     np.testing.assert_allclose(found["sts"], expected, atol=1e-5)
 
@@ -130,75 +111,88 @@ def test_predictions_are_heads_on_the_vectors_of_single_texts(pooling):
     ("pair_layer", "similarity", "layers"),
     [
         ("none", "learned", []),
-        ("separate", "learned", ["relations_nli", "relations_quora", "relations_sts"]),
-        ("separate", "cosine", ["relations_nli", "relations_quora"]),
+        ("separate", "learned", ["relations_quora", "relations_sts"]),
+        ("separate", "cosine", ["relations_quora"]),
         ("shared", "learned", ["relations_pairs"]),
         ("shared", "cosine", ["relations_pairs"]),
     ],
 )
-def test_pair_layers_are_those_that_the_config_has(pair_layer, similarity, layers):
-    model, params = build(dataclasses.replace(CONFIG, pair_layer=pair_layer, similarity=similarity))
+def test_pair_layers_are_those_of_the_config(pair_layer, similarity, layers):
+    config = dataclasses.replace(CONFIG, pair_layer=pair_layer, similarity=similarity)
+    model, params = build(config)
     assert sorted(name for name in params if name.startswith("relations")) == layers
     assert ("heads_sts" in params) == (similarity == "learned")
-    found = predict_pairs(model, params)
+    found = outputs(model, params, 2)
     if similarity == "learned":
         assert ((found["sts"] > 0.0) & (found["sts"] < 1.0)).all()
     for name in layers:
         changed = {**params, name: jax.tree.map(lambda x: x + 1.0, params[name])}
-        for part, output in predict_pairs(model, changed).items():
-            paired = LABELS[part].texts == 2 and f"heads_{part}" in params
-            reads = name == f"relations_{part}" or (name == "relations_pairs" and paired)
-            assert (np.abs(output - found[part]).max() > 1e-4) == reads, (name, part)
+        for part, output in outputs(model, changed, 2).items():
+            of_pairs = LABELS[part].texts == 2 and f"heads_{part}" in params
+            concerned = name == f"relations_{part}" or (name == "relations_pairs" and of_pairs)
+            assert (np.abs(output - found[part]).max() > 1e-4) == concerned, (name, part)
 
 
 def test_the_logit_of_the_cosine_is_added_only_to_paraphrases():
     plain, params = build()
     model, _ = build(dataclasses.replace(CONFIG, cosine_logit=(10.0, 0.8)))
-    without, found = predict_pairs(plain, params), predict_pairs(model, params)
+    without, found = outputs(plain, params, 2), outputs(model, params, 2)
     np.testing.assert_allclose(found["quora"] - without["quora"], 10.0 * (without["sts"] - 0.8), atol=1e-5)
-    for name in ("sst", "nli", "sts"):
-        np.testing.assert_array_equal(found[name], without[name])
+    np.testing.assert_array_equal(found["sts"], without["sts"])
+
+
+def parts_of(*names):
+    return tuple((name, LABELS[name]) for name in names)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "reading", "not_reading"),
+    ("name", "value", "unread", "read", "what"),
     [
-        ("pair_layer", "separate", ("sst", "nli"), ("sst", "sts")),
-        ("similarity", "learned", ("sts",), ("sst", "quora")),
-        ("cosine_logit", (10.0, 0.8), ("quora",), ("sst", "nli", "sts")),
-        ("head_dropout_rate", 0.2, ("sst",), ("sts",)),
+        ("similarity", "learned", "sst quora", "sts", "parts with similarities"),
+        ("pair_layer", "separate", "sst sts", "quora", "parts with features of a pair"),
+        ("pair_layer", "shared", "cfimdb", "sst quora", "parts with features of a pair"),
+        ("cosine_logit", (10.0, 0.8), "sst sts", "quora", "parts with paraphrases"),
+        ("head_dropout_rate", 0.2, "sts", "sts sst", "parts with a head"),
     ],
 )
-def test_an_option_that_no_part_reads_is_refused(name, value, reading, not_reading):
-    config = dataclasses.replace(CONFIG, **{name: value})
-    config.check_labels(parts_of(*reading))
-    with pytest.raises(ValueError, match=rf"model\.{name} applies only to parts with .*; leave it at"):
-        config.check_labels(parts_of(*not_reading))
+def test_an_option_that_no_part_reads_is_refused(name, value, unread, read, what):
+    config = TextTasksConfig(**{name: value})
+    config.check_labels(parts_of(*read.split()))
+    with pytest.raises(ValueError, match=rf"model\.{name} applies only to {what}; leave it at"):
+        config.check_labels(parts_of(*unread.split()))
+
+
+@pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate"])
+def test_dropout_in_a_frozen_encoder_is_refused(name):
+    encoder = dataclasses.replace(ENCODER, **{name: 0.2})
+    TextTasksConfig(encoder=encoder)
+    with pytest.raises(ValueError, match=rf"model\.encoder\.{name} applies only to an encoder that is trained"):
+        TextTasksConfig(encoder=encoder, freeze_encoder=True)
 
 
 @pytest.mark.parametrize("given", [(math.nan, 0.8), (math.inf, 0.8), (-1.0, 0.8), (0.0, 0.8), (10.0, math.nan)])
-def test_the_logit_of_the_cosine_has_a_positive_slope(given):
+def test_the_logit_of_the_cosine_needs_a_positive_slope(given):
     with pytest.raises(ValueError, match=r"model\.cosine_logit must be a positive slope and a threshold, both finite"):
         TextTasksConfig(cosine_logit=given)
 
 
-def test_a_frozen_encoder_learns_nothing_and_drops_nothing():
+def test_a_frozen_encoder_has_no_gradient_and_no_dropout():
     config = dataclasses.replace(CONFIG, freeze_encoder=True, head_dropout_rate=0.0)
     model, params = build(config)
 
     @functools.partial(jax.jit, static_argnums=1)
     def loss(params, model=model):
-        return predict(model, params, "sst", deterministic=False, rngs={"dropout": jax.random.key(0)}).sum()
+        return predict(model, params, 1, "sst", deterministic=False, rngs={"dropout": jax.random.key(0)}).sum()
 
     gradients = jax.grad(loss)(params)
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
     assert gradients["heads_sst"]["kernel"].any()
-    np.testing.assert_allclose(loss(params), predict(model, params, "sst").sum(), rtol=1e-6)
+    np.testing.assert_allclose(loss(params), predict(model, params, 1, "sst").sum(), rtol=1e-6)
     free, _ = build(dataclasses.replace(config, freeze_encoder=False))
     assert any(leaf.any() for leaf in jax.tree.leaves(jax.grad(lambda p: loss(p, free))(params)["encoder"]))
 
 
-def test_a_frozen_encoder_and_an_unread_pooler_are_not_updated():
+def test_frozen_parameters_are_those_of_a_frozen_encoder_and_of_an_unread_pooler():
     _, params = build()
     paths = [tuple(part.key for part in path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     frozen = dataclasses.replace(CONFIG, freeze_encoder=True)
@@ -209,14 +203,13 @@ def test_a_frozen_encoder_and_an_unread_pooler_are_not_updated():
 
 
 def test_a_frozen_encoder_without_heads_is_refused():
-    frozen = dataclasses.replace(CONFIG, freeze_encoder=True)
-    dataclasses.replace(frozen, similarity="learned").check_labels(parts_of("sts"))
-    frozen.check_labels(parts_of("sts", "sst"))
+    for parts, similarity in [(parts_of("sts"), "learned"), (parts_of("sts", "sst"), "cosine")]:
+        TextTasksConfig(similarity=similarity, freeze_encoder=True).check_labels(parts)
     with pytest.raises(ValueError, match=r"freeze_encoder leaves nothing to train: sts by cosine has no head"):
-        frozen.check_labels(parts_of("sts"))
+        TextTasksConfig(freeze_encoder=True).check_labels(parts_of("sts"))
 
 
-def test_hidden_tokens_are_masked_in_training_on_single_texts_and_the_first_never_is(monkeypatch):
+def test_token_dropout_acts_as_padding_on_single_texts_in_training_and_keeps_the_first_token(monkeypatch):
     encoder = dataclasses.replace(CONFIG.encoder, dropout_rate=0.0, attention_dropout_rate=0.0)
     config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, pooling="mean")
     model, params = build(config, token_dropout_rate=0.4)
@@ -229,20 +222,19 @@ def test_hidden_tokens_are_masked_in_training_on_single_texts_and_the_first_neve
         return jnp.array(kept)
 
     monkeypatch.setattr(text_tasks, "keep_mask", known)
-    training = {"method": "predict", "deterministic": False, "rngs": {"dropout": jax.random.key(0)}}
-    found = model.apply({"params": params}, tokens, mask, "sst", **training)
+    in_training = {"deterministic": False, "rngs": {"dropout": jax.random.key(0)}, "method": "predict"}
+    found = model.apply({"params": params}, tokens, mask, "sst", **in_training)
     assert drawn == [(kept.shape, 0.4, 0)]
     kept[:, 0] = True
     seen = mask & kept.reshape(mask.shape)
     assert seen.sum() < mask.sum()
     expected = model.apply({"params": params}, tokens, seen, "sst", method="predict")
     np.testing.assert_allclose(found, expected, atol=1e-6)
-    model.apply({"params": params}, tokens, mask, "sst", method="predict")
-    model.apply({"params": params}, *batch(2), "quora", **training)
+    model.apply({"params": params}, *batch(2), "quora", **in_training)
     assert len(drawn) == 1
 
 
-def test_padding_changes_no_prediction():
+def test_padding_changes_no_output():
     model, params = build(dataclasses.replace(CONFIG, pooling="mean"))
     tokens, mask = batch(2)
     garbage = jnp.where(mask, tokens, 3)
@@ -268,13 +260,7 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     np.testing.assert_allclose(cosine(u, -u), -1.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize("function", [pair_features, cosine])
-def test_vectors_of_different_shapes_are_refused_not_broadcast(function):
-    with pytest.raises(AssertionError, match="shape"):
-        function(jnp.ones((3, 4)), jnp.ones((1, 4)))
-
-
-def test_pooling_is_by_definition():
+def test_pooling_takes_the_first_token_or_the_mean_without_padding():
     hidden = jnp.arange(24.0).reshape(2, 3, 4)
     mask = jnp.array([[True, True, False], [True, True, True]])
     encoding = BertOutput(hidden, None, hidden[None])
@@ -287,11 +273,32 @@ def test_pooling_is_by_definition():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"pooling": "max"}, "model.pooling must be one of cls, pooler, mean, got 'max'"),
+        ({"similarity": "relation"}, "model.similarity must be one of cosine, learned, got 'relation'"),
         ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must lie in \[0, 1\), got 1.0"),
-        ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "pooling pooler needs an encoder with a pooler"),
-        ({"pair_layer": "both"}, "model.pair_layer must be one of none, separate, shared, got 'both'"),
+        ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "needs an encoder with a pooler; set model.pooling to"),
     ],
 )
-def test_an_impossible_config_is_refused(changes, message):
+def test_a_config_with_an_impossible_value_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **changes)
+
+
+def test_every_parameter_has_its_axes_and_heads_are_known():
+    config = dataclasses.replace(CONFIG, pair_layer="separate", similarity="learned")
+    model = config.build(VOCABULARY, ALL)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 2, 1), jnp.int32))["params"]
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        names = tuple(part.key for part in path)
+        parameter = config.parameter(names)
+        assert len(parameter.axes) == leaf.ndim, names
+        assert parameter.head == names[0].startswith("heads_"), names
+    with pytest.raises(KeyError, match="this model has no parameter classifier/kernel"):
+        config.parameter(("classifier", "kernel"))
+
+
+def test_vectors_of_another_number_of_rows_are_refused():
+    """A single row would be broadcast."""
+    for function in (pair_features, cosine):
+        with pytest.raises(AssertionError, match="shape"):
+            function(jnp.ones((1, 4)), jnp.ones((3, 4)))
