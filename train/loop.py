@@ -130,13 +130,14 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
 
     Raises: RunMismatchError when the folder holds another run; nothing has been written then.
     """
+    newest = checkpoints.latest_record()
+    if newest is not None:  # before arrays are read: of other data they may have other shapes
+        processor = processor_to_json(setup.corpus.processor)
+        run_folder.check_continuation(newest, to_json(setup.config), processor, setup.corpus, workdir)
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state()))
     if restored is None:
         return None
     record = restored.record
-    run_folder.check_continuation(
-        record, to_json(setup.config), processor_to_json(setup.corpus.processor), setup.corpus, workdir
-    )
     batches.set_state(record.data_state)
     return Progress(layout.place(restored.state), record.step, record.train_seconds, tuple(record.losses))
 
