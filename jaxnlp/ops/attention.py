@@ -30,7 +30,7 @@ import numpy as np
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import cuda_capability
+from jaxnlp.ops.devices import cuda_capability, target_platform
 from jaxnlp.ops.dropout import check_rate, keep_mask, scaled
 from jaxnlp.ops.matmul import accumulator, product, row_major, transposed
 
@@ -194,7 +194,7 @@ def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array 
     """What keeps cuDNN from this call; None = nothing."""
     capability = cuda_capability()
     if capability is None:
-        return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
+        return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
     if capability < (8, 0):
         return f"needs a GPU of compute capability 8.0, got {'.'.join(map(str, capability))}"
     if q.dtype not in (jnp.bfloat16, jnp.float16):

@@ -21,7 +21,7 @@ def test_without_a_gpu_auto_is_the_hand_derived_gradient():
 
 
 def test_cudnn_is_refused_without_a_gpu():
-    message = "implementation='cudnn' needs an Nvidia GPU, and the default backend is cpu; use 'auto' or 'vjp'"
+    message = "implementation='cudnn' needs an Nvidia GPU, and the program is for the platform cpu; use 'auto' or 'vjp'"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         attend(*random_inputs(), implementation="cudnn")
 
