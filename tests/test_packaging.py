@@ -9,15 +9,14 @@ import zipfile
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
+from rich.console import Console
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
-from train import folder
-from train.checkpoint import Checkpoints
+from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
-from train.loop import set_up
+from train.loop import fit
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("jaxnlp", "data", "train", "configs", "benchmarks", "tests")
@@ -71,20 +70,20 @@ def python(wheel, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained_run(tmp_path_factory):
-    """A run's folder with a checkpoint of the initial parameters."""
+    """A run's folder with a checkpoint of step 1."""
     workdir = tmp_path_factory.mktemp("run")
     (workdir / "text.txt").write_text("the tide eats the stone\n" * 10)
     config = TrainConfig(
         recipe="tiny",
         data=CharacterText(source="text_file", path=str(workdir / "text.txt"), batch_size=2, sequence_length=8),
         model=GPTConfig(num_layers=1, num_heads=2, width=8, context_length=16, use_bias=False, tie_embeddings=True),
+        task=LanguageModel(),
+        total_steps=1,
     )
-    with jax.numpy_dtype_promotion("standard"):
-        setup = set_up(config)
-    folder.claim(workdir, config, setup.corpus)
-    with Checkpoints(workdir, keep=1) as checkpoints:
-        checkpoints.save(setup.state.replace(step=np.int32(1)), data_state={}, config={}, train_seconds=0.0)
-    return workdir
+    with jax.numpy_dtype_promotion("standard"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("train.loop.write_report", lambda _: None)
+        fit(config, workdir / "run", console=Console(quiet=True))
+    return workdir / "run"
 
 
 def metadata(wheel):
@@ -143,7 +142,6 @@ print([name for name in ("train", "configs", "data", "benchmarks") if importlib.
 
 def test_installed_jaxnlp_prints_a_sample_of_a_run(python, trained_run, tmp_path):
     moved = shutil.copytree(trained_run, tmp_path / "elsewhere")
-    (moved / "text.txt").unlink()
     command = [python, "-m", "jaxnlp", "generate", moved, "--prompt", "the ", "--max-new-tokens", "20"]
     printed = run(*command, cwd=tmp_path)
     assert re.fullmatch("the [acdehinost \n]{20}\n", printed)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from train.objectives import next_token_carried
 
 from benchmarks import bert_finetune, gpt_names, lstm_lm
 from benchmarks.torch_bert import TorchBert
@@ -182,7 +181,7 @@ def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
     assert size_of(theirs) == size(params) + layers * 4 * width
 
     batch = {"tokens": TOKENS, "targets": TARGETS, "loss_mask": np.ones(TOKENS.shape, bool)}
-    loss, _ = next_token_carried(ours).loss_fn(jax.tree.map(jnp.asarray, params), batch, None, ())
+    loss, _ = RecurrentLanguageModel().objective(ours, None).loss(jax.tree.map(jnp.asarray, params), batch, None, ())
     theirs_loss = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
     np.testing.assert_allclose(theirs_loss.item(), loss, rtol=1e-5)
 

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -6,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from train.objectives import OBJECTIVES
 
+from jaxnlp.tasks.language_model import LanguageModel
 from train import lr_find
 from train.parallel import make_parallel
 
@@ -46,18 +47,20 @@ def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverge
 
 @pytest.mark.parametrize("bad_step", [1, 4])
 def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypatch, bad_step):
-    config, objective = tiny_config(), OBJECTIVES["next_token"]
+    config, plain = tiny_config(), LanguageModel.objective
     bad = next(itertools.islice(iter(config.data.load(config.seed).train), bad_step - 1, None))["tokens"]
 
-    def broken(model, *settings):
-        def loss_fn(params, batch, key):
-            loss, metrics = objective(model, *settings)(params, batch, key)
+    def broken(task, model, corpus):
+        objective = plain(task, model, corpus)
+
+        def loss(params, batch, key, carry):
+            value, (metrics, carry) = objective.loss(params, batch, key, carry)
             factor = jnp.where(jnp.any(batch["tokens"] != bad), 1.0, jnp.nan)
-            return loss * factor, {"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}
+            return value * factor, ({"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}, carry)
 
-        return loss_fn
+        return dataclasses.replace(objective, loss=loss)
 
-    monkeypatch.setitem(OBJECTIVES, "next_token", broken)
+    monkeypatch.setattr(LanguageModel, "objective", broken)
     monkeypatch.setattr(lr_find, "make_parallel", lambda mode: make_parallel(mode, jax.devices()[:1]))
     rates, losses = lr_find.range_test(config, smallest=1e-6, largest=1e-2, steps=20)
     assert len(rates) == len(losses) == bad_step - 1

@@ -31,7 +31,7 @@ from train.optimizer import (
 )
 
 ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
-TASKED = TextTasksConfig(encoder=ENCODER, tasks=("sst", "quora"), relation="shared", freeze_encoder=True)
+TASKED = TextTasksConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 
 

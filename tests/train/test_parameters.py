@@ -44,7 +44,7 @@ PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("u
         (RecurrentLMConfig(embedding_width=4, widths=(6, 5), cell="gru"), RECURRENT, {"head_kernel"}),
         (BertPretrainingConfig(encoder=ENCODER), ENCODED | {"heads/transform/kernel"}, {"heads/follows/kernel"}),
         (
-            TextTasksConfig(encoder=ENCODER, tasks=("sst", "quora"), relation="separate"),
+            TextTasksConfig(encoder=ENCODER, pair_layer="separate"),
             ENCODED | {"relations_quora/kernel"},
             {"heads_sst/kernel", "heads_quora/kernel"},
         ),

@@ -3,10 +3,11 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
-from jaxnlp.decoding.answer import LONGEST_ANSWER, QuestionError, answer
 
 from jaxnlp.decoding.generate import Decoder
+from jaxnlp.tasks.question_answering.answers import MAX_ANSWER, QuestionError, answer, exact_match, one_line
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
+from jaxnlp.text.questions import Question
 
 VOCABULARY = CharacterVocabulary.of("abcdefgh?", special=PAD + MASK)
 CAPACITY = 16
@@ -31,23 +32,23 @@ def test_an_answer_is_what_comes_between_two_masks():
     assert answer(DECODER, {}, VOCABULARY, ["a?", "bad?", "?"]) == ["defgh"] * 3
 
 
-def test_an_answer_that_does_not_end_is_cut():
+def test_an_answer_without_an_end_is_truncated():
     def repeat(params, tokens, cache, count):
         return jax.nn.one_hot(0 * tokens + 3, VOCABULARY.size), cache
 
-    for capacity in (2 * LONGEST_ANSWER, None):
+    for capacity in (2 * MAX_ANSWER, None):
         found = answer(make_decoder(repeat, capacity=capacity), {}, VOCABULARY, ["a?"])
-        assert found == [VOCABULARY.characters[3] * LONGEST_ANSWER]
+        assert found == [VOCABULARY.characters[3] * MAX_ANSWER]
 
 
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ("who?", "question 'who?' cannot be spelt: not in the vocabulary of 11 characters: 'o', 'w'"),
-        ("", "a question has some text, without '\u2047' and '\u25a1', got ''"),
-        (f"a{MASK}b?", "a question has some text"),
-        ("a" * 15 + "?", "has 16 characters; the model's context of 16 must hold it, MASK and an answer"),
-        ("a" * 14 + "?", "has 15 characters; the model's context of 16 must hold it, MASK and an answer"),
+        ("who?", "question 'who?': not in the vocabulary of 11 characters: 'o', 'w'"),
+        ("", "a question must have text, without '\u2047' and '\u25a1', got ''"),
+        (f"a{MASK}b?", "a question must have text"),
+        ("a" * 15 + "?", "has 16 characters; it must fit the model's context of 16 together with MASK and an answer"),
+        ("a" * 14 + "?", "has 15 characters; it must fit the model's context of 16 together with MASK and an answer"),
     ],
     ids=["unknown", "empty", "with_mask", "too_long", "no_room"],
 )
@@ -65,3 +66,12 @@ def test_the_longest_question_leaves_room_for_one_character():
     # 15 places are filled with the question and MASK; the last of the 16 holds the answer's first character, which
     # says its second.
     assert found == "de"
+
+
+def test_exact_matches_are_counted_character_for_character():
+    questions = [Question("a?", "Rome"), Question("b?", "Paris"), Question("c?", "Bonn")]
+    assert exact_match(["Rome", "paris", "Bonn "], questions) == pytest.approx(1 / 3)
+
+
+def test_an_answer_is_shown_on_one_line():
+    assert one_line("New\nYork\r") == "New York"
