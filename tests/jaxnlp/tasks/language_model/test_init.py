@@ -272,9 +272,9 @@ def test_sampled_training_is_exact_where_one_word_is_left_to_draw_and_evaluation
 def test_sampled_training_needs_token_counts_and_evaluation_does_not():
     fields = {"num_sampled": 1, "num_frequent": 3}
     scored_recurrent(batch(), **fields)
-    with pytest.raises(ValueError, match="task.num_sampled needs token counts"):
+    with pytest.raises(ValueError, match=r"task\.num_sampled needs token counts"):
         scored_recurrent(batch(), jax.random.key(0), **fields)
-    with pytest.raises(DataError, match="task.num_sampled needs token counts"):
+    with pytest.raises(DataError, match=r"task\.num_sampled needs token counts"):
         RecurrentLanguageModel(**fields).check_corpus(RECURRENT_CONFIG, corpus_of())
 
 
@@ -287,9 +287,9 @@ def test_a_model_without_states_returns_the_carry_that_it_was_given():
 
 def test_the_output_bias_begins_at_the_logarithm_of_the_frequencies():
     task = RecurrentLanguageModel(init_bias_from_unigram=True)
-    with pytest.raises(ValueError, match="task.init_bias_from_unigram .* needs model.use_output_bias"):
+    with pytest.raises(ValueError, match=r"task\.init_bias_from_unigram .* needs model.use_output_bias"):
         task.check(dataclasses.replace(RECURRENT_CONFIG, use_output_bias=False), facts())
-    with pytest.raises(DataError, match="task.init_bias_from_unigram needs token counts"):
+    with pytest.raises(DataError, match=r"task\.init_bias_from_unigram needs token counts"):
         task.check_corpus(RECURRENT_CONFIG, corpus_of())
     bias = task.begin(RECURRENT, corpus_of(COUNTS))["head_bias"]
     np.testing.assert_allclose(jnp.exp(bias), (COUNTS + 1) / (COUNTS + 1).sum(), rtol=1e-6)
