@@ -182,7 +182,6 @@ def test_parts_may_share_each_step_and_conflicts_of_gradients_be_projected_away(
     assert not np.array_equal(*kernels)  # they conflict in the first steps of this seed
 
 
-@pytest.mark.xfail(strict=True, reason="data.text_batches.split_of_parts drops the notes of its parts")
 def test_truncated_texts_are_counted_where_they_are_scored(trained, tmp_path, caplog):
     long = "the film was good " * 9
     (tmp_path / "mine.csv").write_text(f"\t\tid\tsentence\tsentiment\n0\t0\ta\t{long}\t4\n1\t0\tb\tgood\t4\n")
@@ -215,9 +214,6 @@ def test_a_run_continues_without_the_weights_that_it_began_with(
         quick_fit(update(config, **{"model.head_dropout_rate": 0.1}), tmp_path / "parts")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="train.run_folder.check takes an unfinished first checkpoint for deleted checkpoints"
-)
 def test_a_run_killed_while_it_first_saved_begins_with_its_weights_again(make_config, quick_fit, tmp_path):
     """What a killed process leaves of a checkpoint that it had not finished is none."""
     config = make_config(("sst",), total_steps=1)
