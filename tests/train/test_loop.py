@@ -17,7 +17,7 @@ from data.word_text import WordText
 from jaxnlp.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.serialization import ConfigError
-from jaxnlp.tasks import Evaluation, Metric
+from jaxnlp.tasks import Evaluation, Metric, MetricKind
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train import loop
 from train.begin import begin
@@ -565,3 +565,24 @@ def test_one_state_is_in_memory_while_a_run_trains(
         quick_fit(config, tmp_path / "run")
     # An array counts once, whatever the number of devices that have a copy.
     assert size <= seen[0] < 1.2 * size, (kind, seen[0], size)
+
+
+def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_length(tiny_config, quick_fit, tmp_path):
+    """The straight run of the new length and the one that was made longer end at the same bits."""
+    config = tiny_config(total_steps=6, **{"optimizer.schedule": "constant"})
+    quick_fit(update(config, total_steps=3), tmp_path / "longer")
+    longer = quick_fit(config, tmp_path / "longer").state
+    chex.assert_trees_all_equal(arrays(longer), arrays(quick_fit(config, tmp_path / "straight").state))
+    decaying = update(config, **{"optimizer.schedule": "cosine"})
+    quick_fit(update(decaying, total_steps=3), tmp_path / "decaying")
+    with pytest.raises(RunMismatchError, match="total_steps: 3 -> 6"):
+        quick_fit(decaying, tmp_path / "decaying")
+
+
+def test_a_best_metric_that_is_declared_and_not_measured_is_named(tiny_config, quick_fit, tmp_path, monkeypatch):
+    declared = LanguageModel.metrics
+    monkeypatch.setattr(
+        LanguageModel, "metrics", lambda *arguments: declared(*arguments) | {"accuracy": MetricKind("tokens")}
+    )
+    with pytest.raises(ValueError, match="LanguageModel declares the metric accuracy, but its evaluator validation"):
+        quick_fit(tiny_config(best_metric="accuracy", total_steps=1), tmp_path)

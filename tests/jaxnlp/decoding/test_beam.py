@@ -8,10 +8,9 @@ import pytest
 
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.complete import complete
-from jaxnlp.decoding.generate import Decoder
+from jaxnlp.decoding.generate import Decoder, decoder_of
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import Compute
-from jaxnlp.runs import make_decoder
 
 pytestmark = pytest.mark.sweep
 
@@ -44,7 +43,7 @@ def tiny_gpt():
         padded = np.pad(tokens, [(0, 0), (0, CONTEXT - tokens.shape[1])])
         return log_softmax(forward(padded)[:, : tokens.shape[1]])
 
-    return params, make_decoder(model), log_probabilities
+    return params, decoder_of(model), log_probabilities
 
 
 @pytest.fixture(params=["gpt", "recurrent"])

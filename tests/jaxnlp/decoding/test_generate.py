@@ -6,13 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.generate import Decoder, bucket_length, generate
+from jaxnlp.decoding.generate import Decoder, bucket_length, decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.nn.compute import Compute
-from jaxnlp.runs import make_decoder
 
 pytestmark = pytest.mark.sweep
 
@@ -64,7 +63,7 @@ def tiny_gpt(context, variant="vanilla"):
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
-    decoder = make_decoder(model)
+    decoder = decoder_of(model)
     return params, decoder, jax.jit(lambda tokens: model.apply({"params": params}, tokens))
 
 

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.decoding.generate import generate
+from jaxnlp.decoding.generate import decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import Compute
-from jaxnlp.runs import make_decoder
 from jaxnlp.serialization import from_json, to_json
 from tests.jaxnlp.models.parameter_helpers import assert_described
 
@@ -123,7 +122,7 @@ def test_generation_with_carried_states_writes_what_reading_everything_again_wou
     model, params = made(name)
     greedy = Sampling(temperature=0.0)
     text = TOKENS
-    decoder = make_decoder(model)
+    decoder = decoder_of(model)
     for added in generate(decoder, params, TOKENS, max_new_tokens=5, key=jax.random.key(0), sampling=greedy):
         likeliest = np.asarray(model.predict(params, text)).argmax(axis=1).astype(np.int32)
         np.testing.assert_array_equal(added, likeliest)
