@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import signal
 
 import chex
 import jax
@@ -114,6 +115,23 @@ def test_stopped_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp
     assert outcome.stopped_by is None
     chex.assert_trees_all_equal(arrays(outcome.state), expected)
     assert rows(tmp_path) == rows(straight_workdir)
+
+
+def test_a_signal_while_a_step_is_logged_stops_the_run_after_the_next_step_which_is_saved(
+    tiny_config, tmp_path, quick_fit, monkeypatch
+):
+    """It stopped the run at once, with the words that everything was saved, and nothing was."""
+    log = loop._log
+
+    def interrupted(writer, run, output):
+        log(writer, run, output)
+        if run.step == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(loop, "_log", interrupted)
+    outcome = quick_fit(tiny_config(log_every_steps=1, checkpoint_every_steps=12), tmp_path)
+    assert (outcome.stopped_by, int(outcome.state.step)) == ("SIGTERM", 2)
+    assert checkpoint_steps(tmp_path) == [2]
 
 
 def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, after_step):

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -6,19 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from train.objectives import OBJECTIVES
 
+from jaxnlp.tasks.language_model import LanguageModel
 from train import lr_find
 from train.parallel import make_parallel
 
 
 def curve(rates, best):
-    """A loss that falls until `best` and grows after it; steepest half a decade before."""
+    """A loss that falls until `best` and rises after it; steepest half a decade before."""
     x = np.log10(rates / best)
     return 3.0 - 1.0 / (1.0 + np.exp(-6.0 * (x + 0.75))) + np.where(x > 0, 4.0 * x**2, 0.0)
 
 
-def test_suggestion_lies_on_the_slope_before_the_minimum():
+def test_the_suggestion_is_on_the_slope_before_the_minimum():
     rates = np.logspace(-6, 0, 400)
     losses = curve(rates, 1e-2)
     suggestion = lr_find.suggest(rates, losses)
@@ -26,7 +27,7 @@ def test_suggestion_lies_on_the_slope_before_the_minimum():
     assert 1e-4 < suggestion < lowest
 
 
-def test_loss_that_only_grows_gives_no_suggestion():
+def test_a_loss_that_only_rises_gives_no_suggestion():
     rates = np.logspace(-6, 0, 50)
     with pytest.raises(ValueError, match="does not fall"):
         lr_find.suggest(rates, np.linspace(1.0, 5.0, 50))
@@ -46,18 +47,20 @@ def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverge
 
 @pytest.mark.parametrize("bad_step", [1, 4])
 def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypatch, bad_step):
-    config, objective = tiny_config(), OBJECTIVES["next_token"]
+    config, objective_of = tiny_config(), LanguageModel.objective
     bad = next(itertools.islice(iter(config.data.load(config.seed).train), bad_step - 1, None))["tokens"]
 
-    def broken(model, *settings):
-        def loss_fn(params, batch, key):
-            loss, metrics = objective(model, *settings)(params, batch, key)
+    def broken(task, model, corpus):
+        objective = objective_of(task, model, corpus)
+
+        def loss(params, batch, key, carry):
+            value, (metrics, carry) = objective.loss(params, batch, key, carry)
             factor = jnp.where(jnp.any(batch["tokens"] != bad), 1.0, jnp.nan)
-            return loss * factor, {"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}
+            return value * factor, ({"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}, carry)
 
-        return loss_fn
+        return dataclasses.replace(objective, loss=loss)
 
-    monkeypatch.setitem(OBJECTIVES, "next_token", broken)
+    monkeypatch.setattr(LanguageModel, "objective", broken)
     monkeypatch.setattr(lr_find, "make_parallel", lambda mode: make_parallel(mode, jax.devices()[:1]))
     rates, losses = lr_find.range_test(config, smallest=1e-6, largest=1e-2, steps=20)
     assert len(rates) == len(losses) == bad_step - 1
