@@ -52,7 +52,6 @@ class Runs:
             "evaluate-every-steps": TOTAL_STEPS // 2,
             "log-every-steps": 1,
             "task.sample-prompt": None,
-            "task.sample-tokens": 200,
             "compilation-cache": cache,
         }
         self._command = [sys.executable, "-m", "train", "gpt_text_file"]

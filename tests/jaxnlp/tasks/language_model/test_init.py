@@ -170,14 +170,19 @@ def test_evaluation_reports_the_plain_loss_alone():
         ({"num_sampled": 0}, "task.num_sampled must be at least 1 or None, got 0"),
         ({"num_frequent": -1}, "task.num_frequent must not be negative, got -1"),
         ({"num_sampled": 5, "z_loss": 0.1}, "task.num_sampled estimates the plain cross-entropy"),
-        ({"sample_prompt": "a", "sample_tokens": 0}, "task.sample_tokens must be at least 1, got 0"),
+        ({"sample_tokens": 0}, "task.sample_tokens must be at least 1, got 0"),
         ({"num_frequent": 7}, r"task.num_frequent.*task.num_sampled"),
-        ({"sample_tokens": 7}, r"task.sample_tokens.*task.sample_prompt"),
     ],
 )
 def test_fields_that_cannot_be_are_refused_with_their_value(changes, message):
     with pytest.raises(ValueError, match=message):
         LanguageModel(**changes)
+
+
+def test_samples_of_a_recipe_are_turned_off_by_one_field():
+    """--task.sample-prompt None was refused for recipes with a sample length of their own."""
+    recipe = LanguageModel(sample_prompt="The ", sample_tokens=300)
+    assert dataclasses.replace(recipe, sample_prompt=None).sample_prompt is None
 
 
 @pytest.mark.parametrize("name", ["activation_regularization", "temporal_activation_regularization"])
