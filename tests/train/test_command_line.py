@@ -224,7 +224,7 @@ def test_help_shows_the_docstring_and_each_field_with_default_and_meaning(capsys
     printed = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "nothing to download" in printed
     assert "--model.num-heads INT Attention heads, H; must divide the width. (default: 4)" in printed
-    assert re.search(r"--optimizer\.learning-rate FLOAT \S.* \(default: 0\.006\)", printed)
+    assert "--optimizer.learning-rate FLOAT Peak learning rate. (default: 0.006)" in printed
     assert "--workdir" in printed
     assert "--recipe" not in printed
 
