@@ -23,7 +23,7 @@ PACKAGES = ("jaxnlp", "data", "train", "configs", "benchmarks", "tests")
 
 
 def run(*command, cwd):
-    """What a command prints, started as a user would from that folder."""
+    """What a command prints that a user starts in this folder."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
     environment |= {"JAX_PLATFORMS": "cpu", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false"}
@@ -36,7 +36,7 @@ def run(*command, cwd):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel, built of a copy: building leaves files behind."""
+    """The wheel, built from a copy of the checkout, since the build leaves files behind."""
     checkout, built = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("built")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -62,7 +62,7 @@ def python(wheel, tmp_path_factory):
         *(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel),
         cwd=environment,
     )
-    # Searched after the environment's own folder, and without the .pth files that lie there: no editable installs.
+    # Searched after the environment's own folder, and without the .pth files there, which are editable installs.
     folders = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
     (site_packages / "dependencies.pth").write_text("\n".join(folders) + "\n")
     return python
@@ -70,18 +70,17 @@ def python(wheel, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained_run(tmp_path_factory):
-    """A run's folder with a checkpoint of step 1."""
+    """The folder of a run of one step."""
     workdir = tmp_path_factory.mktemp("run")
     (workdir / "text.txt").write_text("the tide eats the stone\n" * 10)
     config = TrainConfig(
         recipe="tiny",
-        data=CharacterText(source="text_file", path=str(workdir / "text.txt"), batch_size=2, sequence_length=8),
+        data=CharacterText(source="text_file", path=str(workdir / "text.txt"), batch_size=8, sequence_length=8),
         model=GPTConfig(num_layers=1, num_heads=2, width=8, context_length=16, use_bias=False, tie_embeddings=True),
         task=LanguageModel(),
         total_steps=1,
     )
-    with jax.numpy_dtype_promotion("standard"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.loop.write_report", lambda _: None)
+    with jax.numpy_dtype_promotion("standard"):
         fit(config, workdir / "run", console=Console(quiet=True))
     return workdir / "run"
 
@@ -99,7 +98,7 @@ def test_the_wheel_ships_every_module_of_jaxnlp_and_nothing_else(wheel):
     assert shipped == sources | {"jaxnlp/py.typed"}
 
 
-def test_the_wheel_states_its_licence_and_carries_its_text(wheel):
+def test_the_wheel_names_its_licence_and_contains_its_text(wheel):
     found = metadata(wheel)
     assert found["License-Expression"] == "Apache-2.0"
     assert found["License-File"] == "LICENSE"
@@ -142,6 +141,7 @@ print([name for name in ("train", "configs", "data", "benchmarks") if importlib.
 
 def test_installed_jaxnlp_prints_a_sample_of_a_run(python, trained_run, tmp_path):
     moved = shutil.copytree(trained_run, tmp_path / "elsewhere")
+    (trained_run.parent / "text.txt").unlink()
     command = [python, "-m", "jaxnlp", "generate", moved, "--prompt", "the ", "--max-new-tokens", "20"]
     printed = run(*command, cwd=tmp_path)
     assert re.fullmatch("the [acdehinost \n]{20}\n", printed)

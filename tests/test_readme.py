@@ -7,24 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tyro
-from train.baselines import COMMANDS as BASELINES
 
-from jaxnlp.__main__ import COMMANDS
-from train.command_line import RunOptions, parse
-from train.evaluate import Evaluate
+from jaxnlp import __main__ as verbs
+from train import evaluate
+from train.command_line import RunOptions, UsageError, load_recipe, parse, recipe_names
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-PROGRAMS = {
-    "train": lambda words: parse(words, RunOptions(), program="python -m train"),
-    "train.evaluate": lambda words: tyro.cli(Evaluate, args=words),
-    "train.baselines": lambda words: tyro.extras.subcommand_cli_from_dict(BASELINES, args=words),
-    "jaxnlp": lambda words: tyro.extras.subcommand_cli_from_dict(
-        {n: kind for n, (kind, _) in COMMANDS.items()}, args=words
-    ),
-}
-"""What each program makes of its arguments, before it does anything."""
 
 
 def commands_of(page):
@@ -33,35 +22,94 @@ def commands_of(page):
         for line in block.replace("\\\n", " ").splitlines():
             if line.startswith("python -m "):
                 _, _, program, *words = shlex.split(line, comments=True)
-                if program in PROGRAMS:
+                if program in ("train", "train.evaluate", "jaxnlp"):
                     yield program, words
+
+
+def runs_of(pages):
+    """The recipe of each run's folder, by the commands that train them."""
+    found = {f"runs/{recipe}": recipe for recipe in recipe_names()}
+    for page in pages:
+        for program, words in commands_of(page):
+            if program == "train" and "--workdir" in words:
+                found[words[words.index("--workdir") + 1]] = words[0]
+    return found
+
+
+RECIPES = runs_of(PAGES)
+TASKS = {recipe: load_recipe(recipe).task for recipe in recipe_names()}
+
+
+def check_train(words):
+    parse(words, RunOptions(), program="python -m train")
+
+
+def check_evaluate(place, *words):
+    name, flags = (words[0], words[1:]) if words and not words[0].startswith("-") else ("validation", words)
+    check_one_of(place, name, lambda task: task.evaluators(), list(flags), evaluate.parse)
+
+
+def check_verb(verb, place, *flags):
+    check_one_of(place, verb, lambda task: task.commands(), list(flags), verbs.parse)
+
+
+def check_one_of(place, name, kinds_of, flags, parse):
+    """Parses the flags as the task of the folder does; for other places, as any of the tasks that have the name."""
+    tasks = [TASKS[RECIPES[place]]] if place in RECIPES else TASKS.values()
+    kinds = {kinds_of(task)[name] for task in tasks if name in kinds_of(task)}
+    failed = []
+    for kind in kinds:
+        try:
+            parse(kind, flags, name)
+        except (SystemExit, ValueError) as error:
+            failed.append(error)
+    if len(failed) == len(kinds):
+        raise UsageError(f"no task of {place} has {name} with {flags}")
+
+
+PROGRAMS = {"train": check_train, "train.evaluate": check_evaluate, "jaxnlp": check_verb}
+"""Parses a program's arguments, and raises an error for wrong ones."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_commands_have_the_options_that_pages_give_them(page):
     for program, words in commands_of(page):
-        if "--help" not in words:  # which ends as a wrong command does
-            PROGRAMS[program](words)
+        if "--help" in words or "-h" in words:
+            continue
+        PROGRAMS[program](*([words] if program == "train" else words))
 
 
 def test_pages_have_commands():
     assert sum(1 for page in PAGES for _ in commands_of(page)) > 40
-    with pytest.raises(SystemExit):
-        PROGRAMS["jaxnlp"](["predict", "runs/x", "--no-such-option"])
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("jaxnlp", ["predict", "runs/x", "--no-such-option"]),
+        ("jaxnlp", ["predict", "runs/gpt_shakespeare_cpu", "a text"]),
+        ("train.evaluate", ["runs/names_finetune", "perplexity"]),
+        ("train.evaluate", ["runs/lstm_lm_cpu", "perplexity", "--answer", "London"]),
+    ],
+)
+def test_wrong_commands_would_be_found(program, words):
+    with pytest.raises(UsageError, match="no task of runs/"):
+        PROGRAMS[program](*words)
 
 
 def test_the_functions_of_the_readme_run_as_they_are_written(root: Path, capsys):
     page = (root / "README.md").read_text(encoding="utf-8")
-    section = page.split("## The functions alone", 1)[1].split("\n## ", 1)[0]
+    section = page.split("## Pure functions", 1)[1].split("\n## ", 1)[0]
     (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
     found: dict = {}
     exec(code, found)
     assert capsys.readouterr().out == "(2, 10, 10) (16, 8)\n"
     assert found["y"].shape == (2, 10, 4, 8)
-    assert float(found["losses"].count) == 20.0
-    assert np.isfinite(found["objective"])
-    assert np.isfinite(found["nll"])
-    assert found["nll"] != found["objective"]
+    objective, nll, count = found["loss"]
+    assert float(count) == 20.0
+    assert np.isfinite(objective)
+    assert np.isfinite(nll)
+    assert nll != objective
 
 
 def test_results_of_the_readme_are_those_of_the_ledger(root: Path):

@@ -20,7 +20,7 @@ from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
 from jaxnlp.config import Config
 from jaxnlp.corpus import DataError
-from jaxnlp.runs import Checkpoint, find_task, load_run
+from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
 from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train import ledger, run_folder
@@ -110,7 +110,8 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
 
 
 def find_evaluator(run: Path, name: str) -> type[Evaluator]:
-    """One of the evaluators of a run's task. Raises: RunError naming those there are."""
+    """One of the evaluators of a run's task. Raises: RunError when it is no run, or naming the evaluators there are."""
+    read_config(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
     found = find_task(run).evaluators()
     if name not in found:
         close = difflib.get_close_matches(name, found, n=1)

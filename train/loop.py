@@ -107,7 +107,8 @@ def fit(
                 if started is not None:
                     _record_start(workdir, output, started)
                     started = None
-                due = _due(run.step, config, stopped=stop.received is not None)
+                stopped = stop.received is not None  # a signal after this line stops the run after its next step
+                due = _due(run.step, config, stopped=stopped)
                 if due.log:
                     _log(log, run, output)
                     _check_finite(run, output, config, checkpoints, workdir)
@@ -116,7 +117,7 @@ def fit(
                     _after_evaluation(run, evaluation, config, layout, workdir)
                     if due.save:
                         _save(checkpoints, run, evaluation, setup, layout, batches.get_state(), log.train_seconds)
-                if stop.received is not None:
+                if stopped:
                     break
     return FitResult(layout.fetch(run.state), stop.received)
 

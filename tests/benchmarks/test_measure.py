@@ -1,5 +1,6 @@
 """The harness that times ours beside PyTorch."""
 
+import contextlib
 import dataclasses
 import types
 
@@ -147,5 +148,6 @@ def test_the_gradient_of_dropout_is_that_of_another_array(monkeypatch):
 
 
 def test_a_side_of_ours_that_cannot_run_is_an_error():
-    with pytest.raises(SideError, match="nothing"):
-        Worker("dropout", "nothing", huge_pages=False).wait_until_ready()
+    worker = Worker("dropout", "nothing", huge_pages=False)
+    with contextlib.closing(worker), pytest.raises(SideError, match="nothing"):
+        worker.wait_until_ready()

@@ -1,4 +1,4 @@
-"""That the PyTorch models of the benchmarks are the same functions as ours, of the same size."""
+"""The PyTorch models of the benchmarks are the same functions as ours and have the same size."""
 
 import dataclasses
 
@@ -16,6 +16,7 @@ from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
 from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
@@ -30,7 +31,7 @@ def random_params(init):
 
 
 def load(model, weights):
-    """Copies weights into a PyTorch model: all that it has, and no others."""
+    """Copies weights into a PyTorch model: exactly those that it has."""
     model.load_state_dict({name: torch.tensor(np.asarray(value)) for name, value in weights.items()}, strict=True)
     return model.eval()
 
@@ -89,7 +90,7 @@ def test_gpt_gives_our_logits_and_loss_and_has_as_many_parameters(config, fused)
     params = random_params(lambda: ours.init(jax.random.key(0), TOKENS)["params"])
     theirs = TorchGPT(tiny, VOCABULARY, fused=fused)
     load(theirs, gpt_weights(params, tiny, theirs, fused=fused))
-    if not fused:  # courses have GELU by erf: that is all that differs
+    if not fused:  # courses write GELU with erf, which is the only difference
         for block in theirs.blocks:
             block.feed_forward[1] = torch.nn.GELU(approximate="tanh")
     found = theirs.logits(torch.tensor(TOKENS).long()).detach()
@@ -138,14 +139,14 @@ def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
     config = dataclasses.replace(
         bert_finetune.CONFIG, encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape), compute=Compute()
     )
-    ours, lengths = config.build(VOCABULARY), np.array([POSITIONS, 4], np.int32)
+    ours, lengths = config.build(VOCABULARY, bert_finetune.processor().parts), np.array([POSITIONS, 4], np.int32)
     mask = np.arange(POSITIONS) < lengths[:, None]
-    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])
+    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, None, :1])["params"])
     theirs = TorchBert(VOCABULARY, width, heads, layers, POSITIONS, classes, bert_finetune.DROPOUT, fused=fused)
-    load(theirs, bert_weights(params, config.encoder, f"heads_{bert_finetune.TASK}"))
+    load(theirs, bert_weights(params, config.encoder, f"heads_{bert_finetune.PART}"))
     found = theirs(torch.tensor(TOKENS).long(), torch.tensor(lengths).long()).detach()
-    answer = jax.jit(ours.apply, static_argnums=3)
-    expected = answer({"params": params}, TOKENS[:, None], mask[:, None], bert_finetune.TASK)
+    predict = jax.jit(ours.apply, static_argnums=3, static_argnames="method")
+    expected = predict({"params": params}, TOKENS[:, None], mask[:, None], bert_finetune.PART, method="predict")
     assert np.abs(expected).max() > 0.3
     np.testing.assert_allclose(found, expected, atol=1e-4)
     assert size_of(theirs) == size(params)
@@ -181,12 +182,13 @@ def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
     assert size_of(theirs) == size(params) + layers * 4 * width
 
     batch = {"tokens": TOKENS, "targets": TARGETS, "loss_mask": np.ones(TOKENS.shape, bool)}
-    loss, _ = RecurrentLanguageModel().objective(ours, None).loss(jax.tree.map(jnp.asarray, params), batch, None, ())
+    objective = RecurrentLanguageModel().objective(ours, None)
+    loss, _ = objective.loss(jax.tree.map(jnp.asarray, params), batch, None, ())
     theirs_loss = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
     np.testing.assert_allclose(theirs_loss.item(), loss, rtol=1e-5)
 
 
-def test_the_benchmarks_own_sizes_are_the_same_too():
+def test_models_have_the_same_size_in_the_benchmarks_themselves():
     with torch.device("meta"):
         gpts = [TorchGPT(gpt_names.CONFIG, gpt_names.VOCABULARY, fused=fused) for fused in (True, False)]
         bert = TorchBert(
@@ -204,8 +206,8 @@ def test_the_benchmarks_own_sizes_are_the_same_too():
     expected = size(jax.eval_shape(lambda: gpt.init(jax.random.key(0), TOKENS)["params"]))
     assert [size_of(model) for model in gpts] == [expected, expected]
 
-    classifier = bert_finetune.CONFIG.build(bert_finetune.VOCABULARY)
-    expected = size(jax.eval_shape(lambda: classifier.init(jax.random.key(0), TOKENS[:1, :1])["params"]))
+    classifier = bert_finetune.CONFIG.build(bert_finetune.VOCABULARY, bert_finetune.processor().parts)
+    expected = size(jax.eval_shape(lambda: classifier.init(jax.random.key(0), TOKENS[:1, None, :1])["params"]))
     assert size_of(bert) == expected
 
     lstm = lstm_lm.CONFIG.build(lstm_lm.VOCABULARY)
@@ -213,10 +215,9 @@ def test_the_benchmarks_own_sizes_are_the_same_too():
     assert size_of(rival) == expected + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
 
 
-def test_the_cases_are_of_the_recipes_models():
+def test_the_cases_have_the_models_of_recipes():
     assert lstm_lm_hw4.get_config().model == lstm_lm.CONFIG
-    recipes = bert_cfimdb.get_config().model
-    # Whose encoder is the pretrained one's, and who hides tokens, which costs nothing and the rival does not.
-    own = {name: getattr(recipes, name) for name in ("pretrained", "pooling", "token_dropout_rate")}
-    expected = dataclasses.replace(recipes, encoder=bert_finetune.CONFIG.encoder)
-    assert dataclasses.replace(bert_finetune.CONFIG, **own) == expected
+    recipe = bert_cfimdb.get_config().model
+    # The recipe's encoder is that of the pretrained weights, and its pooling is another one.
+    expected = dataclasses.replace(recipe, encoder=bert_finetune.CONFIG.encoder)
+    assert dataclasses.replace(bert_finetune.CONFIG, pooling=recipe.pooling) == expected

@@ -1,4 +1,4 @@
-"""The table of docs/language_models.md is the ledger's."""
+"""The table of docs/language_models.md has the numbers of the ledger."""
 
 import json
 import re
@@ -73,10 +73,10 @@ def test_the_python_of_the_page_runs_as_it_is_written(root, tmp_path, capsys):
             "model.embedding_width": 4,
             "model.widths": (4,),
             "total_steps": 1,
-            "sample_prompt": None,
+            "task.sample_prompt": None,
         },
     )
-    with jax.numpy_dtype_promotion("standard"):  # optax asks for it
+    with jax.numpy_dtype_promotion("standard"):  # Optax needs it
         fit(config, tmp_path / "run", console=Console(quiet=True))
     page = (root / "docs" / "language_models.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
@@ -85,7 +85,7 @@ def test_the_python_of_the_page_runs_as_it_is_written(root, tmp_path, capsys):
     written, shapes, _ = capsys.readouterr().out.rsplit("\n", 2)
     assert written.count("\n") + len(written.split()) == 5  # words and line ends
     assert shapes == "(2, 7, 128) 2"
-    assert found["logits"].shape == (1, found["run"].vocabulary.size)
+    assert found["logits"].shape == (1, found["run"].processor.size)
     with torch.no_grad():
         expected, _ = found["theirs"](torch.as_tensor(found["x"]))
     np.testing.assert_allclose(found["outputs"], expected, atol=1e-5)

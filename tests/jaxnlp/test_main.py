@@ -24,18 +24,23 @@ def generate(run, *options):
     [
         (["generate", "RUN", "--max-new-token", "3"], "--max-new-tokens"),
         (["generate", "RUN", "--max-new-tokens", "many"], "--max-new-tokens"),
-        (["generate"], "python -m jaxnlp generate --help"),
-        (["generat", "RUN"], "generate"),
+        (["generate", "--max-new-tokens", "3"], "python -m jaxnlp generate PLACE --max-new-tokens 3"),
+        (["generat", "RUN"], "RUN cannot generat; did you mean generate?"),
+        (["predict", "RUN", "a?"], "RUN cannot predict; it has: generate"),
+        (["generate"], "python -m jaxnlp generate PLACE --help"),
+        (["generat"], "there is no verb 'generat'; did you mean generate?"),
         ([], "generate"),
     ],
     ids=str,
 )
-def test_what_cannot_be_parsed_exits_with_status_2_and_a_hint(capsys, arguments, hint):
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 2
+def test_wrong_commands_end_with_status_2_and_a_hint(finished_run, capsys, arguments, hint):
+    try:
+        status = main([str(finished_run.folder) if word == "RUN" else word for word in arguments])
+    except SystemExit as ended:  # tyro's
+        status = ended.code
+    assert status == 2
     out, err = capsys.readouterr()
-    assert hint in out + err
+    assert hint.replace("RUN", str(finished_run.folder)) in out + err
 
 
 def test_an_interruption_ends_the_line_and_the_command(finished_run, capsys, monkeypatch):
@@ -43,12 +48,12 @@ def test_an_interruption_ends_the_line_and_the_command(finished_run, capsys, mon
         yield np.zeros(1, np.int32)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jaxnlp.commands.generate.generate_tokens", interrupted)
+    monkeypatch.setattr("jaxnlp.tasks.language_model.commands.generate_tokens", interrupted)
     assert generate(finished_run.folder, "--prompt", "the") == 130
     assert capsys.readouterr() == ("the\n\n", "")
 
 
-def test_a_reader_that_has_seen_enough_ends_the_command_quietly(finished_run):
+def test_a_reader_that_closes_its_end_ends_the_command_without_an_error(finished_run):
     command = [sys.executable, "-m", "jaxnlp", "generate", str(finished_run.folder), "--prompt", "the"]
     environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -60,10 +65,12 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(finished_run):
 
 def test_a_folder_that_is_no_run_is_a_wrong_command(tmp_path, capsys):
     assert generate(tmp_path) == 2
-    assert capsys.readouterr() == ("", f"error: {tmp_path} is not a run's folder: it has no config.json\n")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {tmp_path} is neither a training run nor pretrained weights")
 
 
-def test_a_damaged_checkpoint_is_a_broken_run(finished_run, tmp_path, capsys):
+def test_a_damaged_checkpoint_ends_with_status_1(finished_run, tmp_path, capsys):
     copy = shutil.copytree(finished_run.folder, tmp_path / "run")
     (copy / "checkpoints" / "2" / "params" / "manifest.ocdbt").write_bytes(b"nothing")
     assert generate(copy, "--checkpoint", "latest") == 1
@@ -87,17 +94,23 @@ def test_a_file_that_cannot_be_read_is_a_wrong_command(finished_run, tmp_path, c
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied", "/private")
 
-    monkeypatch.setattr("jaxnlp.commands.generate.load_run", refuse)
+    monkeypatch.setattr("jaxnlp.__main__.load", refuse)
     assert generate(finished_run.folder) == 2
     assert capsys.readouterr() == ("", "error: [Errno 13] Permission denied: '/private'\n")
 
 
-@pytest.mark.parametrize("command", ["generate", "predict", "embed", "attention", "export"])
-def test_every_command_has_help_and_wants_its_arguments(command, capsys):
-    with pytest.raises(SystemExit) as exit_:
-        main([command, "--help"])
-    assert exit_.value.code == 0
-    assert "--checkpoint" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as exit_:
-        main([command])
-    assert exit_.value.code == 2
+@pytest.mark.parametrize("verb", ["generate", "predict", "embed", "attention", "export"])
+def test_every_verb_is_listed_and_has_help_without_a_place(verb, capsys):
+    assert main(["--help"]) == 0
+    assert f"\n  {verb} " in capsys.readouterr().out
+    assert main([verb, "--help"]) == 0
+    assert f"usage: python -m jaxnlp {verb} PLACE [options]" in capsys.readouterr().out
+
+
+def test_help_with_a_place_has_the_options_of_the_verb_and_of_loading(finished_run, capsys):
+    with pytest.raises(SystemExit) as ended:
+        generate(finished_run.folder, "--help")
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert "--num-beams" in printed
+    assert "--checkpoint" in printed

@@ -3,14 +3,18 @@ import importlib
 import io
 import json
 import re
+import types
 from pathlib import Path
 
 import jax
 import pytest
+from flax.traverse_util import flatten_dict
 from rich.console import Console
 
 import configs
+from data.minbert import LABELS as PROJECT_LABELS
 from jaxnlp.serialization import from_json, to_json
+from jaxnlp.tasks.language_model import LanguageModel
 from train.command_line import (
     RunOptions,
     UsageError,
@@ -33,7 +37,7 @@ def typed(*arguments, options=None):
 
 
 def refusal(capsys, *arguments):
-    """Why a command is refused: a line of ours, or what tyro prints, with status 2, without the frame around it."""
+    """Why a command is refused: the message of an error, or what tyro prints, without the frame around it."""
     with pytest.raises((UsageError, SystemExit)) as caught:
         typed(*arguments)
     if isinstance(caught.value, UsageError):
@@ -45,7 +49,7 @@ def refusal(capsys, *arguments):
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", printed.err).split())
 
 
-def test_there_are_recipes_and_all_are_found_by_their_file_name():
+def test_all_recipes_are_found_by_their_file_name():
     assert len(RECIPES) >= 4
     assert recipe_names() == RECIPES
 
@@ -58,32 +62,29 @@ def test_recipe_names_itself_and_reads_back_equal_from_json(name):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_tells_source_cost_expectation_and_a_command_that_runs_it(name):
+def test_a_recipe_names_its_source_cost_expectation_and_command(name):
     docstring = importlib.import_module(f"configs.{name}").__doc__
     assert re.match(r"[A-Z].*\.$", docstring.splitlines()[0])
     for heading in ("Source", "Cost", "Expect", "Command"):
         assert re.search(rf"^{heading}: \S", docstring, re.MULTILINE), heading
-    command = re.search(r"^Command: python -m train (.*)$", docstring, re.MULTILINE)[1].split()
+    command = re.search(r"^Command: python -m train (.*(?:\n  .*)*)", docstring, re.MULTILINE)[1].split()
     config, options = parse(command, RunOptions(), program="python -m train")
     assert config.recipe == command[0] == name
     assert options.workdir.parts[0] == "runs"
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_can_be_trained_on_what_it_describes(name):
+def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_parameter(name):
     config = load_recipe(name)
-    model = config.model.build(65)
-    length = getattr(config.data, "sequence_length", None) or config.data.longest_tokens
-    tokens = jax.ShapeDtypeStruct((config.data.batch_size, length), "int32")
-    outputs, _ = jax.eval_shape(model.init_with_output, jax.random.key(0), tokens)
-    if config.objective == "text_tasks":
-        assert set(outputs) == set(config.data.tasks)
-        assert {output.shape[0] for output in outputs.values()} == {config.data.batch_size}
-    elif config.objective == "masked_tokens":
-        hidden, follows = outputs
-        assert hidden.shape == (*tokens.shape, config.model.encoder.width)
-        assert follows.shape == (config.data.batch_size, 2)
-    else:
+    parts = tuple((part, PROJECT_LABELS[part]) for part in config.data.parts)
+    processor = types.SimpleNamespace(size=65, vocabulary=types.SimpleNamespace(size=65), parts=parts)
+    model, inputs = config.task.build(config.model, processor)
+    outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
+    for path in flatten_dict(variables["params"]):
+        config.model.parameter(path)  # an unknown one is a KeyError
+    if isinstance(config.task, LanguageModel):
+        tokens = jax.ShapeDtypeStruct((config.data.batch_size, config.data.max_length), "int32")
+        outputs = jax.eval_shape(model.apply, variables, tokens)
         assert outputs.shape == (*tokens.shape, 65)
     assert config.checkpoint_every_steps <= config.total_steps
 
@@ -133,16 +134,25 @@ def test_overrides_reach_every_group_with_their_types():
     config, options = typed(
         *("--total-steps", "7", "--model.num-layers", "2", "--optimizer.learning-rate", "3e-4"),
         *("--model.tie-embeddings", "--data.path", "a b.txt", "--data.source", "text_file"),
-        *("--ema-decay", "0.5", "--sample-prompt", "None", "--optimizer.max-grad-norm", "None", "--nonfinite", "skip"),
+        *(
+            "--ema-decay",
+            "0.5",
+            "--task.sample-prompt",
+            "None",
+            "--optimizer.max-grad-norm",
+            "None",
+            "--nonfinite",
+            "skip",
+        ),
         *("--workdir", "runs/x", "--parallel", "pmap"),
     )
     expected = update(
         load_recipe(RECIPE),
         total_steps=7,
         ema_decay=0.5,
-        sample_prompt=None,
         nonfinite="skip",
         **{
+            "task.sample_prompt": None,
             "model.num_layers": 2,
             "model.tie_embeddings": True,
             "optimizer.learning_rate": 3e-4,
@@ -161,11 +171,11 @@ def test_flags_can_be_switched_off():
     assert typed("--model.no-use-bias")[0].model.use_bias is False
 
 
-def test_another_programs_options_are_read_beside_the_config():
+def test_options_of_another_program_are_read_with_the_config():
     @dataclasses.dataclass(frozen=True)
     class Options:
         steps: int = 5
-        """How many."""
+        """Number of steps."""
 
     config, options = typed("--steps", "9", "--seed", "3", options=Options())
     assert (options, config.seed) == (Options(steps=9), 3)
@@ -180,7 +190,7 @@ def test_another_programs_options_are_read_beside_the_config():
         ("--workdirr", "--workdir"),
     ],
 )
-def test_misspelt_field_is_refused_with_status_two_and_the_nearest(capsys, field, nearest):
+def test_a_misspelt_field_is_refused_with_status_2_and_the_nearest(capsys, field, nearest):
     printed = refusal(capsys, field, "3")
     assert f"Unrecognized options: {field}" in printed
     assert re.search(rf"Perhaps you meant: .*{nearest}\b", printed)
@@ -194,7 +204,7 @@ def test_misspelt_field_is_refused_with_status_two_and_the_nearest(capsys, field
         (["--model.num-heads", "5"], "model.num_heads must divide model.width, got 5 heads for width 128"),
         (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate must be positive and finite, got -1.0"),
         (["--data.batch-size", "0"], "data.batch_size must be at least 1, got 0"),
-        (["--data.sequence-length", "500"], "data.sequence_length 500 exceeds model.context_length 128; set both"),
+        (["--data.sequence-length", "500"], "inputs have up to 500 tokens, and the model reads at most 128"),
         (
             ["--parallel", "threads"],
             "invalid choice 'threads' for argument '--parallel'. Expected one of ('jit', 'pmap')",
@@ -214,7 +224,7 @@ def test_help_shows_the_docstring_and_each_field_with_default_and_meaning(capsys
     printed = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "nothing to download" in printed
     assert "--model.num-heads INT Attention heads, H; must divide the width. (default: 4)" in printed
-    assert "--optimizer.learning-rate FLOAT Peak learning rate. (default: 0.004)" in printed
+    assert "--optimizer.learning-rate FLOAT Peak learning rate. (default: 0.006)" in printed
     assert "--workdir" in printed
     assert "--recipe" not in printed
 
@@ -225,15 +235,15 @@ def shown(config):
     return console.file.getvalue().splitlines()
 
 
-def test_effective_config_is_shown_as_what_differs_from_the_recipe():
-    config, _ = typed("--model.num-layers", "2", "--sample-prompt", "[red]the", "--total-steps", "7")
+def test_a_config_is_shown_by_its_differences_from_the_recipe():
+    config, _ = typed("--model.num-layers", "2", "--task.sample-prompt", "[red]the", "--total-steps", "7")
     assert shown(config) == [
         f"recipe {RECIPE}, with",
         "  model.num_layers: 4 -> 2",
+        f"  task.sample_prompt: {load_recipe(RECIPE).task.sample_prompt!r} -> '[red]the'",
         f"  total_steps: {load_recipe(RECIPE).total_steps} -> 7",
-        f"  sample_prompt: {load_recipe(RECIPE).sample_prompt!r} -> '[red]the'",
     ]
 
 
-def test_unchanged_config_is_shown_in_a_line():
+def test_an_unchanged_config_is_shown_in_a_line():
     assert shown(load_recipe(RECIPE)) == [f"recipe {RECIPE}, unchanged"]

@@ -1,22 +1,33 @@
+import contextlib
 import json
 import math
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
-from train.folder import ENVIRONMENT_FILE, METRICS_FILE
-from train.objectives import next_token
 
-from jaxnlp.runs import CONFIG_FILE, load_run
-from train import evaluate, folder
+from jaxnlp.checkpoints import CONFIG_FILE, RunError
+from jaxnlp.runs import load_run
+from jaxnlp.tasks import Evaluation, Metric
+from jaxnlp.tasks.language_model import LanguageModel
+from jaxnlp.tasks.language_model.evaluators import Validation
+from train import evaluate, run_folder
+from train.evaluate import Options, find_evaluator, score, write_predictions
+from train.run_folder import METRICS_FILE
 
 
 @pytest.fixture(scope="module")
 def trained(tiny_config, tiny_gpt, small_text, quick_fit, tmp_path_factory):
-    """A folder with a text and a run that read it; tests copy both."""
+    """A folder with a text and a run that reads it by a relative path; tests copy both."""
     place = tmp_path_factory.mktemp("trained")
     (place / "text.txt").write_text(small_text.read_text())
-    quick_fit(tiny_config(model=tiny_gpt, total_steps=4, **{"data.path": str(place / "text.txt")}), place / "run")
+    task = LanguageModel(label_smoothing=0.3, chunk_tokens=7)
+    fields = {"data.path": "text.txt", "optimizer.schedule": "constant"}
+    config = tiny_config(model=tiny_gpt, task=task, total_steps=4, **fields)
+    with contextlib.chdir(place):
+        quick_fit(config, place / "run")
     return place
 
 
@@ -24,8 +35,7 @@ def trained(tiny_config, tiny_gpt, small_text, quick_fit, tmp_path_factory):
 def run(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
     shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
-    config = tmp_path / "run" / CONFIG_FILE
-    config.write_text(config.read_text().replace(str(trained), str(tmp_path)))
+    monkeypatch.chdir(tmp_path)
     return tmp_path / "run"
 
 
@@ -33,28 +43,24 @@ def rows_of(run):
     return [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]
 
 
-def test_validation_loss_is_the_one_that_training_logged(run, capsys):
+def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert evaluate.main([str(run)]) == 0
-    logged = [row["loss"] for row in rows_of(run) if row["split"] == "validation"][-1]
-    scores = evaluate.score(evaluate.Evaluate(run))
-    assert math.isclose(scores.values["loss"][0], logged, rel_tol=1e-6)
-    assert f"validation loss {logged:.4f}" in capsys.readouterr().out
+    (logged,) = [row["loss"] for row in rows_of(run) if row["split"] == "validation"]
+    value, count = score(run, Validation(), Options()).evaluation.metrics["loss"]
+    assert math.isclose(value, logged, rel_tol=1e-6)
+    assert capsys.readouterr().out == f"validation loss {logged:.4f}  ({count} characters)\n"
 
 
-def test_what_training_adds_to_the_cross_entropy_is_no_part_of_a_score(
-    tiny_config, tiny_gpt, small_text, quick_fit, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
-    loss = {"loss.label_smoothing": 0.3, "loss.chunk_tokens": 7, "data.path": str(small_text)}
-    quick_fit(tiny_config(model=tiny_gpt, total_steps=2, **loss), tmp_path / "run")
-    found, _ = evaluate.score(evaluate.Evaluate(tmp_path / "run")).values["loss"]
-    (logged,) = [row for row in rows_of(tmp_path / "run") if row["split"] == "validation"]
-    run = load_run(tmp_path / "run", checkpoint="latest")
-    scored = folder.read_config(run.folder).data.load(0).split("validation")
-    plain = next_token(run.model)
-    sums = [plain(run.params, batch, None)[1]["loss"] for batch in scored.batches]
-    total, count = np.sum(sums, axis=0)
-    np.testing.assert_allclose([found, logged["loss"]], total / count, rtol=1e-5)
+def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
+    found = score(run, Validation(), Options()).evaluation.metrics
+    trained = load_run(run)
+    batches = run_folder.read_config(run).data.load(0).split("validation").batches
+    plain = LanguageModel().objective(trained.model, None).loss
+    total, count = np.sum([plain(trained.params, batch, None, ())[1][0]["loss"] for batch in batches], axis=0)
+    assert found.keys() == {"loss"}
+    np.testing.assert_allclose(found["loss"].value, total / count, rtol=1e-5)
+    training = [row for row in rows_of(run) if row["split"] == "train"]
+    assert all(row["objective"] > row["loss"] for row in training)
 
 
 def test_scoring_writes_nothing_into_the_run(run):
@@ -63,68 +69,54 @@ def test_scoring_writes_nothing_into_the_run(run):
     assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*")}
 
 
-def test_ledger_entry_holds_its_keys_and_the_metrics_lie_beside_it(run, tmp_path):
+def test_every_number_is_recorded_and_the_metrics_are_next_to_the_ledger(run, tmp_path, capsys):
     ledger = tmp_path / "results" / "recipe.json"
     for _ in range(2):
         assert evaluate.main([str(run), "--record", str(ledger)]) == 0
+    assert f"recorded in {ledger}" in capsys.readouterr().out
     entries = json.loads(ledger.read_text())
-    assert len(entries) == 2
-    keys = "recipe metric split value examples steps train_seconds device versions commit seed config command"
-    assert set(keys.split()) <= entries[0].keys()
-    beside = [json.loads(line) for line in (ledger.parent / "recipe.metrics.jsonl").read_text().splitlines()]
-    assert beside == rows_of(run)
+    assert [(entry["metric"], entry["split"], entry["steps"]) for entry in entries] == [("loss", "validation", 4)] * 2
+    copied = [json.loads(line) for line in (ledger.parent / "recipe.metrics.jsonl").read_text().splitlines()]
+    assert copied == rows_of(run)
 
 
-def test_recording_a_run_that_has_not_ended_says_so(run, tmp_path, capsys):
+def test_a_file_that_is_no_ledger_stays_as_it_was(run, tmp_path, capsys):
+    ledger = tmp_path / "ledger.json"
+    ledger.write_text("[1, 2]")
+    assert evaluate.main([str(run), "--record", str(ledger)]) == 2
+    assert "is not a ledger" in capsys.readouterr().err
+    assert ledger.read_text() == "[1, 2]"
+    assert not ledger.with_suffix(".metrics.jsonl").exists()
+
+
+def test_recording_an_unfinished_run_says_so(run, tmp_path, capsys):
     command = [str(run), "--record", str(tmp_path / "ledger.json")]
     assert evaluate.main(command) == 0
     assert "note:" not in capsys.readouterr().out
-    config = run / "config.json"
+    config = run / CONFIG_FILE
     config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
     assert evaluate.main(command) == 0
-    assert f"note: {run} has not ended, it has 4 of 9 steps" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("typed", "recorded"),
-    [
-        ("python -m train x --workdir '/my runs/a b' --seed 3", "python -m train x --workdir 'runs/a b' --seed 3"),
-        ("python -m train x --workdir=../a", "python -m train x --workdir=runs/a"),
-        ("python -m train x --data.path text.txt", "python -m train x --data.path text.txt"),
-    ],
-)
-def test_ledger_tells_the_command_without_the_place_of_its_folder(run, typed, recorded):
-    file = run / ENVIRONMENT_FILE
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"command": typed}))
-    (entry,) = evaluate.ledger_entries(evaluate.score(evaluate.Evaluate(run)))
-    assert entry["command"] == recorded
-
-
-def test_thinned_metrics_keep_every_evaluation_and_at_most_the_limit(run, tmp_path, monkeypatch):
-    rows = [{"step": i, "split": "train", "loss": 1.0, "train_seconds": 1.0} for i in range(1, 5001)]
-    rows += [{"step": i, "split": "validation", "loss": 1.0, "train_seconds": 1.0} for i in (7, 5000)]
-    (run / METRICS_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    metrics = evaluate.record([], tmp_path / "ledger.json", run)
-    kept = [json.loads(line) for line in metrics.read_text().splitlines()]
-    assert len(kept) <= evaluate.MOST_METRICS_LINES
-    assert [row["step"] for row in kept if row["split"] == "validation"] == [7, 5000]
+    assert f"note: {run} has not finished: 4 of 9 steps; the entry is of a part" in capsys.readouterr().out
 
 
 def test_a_file_is_scored_character_by_character(run, tmp_path):
     text = tmp_path / "other.txt"
     text.write_text((tmp_path / "text.txt").read_text()[:50])
-    scores = evaluate.score(evaluate.Evaluate(run, file=text))
-    assert scores.values["loss"][1] == 49
-    assert scores.answers == []
+    scores = score(run, Validation(), Options(file=text))
+    assert scores.evaluation.metrics["loss"].count == 49
+    assert scores.evaluation.predictions == {}
+    assert scores.split == str(text)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--split", "test"], "no split 'test'"),
+        (["--split", "test"], "there is no split 'test'; this data set has: "),
         (["--file", "nowhere.txt"], "no text file at nowhere.txt"),
-        (["--predictions", "answers.txt"], "--predictions: validation has no questions to answer"),
+        (["--predictions", "answers.txt"], "--predictions: validation has nothing to predict"),
         (["--checkpoint", "12345"], "no checkpoint of step 12345"),
+        (["validaton"], "has no evaluator 'validaton'; did you mean validation?"),
+        (["bleu"], "has no evaluator 'bleu'; there are: validation"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, message):
@@ -134,8 +126,70 @@ def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, me
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "test", "--file", "text.txt"], "--file cannot be combined with --split test"),
+        (["--file", "text.txt", "--record", "ledger.json"], "--record needs a split, not --file"),
+        (["--cache-window", "5"], "Unrecognized options: --cache-window"),
+    ],
+)
+def test_options_that_do_not_fit_end_with_status_2(run, capsys, arguments, message):
+    try:
+        status = evaluate.main([str(run), *arguments])
+    except SystemExit as ended:  # tyro's
+        status = ended.code
+    assert status == 2
+    assert message in " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().err).split())
+
+
+def test_an_edited_config_is_refused(run, capsys):
+    """A model with another number of heads has parameters of the same shapes, and gave other numbers."""
+    config = run / CONFIG_FILE
+    config.write_text(config.read_text().replace('"num_heads": 2', '"num_heads": 4'))
+    assert evaluate.main([str(run)]) == 2
+    assert "num_heads" in capsys.readouterr().err
+
+
 def test_changed_data_is_refused(run, tmp_path, capsys):
     with (tmp_path / "text.txt").open("a") as file:
-        file.write("more of the same")
+        file.write(" the tide eats the stone")
     assert evaluate.main([str(run)]) == 2
     assert "the data has changed" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_ends_with_status_1(run, capsys):
+    shutil.rmtree(run / "checkpoints" / "4" / "params")
+    assert evaluate.main([str(run), "--checkpoint", "4"]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_help_needs_no_run_and_options_depend_on_the_evaluator(run, capsys):
+    assert evaluate.main(["--help"]) == 0
+    assert evaluate.main([]) == 2
+    assert "usage: python -m train.evaluate RUN [EVALUATOR] [options]" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        evaluate.main([str(run), "--help"])
+    assert ended.value.code == 0
+    assert "--record" in capsys.readouterr().out
+    assert find_evaluator(run, "validation") is Validation
+
+
+def test_what_is_no_run_is_refused_and_not_looked_for_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxnlp.runs.pretrained_task", None)  # not to be called
+    for place in (tmp_path, Path("runs/no_such_run")):
+        with pytest.raises(RunError, match=f"{place} is not a training run"):
+            find_evaluator(place, "validation")
+
+
+def test_one_prediction_file_is_written_as_named_and_several_into_a_directory(tmp_path):
+    one = Evaluation({}, {"answers.txt": "a\n"})
+    two = Evaluation({"loss": Metric(1.0, 2)}, {"sst.csv": "b\n", "sts.csv": "c\n"})
+    assert write_predictions(one, tmp_path / "new" / "x.txt") == [tmp_path / "new" / "x.txt"]
+    assert (tmp_path / "new" / "x.txt").read_text() == "a\n"
+    assert write_predictions(two, tmp_path / "all") == [tmp_path / "all" / "sst.csv", tmp_path / "all" / "sts.csv"]
+    assert (tmp_path / "all" / "sts.csv").read_text() == "c\n"
+    with pytest.raises(IsADirectoryError, match="is a directory; give a file to write to"):
+        write_predictions(one, tmp_path / "all")
+    with pytest.raises(NotADirectoryError, match=r"is a file; give a directory, for sst\.csv, sts\.csv"):
+        write_predictions(two, tmp_path / "new" / "x.txt")

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import signal
 
 import chex
 import jax
@@ -17,7 +18,7 @@ from data.word_text import WordText
 from jaxnlp.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.serialization import ConfigError
-from jaxnlp.tasks import Evaluation, Metric
+from jaxnlp.tasks import Evaluation, Metric, MetricKind
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train import loop
 from train.begin import begin
@@ -114,6 +115,23 @@ def test_stopped_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp
     assert outcome.stopped_by is None
     chex.assert_trees_all_equal(arrays(outcome.state), expected)
     assert rows(tmp_path) == rows(straight_workdir)
+
+
+def test_a_signal_while_a_step_is_logged_stops_the_run_after_the_next_step_which_is_saved(
+    tiny_config, tmp_path, quick_fit, monkeypatch
+):
+    """It stopped the run at once, with the words that everything was saved, and nothing was."""
+    log = loop._log
+
+    def interrupted(writer, run, output):
+        log(writer, run, output)
+        if run.step == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(loop, "_log", interrupted)
+    outcome = quick_fit(tiny_config(log_every_steps=1, checkpoint_every_steps=12), tmp_path)
+    assert (outcome.stopped_by, int(outcome.state.step)) == ("SIGTERM", 2)
+    assert checkpoint_steps(tmp_path) == [2]
 
 
 def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, after_step):
@@ -565,3 +583,24 @@ def test_one_state_is_in_memory_while_a_run_trains(
         quick_fit(config, tmp_path / "run")
     # An array counts once, whatever the number of devices that have a copy.
     assert size <= seen[0] < 1.2 * size, (kind, seen[0], size)
+
+
+def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_length(tiny_config, quick_fit, tmp_path):
+    """The straight run of the new length and the one that was made longer end at the same bits."""
+    config = tiny_config(total_steps=6, **{"optimizer.schedule": "constant"})
+    quick_fit(update(config, total_steps=3), tmp_path / "longer")
+    longer = quick_fit(config, tmp_path / "longer").state
+    chex.assert_trees_all_equal(arrays(longer), arrays(quick_fit(config, tmp_path / "straight").state))
+    decaying = update(config, **{"optimizer.schedule": "cosine"})
+    quick_fit(update(decaying, total_steps=3), tmp_path / "decaying")
+    with pytest.raises(RunMismatchError, match="total_steps: 3 -> 6"):
+        quick_fit(decaying, tmp_path / "decaying")
+
+
+def test_a_best_metric_that_is_declared_and_not_measured_is_named(tiny_config, quick_fit, tmp_path, monkeypatch):
+    declared = LanguageModel.metrics
+    monkeypatch.setattr(
+        LanguageModel, "metrics", lambda *arguments: declared(*arguments) | {"accuracy": MetricKind("tokens")}
+    )
+    with pytest.raises(ValueError, match="LanguageModel declares the metric accuracy, but its evaluator validation"):
+        quick_fit(tiny_config(best_metric="accuracy", total_steps=1), tmp_path)

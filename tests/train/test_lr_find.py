@@ -14,12 +14,12 @@ from train.parallel import make_parallel
 
 
 def curve(rates, best):
-    """A loss that falls until `best` and grows after it; steepest half a decade before."""
+    """A loss that falls until `best` and rises after it; steepest half a decade before."""
     x = np.log10(rates / best)
     return 3.0 - 1.0 / (1.0 + np.exp(-6.0 * (x + 0.75))) + np.where(x > 0, 4.0 * x**2, 0.0)
 
 
-def test_suggestion_lies_on_the_slope_before_the_minimum():
+def test_the_suggestion_is_on_the_slope_before_the_minimum():
     rates = np.logspace(-6, 0, 400)
     losses = curve(rates, 1e-2)
     suggestion = lr_find.suggest(rates, losses)
@@ -27,7 +27,7 @@ def test_suggestion_lies_on_the_slope_before_the_minimum():
     assert 1e-4 < suggestion < lowest
 
 
-def test_loss_that_only_grows_gives_no_suggestion():
+def test_a_loss_that_only_rises_gives_no_suggestion():
     rates = np.logspace(-6, 0, 50)
     with pytest.raises(ValueError, match="does not fall"):
         lr_find.suggest(rates, np.linspace(1.0, 5.0, 50))
@@ -47,11 +47,11 @@ def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverge
 
 @pytest.mark.parametrize("bad_step", [1, 4])
 def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypatch, bad_step):
-    config, plain = tiny_config(), LanguageModel.objective
+    config, objective_of = tiny_config(), LanguageModel.objective
     bad = next(itertools.islice(iter(config.data.load(config.seed).train), bad_step - 1, None))["tokens"]
 
     def broken(task, model, corpus):
-        objective = plain(task, model, corpus)
+        objective = objective_of(task, model, corpus)
 
         def loss(params, batch, key, carry):
             value, (metrics, carry) = objective.loss(params, batch, key, carry)

@@ -1,4 +1,4 @@
-"""Runs as people start them: `python -m train` in processes of its own, killed, stopped and started again."""
+"""Runs in processes of their own, started by `python -m train`: killed, stopped, and continued."""
 
 import json
 import os
@@ -15,19 +15,20 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from train.folder import RunMismatchError
 
 from data import DataError
+from jaxnlp.checkpoints import DamagedCheckpointError, RunError, read_record
 from jaxnlp.ops.checks import UnavailableError
-from jaxnlp.runs import DamagedCheckpointError, load_run
+from jaxnlp.runs import load_run
 from train import __main__ as program
 from train.command_line import UsageError, load_recipe
-from train.loop import NonFiniteError, Outcome
+from train.loop import FitResult, NonFiniteError
+from train.run_folder import RunMismatchError
 
 TOTAL_STEPS = 80
 SAVE_EVERY = 5
-LONGEST_WAIT_SECONDS = 120
-TIMES = ("train_seconds", "tokens_per_second")
+MAX_WAIT_SECONDS = 120
+TIMES = ("train_seconds", "characters_per_second")
 
 
 class Runs:
@@ -50,7 +51,7 @@ class Runs:
             "checkpoint-every-steps": SAVE_EVERY,
             "evaluate-every-steps": TOTAL_STEPS // 2,
             "log-every-steps": 1,
-            "sample-prompt": None,
+            "task.sample-prompt": None,
             "compilation-cache": cache,
         }
         self._command = [sys.executable, "-m", "train", "gpt_text_file"]
@@ -73,9 +74,9 @@ class Runs:
         )
 
     def finish(self, workdir, *more):
-        """Exit status, output and errors of a start that nobody disturbs."""
+        """Exit status, output and errors of a start that is not interrupted."""
         process = self.start(workdir, *more)
-        output, errors = process.communicate(timeout=LONGEST_WAIT_SECONDS)
+        output, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
         return process.returncode, output, errors
 
 
@@ -88,7 +89,7 @@ def runs(pytestconfig, small_text, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def straight(runs, tmp_path_factory):
-    """The folder of a run from start to end."""
+    """The folder of a run that was not interrupted."""
     workdir = tmp_path_factory.mktemp("straight") / "run"
     status, output, errors = runs.finish(workdir)
     assert (status, errors) == (0, "")
@@ -97,7 +98,7 @@ def straight(runs, tmp_path_factory):
 
 
 def rows(workdir):
-    """Whole lines of metrics.jsonl so far, without the times."""
+    """Complete lines of metrics.jsonl so far, without the times."""
     path = workdir / "metrics.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     parsed = [json.loads(line) for line in lines if line.endswith(b"\n")]
@@ -109,7 +110,7 @@ def last_row(workdir):
 
 
 def saved_steps(workdir):
-    """Steps of completed checkpoints: the others have a longer name until they are whole."""
+    """Steps of finished checkpoints; unfinished ones have longer names."""
     folder = workdir / "checkpoints"
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.exists() else []
 
@@ -120,7 +121,7 @@ def is_saving(workdir):
 
 
 def saved_arrays(workdir):
-    """Every array of the last checkpoint, as it lies on disk."""
+    """Every array of the last checkpoint."""
     items = ocp.args.Composite(**{name: ocp.args.StandardRestore() for name in ("params", "ema", "training")})
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         restored = checkpointer.restore(workdir / "checkpoints" / str(TOTAL_STEPS), args=items)
@@ -135,17 +136,14 @@ def assert_same_run(workdir, straight):
     for name, x in expected.items():
         np.testing.assert_array_equal(found[name], x, err_msg=name)
     assert rows(workdir) == rows(straight)
-    held = [
-        json.loads((run / "checkpoints" / str(TOTAL_STEPS) / "run" / "metadata").read_text())
-        for run in (workdir, straight)
-    ]
-    assert held[0]["data"] == held[1]["data"]
+    records = [read_record(run, TOTAL_STEPS) for run in (workdir, straight)]
+    assert records[0].data_state == records[1].data_state
     assert not (workdir / "damaged_checkpoints").exists()
 
 
 def wait_until(process, condition):
-    """Polls a live process; False when it ends, or nothing happens for too long."""
-    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+    """Polls a process until the condition holds; False when the process ends first, or after a long time."""
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         if condition():
             return True
@@ -158,8 +156,8 @@ def passed(seconds):
     return lambda: time.monotonic() > end
 
 
-def moments(workdir, chance):
-    """When to kill: conditions in a random order, each asked for a step to reach first, spread over the run."""
+def moments(workdir, generator):
+    """When to kill: conditions in a random order, each with a step that it waits for, spread over the run."""
 
     def after_a_step(goal):
         return lambda: last_row(workdir) >= goal
@@ -176,28 +174,43 @@ def moments(workdir, chance):
         return lambda: file.exists() and file.stat().st_mtime_ns > before
 
     kinds = [after_a_step] * 3 + [while_saving] * 3 + [after_saving] * 2 + [before_the_first_step]
-    chance.shuffle(kinds)
+    generator.shuffle(kinds)
     share = TOTAL_STEPS / (len(kinds) + 1)
     for number, kind in enumerate(kinds):
-        yield kind(max(last_row(workdir) + 1, round(share * (number + chance.random()))))
+        yield kind(max(last_row(workdir) + 1, round(share * (number + generator.random()))))
     yield lambda: last_row(workdir) == TOTAL_STEPS  # while the last checkpoint or the report is written
 
 
-def test_run_killed_again_and_again_ends_as_the_straight_run_bit_for_bit(runs, straight, tmp_path):
-    chance = random.Random(0)
+def test_a_run_that_was_killed_continues_and_ends_as_the_straight_run_bit_for_bit(runs, straight, tmp_path):
+    workdir = tmp_path / "run"
+    process = runs.start(workdir)
+    assert wait_until(process, lambda: last_row(workdir) >= 2 * SAVE_EVERY + 2), process.communicate()
+    process.kill()
+    process.communicate()
+    saved = max(saved_steps(workdir))
+    assert 0 < saved < TOTAL_STEPS
+    status, output, errors = runs.finish(workdir)
+    assert status == 0, errors
+    assert f"continuing from step {saved} of {TOTAL_STEPS}" in output
+    assert_same_run(workdir, straight)
+
+
+@pytest.mark.thorough
+def test_a_run_that_is_killed_again_and_again_ends_as_the_straight_run_bit_for_bit(runs, straight, tmp_path):
+    generator = random.Random(0)
     workdir = tmp_path / "run"
     kills, saved = 0, 0
-    for condition in moments(workdir, chance):
+    for condition in moments(workdir, generator):
         process = runs.start(workdir)
         assert wait_until(process, condition), process.communicate()
-        wait_until(process, passed(chance.uniform(0.0, 0.02)))
+        wait_until(process, passed(generator.uniform(0.0, 0.02)))
         process.kill()
         output, errors = process.communicate()
         assert process.returncode == -signal.SIGKILL, errors
         kills += 1
         assert_continued_from(output, saved)
         saved = max(saved_steps(workdir), default=0)
-        # While one checkpoint is being written, training goes on to the next and waits there.
+        # Training goes on while a checkpoint is written, and waits before it writes the next one.
         assert last_row(workdir) - saved <= 2 * SAVE_EVERY
     status, output, errors = runs.finish(workdir)
     assert status == 0, errors
@@ -208,20 +221,21 @@ def test_run_killed_again_and_again_ends_as_the_straight_run_bit_for_bit(runs, s
 
 
 def assert_continued_from(output, saved):
-    """A start that came so far as to say it continues from the last completed checkpoint."""
+    """A start that got far enough says that it continues from the last finished checkpoint."""
     found = re.findall(r"continuing from step (\d+) of", output)
     assert found in ([], [str(saved)])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_signal_saves_says_so_and_the_same_command_continues(runs, straight, tmp_path, number):
+def test_a_signal_saves_and_the_same_command_continues(runs, straight, tmp_path, number):
     workdir = tmp_path / "run"
     process = runs.start(workdir)
     assert wait_until(process, lambda: last_row(workdir) >= 3), process.communicate()
     process.send_signal(number)
-    output, errors = process.communicate(timeout=LONGEST_WAIT_SECONDS)
+    output, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
     assert process.returncode == 0, errors
-    step = int(re.search(rf"stopped by {number.name} at step (\d+); saved, and the same command continues", output)[1])
+    step = int(re.search(rf"stopped by {number.name} at step (\d+); saved; repeat the command to resume", output)[1])
     assert 3 <= step < TOTAL_STEPS
     assert saved_steps(workdir)[-1] == last_row(workdir) == step
     assert f"run     {workdir}" in output
@@ -232,24 +246,24 @@ def test_signal_saves_says_so_and_the_same_command_continues(runs, straight, tmp
     assert_same_run(workdir, straight)
 
 
-def test_another_config_on_the_same_folder_is_refused_with_the_difference(runs, straight):
+def test_another_config_in_the_same_folder_is_refused_with_the_differences(runs, straight):
     before = rows(straight), saved_steps(straight)
     status, _, errors = runs.finish(straight, "--seed", "5", "--optimizer.learning-rate", "0.5")
     assert status == 2
     message, *differences = errors.splitlines()
-    assert message.startswith(f"error: {straight} holds a run of another config; give another --workdir")
+    assert message.startswith(f"error: {straight} holds a run with another config; give another --workdir")
     assert differences == ["  optimizer.learning_rate: 0.002 -> 0.5", "  seed: 0 -> 5"]
     assert (rows(straight), saved_steps(straight)) == before
 
 
-def test_finished_folder_can_be_moved_and_read_for_inference(straight, tmp_path):
+def test_a_finished_folder_can_be_moved_and_read(straight, tmp_path):
     moved = shutil.copytree(straight, tmp_path / "moved")
     run = load_run(moved, checkpoint="latest")
     assert run.step == TOTAL_STEPS
     saved = saved_arrays(straight)
     for path, leaf in jax.tree_util.tree_leaves_with_path(run.params):
         np.testing.assert_array_equal(leaf, saved[f"['ema']{jax.tree_util.keystr(path)}"])
-    logits = run.model.apply({"params": run.params}, run.vocabulary.encode("the tide")[None])
+    logits = run.model.apply({"params": run.params}, run.processor.encode("the tide")[None])
     assert np.isfinite(logits).all()
 
 
@@ -276,6 +290,7 @@ def main(monkeypatch, tmp_path):
     [
         (UsageError("no such"), 2),
         (RunMismatchError("another"), 2),
+        (RunError("not a training run"), 2),
         (DataError("too short"), 2),
         (FileNotFoundError("no text file at x"), 2),
         (UnavailableError("implementation='cudnn' needs an Nvidia GPU; use 'auto'"), 2),
@@ -283,7 +298,7 @@ def main(monkeypatch, tmp_path):
         (DamagedCheckpointError("none can be read"), 1),
     ],
 )
-def test_expected_errors_are_one_line_and_an_exit_status(main, capsys, error, status):
+def test_expected_errors_are_a_line_and_an_exit_status(main, capsys, error, status):
     assert main(error) == status
     assert capsys.readouterr().err == f"error: {error}\n"
 
@@ -298,15 +313,15 @@ def test_unknown_recipe_is_a_wrong_command(main, capsys):
     assert capsys.readouterr().err.startswith("error: unknown recipe 'gpt_python_doc'; did you mean gpt_python_docs")
 
 
-def test_interruption_outside_the_loop_is_told_without_a_traceback(main, capsys):
+def test_an_interruption_outside_the_loop_has_no_traceback(main, capsys):
     assert main(KeyboardInterrupt()) == 130
     assert capsys.readouterr().err.startswith("interrupted")
 
 
 @pytest.mark.parametrize("stopped_by", [None, "SIGTERM"])
-def test_finished_run_ends_with_where_its_report_is(main, capsys, tmp_path, stopped_by):
+def test_the_last_lines_name_the_run_and_its_report(main, capsys, tmp_path, stopped_by):
     last = types.SimpleNamespace(step=load_recipe("gpt_python_docs").total_steps)
-    assert main(Outcome(state=last, stopped_by=stopped_by)) == 0
+    assert main(FitResult(state=last, stopped_by=stopped_by)) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[-3:] == [
         f"run     {tmp_path}",
@@ -316,6 +331,6 @@ def test_finished_run_ends_with_where_its_report_is(main, capsys, tmp_path, stop
     assert "stopped" not in printed
 
 
-def test_stopped_run_says_at_which_step_and_how_to_go_on(main, capsys):
-    assert main(Outcome(state=types.SimpleNamespace(step=7), stopped_by="SIGTERM")) == 0
-    assert "stopped by SIGTERM at step 7; saved, and the same command continues" in capsys.readouterr().out
+def test_a_stopped_run_says_at_which_step_and_how_to_resume(main, capsys):
+    assert main(FitResult(state=types.SimpleNamespace(step=7), stopped_by="SIGTERM")) == 0
+    assert "stopped by SIGTERM at step 7; saved; repeat the command to resume" in capsys.readouterr().out

@@ -17,7 +17,8 @@ from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.serialization import ConfigError
-from train.loop import set_up
+from jaxnlp.text.labels import Labels
+from train.begin import begin
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
@@ -29,8 +30,10 @@ from train.optimizer import (
     make_schedule,
     scale_by_progress,
 )
+from train.setup import set_up
 
 ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
+PARTS = (("sst", Labels("classification", 1, ("0", "1"))), ("quora", Labels("paraphrase", 2, ("0", "1"))))
 TASKED = TextTasksConfig(encoder=ENCODER, pair_layer="shared", freeze_encoder=True)
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 
@@ -44,7 +47,10 @@ def tree(seed):
 
 def params_of(config):
     """Random, in the shapes of a model's."""
-    init = jax.eval_shape(config.build(7).init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))
+    model, tokens = config.build(7), jnp.zeros((1, 1), jnp.int32)
+    if isinstance(config, TextTasksConfig):
+        model, tokens = config.build(7, PARTS), jnp.zeros((1, 2, 1), jnp.int32)
+    init = jax.eval_shape(model.init, jax.random.key(0), tokens)
     generator = np.random.default_rng(0)
     return jax.tree.map(lambda s: generator.normal(size=s.shape).astype(np.float32), init["params"])
 
@@ -135,7 +141,8 @@ def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_
         assert quick_fit(config, tmp_path / "killed").stopped_by == "SIGTERM"
     killed = quick_fit(config, tmp_path / "killed").state
     chex.assert_trees_all_equal((killed.params, killed.opt_state), (straight.params, straight.opt_state))
-    first = set_up(config).state.params
+    setup = set_up(begin(config))
+    first = jax.jit(setup.initial_state)(setup.given).params
     np.testing.assert_array_equal(straight.params["tokens"]["embedding"], first["tokens"]["embedding"])
     assert (straight.params["head"]["kernel"] != first["head"]["kernel"]).all()
 

@@ -11,9 +11,11 @@ from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.text.labels import Labels
 from train.muon import as_matrices, is_hidden_matrix
 from train.parameters import map_described
 
+PARTS = (("sst", Labels("classification", 1, ("0", "1"))), ("quora", Labels("paraphrase", 2, ("0", "1"))))
 ENCODER = BertConfig(num_layers=2, num_heads=2, width=4, max_positions=4)
 DECODER = {"num_layers": 3, "num_heads": 2, "width": 4, "context_length": 4, "tie_embeddings": False}
 LAYERS = ("recurrent/layer_0_forward", "recurrent/layer_1_forward")
@@ -52,7 +54,10 @@ PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("u
     ids=lambda value: type(value).__name__ if hasattr(value, "build") else "",
 )
 def test_weight_decay_is_for_these_matrices_and_muon_for_those_that_are_not_heads(model, hidden, heads):
-    shapes = jax.eval_shape(model.build(7).init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    built, tokens = model.build(7), jnp.zeros((1, 1), jnp.int32)
+    if isinstance(model, TextTasksConfig):
+        built, tokens = model.build(7, PARTS), jnp.zeros((1, 2, 1), jnp.int32)
+    shapes = jax.eval_shape(built.init, jax.random.key(0), tokens)["params"]
 
     def kinds(parameter, value):
         if is_hidden_matrix(parameter):

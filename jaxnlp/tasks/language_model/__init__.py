@@ -51,7 +51,7 @@ class LanguageModel(Task):
     sample_prompt: str | None = None
     """Generate text from this prompt at each evaluation, for the report; None = no samples."""
     sample_tokens: int = 200
-    """Number of tokens in each sample."""
+    """Number of tokens in each sample, where there are samples."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -73,10 +73,7 @@ class LanguageModel(Task):
             )
         refuse_unread(
             self,
-            [
-                ReadWhen("num_frequent", 4_000, self.num_sampled is not None, "a sampled softmax (task.num_sampled)"),
-                ReadWhen("sample_tokens", 200, self.sample_prompt is not None, "samples (task.sample_prompt)"),
-            ],
+            [ReadWhen("num_frequent", 4_000, self.num_sampled is not None, "a sampled softmax (task.num_sampled)")],
         )
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:

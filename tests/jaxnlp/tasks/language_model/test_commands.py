@@ -1,13 +1,14 @@
+import dataclasses
 import re
 import shutil
 
 import jax
 import numpy as np
 import pytest
-from jaxnlp.commands.generate import Generate
 
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
+from jaxnlp.tasks.language_model.commands import Generate
 from jaxnlp.text.words import WordVocabulary
 
 
@@ -16,16 +17,16 @@ def generate(run, *options):
 
 
 def continue_greedily(run, prompt, count):
-    """With no cache: all of the text is read for each character."""
+    """Without a cache: the whole text is read for each character."""
     forward = jax.jit(lambda tokens: run.model.apply({"params": run.params}, tokens))
-    ids = run.vocabulary.encode(prompt).tolist()
+    ids = run.processor.encode(prompt).tolist()
     for _ in range(count):
         padded = np.array([ids + [0] * (20 - len(ids))], np.int32)
         ids.append(int(np.argmax(forward(padded)[0, len(ids) - 1])))
-    return run.vocabulary.decode(ids)
+    return run.processor.decode(ids)
 
 
-def test_prints_the_prompt_and_its_likeliest_continuation(finished_run, capsys):
+def test_prints_the_prompt_and_its_most_probable_continuation(finished_run, capsys):
     status = generate(finished_run.folder, "--prompt", "the t", "--max-new-tokens", "12", "--temperature", "0")
     assert status == 0
     expected = continue_greedily(load_run(finished_run.folder, checkpoint="best"), "the t", 12)
@@ -51,12 +52,12 @@ def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, cap
 
 def sum_of_log_probabilities(run, text, prompt):
     """Of the characters after the prompt."""
-    ids = run.vocabulary.encode(text)
+    ids = run.processor.encode(text)
     logits = run.model.apply({"params": run.params}, ids[None, :-1])
     return float(jax.nn.log_softmax(logits)[0, np.arange(len(ids) - 1), ids[1:]][len(prompt) - 1 :].sum())
 
 
-def test_beams_print_the_likeliest_continuations_best_first(finished_run, capsys):
+def test_beams_print_the_most_probable_continuations_best_first(finished_run, capsys):
     run = load_run(finished_run.folder)
     options = ["--prompt", "the t", "--max-new-tokens", "12", "--num-beams", "4"]
     assert generate(finished_run.folder, *options) == 0
@@ -76,7 +77,7 @@ def test_no_more_continuations_are_printed_than_there_are(finished_run, capsys):
     options = ["--prompt", "t", "--max-new-tokens", "1", "--num-beams", "30", "--num-samples", "30"]
     assert generate(finished_run.folder, *options) == 0
     shown = capsys.readouterr().out
-    assert shown.count("--- sample ") == load_run(finished_run.folder).vocabulary.size == 11
+    assert shown.count("--- sample ") == load_run(finished_run.folder).processor.size == 11
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_no_more_continuations_are_printed_than_there_are(finished_run, capsys):
     ],
     ids=["empty prompt", "unknown characters", "long prompt", "unknown step", "beams beyond the context"],
 )
-def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished_run, capsys, options, message):
+def test_an_error_is_one_line_and_nothing_else_is_printed(finished_run, capsys, options, message):
     assert generate(finished_run.folder, *options) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -107,14 +108,14 @@ def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_printed(finished
         (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
         (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),
         (["--num-beams", "0"], "num_beams must be at least 1, got 0"),
-        (["--num-beams", "4", "--temperature", "0.8"], "beam search draws nothing: leave out temperature"),
-        (["--num-beams", "4", "--top-k", "3"], "beam search draws nothing: leave out temperature"),
-        (["--num-beams", "4", "--seed", "3"], "beam search draws nothing: leave out temperature"),
-        (["--num-beams", "4", "--num-samples", "5"], "num_samples must be at most num_beams, 4"),
+        (["--num-beams", "4", "--temperature", "0.8"], "--num-beams cannot be combined with --temperature"),
+        (["--num-beams", "4", "--top-k", "3"], "--num-beams cannot be combined with --temperature"),
+        (["--num-beams", "4", "--seed", "3"], "--num-beams cannot be combined with --temperature"),
+        (["--num-beams", "4", "--num-samples", "5"], "--num-samples must be at most --num-beams, 4"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_options_that_cannot_be_end_with_status_2_and_their_value(finished_run, capsys, options, message):
+def test_wrong_options_end_with_status_2_and_their_value(finished_run, capsys, options, message):
     try:
         status = generate(finished_run.folder, *options)
     except SystemExit as exit_:  # tyro's, for what it finds wrong itself
@@ -124,9 +125,9 @@ def test_options_that_cannot_be_end_with_status_2_and_their_value(finished_run, 
     assert message in err
 
 
-def test_help_names_every_option(capsys):
+def test_help_names_every_option(finished_run, capsys):
     with pytest.raises(SystemExit) as exit_:
-        main(["generate", "--help"])
+        generate(finished_run.folder, "--help")
     assert exit_.value.code == 0
     shown = capsys.readouterr().out
     for option in (
@@ -143,8 +144,8 @@ def test_help_names_every_option(capsys):
         assert f"--{option}" in shown
 
 
-@pytest.mark.parametrize("missing", ["vocabulary.json", "checkpoints"])
-def test_a_run_that_lacks_a_part_is_named_without_a_traceback(finished_run, tmp_path, capsys, missing):
+@pytest.mark.parametrize("missing", ["processor.json", "checkpoints"])
+def test_a_run_that_lacks_a_file_is_named_without_a_traceback(finished_run, tmp_path, capsys, missing):
     copy = shutil.copytree(finished_run.folder, tmp_path / "run")
     shutil.rmtree(copy / missing) if (copy / missing).is_dir() else (copy / missing).unlink()
     assert generate(copy) == 2
@@ -154,27 +155,36 @@ def test_a_run_that_lacks_a_part_is_named_without_a_traceback(finished_run, tmp_
 
 
 @pytest.fixture
-def run_of_words(finished_run, tmp_path):
-    """A run whose vocabulary holds words instead, as many."""
-    copy = shutil.copytree(finished_run.folder, tmp_path / "words")
-    size = load_run(copy).vocabulary.size
-    words = WordVocabulary([f"w{i}" for i in range(size)])
-    (copy / "vocabulary.json").write_text(words.to_json(), encoding="utf-8")
-    return copy
+def word_model(finished_run):
+    """A model whose vocabulary has words in place of characters, as many."""
+    trained = load_run(finished_run.folder)
+    words = WordVocabulary(("<unk>", *(f"w{i}" for i in range(1, trained.processor.size))), unknown="<unk>")
+    return dataclasses.replace(trained, processor=words)
 
 
-def test_a_run_of_words_writes_words_and_blanks_between_them(run_of_words, capsys):
-    assert generate(run_of_words, "--prompt", "w1 w3", "--max-new-tokens", "5") == 0
-    assert re.fullmatch(r"w1 w3( w\d+){5}\n", capsys.readouterr().out)
+def test_a_word_model_prints_words_with_spaces_between_them(word_model, capsys):
+    Generate(prompt="w1 w3", max_new_tokens=5)(word_model)
+    assert re.fullmatch(r"w1 w3( (w\d+|<unk>)){5}\n", capsys.readouterr().out)
 
 
-def test_words_that_a_run_lacks_are_a_wrong_command(run_of_words, capsys):
-    assert generate(run_of_words, "--prompt", "w1 tide") == 2
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", "error: not in the vocabulary of 11 words: 'tide' (first at word 2)\n")
+def test_unknown_words_of_a_prompt_are_counted_and_a_stop_must_be_known(word_model, capsys, caplog):
+    Generate(prompt="w1 zzz w4\nyyy", max_new_tokens=2)(word_model)
+    assert "2 words of the prompt are read as <unk>: unknown words" in caplog.text
+    with pytest.raises(ValueError, match="--stop must be a word of the vocabulary, got 'zzz'"):
+        Generate(prompt="w1", stop="zzz", max_new_tokens=2)(word_model)
+    caplog.clear()
+    Generate(prompt="w1", stop="<unk>", max_new_tokens=2)(word_model)
+    assert not caplog.text
 
 
-def test_a_continuation_ends_behind_its_stop(finished_run, capsys):
+def test_a_word_model_without_an_unknown_token_refuses_unknown_words(word_model, capsys):
+    words = WordVocabulary(tuple(f"w{i}" for i in range(word_model.processor.size)))
+    with pytest.raises(ValueError, match=r"not in the vocabulary of 11 words: 'tide' \(first at word 2\)"):
+        Generate(prompt="w1 tide")(dataclasses.replace(word_model, processor=words))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_continuation_ends_with_its_stop(finished_run, capsys):
     options = ["--prompt", "the ", "--max-new-tokens", "40", "--num-samples", "3"]
     assert generate(finished_run.folder, *options) == 0
     whole = capsys.readouterr().out.split("--- sample ")[1:]
@@ -189,12 +199,12 @@ def test_a_continuation_ends_behind_its_stop(finished_run, capsys):
     assert len(ended[0]) < len(whole[0])
 
 
-def test_beams_end_behind_their_stop_and_a_stop_is_one_token(finished_run, capsys):
+def test_beams_end_with_their_stop_and_a_stop_is_one_token(finished_run, capsys):
     options = ["--prompt", "the ", "--max-new-tokens", "12", "--num-beams", "3"]
     assert generate(finished_run.folder, *options, "--stop", " ", "--length-penalty", "1.0") == 0
     added = capsys.readouterr().out.rstrip("\n").removeprefix("the ")
     assert " " not in added[:-1]
     assert generate(finished_run.folder, *options, "--stop", "th") == 2
-    assert "stop must be one token, got 'th', which is 2" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="length_penalty is for beam search: give num_beams"):
-        Generate(finished_run.folder, length_penalty=1.0)
+    assert "--stop must be one token, got 'th', which is 2" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="--length-penalty applies only to beam search"):
+        Generate(length_penalty=1.0)

@@ -14,21 +14,21 @@ CAPACITY = 16
 
 
 def alphabet(params, tokens, cache, count):
-    """After MASK comes `d`, after a letter the next one, after the last MASK."""
+    """Predicts `d` after MASK, the next letter after a letter, and MASK after the last one."""
     size = VOCABULARY.size
     following = jnp.where(tokens == 1, VOCABULARY.characters.index("d"), jnp.where(tokens == size - 1, 1, tokens + 1))
     return jax.nn.one_hot(following, size), cache
 
 
 def make_decoder(read, *, capacity=CAPACITY):
-    """Of a model that remembers nothing."""
+    """The decoder of a model without memory."""
     return Decoder(lambda params: params, read, lambda batch: (), capacity)
 
 
 DECODER = make_decoder(alphabet)
 
 
-def test_an_answer_is_what_comes_between_two_masks():
+def test_an_answer_is_the_text_between_two_masks():
     assert answer(DECODER, {}, VOCABULARY, ["a?", "bad?", "?"]) == ["defgh"] * 3
 
 
@@ -52,26 +52,28 @@ def test_an_answer_without_an_end_is_truncated():
     ],
     ids=["unknown", "empty", "with_mask", "too_long", "no_room"],
 )
-def test_a_question_that_cannot_be_asked_is_shown(question, message):
+def test_a_question_that_cannot_be_asked_is_shown_with_the_reason(question, message):
     with pytest.raises(QuestionError, match=re.escape(message)):
         answer(DECODER, {}, VOCABULARY, ["a?", question])
 
 
-def test_without_an_end_of_the_context_no_question_is_too_long():
+def test_without_a_maximum_context_no_question_is_too_long():
     assert answer(make_decoder(alphabet, capacity=None), {}, VOCABULARY, ["a" * 40 + "?"]) == ["defgh"]
 
 
 def test_the_longest_question_leaves_room_for_one_character():
     (found,) = answer(DECODER, {}, VOCABULARY, ["a" * 13 + "?"])
-    # 15 places are filled with the question and MASK; the last of the 16 holds the answer's first character, which
-    # says its second.
+    # The question and MASK fill 15 of the 16 positions. The last one holds the answer's first character, from which the
+    # second is predicted.
     assert found == "de"
 
 
-def test_exact_matches_are_counted_character_for_character():
-    questions = [Question("a?", "Rome"), Question("b?", "Paris"), Question("c?", "Bonn")]
-    assert exact_match(["Rome", "paris", "Bonn "], questions) == pytest.approx(1 / 3)
+def test_only_whole_answers_match():
+    questions = [Question("a?", "bad"), Question("b?", "egg"), Question("c?", "cab"), Question("d?", "a")]
+    assert exact_match(["bad", "eg", "cabs", "A"], questions) == 0.25
+    with pytest.raises(ValueError, match="zip"):
+        exact_match(["bad"], questions)
 
 
-def test_an_answer_is_shown_on_one_line():
-    assert one_line("New\nYork\r") == "New York"
+def test_line_breaks_of_an_answer_become_spaces():
+    assert one_line("a\nb\u2028c") == "a b c"

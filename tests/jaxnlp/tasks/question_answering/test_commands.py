@@ -1,0 +1,43 @@
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.decoding.generate import decoder_of
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.question_answering import QuestionAnswering
+from jaxnlp.tasks.question_answering.answers import QuestionError, answer, one_line
+from jaxnlp.tasks.question_answering.commands import Predict
+from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
+
+
+@pytest.fixture(scope="module")
+def trained():
+    vocabulary = CharacterVocabulary.of("abcdefgh?", special=PAD + MASK)
+    model = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=20).build(vocabulary.size)
+    params = jax.jit(lambda: model.init(jax.random.key(0), np.zeros((1, 1), np.int32)))()["params"]
+    return Trained(QuestionAnswering(), model, params, vocabulary)
+
+
+def test_each_question_has_a_line(trained, tmp_path, capsys):
+    questions = ["a?", "bad?", "h?"]
+    Predict(texts=tuple(questions))(trained)
+    printed = capsys.readouterr().out
+    expected = answer(decoder_of(trained.model), trained.params, trained.processor, questions)
+    assert printed == "".join(f"{one_line(line)}\n" for line in expected)
+    (tmp_path / "questions.txt").write_text("".join(f"{question}\n" for question in questions))
+    Predict(file=tmp_path / "questions.txt")(trained)
+    assert capsys.readouterr().out == printed
+
+
+def test_a_question_with_unknown_characters_is_refused(trained, capsys):
+    with pytest.raises(QuestionError, match="question 'who\\?': not in the vocabulary"):
+        Predict(texts=("a?", "who?"))(trained)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_model_that_was_not_trained_on_questions_is_refused(trained):
+    vocabulary = CharacterVocabulary.of("abcdefgh?")
+    plain = Trained(trained.task, trained.model, trained.params, vocabulary, folder="runs/x")
+    with pytest.raises(ValueError, match="the run in runs/x was not trained on questions"):
+        Predict(texts=("a?",))(plain)
