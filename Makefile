@@ -1,7 +1,7 @@
-# Two commands for everyone: make demo, make test. Both can be interrupted and repeated, and keep to .venv.
+# Two commands for everyone: make demo, make test. Both can be interrupted and repeated, and write to .venv and runs/ only.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-optimized lint types clean
+.PHONY: help demo test test-rest test-all test-optimized lint types clean
 
 VENV := .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -10,9 +10,11 @@ BIN := $(VENV)/bin
 SOURCES := jaxnlp data train configs benchmarks tests docs
 
 help:
-	@echo "make demo    install, train a character GPT for about two minutes, print a sample"
-	@echo "make test    install what the tests need, and run them all"
-	@echo "make test-optimized    run a few of them again as XLA compiles for users, with its optimisations"
+	@echo "make demo    install, train a character GPT for about a minute, print a sample"
+	@echo "make test    install what the tests need, and run every property and every family: minutes"
+	@echo "make test-all          all tests: make test, test-rest and test-optimized"
+	@echo "make test-rest         the tests that make test leaves out: sweeps of parameters, repeated kills"
+	@echo "make test-optimized    run some tests again with XLA's optimisations, as users compile"
 	@echo "make lint    ruff: style and formatting"
 	@echo "make types   mypy"
 	@echo "make clean   remove .venv and caches (runs/ stays)"
@@ -28,11 +30,18 @@ demo: $(VENV)/.installed
 	@echo "Its report        $(CURDIR)/runs/demo/report.html"
 	@echo "Its plots         $(CURDIR)/runs/demo/plots"
 
-# Files in their own order: xdist would begin with those of many tests and end with the few long ones, on one core.
-test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --quiet
+# Files keep their order: xdist would start those with many tests, and end with the few long ones on one core.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --quiet
 
-# Tests switch XLA's optimisations off, to compile quickly; users have them on. A few are run again with them.
+test: $(VENV)/.installed-dev
+	$(PYTEST) -m "not thorough"
+
+test-rest: $(VENV)/.installed-dev
+	$(PYTEST) -m thorough
+
+test-all: test test-rest test-optimized
+
+# Tests switch XLA's optimisations off, to compile quickly; users have them on. Some tests are run again with them.
 test-optimized: $(VENV)/.installed-dev
 	JAXNLP_TEST_OPTIMIZED=1 $(BIN)/python -m pytest --numprocesses 2 --quiet -m optimized tests/jaxnlp/ops
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.measure import matmul_limits, measure
-from train.folder import commit, device_name, write_json
+from train.run_folder import commit, device_name, write_json
 
 MODULES = (
     "gpt_names",

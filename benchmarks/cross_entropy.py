@@ -20,8 +20,8 @@ def ours() -> Step:
 
     @functools.partial(jax.value_and_grad, argnums=(0, 1, 2))
     def loss(x, w, b):
-        losses = linear_cross_entropy(x, w, b, targets, matmul_dtype=operand_dtype("auto"))
-        return losses.objective / losses.count
+        found = linear_cross_entropy(x, w, b, targets, matmul_dtype=operand_dtype("auto"))
+        return found.objective / found.count
 
     run = jax.jit(loss)
     return lambda: jax.block_until_ready(run(x, w, b))

@@ -18,13 +18,12 @@ def prompts(batch: int) -> np.ndarray:
 
 
 def ours(batch: int) -> Step:
-    from jaxnlp.decoding.generate import generate
+    from jaxnlp.decoding.generate import decoder_of, generate
     from jaxnlp.decoding.sampling import Sampling
-    from jaxnlp.runs import make_decoder
 
     model = CONFIG.build(VOCABULARY)
     params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-    decoder, prompt, greedy = make_decoder(model), prompts(batch), Sampling(temperature=0.0)
+    decoder, prompt, greedy = decoder_of(model), prompts(batch), Sampling(temperature=0.0)
 
     def step() -> None:
         for _ in generate(decoder, params, prompt, max_new_tokens=NEW, key=jax.random.key(0), sampling=greedy):

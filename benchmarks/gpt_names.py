@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.gpt import GPTConfig
-from train.objectives import OBJECTIVES
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import LanguageModel
+from jaxnlp.text.characters import CharacterVocabulary
 
 VOCABULARY = 256
 BATCH, POSITIONS = 64, 127
@@ -20,7 +20,7 @@ CONFIG = GPTConfig(
     embedding_dropout_rate=0.1,
     attention_dropout_rate=0.1,
     residual_dropout_rate=0.1,
-    matmul_dtype="auto",
+    compute=Compute(matmul_dtype="auto"),
 )
 
 
@@ -41,9 +41,7 @@ def flop() -> float:
 def ours() -> Step:
     from benchmarks.jax_step import jax_step
 
-    model = CONFIG.build(VOCABULARY)
-    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-    return jax_step(OBJECTIVES["next_token"](model), params, batch())
+    return jax_step(LanguageModel(), CONFIG, CharacterVocabulary([chr(n) for n in range(VOCABULARY)]), batch())
 
 
 def theirs(*, fused: bool, **settings: Any) -> Step:

@@ -9,9 +9,10 @@ import numpy as np
 from benchmarks.case import Case, Step
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.models.gpt import GPTConfig
-from train.loop import set_up, step_function
+from train.begin import begin
 from train.optimizer import make_schedule
 from train.parallel import make_parallel
+from train.setup import set_up, step_function
 
 TURNS, STEPS = 10, 50
 
@@ -20,17 +21,15 @@ def ours() -> Step:
     from jaxnlp.caches import use_compilation_cache
 
     use_compilation_cache(None)
-    config = get_config()
-    setup = set_up(config)
-    layout = make_parallel("jit")
-    train_step = layout.compile_train(step_function(config, setup))
-    state = layout.replicate(setup.state)
+    setup, layout = set_up(begin(get_config())), make_parallel("jit")
+    train_step = layout.compile_train(step_function(setup), setup.abstract_state())
+    state = layout.initialise(setup.initial_state, setup.given)
     batches = iter(setup.corpus.train)
 
     def step() -> object:
         nonlocal state
-        state, metrics = train_step(state, layout.put_batch(next(batches)))
-        return metrics
+        state, output = train_step(state, layout.put_batch(next(batches)))
+        return output
 
     return step
 
@@ -43,9 +42,9 @@ def theirs(*, bfloat16: bool) -> Step:
     from benchmarks.torch_step import torch_adamw, torch_step
 
     config = get_config()
-    setup = set_up(config)
+    setup = set_up(begin(config))
     assert isinstance(config.model, GPTConfig)
-    model = TorchGPT(config.model, setup.corpus.vocabulary.size, fused=True)
+    model = TorchGPT(config.model, setup.corpus.processor.size, fused=True)
     optimizer = torch_adamw(
         model,
         learning_rate=config.optimizer.learning_rate,
@@ -64,7 +63,7 @@ def theirs(*, bfloat16: bool) -> Step:
             group["lr"] = rate
         return called(torch.from_numpy(batch["tokens"]).long(), torch.from_numpy(batch["targets"]).long())
 
-    clip_norm = config.optimizer.clip_norm
+    clip_norm = config.optimizer.max_grad_norm
     return torch_step(model, loss_of, clip_norm=clip_norm, bfloat16=bfloat16, optimizer=optimizer)
 
 

@@ -5,33 +5,39 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.case import Step
 from jaxnlp.caches import use_compilation_cache
-from jaxnlp.typing import Params
-from train.objectives import CarryingLoss, LossFunction
+from jaxnlp.models import ModelConfig
+from jaxnlp.tasks import Task
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.step import init_state, train_step
 
-ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, clip_norm=1.0)
+ADAMW = OptimizerConfig(learning_rate=1e-3, weight_decay=0.01, max_grad_norm=1.0)
 
 
 def jax_step(
-    loss_fn: LossFunction | CarryingLoss,
-    params: Params,
+    task: Task,
+    model_config: ModelConfig,
+    processor: Any,
     batch: Mapping[str, np.ndarray],
     config: OptimizerConfig = ADAMW,
 ) -> Step:
     """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, its state donated."""
     use_compilation_cache(None)
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=10_000))
+    model, inputs = task.build(model_config, processor)
+    params = model.init(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    schedule = make_schedule(config, total_steps=10_000)
+    optimizer = make_optimizer(config, schedule, parameter=model_config.parameter, frozen=model_config.frozen)
     state = init_state(params, optimizer, jax.random.key(0), ema=False)
-    compiled: Any = jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer), donate_argnums=0)
+    step_fn = functools.partial(train_step, objective=task.objective(model, None), optimizer=optimizer)
+    compiled: Any = jax.jit(step_fn, donate_argnums=0)
 
     def step() -> object:
         nonlocal state
-        state, metrics = compiled(state, batch)
-        return metrics
+        state, output = compiled(state, batch)
+        return output
 
     return step

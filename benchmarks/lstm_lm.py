@@ -5,16 +5,18 @@ Ours is the model and the objective of the recipe lstm_lm_hw4.
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.case import Case, Step, torch_sides
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from train.objectives import next_token_carried
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
+from jaxnlp.text.words import WordVocabulary
 
 VOCABULARY, WIDTH, LAYERS, BATCH, POSITIONS = 33_280, 128, 2, 32, 10
-CONFIG = RecurrentLMConfig(embedding_width=WIDTH, widths=(WIDTH,) * LAYERS, scale_embeddings=True, matmul_dtype="auto")
+CONFIG = RecurrentLMConfig(
+    embedding_width=WIDTH, widths=(WIDTH,) * LAYERS, scale_embeddings=True, compute=Compute(matmul_dtype="auto")
+)
 
 
 def batch() -> dict[str, np.ndarray]:
@@ -30,9 +32,7 @@ def flop() -> float:
 def ours() -> Step:
     from benchmarks.jax_step import jax_step
 
-    model = CONFIG.build(VOCABULARY)
-    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-    return jax_step(next_token_carried(model), params, batch())
+    return jax_step(RecurrentLanguageModel(), CONFIG, WordVocabulary(map(str, range(VOCABULARY))), batch())
 
 
 def theirs(*, fused: bool, **settings: Any) -> Step:

@@ -74,7 +74,7 @@ class Block(nn.Module):
 
     def __init__(self, config: GPTConfig, attention: nn.Module, gelu: nn.Module):
         super().__init__()
-        hidden = config.hidden_width or 4 * config.width
+        hidden = config.feed_forward_width or 4 * config.width
         self.attention_norm = nn.LayerNorm(config.width, bias=config.use_bias)
         self.attention = attention
         self.feed_forward_norm = nn.LayerNorm(config.width, bias=config.use_bias)

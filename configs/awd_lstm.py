@@ -13,15 +13,15 @@ Command: python -m train awd_lstm --workdir runs/awd_lstm
 
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
-from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
 
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="awd_lstm",
-        data=WordText(source="wikitext2", mode="tracks", sequence_length=70, batch_size=80, evaluation_batch_size=10),
+        data=WordText(source="wikitext2", mode="streams", sequence_length=70, batch_size=80, evaluation_batch_size=10),
         model=RecurrentLMConfig(
             embedding_width=400,
             widths=(1150, 1150, 400),
@@ -32,19 +32,21 @@ def get_config() -> TrainConfig:
             output_dropout_rate=0.4,
             weight_dropout_rate=0.5,
         ),
-        objective="next_token_carried",
-        loss=LossConfig(activation_regularisation=2.0, temporal_activation_regularisation=1.0),
+        task=RecurrentLanguageModel(
+            sample_prompt="= The History of the",
+            activation_regularization=2.0,
+            temporal_activation_regularization=1.0,
+        ),
         optimizer=OptimizerConfig(
             name="sgd",
             learning_rate=30.0,
             schedule="constant",
-            clip_norm=0.25,
+            max_grad_norm=0.25,
             weight_decay=1.2e-6,
             reference_tokens=80 * 70,
         ),
-        average_after_stall=5,
+        nt_asgd_patience=5,
         total_steps=286_000,
         evaluate_every_steps=382,
         checkpoint_every_steps=382,
-        sample_prompt="= The History of the",
     )

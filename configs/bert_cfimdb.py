@@ -16,11 +16,10 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_cfimdb",
         **{
-            "data.tasks": ("cfimdb",),
+            "data.parts": ("cfimdb",),
             "data.batch_size": 16,
-            "data.longest_tokens": 256,
+            "data.max_length": 256,
             "data.length_multiple": 64,
-            "model.tasks": ("cfimdb",),
             "optimizer.warmup_steps": 40,
             "total_steps": 214,  # two epochs
             "evaluate_every_steps": 107,

@@ -1,8 +1,8 @@
-"""One encoder for sentiment, paraphrases and likeness of sentences: a small pretrained BERT for three tasks.
+"""One encoder for sentiment, paraphrases and semantic textual similarity: a small pretrained BERT for three tasks.
 
 Source: CS224N, default final project (minBERT), part 2. Each batch is of one task,
 drawn by size at first and ever less by it later (Stickland and Murray 2019).
-Differs: the encoder is a sentence encoder of six layers; likeness is the cosine of mean vectors (Reimers and Gurevych
+Differs: the encoder is a sentence encoder of six layers; similarity is the cosine of mean vectors (Reimers and Gurevych
 2019); where Quora's large training file is not there, 16,000 rows of its dev file are for training, and the other 4,212
 for scores.
 Cost: 21 minutes on one CPU core with AMX, from all-MiniLM-L6-v2; about 100 on one without bfloat16 instructions.
@@ -13,7 +13,7 @@ Command: python -m train bert_multitask --workdir runs/bert_multitask
 from configs import bert_sst
 from train.config import TrainConfig, update
 
-TASKS = ("sst", "quora", "sts")
+PARTS = ("sst", "quora", "sts")
 
 
 def get_config() -> TrainConfig:
@@ -21,13 +21,12 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_multitask",
         **{
-            "data.tasks": TASKS,
+            "data.parts": PARTS,
             "data.schedule": "annealed",
             "data.schedule_steps": 800,  # of 16,000 rows, Quora has half of the first batches and 37% from here on
-            "model.tasks": TASKS,
-            "model.relation": "separate",
+            "model.pair_layer": "separate",
             "model.cosine_logit": (10.8, 0.82),  # a logistic regression on 2,000 training rows
-            "loss.task_weights": (1.0, 1.0, 10.0),  # a squared error's gradient is a tenth as long as the others'
+            "task.part_weights": (1.0, 1.0, 10.0),  # a squared error's gradient is a tenth as long as the others'
             "total_steps": 3000,
             "evaluate_every_steps": 500,
             "checkpoint_every_steps": 250,

@@ -11,6 +11,8 @@ Command: python -m train bert_pretrain --workdir runs/bert_pretrain
 from data.masked_text import MaskedText
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -27,12 +29,12 @@ def get_config() -> TrainConfig:
                 max_positions=64,
                 dropout_rate=0.0,
                 attention_dropout_rate=0.0,
-                matmul_dtype="auto",
-            )
+            ),
+            compute=Compute(matmul_dtype="auto"),
         ),
-        objective="masked_tokens",
+        task=MaskedLanguageModel(),
         optimizer=OptimizerConfig(
-            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.05
+            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.05
         ),
         total_steps=3000,
         evaluate_every_steps=250,

@@ -4,7 +4,7 @@ Source: CS224N, default final project (minBERT), part 2; features of a pair afte
 Differs: where Quora's large training file is not there, 16,000 rows of its dev file are for training, and the other
 4,212 for scores.
 Cost: 48 minutes on one CPU core without bfloat16 instructions that did other work too, from all-MiniLM-L6-v2.
-Expect: 84% of dev right after the first of two epochs, which then learn the rows by heart. The encoder saw pairs of
+Expect: 84% of dev right after the first of two epochs, which then memorise the rows. The encoder saw pairs of
 Quora in its own training.
 Command: python -m train bert_quora --workdir runs/bert_quora
 """
@@ -18,12 +18,11 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_quora",
         **{
-            "data.tasks": ("quora",),
-            "model.tasks": ("quora",),
-            "model.relation": "separate",
+            "data.parts": ("quora",),
+            "model.pair_layer": "separate",
             "model.cosine_logit": (10.8, 0.82),  # a logistic regression on 2,000 training rows
-            "model.token_dropout_rate": 0.0,
-            "loss.label_smoothing": 0.0,
+            "task.token_dropout_rate": 0.0,
+            "task.label_smoothing": 0.0,
             "ema_decay": None,
             "total_steps": 1000,  # two epochs
             "evaluate_every_steps": 250,

@@ -16,8 +16,8 @@ def get_config() -> TrainConfig:
         recipe="bert_sst_frozen",
         **{
             "model.freeze_encoder": True,
-            "model.token_dropout_rate": 0.0,
-            "loss.label_smoothing": 0.0,
+            "task.token_dropout_rate": 0.0,
+            "task.label_smoothing": 0.0,
             "ema_decay": None,
             "optimizer.learning_rate": 2e-3,
             "total_steps": 1068,  # four epochs

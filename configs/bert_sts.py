@@ -15,10 +15,9 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_sts",
         **{
-            "data.tasks": ("sts",),
-            "model.tasks": ("sts",),
-            "model.token_dropout_rate": 0.0,
-            "loss.label_smoothing": 0.0,
+            "data.parts": ("sts",),
+            "task.token_dropout_rate": 0.0,
+            "task.label_smoothing": 0.0,
             "ema_decay": None,
             "total_steps": 378,  # two epochs
             "evaluate_every_steps": 126,

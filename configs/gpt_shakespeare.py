@@ -10,6 +10,7 @@ Command: python -m train gpt_shakespeare --workdir runs/gpt_shakespeare
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -29,13 +30,11 @@ def get_config() -> TrainConfig:
             use_bias=False,
             tie_embeddings=True,
         ),
-        objective="next_token",
+        task=LanguageModel(sample_prompt="\n", sample_tokens=500),
         optimizer=OptimizerConfig(
-            learning_rate=1e-3, beta2=0.99, weight_decay=0.1, clip_norm=1.0, warmup_steps=100, final_fraction=0.1
+            learning_rate=1e-3, beta2=0.99, weight_decay=0.1, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.1
         ),
         total_steps=5000,
         evaluate_every_steps=250,
         checkpoint_every_steps=250,
-        sample_prompt="\n",
-        sample_length_tokens=500,
     )

@@ -10,6 +10,8 @@ Command: python -m train gpt_shakespeare_fast --workdir runs/gpt_shakespeare_fas
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -25,14 +27,13 @@ def get_config() -> TrainConfig:
             context_length=128,
             use_bias=False,
             tie_embeddings=True,
-            matmul_dtype="auto",
+            compute=Compute(matmul_dtype="auto"),
         ),
-        objective="next_token",
+        task=LanguageModel(sample_prompt="\n"),
         optimizer=OptimizerConfig(
-            learning_rate=4e-3, beta2=0.99, weight_decay=0.1, clip_norm=1.0, warmup_steps=100, final_fraction=0.0
+            learning_rate=4e-3, beta2=0.99, weight_decay=0.1, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.0
         ),
         total_steps=7800,
         evaluate_every_steps=1560,
         checkpoint_every_steps=1560,
-        sample_prompt="\n",
     )

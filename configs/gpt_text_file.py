@@ -8,6 +8,7 @@ Command: python -m train gpt_text_file --data.path my.txt --workdir runs/my_text
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -25,13 +26,9 @@ def get_config() -> TrainConfig:
             attention_dropout_rate=0.1,
             residual_dropout_rate=0.1,
         ),
-        objective="next_token",
-        optimizer=OptimizerConfig(
-            learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, final_fraction=0.05
-        ),
+        task=LanguageModel(sample_prompt="\n", sample_tokens=300),
+        optimizer=OptimizerConfig(learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05),
         total_steps=2000,
         evaluate_every_steps=250,
         checkpoint_every_steps=250,
-        sample_prompt="\n",
-        sample_length_tokens=300,
     )

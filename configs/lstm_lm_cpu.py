@@ -10,38 +10,41 @@ Command: python -m train lstm_lm_cpu --workdir runs/lstm_lm_cpu
 
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
-from train.objectives import LossConfig
 from train.optimizer import OptimizerConfig
 
 
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="lstm_lm_cpu",
-        data=WordText(source="cmu_hw4p1", mode="tracks", sequence_length=40, batch_size=128, evaluation_batch_size=8),
+        data=WordText(source="cmu_hw4p1", mode="streams", sequence_length=40, batch_size=128, evaluation_batch_size=8),
         model=RecurrentLMConfig(
             embedding_width=384,
             widths=(640, 384),
             tie_embeddings=True,
             scale_embeddings=True,
-            begin_at_frequencies=True,
             forget_bias=1.0,
             embedding_dropout_rate=0.05,
             input_dropout_rate=0.2,
             hidden_dropout_rate=0.2,
             output_dropout_rate=0.3,
             weight_dropout_rate=0.2,
-            matmul_dtype="auto",
+            compute=Compute(matmul_dtype="auto"),
         ),
-        objective="next_token_carried",
-        loss=LossConfig(sampled_tokens=1_000, frequent_tokens=3_000),
+        task=RecurrentLanguageModel(
+            sample_prompt="= The History of the",
+            sample_tokens=60,
+            init_bias_from_unigram=True,
+            num_sampled=1_000,
+            num_frequent=3_000,
+        ),
         optimizer=OptimizerConfig(
-            name="muon", learning_rate=5e-3, beta2=0.99, clip_norm=1.0, warmup_steps=100, final_fraction=0.02
+            name="muon", learning_rate=5e-3, beta2=0.99, max_grad_norm=1.0, warmup_steps=100, min_lr_ratio=0.02
         ),
         ema_decay=0.998,
         total_steps=4_500,
         evaluate_every_steps=900,
         checkpoint_every_steps=250,
-        sample_prompt="= The History of the",
-        sample_length_tokens=60,
     )

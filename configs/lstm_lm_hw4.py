@@ -13,6 +13,8 @@ Command: python -m train lstm_lm_hw4 --workdir runs/lstm_lm_hw4
 
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.language_model import RecurrentLanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -21,13 +23,16 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="lstm_lm_hw4",
         data=WordText(source="cmu_hw4p1", mode="windows", sequence_length=10, batch_size=32, evaluation_batch_size=100),
-        model=RecurrentLMConfig(embedding_width=128, widths=(128, 128), scale_embeddings=True, matmul_dtype="auto"),
-        objective="next_token_carried",
-        optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, clip_norm=None),
+        model=RecurrentLMConfig(
+            embedding_width=128, widths=(128, 128), scale_embeddings=True, compute=Compute(matmul_dtype="auto")
+        ),
+        task=RecurrentLanguageModel(
+            sample_prompt="= The History of the",
+            sample_tokens=60,
+        ),
+        optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, max_grad_norm=None),
         total_steps=36_000,
         evaluate_every_steps=6_000,
         checkpoint_every_steps=3_000,
         log_every_steps=50,
-        sample_prompt="= The History of the",
-        sample_length_tokens=60,
     )

@@ -8,6 +8,7 @@ Command: python -m train names_finetune --init-from runs/names_pretrain --workdi
 
 from configs import names_pretrain
 from data.names import NamesQuestions
+from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -17,10 +18,9 @@ def get_config() -> TrainConfig:
         recipe="names_finetune",
         data=NamesQuestions(batch_size=64),
         model=names_pretrain.get_config().model,
-        optimizer=OptimizerConfig(
-            learning_rate=1e-4, beta2=0.99, weight_decay=0.1, warmup_steps=10, final_fraction=0.1
-        ),
-        best_by="exact_match",
+        task=QuestionAnswering(),
+        optimizer=OptimizerConfig(learning_rate=1e-4, beta2=0.99, weight_decay=0.1, warmup_steps=10, min_lr_ratio=0.1),
+        best_metric="exact_match",
         total_steps=84,
         evaluate_every_steps=28,
         checkpoint_every_steps=28,

@@ -13,6 +13,7 @@ import dataclasses
 
 from configs import names_pretrain_a5
 from data.names import NamesQuestions
+from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
 
 QUESTIONS, EPOCHS, BATCH = 2000, 10, 256
@@ -23,6 +24,7 @@ def get_config() -> TrainConfig:
         recipe="names_finetune_a5",
         data=NamesQuestions(batch_size=BATCH, sequence_length=names_pretrain_a5.BLOCK, held_out=0),
         model=names_pretrain_a5.assignment_model(),
+        task=QuestionAnswering(),
         # The rate apart, fine-tuning has pretraining's hyperparameters.
         optimizer=dataclasses.replace(names_pretrain_a5.get_config().optimizer, learning_rate=6e-4),
         total_steps=EPOCHS * QUESTIONS // BATCH,

@@ -5,11 +5,13 @@ are asked for (Guu et al. 2020), behind a few words of their context or none, in
 questions (Allen-Zhu and Li 2023); names begin at various places; Muon.
 Cost: 20 to 30 minutes on two CPU cores.
 Expect: see docs/results/names_pretrain.json.
-Command: python -m train names_pretrain --model.variant vanilla --workdir runs/names_pretrain
+Command: python -m train names_pretrain --workdir runs/names_pretrain
 """
 
 from data.names import NamesPretraining
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.question_answering import QuestionAnswering
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -22,14 +24,15 @@ def get_config() -> TrainConfig:
             place_fraction=0.9,
             question_fraction=0.15,
             facts_length=56,
-            largest_shift=12,
+            max_left_padding=12,
             batch_size=64,
         ),
-        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, matmul_dtype="auto"),
+        model=GPTConfig(num_layers=4, num_heads=8, width=256, context_length=128, compute=Compute(matmul_dtype="auto")),
+        task=QuestionAnswering(),
         optimizer=OptimizerConfig(
-            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, final_fraction=0.02
+            name="muon", learning_rate=3e-3, beta2=0.99, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
         ),
-        best_by="exact_match",
+        best_metric="exact_match",
         total_steps=2800,
         evaluate_every_steps=400,
         checkpoint_every_steps=400,

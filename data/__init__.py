@@ -2,118 +2,85 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
-import grain
-import numpy as np
+from jaxnlp.config import Config
+from jaxnlp.corpus import Corpus, DataError, NumpyBatch, Split
 
-from jaxnlp.text.vocabulary import Vocabulary
+__all__ = ["Corpus", "DataConfig", "DataError", "NumpyBatch", "Split", "require_processor"]
 
-
-class DataError(ValueError):
-    """Data that cannot be read or does not suffice; the message says what, where and what to do."""
-
-
-NumpyBatch = dict[str, np.ndarray]
+P = TypeVar("P")
 
 
 @dataclasses.dataclass(frozen=True)
-class Question:
-    """What is asked, and the answer; None where it is not known."""
+class DataConfig(Config):
+    """The base of every data set's config. Its properties are the facts of `jaxnlp.corpus.DataFacts`."""
 
-    text: str
-    answer: str | None = None
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class LabelledRows:
-    """Texts with what is asked of them, for a model that says a number about each.
-
-    Attributes:
-      task: by its name in `jaxnlp.text.tasks`.
-      ids: the rows' names, in the order of their file.
-      labels: [N] float32, in that order; None where they are not known.
-      order: [N] int, which row stands where in the batches, one after the other.
-      batches: one pass; a last batch that is not full is padded, and its `loss_mask` [B] is False there.
-      truncated: how many texts were too long, and are cut.
-    """
-
-    task: str
-    ids: tuple[str, ...]
-    labels: np.ndarray | None
-    order: np.ndarray
-    batches: tuple[NumpyBatch, ...]
-    truncated: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """What can be scored.
-
-    Attributes:
-      batches: one pass, for the objective; a last batch that is not full is padded, and its `loss_mask` is False there.
-        Empty where there are no answers to score.
-      questions: what is answered by generation and compared, MASK between question and answer; most data sets have
-        none.
-      labelled: the rows of each task, for models that say a number about a text; most data sets have none.
-    """
-
-    batches: grain.MapDataset | tuple[NumpyBatch, ...] = ()
-    questions: tuple[Question, ...] = ()
-    labelled: tuple[LabelledRows, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Corpus:
-    """What a training run needs of a data set.
-
-    Attributes:
-      train: batches without end, of static shapes, in an order that the seed alone decides; or, where a step is about
-        several tasks, dicts of a batch of each.
-      splits: what can be scored, by name; one is called `validation`.
-      vocabulary: what the token ids mean.
-      description: one line for the person who starts the run.
-      fingerprint: changes when the data changes; a run continues on the same data alone.
-      token_counts: how often each token occurs in training [V] int, for losses that sample the vocabulary; None = not
-        counted.
-    """
-
-    train: grain.IterDataset
-    splits: dict[str, Split]
-    vocabulary: Vocabulary
-    description: str
-    fingerprint: str
-    token_counts: np.ndarray | None = None
-
-    def split(self, name: str) -> Split:
-        """What can be scored under this name. Raises: DataError naming the splits there are."""
-        if name not in self.splits:
-            raise DataError(f"no split {name!r}; this data set has: {', '.join(self.splits)}")
-        return self.splits[name]
-
-
-@dataclasses.dataclass(frozen=True)
-class DataConfig:
-    """What every data set's config is."""
+    section: ClassVar[str] = "data"
 
     batch_size: int = 32
     """Examples in a training step, over all devices."""
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.require_at_least(1, "batch_size")
+
     @property
-    def carries(self) -> bool:
-        """Whether a row of a training batch goes on where that of the batch before ended; batches then say `reset`."""
+    def max_length(self) -> int | None:
+        """The longest input that a batch can hold, length jitter included; None = inputs have no length."""
+        return None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of its parts; () = one part without a name."""
+        return ()
+
+    @property
+    def together(self) -> bool:
+        """Whether a training step takes a batch of each part."""
         return False
 
-    def load(self, seed: int) -> Corpus:
-        """The data set, its training order decided by the seed."""
+    @property
+    def carries(self) -> bool:
+        """Whether a row of a training batch continues where that of the previous batch ended; batches then have
+        `reset`."""
+        return False
+
+    def check_steps(self, total_steps: int) -> None:
+        """Raises ValueError when a run of this many steps would never reach some of the data."""
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """The data set; the seed decides the order of training.
+
+        Args:
+          seed: at least 0.
+          processor: that of a pretrained model, or of the run that this one begins with; None = the data set makes its
+            own.
+
+        Raises:
+          FileNotFoundError, DataError: when the data cannot be found or read, or does not fit the processor.
+        """
         raise TypeError(f"{type(self).__name__} describes no data set: it does not define load()")
 
-    def load_with(self, seed: int, vocabulary: Vocabulary) -> Corpus:
-        """The data set in a vocabulary that the model brings; most data sets make their own, and this is an error."""
-        raise TypeError(f"{type(self).__name__} makes its own vocabulary: it does not define load_with()")
-
     def check_after(self, earlier: "DataConfig") -> None:
-        """Raises DataError when a run that began with one on `earlier` would be scored on what that one learnt."""
+        """Raises DataError when a run that begins with one on `earlier` would be scored on that one's training data."""
 
-    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
-        """A file in the data set's format, to be scored."""
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """A file in the data set's format, to be scored. Raises: FileNotFoundError, DataError."""
         raise TypeError(f"{type(self).__name__} cannot score a file: it does not define read_file()")
+
+    def require_at_least(self, least: float, *names: str) -> None:
+        """Raises ValueError for a field that is less."""
+        for name in names:
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{self.full_name(name)} must be at least {least}, got {getattr(self, name)}")
+
+
+def require_processor(processor: Any, kind: type[P]) -> P:
+    """The processor. Raises: DataError when it is of another kind than the data set needs."""
+    if not isinstance(processor, kind):
+        raise DataError(
+            f"this data set needs a {kind.__name__}, got a {type(processor).__name__}; use a model that was trained on "
+            "the same kind of data"
+        )
+    return processor

@@ -1,4 +1,4 @@
-"""Articles of words, for word language models: WikiText-2, its arrays of CMU's homework, or any text."""
+"""Articles of words, for word language models: WikiText-2, CMU 11-785's arrays of it, or any text."""
 
 import csv
 import dataclasses
@@ -13,19 +13,21 @@ import numpy as np
 
 from data import DataError
 from data.download import DataNotFoundError, locate_folder
+from data.fingerprints import vocabulary_text
 from data.object_arrays import read_array, read_object_array
-from data.texts import read_text, read_utf8
+from data.text_sources import read_text, read_utf8
+from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import EOL, UNK, WordVocabulary, split_words
 
 WordSource = Literal["cmu_hw4p1", "wikitext2", "python_docs", "text_file"]
 
 FOLDERS = {"cmu_hw4p1": "cmu11785_hw4p1", "wikitext2": "wikitext2"}
-OTHERWISE = "take a text that needs no files: --data.source python_docs"
+OTHERWISE = "use the text that needs no files: --data.source python_docs"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Articles:
-    """Texts of words that do not depend on each other, each [N] int32 with N > 0, and what the ids mean."""
+    """Independent texts of words, each [N] int32 with N > 0, and the vocabulary of their ids."""
 
     vocabulary: WordVocabulary
     train: tuple[np.ndarray, ...]
@@ -34,7 +36,7 @@ class Articles:
     @property
     def fingerprint(self) -> str:
         """Changes with any word, and with where articles begin."""
-        digest = hashlib.sha256(self.vocabulary.to_json().encode("utf-8", errors="surrogatepass"))
+        digest = hashlib.sha256(vocabulary_text(self.vocabulary).encode("utf-8", errors="surrogatepass"))
         for part in (self.train, self.validation):
             digest.update(repr([len(article) for article in part]).encode())
             for article in part:
@@ -43,7 +45,12 @@ class Articles:
 
 
 def read_articles(
-    source: WordSource, path: str | None = None, *, minimum_count: int = 1, validation_fraction: float = 0.1
+    source: WordSource,
+    path: str | None = None,
+    *,
+    minimum_count: int = 1,
+    validation_fraction: float = 0.1,
+    vocabulary: WordVocabulary | None = None,
 ) -> Articles:
     """The articles of a source.
 
@@ -51,26 +58,42 @@ def read_articles(
       source: `cmu_hw4p1` and `wikitext2` are looked for in `path`, then in JAXNLP_DATA; `python_docs` takes no path,
         `text_file` needs one. The last two are one article for training and one for validation.
       path: folder of the first two, file of the last.
-      minimum_count: of texts alone: words that occur less often in the training part become UNK.
-      validation_fraction: of texts alone: share of the words, at the end, that is held out.
+      minimum_count: python_docs and text_file: rarer words of the training part become UNK.
+      validation_fraction: python_docs and text_file: share of the words, at the end, that is held out.
+      vocabulary: the one to use; None = the one of the source, or of the training part.
 
     Raises:
-      FileNotFoundError: when the data is nowhere; the message says what to do.
-      DataError: when it is something else; the message says where and what.
+      FileNotFoundError: when the data is not found; the message says what to do.
+      DataError: when it is something else, or does not fit the vocabulary; the message says where and what.
     """
+    try:
+        return _read(source, path, minimum_count, validation_fraction, vocabulary)
+    except UnknownTokenError as error:
+        raise DataError(f"data.source {source}: {error}; use a model that was trained on this data") from error
+
+
+def _read(
+    source: WordSource, path: str | None, minimum_count: int, validation_fraction: float, given: WordVocabulary | None
+) -> Articles:
     match source:
         case "cmu_hw4p1":
             holds = "the homework's dataset/vocab.npy, dataset/wiki.train.npy and dataset/wiki.valid.npy"
-            return _read_homework(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE))
+            articles = _read_homework(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE))
+            if given is not None and given != articles.vocabulary:
+                raise DataError(
+                    f"vocabularies differ: the model's has {given.size:,} words, that of data.source cmu_hw4p1 "
+                    f"{articles.vocabulary.size:,}; use a model that was trained on this data"
+                )
+            return articles
         case "wikitext2":
             holds = "train.txt and valid.txt"
-            return _read_wikitext(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE))
+            return _read_wikitext(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE), given)
     words = split_words(read_text(source, path))
     boundary = int(len(words) * (1.0 - validation_fraction))
     if not 0 < boundary < len(words):
         raise DataError(f"the text has {len(words)} words, too few to hold out {validation_fraction} of them")
     train, validation = words[:boundary], words[boundary:]
-    vocabulary = _vocabulary_of(word for word, count in Counter(train).items() if count >= minimum_count)
+    vocabulary = given or _vocabulary_of(word for word, count in Counter(train).items() if count >= minimum_count)
     return Articles(vocabulary, (vocabulary.encode_words(train),), (vocabulary.encode_words(validation),))
 
 
@@ -79,18 +102,18 @@ def _vocabulary_of(words: Iterable[str]) -> WordVocabulary:
     return WordVocabulary(sorted({*words, EOL, UNK}), unknown=UNK)
 
 
-def _read_wikitext(folder: Path) -> Articles:
+def _read_wikitext(folder: Path, given: WordVocabulary | None) -> Articles:
     """The release's text: every line ends with EOL, blank ones too; the vocabulary is that of the training part."""
     train, validation = (
         _split_articles(read_utf8(_first_there(folder, f"{part}.txt", f"{part}.txt.gz", f"wiki.{part}.tokens")))
         for part in ("train", "valid")
     )
-    vocabulary = _vocabulary_of(word for article in train for word in article)
+    vocabulary = given or _vocabulary_of(word for article in train for word in article)
     return Articles(vocabulary, *(tuple(map(vocabulary.encode_words, part)) for part in (train, validation)))
 
 
 def _split_articles(text: str) -> list[list[str]]:
-    """An article begins at each line `= Two or more words =`, as in the homework: titles of one word go unnoticed."""
+    """An article begins at each line `= Two or more words =`, as in the homework: titles of one word do not count."""
     articles: list[list[str]] = [[]]
     for line in text.removesuffix("\n").split("\n"):
         words = line.split()
@@ -112,7 +135,7 @@ def _read_homework(folder: Path) -> Articles:
 
 
 def read_homework_vocabulary(folder: Path) -> WordVocabulary:
-    """The words that the homework's ids are of. Raises: FileNotFoundError, DataError as `read_articles`."""
+    """The vocabulary of the homework's ids. Raises: FileNotFoundError, DataError as `read_articles`."""
     path = _first_there(folder / "dataset", "vocab.npy", "vocab.npy.gz", "vocab.csv")
     words = _read_csv_words(path) if path.suffix == ".csv" else _read_array_words(path)
     try:
@@ -125,7 +148,7 @@ def _first_there(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    raise DataNotFoundError(f"no {' nor '.join(names)} in {folder}; add it, or {OTHERWISE}")
+    raise DataNotFoundError(f"there is no {' or '.join(names)} in {folder}; add it, or {OTHERWISE}")
 
 
 def _read_array_words(path: Path) -> list[str]:
@@ -148,7 +171,7 @@ def _read_csv_words(path: Path) -> list[str]:
 def _read_ids(path: Path, vocabulary_size: int) -> tuple[np.ndarray, ...]:
     articles = read_object_array(path)
     if not articles:
-        raise DataError(f"{path} holds no article")
+        raise DataError(f"{path} contains no articles")
     return tuple(checked_ids(ids, f"{path}: article[{i}]", vocabulary_size) for i, ids in enumerate(articles))
 
 
@@ -157,19 +180,19 @@ def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str =
 
     Args:
       ids: of any shape and dtype.
-      name: what messages call them.
+      name: their name in messages.
       vocabulary_size: V; ids lie in [0, V).
-      axes: those that there must be, a letter each.
+      axes: the expected axes, one letter each.
 
     Raises:
-      DataError: when the ids are no integers, have other axes, are none, or lie outside; names the first that does.
+      DataError: when the ids are not integers, have other axes, are empty, or are outside [0, V); names the first.
     """
     if ids.dtype.kind not in "iu":
         raise DataError(f"{name} is of dtype {ids.dtype}, expected integers: the ids of words")
     if ids.ndim != len(axes):
         raise DataError(f"{name} is of shape {list(ids.shape)}, expected [{', '.join(axes)}]")
     if not ids.size:
-        raise DataError(f"{name} is empty; expected one id at least")
+        raise DataError(f"{name} is empty; expected at least one id")
     outside = np.argwhere((ids < 0) | (ids >= vocabulary_size))
     if len(outside):
         place = outside[0].tolist()

@@ -1,4 +1,4 @@
-"""Batches of examples of many lengths, each padded to its own longest and no further."""
+"""Batches of examples of many lengths, each padded to the length of its own longest example."""
 
 import functools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ def _length(example: NumpyBatch) -> int:
 
 
 def padded(examples: list[NumpyBatch], batch_size: int, multiple: int) -> NumpyBatch:
-    """Examples of 1-D arrays as one batch: rows filled up with 0 and False, and rows of these where examples lack."""
+    """Examples of 1-D arrays as one batch: padded with 0 and False, and with whole rows of these up to B."""
     shape = (batch_size, rounded_up(max(map(_length, examples)), multiple))
     batch = {name: np.zeros(shape, value.dtype) for name, value in examples[0].items()}
     for row, example in enumerate(examples):
@@ -41,13 +41,13 @@ def bucketed(
 ) -> grain.MapDataset:
     """Batches of examples of about the same length.
 
-    Each run of `pool_batches` batches is sorted by length before it is cut, and its batches come in a random order:
-    which examples meet in a batch depends on their lengths within a pool, and on chance beyond it. All is a function of
-    the batch's number, so that a pipeline can be set to any of them.
+    The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches, in a random order.
+    So the examples of a batch depend on their lengths within a pool, and on chance beyond it. A batch is a function of
+    its number, so that a pipeline can be set to any of them.
 
     Args:
       examples: at least one pool of them; dicts of 1-D arrays of equal length, `loss_mask` [n] bool among them, unless
-        `length` and `pad` know others.
+        `length` and `pad` take others.
       batch_size: B.
       seed: decides the order of the batches in a pool.
       pool_batches: batches in a pool.
@@ -60,7 +60,7 @@ def bucketed(
     """
     pool_size = pool_batches * batch_size
 
-    # The batches of a pool are asked for one after the other.
+    # The batches of a pool are read one after the other.
     @functools.lru_cache(maxsize=2)
     def pool(number: int) -> list[NumpyBatch]:
         found = [examples[i] for i in range(number * pool_size, (number + 1) * pool_size)]

@@ -4,63 +4,72 @@ import dataclasses
 import hashlib
 import signal
 from pathlib import Path
+from typing import Any
 
 import grain
 import numpy as np
 from absl import flags
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split
-from data.texts import TextSource, read_text, read_utf8
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data.text_sources import TextSource, read_text, read_utf8
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import CharacterVocabulary
-from jaxnlp.text.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)
 class CharacterText(DataConfig):
-    """A text cut into windows of characters."""
+    """A text in windows of characters."""
 
     source: TextSource = "python_docs"
-    """Which text: the embedded language reference, Tiny Shakespeare, or a UTF-8 file of yours (give its path)."""
+    """Text: Python's embedded language reference, Tiny Shakespeare, or your UTF-8 file (set path)."""
     path: str | None = None
-    """The text's file; needed for text_file, optional for tiny_shakespeare."""
+    """File of the text; required for text_file, optional for tiny_shakespeare."""
     sequence_length: int = 128
-    """Characters an example is scored on, T."""
+    """Length of an example in characters, T."""
     evaluation_batch_size: int = 64
     """Examples in an evaluation step."""
     validation_fraction: float = 0.1
-    """Share of the text, at its end, that is held out."""
+    """Share of the text, at its end, that is held out for validation."""
     num_workers: int = 0
     """Processes that prepare batches; 0 = this one, which is enough for text in memory."""
 
     def __post_init__(self):
-        for name in ("batch_size", "sequence_length", "evaluation_batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
+        super().__post_init__()
+        self.require_at_least(1, "sequence_length", "evaluation_batch_size")
+        self.require_at_least(0, "num_workers")
         if not 0.0 < self.validation_fraction < 1.0:
             raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
-        if self.num_workers < 0:
-            raise ValueError(f"data.num_workers must be at least 0, got {self.num_workers}")
 
-    def load(self, seed: int) -> Corpus:
-        """Reads the text and lays out its batches.
+    @property
+    def max_length(self) -> int:
+        """T."""
+        return self.sequence_length
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the text and makes its batches.
 
         The first 90 % (with the default fraction) are training text, the rest validation text. The vocabulary is the
-        alphabet of both, as in karpathy/nanoGPT.
+        alphabet of both, as in karpathy/nanoGPT, unless one is given.
 
         Raises:
-          DataError: when a part is too short for one window; the message gives the lengths.
+          FileNotFoundError: when there is no such text.
+          DataError: when a part is too short for one window, or the given vocabulary does not have all its characters.
         """
         text = read_text(self.source, self.path)
-        vocabulary = CharacterVocabulary.of(text)
-        tokens = vocabulary.encode(text)
+        vocabulary = (
+            CharacterVocabulary.of(text) if processor is None else require_processor(processor, CharacterVocabulary)
+        )
+        try:
+            tokens = vocabulary.encode(text)
+        except UnknownTokenError as error:
+            raise DataError(f"the text of data.source {self.source}: {error}") from error
         boundary = int(len(tokens) * (1.0 - self.validation_fraction))
         parts = {"train": tokens[:boundary], "validation": tokens[boundary:]}
         for name, part in parts.items():
             if len(part) <= self.sequence_length:
                 raise DataError(
                     f"the {name} text has {len(part)} characters, but one window needs {self.sequence_length + 1}; "
-                    f"give a longer text, or a smaller --data.sequence-length"
+                    f"use a longer text or a smaller --data.sequence-length"
                 )
         return Corpus(
             train=shuffled_windows(
@@ -70,7 +79,7 @@ class CharacterText(DataConfig):
                 name: Split(consecutive_windows(part, self.sequence_length, self.evaluation_batch_size))
                 for name, part in parts.items()
             },
-            vocabulary=vocabulary,
+            processor=vocabulary,
             description=(
                 f"{self.source}: {len(text):,} characters, {vocabulary.size} distinct; "
                 f"{boundary:,} for training, {len(tokens) - boundary:,} for validation"
@@ -78,26 +87,27 @@ class CharacterText(DataConfig):
             fingerprint=hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(),
         )
 
-    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
+    def read_file(self, path: Path, processor: Any) -> Split:
         """A UTF-8 file's text, each character but the first scored once.
 
         Raises:
-          FileNotFoundError, DataError: when it cannot be read, or holds characters outside the vocabulary.
+          FileNotFoundError, DataError: when it cannot be read, or contains characters outside the vocabulary.
         """
+        vocabulary = require_processor(processor, CharacterVocabulary)
         text = read_utf8(path)
         try:
             tokens = vocabulary.encode(text)
         except UnknownTokenError as error:
             raise DataError(f"{path}: {error}") from error
         if len(tokens) < 2:
-            raise DataError(f"{path} has one character; a language model scores each character but the first")
+            raise DataError(f"{path} has one character, but two are needed: the first is not scored")
         return Split(consecutive_windows(tokens, self.sequence_length, self.evaluation_batch_size))
 
 
 def shuffled_windows(
     tokens: np.ndarray, sequence_length: int, batch_size: int, *, seed: int, num_workers: int = 0
 ) -> grain.IterDataset:
-    """Every window of T + 1 tokens in a seeded order, then all again in another, without end.
+    """Every window of T + 1 tokens in a random order, then all again in another order, without end.
 
     Args:
       tokens: [N] int32, N > T.
@@ -110,17 +120,17 @@ def shuffled_windows(
       Batches of `tokens` [B, T] int32, `targets` [B, T] int32 (the next tokens) and `loss_mask` [B, T] bool. The
       iterator's state can be saved and set.
     """
-    # Starting points are batched first and cut afterwards, in one NumPy call a batch.
+    # Starting points are batched first; the windows of a batch are then read in one NumPy call.
     windows = len(tokens) - sequence_length
-    # Grain's endless repeat() overflows in batch(1); this many epochs are as good as no end.
+    # Grain's endless repeat() overflows in batch(1); this many epochs are effectively infinite.
     epochs = 2**62 // windows
     starts = grain.MapDataset.range(windows).seed(seed).shuffle().repeat(epochs).batch(batch_size)
-    # No threads that read ahead: a batch is cut in microseconds, and on few cores they slow down the training step.
+    # No threads that read ahead: a batch takes microseconds, and on few cores threads slow down the training step.
     reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     batches = starts.map(_Windows(tokens, sequence_length)).to_iter_dataset(reading)
     if num_workers:
         if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else here parses
+            flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
         batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers), _ignore_interrupts)
     return batches
 
@@ -147,12 +157,12 @@ def consecutive_windows(tokens: np.ndarray, sequence_length: int, batch_size: in
 
 
 def _ignore_interrupts(worker_index: int, worker_count: int) -> None:
-    """Ctrl-C reaches workers too; the process that trains decides what it means."""
+    """Ctrl-C reaches workers too; only the process that trains handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _Windows:
-    """Cuts windows out of a text at given starting points: a class, since worker processes get it by pickle."""
+    """The windows of a text at given starting points: a class, since worker processes receive it by pickle."""
 
     def __init__(self, tokens: np.ndarray, sequence_length: int, length: int | None = None):
         self.tokens = tokens

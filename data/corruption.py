@@ -1,4 +1,4 @@
-"""Documents with a span taken out and asked for: `prefix MASK suffix MASK span`.
+"""Documents with a span removed and predicted: `prefix MASK suffix MASK span`.
 
 Source: CS224N assignment 5, after T5 (Raffel et al. 2020); Guu et al. 2020 (REALM), section 3.4, for spans that are
 names and numbers.
@@ -15,11 +15,11 @@ SHORTEST_DOCUMENT = 4
 
 
 def span_corruption(document: str, sequence_length: int, rng: np.random.Generator) -> str:
-    """`prefix MASK suffix MASK masked`: a span of a truncated document is taken out, and asked for.
+    """`prefix MASK suffix MASK masked`: a span of a truncated document is removed, and predicted.
 
     The truncated length is uniform from 4 to 7/8 of the block, or to the document's end; the span's length is uniform
-    from 1 to about half of that, a quarter on average (rounded down), and its place is uniform within the truncated
-    document. Differs from common solutions, whose spans may begin behind the end of a short document.
+    from 1 to about half of that, a quarter on average (rounded down), and its position is uniform within the truncated
+    document. Differs from common solutions, whose spans may begin after the end of a short document.
     """
     longest = min(len(document), sequence_length * 7 // 8)
     length = int(rng.integers(SHORTEST_DOCUMENT, longest + 1))
@@ -30,14 +30,14 @@ def span_corruption(document: str, sequence_length: int, rng: np.random.Generato
 
 
 def split_title(document: str) -> tuple[str, str]:
-    """`Name. Text` as (`Name`, `Text`). Full stops of initials end no name, unless there are no others."""
+    """`Name. Text` as (`Name`, `Text`). Full stops of initials do not end the name, unless there are no others."""
     ends = list(re.finditer(r"\S+\. ", document))
     end = next((end for end in ends if not re.fullmatch(r"([^\W\d]\.)+ ", end.group())), ends[0] if ends else None)
     return ("", document) if end is None else (document[: end.end() - 2], document[end.end() :])
 
 
 def salient_spans(text: str, title: str = "") -> list[tuple[int, int]]:
-    """Start and end of each run of capitalised words, and of each number; words of the title are none."""
+    """Start and end of each run of capitalised words, and of each number, without words of the title."""
     known = set(re.findall(r"\w+", title))
     spans: list[tuple[int, int]] = []
     for match in re.finditer(r"\w[\w'\u2019-]*", text):
@@ -55,26 +55,26 @@ def salient_spans(text: str, title: str = "") -> list[tuple[int, int]]:
 def recalled_facts(
     document: str,
     spans: list[tuple[int, int]],
-    longest: int,
+    max_length: int,
     rng: np.random.Generator,
     *,
     most_words: int = 4,
 ) -> tuple[str, np.ndarray]:
-    """`Title. words MASK span MASK words MASK span MASK ...`: spans in a random order, each behind words before it.
+    """`Title. words MASK span MASK words MASK span MASK ...`: spans in a random order, each after words before it.
 
-    What stands around a fact changes from time to time, and the title alone stays: so the title becomes the key to each
-    of them. Read in its own order, a text teaches each fact as a continuation of what comes before it, and a question,
-    which says none of that, would not find it.
+    The context of a fact changes from example to example, and only the title stays: so the title becomes the key to
+    each fact. In the text's own order, a model learns each fact as a continuation of the preceding words; a question
+    does not contain these, and would not recall the fact.
 
     Args:
       document: `Title. Text`.
-      spans: start and end in the text of what is asked for; at least one.
-      longest: where to stop, in characters.
+      spans: start and end in the text of the spans to predict; at least one.
+      max_length: of the example, in characters, unless the first fact is longer.
       rng: decides order and contexts.
-      most_words: at most so many words before a span are shown, a random number of them.
+      most_words: maximum number of words before a span; the number is random.
 
     Returns:
-      The example, and which of its characters are scored, [n] bool: all behind the title.
+      The example, and which of its characters are scored, [n] bool: all after the title.
     """
     title, text = split_title(document)
     words = [match.start() for match in re.finditer(r"\S+", text)]
@@ -86,7 +86,7 @@ def recalled_facts(
         count = int(rng.integers(0, most_words + 1))
         context = text[[*before, start][max(0, len(before) - count)] : start]
         fact = f" {context}{MASK}{text[start:end]}{MASK}"
-        if len(example) + len(fact) > longest and len(example) > given:
+        if len(example) + len(fact) > max_length and len(example) > given:
             break
         example += fact
     return example, np.arange(len(example)) >= given

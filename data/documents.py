@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from data import DataError
-from data.texts import python_topics, read_utf8
+from data.text_sources import python_topics, read_utf8
 from jaxnlp.text.wordpiece import SPECIAL
 
 DocumentSource = Literal["python_docs", "text_file"]
@@ -24,7 +24,7 @@ def read_documents(source: DocumentSource, path: str | None = None) -> list[list
       path: the user's file.
 
     Raises:
-      DataError: for an unknown source, a path too many or too few, or a file that holds something else.
+      DataError: for an unknown source, a superfluous or missing path, or a file that contains something else.
       FileNotFoundError: when there is no such file.
     """
     match source:
@@ -45,8 +45,8 @@ def file_documents(path: Path) -> list[list[str]]:
 
     Raises:
       FileNotFoundError: when there is no such file.
-      DataError: when it is empty, damaged or not UTF-8, has no sentences, or holds a special token of BERT; names the
-        file, and the line where there is one.
+      DataError: when it is empty, damaged or not UTF-8, has no sentences, or contains a special token of BERT; names
+        the file, and the line where there is one.
 
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
@@ -54,7 +54,7 @@ def file_documents(path: Path) -> list[list[str]]:
     found = _SPECIAL.search(text)
     if found is not None:
         raise DataError(
-            f"{path}, line {text.count(chr(10), 0, found.start()) + 1}: holds {found.group()}, which is a special "
+            f"{path}, line {text.count(chr(10), 0, found.start()) + 1}: contains {found.group()}, which is a special "
             "token; replace it"
         )
     documents: list[list[str]] = [[]]
@@ -81,7 +81,7 @@ def python_documents() -> list[list[str]]:
     for section in (section for topic in python_topics() for section in _sections(topic)):
         paragraphs = _paragraphs(section)
         repeated = sum(len(paragraph) for paragraph in paragraphs if paragraph in kept)
-        # Otherwise what is held out might be read in training.
+        # Otherwise held-out text might occur in training.
         if 2 * repeated < sum(map(len, paragraphs)):
             documents.append([sentence for paragraph in paragraphs for sentence in sentences(paragraph)])
             kept.update(paragraphs)
@@ -95,11 +95,11 @@ def _sections(text: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """What stands between blank lines, or lines of signs alone, each on one line."""
+    """Text between blank lines, or lines without letters and digits, each on one line."""
     lines = [line if any(map(str.isalnum, line)) else "" for line in text.split("\n")]
     return [" ".join(block.split()) for block in re.split(r"\n\n+", "\n".join(lines)) if block.strip()]
 
 
 def sentences(paragraph: str) -> list[str]:
-    """A paragraph cut behind full stops, question and exclamation marks and colons that a capital letter follows."""
+    """A paragraph, split after full stops, question and exclamation marks and colons before a capital letter."""
     return _SENTENCE_END.split(paragraph)

@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 class DataNotFoundError(FileNotFoundError):
-    """A data set's file is in none of the places where it may lie; the message says what to do."""
+    """A data set's file is not found; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class RemoteFile:
 
     Attributes:
       name: what messages call it.
-      relative_path: where it lies under the folder JAXNLP_DATA and under the cache's `data/`, such as `set/train.txt`.
+      relative_path: its path in the folder JAXNLP_DATA and under the cache's `data/`, such as `set/train.txt`.
       url: where it is downloaded from, https only.
       sha256: its checksum, 64 lower-case hex digits.
     """
@@ -56,7 +56,7 @@ TINY_SHAKESPEARE = RemoteFile(
 
 
 def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
-    """Path of a data set's file, downloaded into the cache where it lies nowhere yet.
+    """Path of a data set's file, downloaded into the cache if it is not found.
 
     The order: `path`, the folder JAXNLP_DATA, the cache, a download. The first two are the user's own and
     returned as they are; the cached file's checksum is compared, and a damaged one is downloaded again.
@@ -69,15 +69,15 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
       The path of an existing file.
 
     Raises:
-      DataNotFoundError: when `path` is no file, JAXNLP_DATA no folder, or the file is nowhere and cannot be
+      DataNotFoundError: when `path` is not a file, JAXNLP_DATA not a directory, or the file is not found and cannot be
         downloaded; one line that names the places, the reason and the remedy.
     """
     if path is not None:
         given = Path(path).expanduser()
         if not given.is_file():
             raise DataNotFoundError(
-                f"{file.name}: no file at {str(path)!r}; give --data.path a file that exists, "
-                f"or leave it out to search JAXNLP_DATA and the cache and to download"
+                f"{file.name}: there is no file at {str(path)!r}; give an existing file with --data.path, "
+                f"or remove --data.path to search JAXNLP_DATA and the cache and to download"
             )
         return given
 
@@ -85,7 +85,9 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
     if own := os.environ.get("JAXNLP_DATA"):
         folder = Path(own).expanduser()
         if not folder.is_dir():
-            raise DataNotFoundError(f"{file.name}: JAXNLP_DATA is {own!r}, which is no folder; correct it or unset it")
+            raise DataNotFoundError(
+                f"{file.name}: JAXNLP_DATA is {own!r}, which is not a directory; correct or unset it"
+            )
         if (found := folder / file.relative_path).is_file():
             return found
         searched = f"not in JAXNLP_DATA at {found}"
@@ -102,7 +104,7 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
     except (OSError, ValueError) as error:  # whatever requests raises is an OSError
         raise DataNotFoundError(
             f"{file.name}: {searched}, and the download from {file.url} failed ({short_reason(error)}); "
-            f"set JAXNLP_DATA to a folder that holds {file.relative_path}, or give its path with --data.path"
+            f"set JAXNLP_DATA to a folder that contains {file.relative_path}, or give its path with --data.path"
         ) from error
     return cached
 
@@ -111,25 +113,28 @@ def locate_folder(relative_path: str, path: str | None, *, holds: str, otherwise
     """Path of a data set's folder, which is never downloaded: `path`, or else one in the folder JAXNLP_DATA.
 
     Args:
-      relative_path: where it lies under JAXNLP_DATA.
+      relative_path: its path in the folder JAXNLP_DATA.
       path: the user's own folder; None = look for it.
-      holds: what it must hold, such as "train.txt and valid.txt".
-      otherwise: what can be done without it.
+      holds: what it must contain, such as "train.txt and valid.txt".
+      otherwise: what the user can do without it.
 
     Raises:
       DataNotFoundError: when there is none; one line that names the place and the remedies.
     """
     if path is not None:
-        folder, remedy = Path(path).expanduser(), f"give --data.path a folder that holds {holds}"
+        folder, remedy = Path(path).expanduser(), f"give a folder that contains {holds} with --data.path"
     elif own := os.environ.get("JAXNLP_DATA"):
-        folder, remedy = Path(own).expanduser() / relative_path, f"put {holds} there, or give --data.path their folder"
+        folder, remedy = (
+            Path(own).expanduser() / relative_path,
+            f"copy {holds} there, or give their folder with --data.path",
+        )
     else:
         raise DataNotFoundError(
-            f"the data set {relative_path} is not downloaded: give --data.path its folder, set JAXNLP_DATA to a folder "
-            f"that holds {relative_path}, or {otherwise}"
+            f"the data set {relative_path} is not found: give its folder with --data.path, set JAXNLP_DATA to a folder "
+            f"that contains {relative_path}, or {otherwise}"
         )
     if not folder.is_dir():
-        raise DataNotFoundError(f"no folder {folder}; {remedy}, or {otherwise}")
+        raise DataNotFoundError(f"there is no folder {folder}; {remedy}, or {otherwise}")
     return folder
 
 

@@ -89,8 +89,8 @@ CAREER_PHRASINGS = (
 )
 BIRTH_DOCUMENTS = 3
 """Documents about a person that name the birth place, each in another phrasing: a fact that is only ever told in one
-way is learnt by heart but not found by a question (Allen-Zhu and Li 2023, Physics of Language Models 3.1). One more
-document names the other place alone."""
+way is memorised but not recalled by a question (Allen-Zhu and Li 2023, Physics of Language Models 3.1). One more
+document names only the other place."""
 
 NAMESAKES = 4
 """People who share a first name, and people who share a surname, on average."""

@@ -1,7 +1,7 @@
-"""BERT's own pretraining: pieces of words to be guessed, and whether a text follows another.
+"""BERT's own pretraining: masked tokens to predict, and whether a text follows another.
 
-Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert for whole words; Liu et al. 2019
-(RoBERTa), section 4.1, for masks that are drawn anew in each epoch.
+Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert for whole word masking; Liu et al.
+2019 (RoBERTa), section 4.1, for masks that are drawn again in each epoch.
 """
 
 import dataclasses
@@ -9,99 +9,108 @@ import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.documents import DocumentSource, file_documents, read_documents
-from jaxnlp.text.vocabulary import Vocabulary
+from data.fingerprints import vocabulary_text
+from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
 MASKED_SHARE = 0.8
-"""Of the pieces to predict, the share that is replaced by [MASK]."""
+"""Share of the tokens to predict that is replaced by [MASK]."""
 RANDOM_SHARE = 0.1
-"""The share that is replaced by a random piece; the others stay."""
+"""Share that is replaced by a random token; the others stay."""
 FOLLOWING_SHARE = 0.5
-"""Share of the examples whose second text really follows the first."""
+"""Share of the examples whose second text follows the first in the document."""
 _ENDLESS = 2**40
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskedText(DataConfig):
-    """Pairs of texts from documents, [CLS] A [SEP] B [SEP], some of their pieces to be guessed.
+    """Pairs of texts from documents, [CLS] A [SEP] B [SEP], some of their tokens masked.
 
     In training there is an example for each sentence that another follows: A begins with it. How many sentences A and B
-    have, how much of B is left out at its end, whether B follows A, and the masks are drawn anew in each epoch.
+    have, how much of B is left out at its end, whether B follows A, and the masks are drawn again in each epoch.
     """
 
     source: DocumentSource = "python_docs"
-    """Which documents: the embedded language reference, or a UTF-8 file of yours (give its path)."""
+    """Documents: Python's embedded language reference, or your UTF-8 file (set path)."""
     path: str | None = None
-    """The documents' file, needed for text_file: one sentence a line, blank lines between documents."""
+    """File of the documents, required for text_file: one sentence a line, blank lines between documents."""
     vocabulary: str | None = None
-    """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = one is made of the training text, or
-    a pretrained model brings its own."""
+    """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = that of the pretrained model, or one
+    made from the training text."""
     vocabulary_size: int = 4_000
-    """Pieces of a vocabulary that is made, at most."""
+    """Maximum number of tokens in a vocabulary made from the training text."""
     sequence_length: int = 128
-    """Pieces of an example, T, special ones and padding among them; longer texts are cut."""
+    """Tokens of an example, T, special tokens and padding included; longer texts are truncated."""
     mask_rate: float = 0.15
-    """Share of the pieces to predict."""
-    whole_words: bool = False
-    """Predict all pieces of a word or none, where the original draws each piece by itself."""
+    """Share of the tokens to predict."""
+    whole_word_masking: bool = False
+    """Predict all tokens of a word or none; otherwise each token is drawn independently."""
     evaluation_batch_size: int = 64
     """Examples in an evaluation step."""
     validation_fraction: float = 0.1
-    """Share of the documents that are held out, two at least; which ones and their masks no seed changes."""
+    """Share of the documents that are held out, at least two; neither they nor their masks depend on the seed."""
 
     def __post_init__(self):
-        for name in ("batch_size", "evaluation_batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
-        if self.vocabulary_size <= len(SPECIAL):
-            raise ValueError(f"data.vocabulary_size must exceed {len(SPECIAL)}, got {self.vocabulary_size}")
-        if self.sequence_length < 5:
-            raise ValueError(f"data.sequence_length must be at least 5, got {self.sequence_length}")
+        super().__post_init__()
+        self.require_at_least(1, "evaluation_batch_size")
+        self.require_at_least(len(SPECIAL) + 1, "vocabulary_size")
+        self.require_at_least(5, "sequence_length")
+        own = self.vocabulary is None
+        refuse_unread(self, [ReadWhen("vocabulary_size", 4_000, own, "a vocabulary made from the training text")])
         for name in ("mask_rate", "validation_fraction"):
             if not 0.0 < getattr(self, name) < 1.0:
                 raise ValueError(f"data.{name} must lie in (0, 1), got {getattr(self, name)}")
 
     @property
+    def max_length(self) -> int:
+        """T."""
+        return self.sequence_length
+
+    @property
     def predictions(self) -> int:
-        """Pieces to predict in an example at most, P."""
+        """Maximum number of tokens to predict in an example, P."""
         return math.ceil(self.mask_rate * self.sequence_length)
 
-    def load(self, seed: int) -> Corpus:
-        """Reads the documents, and the vocabulary or makes it.
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the documents; the vocabulary is the given one, is read, or is made from the training text.
 
         Raises:
-          FileNotFoundError, DataError: when the file or the vocabulary cannot be read, or there are too few documents.
+          FileNotFoundError, DataError: when the file or the vocabulary cannot be read, there are too few documents, or
+            `vocabulary` names another one than is given.
         """
-        train, held_out = self._parts()
-        return self._corpus(seed, train, held_out, self._own_vocabulary(train))
+        train, held_out = self._train_and_held_out()
+        if processor is None:
+            return self._corpus(seed, train, held_out, self._own_vocabulary(train))
+        vocabulary = require_processor(processor, WordPieceVocabulary)
+        if self.vocabulary is not None and self._own_vocabulary(train) != vocabulary:
+            raise DataError(
+                f"the vocabulary in {self.vocabulary} differs from the model's of {vocabulary.size:,} tokens; remove "
+                "--data.vocabulary"
+            )
+        return self._corpus(seed, train, held_out, vocabulary)
 
-    def load_with(self, seed: int, vocabulary: Vocabulary) -> Corpus:
-        """Reads the documents, in the pieces that a pretrained model knows. Raises: as `load`."""
-        if self.vocabulary is not None:
-            raise DataError(f"the model brings its vocabulary: leave out --data.vocabulary, got {self.vocabulary}")
-        return self._corpus(seed, *self._parts(), _of_pieces(vocabulary))
-
-    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
+    def read_file(self, path: Path, processor: Any) -> Split:
         """A file in the format of `data.documents.file_documents`, with masks that are the same each time."""
-        vocabulary = _of_pieces(vocabulary)
+        vocabulary = require_processor(processor, WordPieceVocabulary)
         tokens = TokenizedDocuments.of(file_documents(path), vocabulary)
         if tokens.count < 2:
-            raise DataError(f"{path} has {tokens.count} documents of two sentences or more; two are needed")
+            raise DataError(f"{path} has {tokens.count} documents of at least two sentences; two are needed")
         return self._split(tokens, vocabulary)
 
-    def _parts(self) -> tuple[list[list[str]], list[list[str]]]:
+    def _train_and_held_out(self) -> tuple[list[list[str]], list[list[str]]]:
         """Documents to train on, and those held out."""
         where = self.path or self.source
         documents = [document for document in read_documents(self.source, self.path) if len(document) > 1]
         if len(documents) < 4:
             raise DataError(
-                f"{where} has {len(documents)} documents of two sentences or more; two for training and two for "
+                f"{where} has {len(documents)} documents of at least two sentences; two for training and two for "
                 "validation are needed, with a blank line between documents and one sentence a line"
             )
         held_out = max(2, round(self.validation_fraction * len(documents)))
@@ -135,25 +144,25 @@ class MaskedText(DataConfig):
         examples = grain.MapDataset.range(parts[0].starts).seed(seed).shuffle().repeat(_ENDLESS // parts[0].starts)
         # No threads that read ahead: see data.character_text.
         reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-        digest = hashlib.sha256(vocabulary.to_json().encode())
+        digest = hashlib.sha256(vocabulary_text(vocabulary).encode())
         for part in parts:
             part.add_to(digest)
-        described = " and ".join(f"{part.count:,} ({len(part.tokens):,} pieces)" for part in parts)
+        described = " and ".join(f"{part.count:,} ({len(part.tokens):,} tokens)" for part in parts)
         return Corpus(
             train=examples.random_map(_Examples(self, parts[0], vocabulary))
             .batch(self.batch_size)
             .to_iter_dataset(reading),
             splits={"validation": self._split(parts[1], vocabulary)},
-            vocabulary=vocabulary,
+            processor=vocabulary,
             description=(
                 f"{self.path or self.source}: {described} documents for training and validation; "
-                f"{vocabulary.size:,} pieces of words in the vocabulary"
+                f"{vocabulary.size:,} tokens in the vocabulary"
             ),
             fingerprint=digest.hexdigest(),
         )
 
     def _split(self, documents: "TokenizedDocuments", vocabulary: WordPieceVocabulary) -> Split:
-        """One pass over documents, each sentence in one chunk, with cuts and masks that its number alone decides."""
+        """One pass over documents, each sentence in one chunk, with lengths and masks that only its number decides."""
         examples = _Examples(self, documents, vocabulary)
         starts, size = documents.tiles(examples.room), self.evaluation_batch_size
 
@@ -166,23 +175,17 @@ class MaskedText(DataConfig):
         return Split(grain.MapDataset.range(-(-len(starts) // size)).map(batch_of))
 
 
-def _of_pieces(vocabulary: Vocabulary) -> WordPieceVocabulary:
-    if not isinstance(vocabulary, WordPieceVocabulary):
-        raise DataError(f"masked texts are read in pieces of words, got a {type(vocabulary).__name__}")
-    return vocabulary
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenizedDocuments:
-    """Documents of two sentences or more, one behind the other.
+    """Documents of at least two sentences, concatenated.
 
     A start is a sentence that another one follows: all but the last of each document. Start k of document d is sentence
-    k + d, and the sentence behind it is k + d + 1.
+    k + d, and the following sentence is k + d + 1.
 
     Attributes:
       tokens: of all sentences [N] int32.
-      ends: where each sentence ends in `tokens`, behind a 0 [S + 1] int.
-      bounds: the first sentence of each document, and behind the last one S [D + 1] int.
+      ends: 0, then where each sentence ends in `tokens` [S + 1] int.
+      bounds: the first sentence of each document, then S [D + 1] int.
     """
 
     tokens: np.ndarray
@@ -217,12 +220,12 @@ class TokenizedDocuments:
         return int(np.searchsorted(self.bounds[1:] - np.arange(1, self.count + 1), start, side="right"))
 
     def chunk(self, sentence: int, document: int, room: int) -> int:
-        """Where the sentences end that fill so many tokens, from one on: two at least, none of another document."""
+        """Where the sentences end that fill `room` tokens, beginning with one: at least two, all of its document."""
         full = int(np.searchsorted(self.ends, self.ends[sentence] + room))
         return min(max(full, sentence + 2), int(self.bounds[document + 1]))
 
     def tiles(self, room: int) -> list[int]:
-        """Starts of chunks that do not overlap. A last sentence that would be alone belongs to none."""
+        """Starts of chunks that do not overlap. A last sentence without a following one is in none."""
         found = []
         for document, sentence in enumerate(self.bounds[:-1].tolist()):
             while sentence + 1 < self.bounds[document + 1]:
@@ -235,7 +238,7 @@ class TokenizedDocuments:
         return self.tokens[self.ends[first] : self.ends[end]]
 
     def add_to(self, digest: "hashlib._Hash") -> None:
-        """Feeds all that these documents are to a digest."""
+        """Adds all arrays to a digest."""
         for array in (self.tokens, self.ends, self.bounds):
             digest.update(np.ascontiguousarray(array, "<i8").data)
 
@@ -248,7 +251,7 @@ class _Examples(grain.transforms.RandomMap):
         self._documents = documents
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
         pieces = vocabulary.pieces(range(vocabulary.size))
-        self._goes_on = np.array([piece.startswith("##") for piece in pieces])
+        self._continues = np.array([piece.startswith("##") for piece in pieces])
         self._ordinary = np.array([i for i, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
 
     @property
@@ -286,9 +289,9 @@ class _Examples(grain.transforms.RandomMap):
         middle = int(rng.integers(begin + 1, end))
         first, second = documents.text(begin, middle), documents.text(middle, end)
         follows = bool(rng.random() < FOLLOWING_SHARE)
-        # What is cut off lies farthest from where the texts meet. Measured before B is exchanged: one that does not
-        # follow has whole sentences more, and by what is cut for these both lengths would tell. And B ends anywhere:
-        # one that follows would mostly end with a sentence, one that is cut to its length hardly ever.
+        # Truncation removes the tokens farthest from where the texts meet. The lengths are decided before B is
+        # replaced: a B from elsewhere has whole sentences more, and the lengths would then reveal it. And B ends at any
+        # token: a B that follows would mostly end with a sentence, a truncated one rarely.
         kept, longest = _shortened(len(first), len(second), self.room)
         kept_second = int(rng.integers((longest + 1) // 2, longest + 1))
         if not follows:
@@ -296,10 +299,10 @@ class _Examples(grain.transforms.RandomMap):
         return first[len(first) - kept :], second[:kept_second], follows
 
     def _elsewhere(self, document: int, tokens: int, rng: np.random.Generator) -> np.ndarray:
-        """Sentences of another document with so many tokens, or fewer at its end; they begin anywhere but at its first.
+        """Sentences of another document with `tokens` tokens, or fewer at its end, not beginning with its first one.
 
-        A text that follows another never begins a document, and mostly fills the room that is left: were it otherwise
-        here, titles and lengths would tell.
+        A text that follows another never begins a document, and mostly fills the remaining room. It must be the same
+        here: otherwise titles and lengths would reveal the answer.
         """
         documents = self._documents
         own_first = int(documents.bounds[document]) - document
@@ -312,12 +315,12 @@ class _Examples(grain.transforms.RandomMap):
         return documents.text(begin, documents.chunk(begin, other, tokens))
 
     def _chosen(self, ids: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Which of these places are predicted, in ascending order: `mask_rate` of them on average."""
+        """The positions to predict, in ascending order: `mask_rate` of `places` on average."""
         count = int(self._config.mask_rate * len(places) + rng.random())
-        if not self._config.whole_words:
+        if not self._config.whole_word_masking:
             return np.sort(rng.permutation(places)[:count])
-        # A word begins where a piece does not go on one, and behind a special token.
-        begins = ~self._goes_on[ids[places]] | (np.diff(places, prepend=0) > 1)
+        # A word begins with a token without ##, and after a special token.
+        begins = ~self._continues[ids[places]] | (np.diff(places, prepend=0) > 1)
         begins[0] = True
         words = np.split(places, np.flatnonzero(begins)[1:])
         chosen: list[np.ndarray] = []
@@ -330,7 +333,7 @@ class _Examples(grain.transforms.RandomMap):
         return np.sort(np.concatenate([places[:0], *chosen]))
 
     def _corrupted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """What is read in the place of these."""
+        """The tokens that replace these."""
         draws = rng.random(len(ids))
         random = self._ordinary[rng.integers(len(self._ordinary), size=len(ids))]
         found = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
@@ -338,7 +341,7 @@ class _Examples(grain.transforms.RandomMap):
 
 
 def _shortened(first: int, second: int, room: int) -> tuple[int, int]:
-    """Lengths of two texts that fit: the longer one is cut until both are equally long, then both are."""
+    """Lengths of two texts that fit: the longer one is truncated until both are equally long, then both are."""
     if first + second <= room:
         return first, second
     half = room // 2

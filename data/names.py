@@ -8,27 +8,29 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Question, Split
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.buckets import bucketed, padded
 from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from data.download import locate_folder
 from data.invented_people import invent
-from data.texts import read_utf8
+from data.text_sources import read_utf8
+from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
-from jaxnlp.text.vocabulary import Vocabulary
+from jaxnlp.text.questions import Question
 
 
 def read_documents(path: Path) -> list[str]:
     """The lines of a file, one document each.
 
     Raises:
-      FileNotFoundError, DataError: when it cannot be read, or a line is no document; the message says which, and why.
+      FileNotFoundError, DataError: when it cannot be read, or a line is not a document; the message says which, and
+        why.
     """
     documents = _lines(path)
     for number, line in enumerate(documents, 1):
@@ -42,15 +44,15 @@ def read_documents(path: Path) -> list[str]:
 
 
 def read_questions(path: Path, *, labelled: bool | None = None) -> list[Question]:
-    """The lines of a file: `question TAB place`, or questions alone, without a tab.
+    """The lines of a file: `question TAB place`, or only questions, without a tab.
 
     Args:
       path: the file.
-      labelled: whether there must be places; None = as the first line has it.
+      labelled: whether there must be places; None = if the first line has one.
 
     Raises:
-      FileNotFoundError, DataError: when it cannot be read, a line is no question, or some have places and some have
-        not; the message says which line, and why.
+      FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
+        message says which line, and why.
     """
     questions: list[Question] = []
     for number, line in enumerate(_lines(path), 1):
@@ -77,7 +79,7 @@ def _refuse_special(line: str, path: Path, number: int) -> None:
     for name, character in (("MASK", MASK), ("PAD", PAD)):
         if character in line:
             raise DataError(
-                f"{path}, line {number}: holds {character!r} (U+{ord(character):04X}), which stands for {name} here; "
+                f"{path}, line {number}: contains {character!r} (U+{ord(character):04X}), which is the {name} token; "
                 "replace it"
             )
 
@@ -86,13 +88,13 @@ NamesSource = Literal["cs224n_a5", "invented"]
 
 FOLDER = "cs224n_a5_names"
 LENGTH_MULTIPLE = 16
-"""Batches are as long as their longest example, rounded up to a multiple of it."""
+"""Batches have the length of their longest example, rounded up to a multiple of this."""
 DOCUMENTS, TRAIN, DEV, TEST = "wiki.txt", "birth_places_train.tsv", "birth_dev.tsv", "birth_test_inputs.tsv"
 
 
 @dataclasses.dataclass(frozen=True)
 class NamesCorpus:
-    """All that the assignment gives: documents, and the questions of each split."""
+    """The assignment's documents, and the questions of each split."""
 
     documents: tuple[str, ...]
     train: tuple[Question, ...]
@@ -112,19 +114,19 @@ class NamesCorpus:
 
 
 def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
-    """The assignment's four files, or invented people in their place.
+    """The assignment's four files, or invented people.
 
     Args:
-      source: `cs224n_a5` is looked for in `path`, then in JAXNLP_DATA; `invented` takes no path.
+      source: `cs224n_a5` is searched in `path`, then in JAXNLP_DATA; `invented` takes no path.
       path: the folder of the four files.
 
     Raises:
-      FileNotFoundError: when the folder or one of its files is nowhere; the message says what to do.
-      DataError: when a file holds something else; the message names the line.
+      FileNotFoundError: when the folder or one of its files is not found; the message says what to do.
+      DataError: when a file contains something else; the message names the line.
     """
     if source == "invented":
         if path is not None:
-            raise DataError(f"invented people are in no folder, got --data.path {path}; leave it out")
+            raise DataError(f"data.source invented has no files; remove --data.path {path}")
         people = invent(seed=0)
         train, dev = (tuple(Question(*pair) for pair in pairs) for pairs in (people.train, people.dev))
         return NamesCorpus(people.documents, train, dev, tuple(map(Question, people.test)))
@@ -132,13 +134,11 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
         FOLDER,
         path,
         holds=f"{DOCUMENTS}, {TRAIN} and so on",
-        otherwise="take invented people: --data.source invented",
+        otherwise="use invented people: --data.source invented",
     )
     missing = [name for name in (DOCUMENTS, TRAIN, DEV, TEST) if not (folder / name).is_file()]
     if missing:
-        raise FileNotFoundError(
-            f"the folder {folder} lacks {', '.join(missing)}; put them there, as the assignment has them"
-        )
+        raise FileNotFoundError(f"the folder {folder} has no {', '.join(missing)}; copy the assignment's files there")
     return NamesCorpus(
         tuple(read_documents(folder / DOCUMENTS)),
         tuple(read_questions(folder / TRAIN, labelled=True)),
@@ -154,22 +154,23 @@ class _NamesConfig(DataConfig):
     path: str | None = None
     """Folder of the assignment's four files; None = in the folder that JAXNLP_DATA names."""
     sequence_length: int = 128
-    """Longest example, in characters, T (the assignment's block size); longer ones are cut or refused."""
+    """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
+    longer questions are an error."""
     held_out: int = 200
-    """Training questions that are never trained on, to choose by: the validation split. 0 = the dev split serves."""
+    """Training questions that are held out for validation; 0 = validate on the dev split."""
     evaluation_batch_size: int = 100
     """Examples in an evaluation step."""
 
     def __post_init__(self):
-        for name in ("batch_size", "evaluation_batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
-        if self.sequence_length < 2 * SHORTEST_DOCUMENT:
-            raise ValueError(
-                f"data.sequence_length must be at least {2 * SHORTEST_DOCUMENT}, got {self.sequence_length}"
-            )
-        if self.held_out < 0:
-            raise ValueError(f"data.held_out must be at least 0, got {self.held_out}")
+        super().__post_init__()
+        self.require_at_least(1, "evaluation_batch_size")
+        self.require_at_least(2 * SHORTEST_DOCUMENT, "sequence_length")
+        self.require_at_least(0, "held_out")
+
+    @property
+    def max_length(self) -> int:
+        """T."""
+        return self.sequence_length
 
     @property
     def learns_questions(self) -> bool:
@@ -177,17 +178,17 @@ class _NamesConfig(DataConfig):
         return True
 
     def check_after(self, earlier: DataConfig) -> None:
-        """Refuses to choose by questions that an earlier run was trained on: fewer were held out there."""
+        """Refuses to validate on questions that the earlier run was trained on: it held out fewer."""
         if isinstance(earlier, _NamesConfig) and earlier.learns_questions and self.held_out > earlier.held_out:
             raise DataError(
-                f"--data.held-out {self.held_out}: the run to begin with held out {earlier.held_out}, and was trained "
-                f"on the others; give --data.held-out {earlier.held_out} or less"
+                f"--data.held-out {self.held_out} includes questions that the earlier run was trained on: it held out "
+                f"{earlier.held_out}; set --data.held-out to {earlier.held_out} or less"
             )
 
     def training_questions(self, names: NamesCorpus) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-        """Those to train on, and those held out: a choice that no seed changes.
+        """Questions to train on, and questions held out; the choice does not depend on the seed.
 
-        A question that is held out, or stands in the dev or test file, is not trained on wherever else it stands.
+        A question that is held out, or is in the dev or test file, is not trained on wherever else it occurs.
 
         Raises: DataError when none would be left.
         """
@@ -196,50 +197,56 @@ class _NamesConfig(DataConfig):
         never = {question.text for questions in (held_out, names.dev, names.test) for question in questions}
         kept = tuple(question for question in names.train if question.text not in never)
         if not kept:
-            raise DataError(f"--data.held-out {self.held_out} leaves none of {len(names.train)} training questions")
+            raise DataError(f"--data.held-out {self.held_out} leaves none of the {len(names.train)} training questions")
         return kept, held_out
 
-    def question_splits(self, names: NamesCorpus, vocabulary: Vocabulary) -> dict[str, Split]:
+    def vocabulary_of(self, names: NamesCorpus, processor: Any) -> CharacterVocabulary:
+        """The given vocabulary, or that of the documents and training questions."""
+        return names.vocabulary if processor is None else require_processor(processor, CharacterVocabulary)
+
+    def question_splits(self, names: NamesCorpus, vocabulary: CharacterVocabulary) -> dict[str, Split]:
         """The splits train, validation, dev and test."""
         kept, held_out = self.training_questions(names)
         questions = {"train": kept, "validation": held_out or names.dev, "dev": names.dev, "test": names.test}
         return {name: self.question_split(split, vocabulary) for name, split in questions.items()}
 
-    def question_split(self, questions: Sequence[Question], vocabulary: Vocabulary) -> Split:
-        """Questions to answer, and where answers are known to score."""
+    def question_split(self, questions: Sequence[Question], vocabulary: CharacterVocabulary) -> Split[Question]:
+        """Questions; with batches to score where their answers are known."""
         return self._split(questions, [self.question_example(question, vocabulary) for question in questions])
 
-    def _split(self, questions: Sequence[Question], examples: Sequence[NumpyBatch]) -> Split:
+    def _split(self, questions: Sequence[Question], examples: Sequence[NumpyBatch]) -> Split[Question]:
         if not questions or questions[0].answer is None:
-            return Split(questions=tuple(questions))
-        return Split(self.scored_batches(examples), tuple(questions))
+            return Split(examples=tuple(questions), scored=False)
+        batches, rows = self.scored_batches(examples)
+        return Split(batches, tuple(questions), rows)
 
-    def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[NumpyBatch, ...]:
-        """One pass over examples, in batches of about one length each."""
+    def scored_batches(self, examples: Sequence[NumpyBatch]) -> tuple[tuple[NumpyBatch, ...], np.ndarray]:
+        """One pass over examples, in batches of similar length, and the example in each of their rows [N]."""
         size = self.evaluation_batch_size
-        by_length = sorted(examples, key=lambda example: len(example["loss_mask"]))
-        parts = [by_length[i : i + size] for i in range(0, len(by_length), size)]
-        return tuple(padded(part, size, LENGTH_MULTIPLE) for part in parts)
+        rows = np.argsort([len(example["loss_mask"]) for example in examples], kind="stable")
+        groups = [rows[i : i + size] for i in range(0, len(rows), size)]
+        return tuple(padded([examples[i] for i in group], size, LENGTH_MULTIPLE) for group in groups), rows
 
-    def question_example(self, question: Question, vocabulary: Vocabulary) -> NumpyBatch:
+    def question_example(self, question: Question, vocabulary: CharacterVocabulary) -> NumpyBatch:
         """`question MASK place MASK`, scored on the place and the MASK that ends it.
 
-        Raises: DataError for one that is too long or cannot be spelt, showing it.
+        Raises: DataError, with the question, when it is too long or contains unknown characters.
         """
         given = question.text + MASK
         text = f"{given}{question.answer or ''}{MASK}"
-        if len(text) > self.sequence_length + 1:  # the last character is a target alone
+        if len(text) > self.sequence_length + 1:  # the last character is only a target
             raise DataError(
                 f"question {question.text!r} with answer {question.answer!r} needs {len(text)} characters; "
-                f"the longest example has {self.sequence_length + 1} (data.sequence_length {self.sequence_length})"
+                f"at most {self.sequence_length + 1} fit (data.sequence_length {self.sequence_length})"
             )
         try:
             return as_example(text, np.arange(len(text)) >= len(given), vocabulary)
         except UnknownTokenError as error:
             raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
 
-    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
-        """A file of questions, with places or without. Raises: DataError naming the file and its line."""
+    def read_file(self, path: Path, processor: Any) -> Split[Question]:
+        """A file of questions, with or without places. Raises: DataError naming the file and its line."""
+        vocabulary = require_processor(processor, CharacterVocabulary)
         questions, examples = read_questions(path), []
         for number, question in enumerate(questions, 1):
             try:
@@ -249,8 +256,8 @@ class _NamesConfig(DataConfig):
         return self._split(questions, examples)
 
 
-def as_example(text: str, scored: np.ndarray, vocabulary: Vocabulary) -> NumpyBatch:
-    """Characters 0..n-2 as `tokens`, 1..n-1 as `targets`, and of these `scored` [n] bool as `loss_mask`."""
+def as_example(text: str, scored: np.ndarray, vocabulary: CharacterVocabulary) -> NumpyBatch:
+    """Characters 0..n-2 as `tokens`, 1..n-1 as `targets`, and their entries of `scored` [n] bool as `loss_mask`."""
     ids = vocabulary.encode(text)
     return {"tokens": ids[:-1], "targets": ids[1:], "loss_mask": scored[1:]}
 
@@ -259,16 +266,16 @@ def as_example(text: str, scored: np.ndarray, vocabulary: Vocabulary) -> NumpyBa
 class NamesQuestions(_NamesConfig):
     """Fine-tuning: the training questions, scored on their answers."""
 
-    def load(self, seed: int) -> Corpus:
-        """Reads the questions, with the vocabulary of the documents, so that a pretrained model can go on."""
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the questions; without a given vocabulary, it is the one that pretraining on the documents has."""
         names = read_names(self.source, self.path)
-        vocabulary = names.vocabulary
+        vocabulary = self.vocabulary_of(names, processor)
         kept, held_out = self.training_questions(names)
         examples = grain.MapDataset.source([self.question_example(question, vocabulary) for question in kept])
         return Corpus(
             train=_endless(examples.seed(seed).shuffle(), self.batch_size, seed),
             splits=self.question_splits(names, vocabulary),
-            vocabulary=vocabulary,
+            processor=vocabulary,
             description=(
                 f"{self.source}: {len(kept):,} questions for training, {len(held_out):,} held out, "
                 f"{len(names.dev):,} dev, {len(names.test):,} test; {vocabulary.size} distinct characters"
@@ -279,55 +286,61 @@ class NamesQuestions(_NamesConfig):
 
 @dataclasses.dataclass(frozen=True)
 class NamesPretraining(_NamesConfig):
-    """Pretraining: the documents, corrupted anew in each epoch, and perhaps training questions among them."""
+    """Pretraining: the documents, corrupted differently in each epoch, optionally mixed with training questions."""
 
     corruption: Literal["uniform", "facts"] = "uniform"
-    """What is asked of a document: a random span, as in the assignment; or names, numbers and places, each given the
-    title and a few words before it."""
+    """What is predicted in a document: a random span, as in the assignment; or names, numbers and places, each given
+    the title and a few words before it."""
     place_fraction: float = 0.0
-    """Of the facts' examples, the share that asks for spans that answer some training question, where there are any."""
+    """Facts: share of the examples whose spans are answers of training questions, where a document has any."""
     question_fraction: float = 0.0
     """Share of the examples that are training questions."""
     facts_length: int = 72
-    """Characters after which an example of facts takes up no further one."""
-    largest_shift: int = 0
-    """Examples begin behind up to so many PADs, so that a name is known wherever it stands; 0 = all begin at once."""
+    """Facts: maximum length of an example of several facts, in characters."""
+    max_left_padding: int = 0
+    """Examples begin after a random number of PADs up to this one, so that names occur at any position."""
 
     def __post_init__(self):
         super().__post_init__()
         for name in ("place_fraction", "question_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"data.{name} must lie in [0, 1], got {getattr(self, name)}")
-        if self.place_fraction and self.corruption == "uniform":
-            raise ValueError("data.place_fraction is for data.corruption facts alone: leave it at 0")
-        if self.facts_length < 1:
-            raise ValueError(f"data.facts_length must be at least 1, got {self.facts_length}")
-        if not 0 <= self.largest_shift < self.sequence_length:
-            raise ValueError(f"data.largest_shift must lie in [0, {self.sequence_length}), got {self.largest_shift}")
+        self.require_at_least(1, "facts_length")
+        if not 0 <= self.max_left_padding < self.sequence_length:
+            raise ValueError(
+                f"data.max_left_padding must lie in [0, {self.sequence_length}), got {self.max_left_padding}"
+            )
+        refuse_unread(
+            self,
+            [
+                ReadWhen("place_fraction", 0.0, self.corruption == "facts", "data.corruption facts"),
+                ReadWhen("facts_length", 72, self.corruption == "facts", "data.corruption facts"),
+            ],
+        )
 
     @property
     def learns_questions(self) -> bool:
         return self.question_fraction > 0.0
 
-    def load(self, seed: int) -> Corpus:
+    def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the documents and the questions.
 
-        Where questions are among the examples, the held-out ones validate; otherwise documents corrupted once do, which
-        tells how much of them the model knows.
+        With questions in training, the validation split is the held-out ones. Otherwise it is the documents, corrupted
+        once, which measures how much of them the model has memorised.
         """
         names = read_names(self.source, self.path)
-        vocabulary = names.vocabulary
+        vocabulary = self.vocabulary_of(names, processor)
         kept, _ = self.training_questions(names)
         make = _PretrainingExample(self, names.documents, kept, vocabulary)
         order = grain.MapDataset.range(len(names.documents)).seed(seed)
         splits = self.question_splits(names, vocabulary)
         if not self.question_fraction:
             known = [make.random_map(i, np.random.default_rng((0, i))) for i in range(len(names.documents))]
-            splits["validation"] = Split(self.scored_batches(known))
+            splits["validation"] = Split(self.scored_batches(known)[0])
         return Corpus(
             train=_endless(order.shuffle(), self.batch_size, seed, make),
             splits=splits,
-            vocabulary=vocabulary,
+            processor=vocabulary,
             description=(
                 f"{self.source}: {len(names.documents):,} documents, "
                 f"{sum(map(len, names.documents)):,} characters, {vocabulary.size} distinct"
@@ -338,14 +351,14 @@ class NamesPretraining(_NamesConfig):
 
 
 class _PretrainingExample(grain.transforms.RandomMap):
-    """A document, or now and then a question, as an example: a function of its number and the pipeline's randomness."""
+    """A document, or a question, as an example: a function of its number and the pipeline's randomness."""
 
     def __init__(
         self,
         config: NamesPretraining,
         documents: Sequence[str],
         questions: Sequence[Question],
-        vocabulary: Vocabulary,
+        vocabulary: CharacterVocabulary,
     ):
         self._config = config
         self._documents = documents
@@ -366,7 +379,7 @@ class _PretrainingExample(grain.transforms.RandomMap):
         else:
             text, scored = self._corrupted(number, rng)
             example = as_example(text, scored, self._vocabulary)
-        shift = int(rng.integers(0, min(config.largest_shift, config.sequence_length - len(example["tokens"])) + 1))
+        shift = int(rng.integers(0, min(config.max_left_padding, config.sequence_length - len(example["tokens"])) + 1))
         return {name: np.concatenate([np.zeros(shift, value.dtype), value]) for name, value in example.items()}
 
     def _corrupted(self, number: int, rng: np.random.Generator) -> tuple[str, np.ndarray]:
@@ -385,8 +398,8 @@ class _PretrainingExample(grain.transforms.RandomMap):
 def _endless(
     examples: grain.MapDataset, batch_size: int, seed: int, make: grain.transforms.RandomMap | None = None
 ) -> grain.IterDataset:
-    """Examples over and over, `make` drawing anew in each epoch, in batches of about one length."""
-    epochs = 2**40 // len(examples)  # as good as no end
+    """Examples without end, `make` drawing again in each epoch, in batches of similar length."""
+    epochs = 2**40 // len(examples)  # effectively infinite
     examples = examples.repeat(epochs)
     if make is not None:
         examples = examples.random_map(make)

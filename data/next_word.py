@@ -1,61 +1,108 @@
-"""The homework's fixtures: windows of words with the word that follows each, and prompts to continue.
+"""The fixtures of CMU's homework: windows of words with the word that follows each, and prompts to continue.
 
 Source: CMU 11-785, homework 4 part 1.
 """
 
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from data import DataConfig, DataError
-from data.articles import FOLDERS, checked_ids, read_homework_vocabulary
+from data import DataError, Split
+from data.articles import FOLDERS, OTHERWISE, checked_ids
 from data.download import locate_folder
 from data.object_arrays import read_array, read_arrays
 from jaxnlp.text.vocabulary import Vocabulary
+from jaxnlp.text.windows import NextWordWindow
+
+FIXTURES = {"prediction": "prediction.npz", "generation": "generation.npy"}
+"""The splits and their files in the folder `fixtures` of the homework."""
 
 
-def locate_fixture(config: DataConfig, vocabulary: Vocabulary, name: str) -> Path:
-    """The homework's fixture of that name, for a run on the homework's words, which are WikiText-2's.
+class LazySplits(Mapping[str, Split]):
+    """Splits by name; some are read when they are looked up, and then kept."""
+
+    def __init__(self, splits: Mapping[str, Split], readers: Mapping[str, Callable[[], Split]]):
+        """Args: splits: those that are there. readers: functions that read the others."""
+        self._splits, self._readers = dict(splits), dict(readers)
+
+    def __getitem__(self, name: str) -> Split:
+        if name in self._readers:
+            self._splits[name] = self._readers.pop(name)()
+        return self._splits[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._splits or name in self._readers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self._splits, *self._readers))
+
+    def __len__(self) -> int:
+        return len(self._splits) + len(self._readers)
+
+
+def fixture_splits(splits: Mapping[str, Split], path: str | None, vocabulary: Vocabulary) -> Mapping[str, Split]:
+    """Splits, and those of the fixtures that are next to the homework's data.
 
     Args:
-      config: of the run's data.
-      vocabulary: the run's, which must be the one that the fixture's ids are of.
-      name: `prediction.npz` or `generation.npy`.
-
-    Raises:
-      DataError: when the run is on other words.
-      FileNotFoundError: when the homework's data is nowhere; the message says what to do.
+      splits: the text's own.
+      path: folder of the homework's data; None = the one in JAXNLP_DATA.
+      vocabulary: the homework's.
     """
-    path = getattr(config, "path", None) if getattr(config, "source", None) == "cmu_hw4p1" else None
-    holds = "the homework's dataset/vocab.npy, fixtures/prediction.npz and fixtures/generation.npy"
-    folder = locate_folder(FOLDERS["cmu_hw4p1"], path, holds=holds, otherwise="give --file")
-    if read_homework_vocabulary(folder) != vocabulary:
-        raise DataError(
-            f"the homework's {name} holds ids of the words in {folder / 'dataset'}, and the run's words are others: "
-            f"give --file"
-        )
-    return folder / "fixtures" / name
+    folder = locate_folder(FOLDERS["cmu_hw4p1"], path, holds="the homework's files", otherwise=OTHERWISE) / "fixtures"
+    readers: dict[str, Callable[[Path, int], Split]] = {
+        "prediction": read_prediction_fixture,
+        "generation": read_prompts,
+    }
+    return LazySplits(
+        splits,
+        {
+            name: functools.partial(readers[name], folder / file, vocabulary.size)
+            for name, file in FIXTURES.items()
+            if (folder / file).is_file()
+        },
+    )
 
 
-def read_prediction_fixture(path: Path, vocabulary_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Windows [N, T] int32 and the words that follow them [N] int32: the arrays `inp` and `out` of a `.npz` file.
+def read_fixture(path: Path, vocabulary_size: int) -> Split | None:
+    """Windows of a `.npz` file or prompts of a `.npy` file; None for files with another ending."""
+    if path.name.endswith(".npz"):
+        return read_prediction_fixture(path, vocabulary_size)
+    if path.name.endswith((".npy", ".npy.gz")):
+        return read_prompts(path, vocabulary_size)
+    return None
+
+
+def read_prediction_fixture(path: Path, vocabulary_size: int) -> Split[NextWordWindow]:
+    """Windows and the words that follow them: the arrays `inp` [N, T] and `out` [N] of a `.npz` file.
+
+    Returns:
+      N examples, without batches.
 
     Raises:
       FileNotFoundError: when there is no such file.
-      DataError: when an array is missing, or does not hold ids of words in such shapes; says which, and what it holds.
+      DataError: when an array is missing, or does not contain ids of words in these shapes; says which, and what it
+        contains.
     """
     arrays = read_arrays(path, ["inp", "out"])
     inputs = checked_ids(arrays["inp"], f"{path}: inp", vocabulary_size, axes="NT")
     targets = checked_ids(arrays["out"], f"{path}: out", vocabulary_size)
     if len(inputs) != len(targets):
-        raise DataError(f"{path}: inp holds {len(inputs)} windows, but out {len(targets)} words; expected as many")
-    return inputs, targets
+        raise DataError(f"{path}: inp has {len(inputs)} windows, but out has {len(targets)} words; expected as many")
+    return Split(examples=tuple(map(NextWordWindow, inputs, targets.tolist())))
 
 
-def read_prompts(path: Path, vocabulary_size: int) -> np.ndarray:
-    """Prompts of equal length [N, T] int32 from a `.npy` file of ids. Raises: as `read_prediction_fixture`."""
+def read_prompts(path: Path, vocabulary_size: int) -> Split[np.ndarray]:
+    """Prompts of equal length, from a `.npy` file of ids [N, T].
+
+    Returns:
+      N examples [T] int32, without batches and without targets.
+
+    Raises: as `read_prediction_fixture`.
+    """
     try:
         prompts = read_array(path)
     except DataError as error:
         raise DataError(f"{error}; expected a .npy file of prompts: the ids of words [N, T]") from error
-    return checked_ids(prompts, f"{path}: prompts", vocabulary_size, axes="NT")
+    return Split(examples=tuple(checked_ids(prompts, f"{path}: prompts", vocabulary_size, axes="NT")), scored=False)

@@ -34,7 +34,7 @@ def read_array(path: Path, *, max_bytes: int = MAX_BYTES) -> np.ndarray:
     try:
         return _parse_plain(raw)
     except Exception as error:  # NumPy's parser raises several unrelated types
-        raise DataError(f"{path} holds no plain NumPy array: {short_reason(error)}") from error
+        raise DataError(f"{path} is not a plain NumPy array: {short_reason(error)}") from error
 
 
 def read_arrays(path: Path, names: Sequence[str], *, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
@@ -81,7 +81,7 @@ def read_object_array(path: Path, *, max_bytes: int = MAX_BYTES) -> list[np.ndar
         if sum(array.nbytes for array in arrays) > max_bytes:  # one array may be an element many times
             raise ValueError(f"more than {max_bytes} bytes of arrays")
     except Exception as error:  # a pickle that was tampered with raises whatever it likes
-        raise DataError(f"{path} holds no array of plain arrays: {short_reason(error)}") from error
+        raise DataError(f"{path} is not an array of plain arrays: {short_reason(error)}") from error
     return arrays
 
 
@@ -123,7 +123,7 @@ def _header(raw: bytes) -> tuple[tuple[int, ...], np.dtype, int]:
 def _parse_plain(raw: bytes) -> np.ndarray:
     shape, dtype, start = _header(raw)
     if dtype.hasobject:
-        raise ValueError("it holds Python objects")
+        raise ValueError("it contains Python objects")
     # What the header claims is compared before memory is taken for it.
     if math.prod(shape) * dtype.itemsize != len(raw) - start:
         raise ValueError(f"shape {shape} of {dtype} does not fit the {len(raw) - start} bytes in it")
@@ -131,7 +131,7 @@ def _parse_plain(raw: bytes) -> np.ndarray:
 
 
 class _StandIn:
-    """What a pickle may call: it keeps what it is told, and does nothing."""
+    """What a pickle may call: it stores its arguments and does nothing."""
 
     said: tuple = ()
     state: tuple = ()
@@ -181,20 +181,20 @@ them, and the hash of a tuple that is deep enough overflows the interpreter's st
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ADMITTED:
-            raise pickle.UnpicklingError(f"its pickle wants {module}.{name}; nothing was called")
+            raise pickle.UnpicklingError(f"its pickle calls {module}.{name}: refused; no code was run")
         return ADMITTED[module, name]
 
 
 def _unpickled_elements(raw: bytes, shape: tuple[int, ...]) -> list[Any]:
     for opcode, argument, _ in pickletools.genops(raw):
         if opcode.name not in OPCODES:
-            raise ValueError(f"its pickle has {opcode.name}, which none of an array has")
+            raise ValueError(f"its pickle has the opcode {opcode.name}, which arrays do not need")
         # The unpickler makes a table as large as the greatest index that it is told, before it reads on.
         if opcode.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(raw):
             raise ValueError("its pickle is damaged")
     outer = _Unpickler(io.BytesIO(raw), encoding="latin1").load()
     if not isinstance(outer, _Array) or len(outer.state) != 5 or not isinstance(outer.state[4], list):
-        raise ValueError("its pickle is no array of objects")
+        raise ValueError("its pickle is not an array of objects")
     if outer.state[1] != shape or len(outer.state[4]) != shape[0]:
         raise ValueError(f"its header says {shape[0]} elements, its pickle holds {len(outer.state[4])}")
     return outer.state[4]

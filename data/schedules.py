@@ -1,4 +1,4 @@
-"""Which task each training step is about, as a pure function of the step."""
+"""The part of the data in each training step, as a pure function of the step."""
 
 import functools
 from collections.abc import Sequence
@@ -8,35 +8,35 @@ import numpy as np
 
 ScheduleName = Literal["round_robin", "proportional", "annealed", "sequential"]
 LEAST_POWER = 0.2
-"""Of the annealed schedule, at its end."""
+"""Power of the sizes at the end of the annealed schedule."""
 _BLOCK = 1_000
 
 
 class Schedule:
-    """The task of each step, and how often it had its turn before.
+    """The part of each step, and the number of previous steps of that part.
 
     - round_robin: one after the other.
-    - proportional: by chance, as likely as the task has examples.
-    - annealed: by chance, as likely as n^a, n the task's examples and a falling from 1 to 0.2 within `length` steps.
-    - sequential: `length` steps of the first task, then of the second, and after the last of the first again.
+    - proportional: random, with probabilities proportional to the parts' sizes n.
+    - annealed: random, with probabilities proportional to n^a; a falls from 1 to 0.2 within `length` steps.
+    - sequential: `length` steps of the first part, then of the second, and so on; after the last the first again.
 
-    Source: Stickland and Murray 2019, section 3.3, for the annealed one.
+    Source: Stickland and Murray 2019, section 3.3, for the annealed schedule.
     """
 
     def __init__(self, name: ScheduleName, sizes: Sequence[int], *, length: int, seed: int):
-        """Args: sizes: examples of each task. Raises: ValueError for an unknown name, no examples, or no length."""
+        """Args: sizes: examples of each part. Raises: ValueError for an unknown name, no examples, or no length."""
         if name not in get_args(ScheduleName):
-            raise ValueError(f"a schedule is one of {', '.join(get_args(ScheduleName))}, got {name!r}")
+            raise ValueError(f"a schedule must be one of {', '.join(get_args(ScheduleName))}, got {name!r}")
         if not sizes or min(sizes) < 1:
-            raise ValueError(f"each task needs an example, got {list(sizes)}")
+            raise ValueError(f"each part needs at least one example, got {list(sizes)}")
         if length < 1:
             raise ValueError(f"length must be at least 1, got {length}")
         self._name, self._sizes, self._length, self._seed = name, np.asarray(sizes, float), length, seed
         self._drawn = functools.lru_cache(maxsize=4)(self._draw)
-        self._before: list[np.ndarray] = [np.zeros(len(sizes), int)]  # turns of each task before each block
+        self._before: list[np.ndarray] = [np.zeros(len(sizes), int)]  # turns of each part before each block
 
     def turn(self, step: int) -> tuple[int, int]:
-        """Args: step: from 0. Returns: the task's number, and how many steps before were about it."""
+        """Args: step: from 0. Returns: the part's number, and its number of previous steps."""
         tasks = len(self._sizes)
         if self._name == "round_robin":
             return step % tasks, step // tasks
@@ -52,7 +52,7 @@ class Schedule:
         return task, int(self._before[block][task] + np.count_nonzero(drawn[:place] == task))
 
     def _draw(self, block: int) -> np.ndarray:
-        """The tasks of a thousand steps."""
+        """The parts of a thousand steps."""
         steps = block * _BLOCK + np.arange(_BLOCK)
         weights = self._sizes[None] ** self._powers(steps)[:, None]
         thresholds = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Batches of a word language model: independent windows, or tracks of text that go on from batch to batch."""
+"""Batches of a word language model: independent windows, or streams of text that continue from batch to batch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,10 +13,10 @@ Epoch = Callable[[int], Sequence[NumpyBatch]]
 
 
 def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator, *, shuffle: bool) -> np.ndarray:
-    """Articles as one text [N], in a random order if they are to be shuffled, which begins at a random place of it.
+    """Articles as one text [N], in a random order if `shuffle`, rotated to begin at a random word.
 
-    The text is a ring: what stands before the place where it begins comes at its end. So windows and tracks are cut
-    elsewhere in each epoch, even when there is one article alone.
+    The words before that one come at the end. So windows and streams begin at other words in each epoch, even when
+    there is only one article.
     """
     order = generator.permutation(len(articles)) if shuffle else range(len(articles))
     text = np.concatenate([articles[i] for i in order])
@@ -26,7 +26,7 @@ def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator,
 def window_batches(
     text: np.ndarray, sequence_length: int, batch_size: int, generator: np.random.Generator
 ) -> grain.MapDataset:
-    """Windows of a text that overlap in no target, in a random order; those that fill no batch are left out.
+    """Windows of a text that overlap in no target, in a random order; those that do not fill a batch are left out.
 
     Args:
       text: [N] int32, N > B * T.
@@ -41,7 +41,7 @@ def window_batches(
     windows = (len(text) - 1) // sequence_length
     starts = generator.permutation(windows)[: windows // batch_size * batch_size].reshape(-1, batch_size, 1)
 
-    def cut(number: int) -> NumpyBatch:
+    def batch(number: int) -> NumpyBatch:
         positions = starts[number] * sequence_length + np.arange(sequence_length)
         return {
             "tokens": text[positions],
@@ -49,26 +49,26 @@ def window_batches(
             "loss_mask": np.ones(positions.shape, bool),
         }
 
-    return grain.MapDataset.range(len(starts)).map(cut)
+    return grain.MapDataset.range(len(starts)).map(batch)
 
 
-def track_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> grain.MapDataset:
-    """A text in B tracks of consecutive words, in which each batch goes on where the one before it ended.
+def stream_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> grain.MapDataset:
+    """A text as B streams of consecutive words; each batch continues them where the previous batch ended.
 
     Args:
       text: [N] int32.
-      lengths: of the batches, [M]; their sum is no more than (N - 1) // B, the length of a track.
+      lengths: of the batches, [M]; their sum is at most (N - 1) // B, the length of a stream.
       batch_size: B.
 
     Returns:
       A sequence of M batches, the k-th of `tokens` [B, lengths[k]] int32, `targets` (the next words), `loss_mask`, all
-      True, and `reset` [B] bool: True where a row does not go on from the batch before, which is in the first alone.
+      True, and `reset` [B] bool: True where a row does not continue the previous batch, which is in the first only.
     """
-    track = (len(text) - 1) // batch_size
-    tokens, targets = (text[i : i + batch_size * track].reshape(batch_size, track) for i in (0, 1))
+    length = (len(text) - 1) // batch_size
+    tokens, targets = (text[i : i + batch_size * length].reshape(batch_size, length) for i in (0, 1))
     ends = np.cumsum(lengths)
 
-    def cut(number: int) -> NumpyBatch:
+    def batch(number: int) -> NumpyBatch:
         columns = slice(ends[number] - lengths[number], ends[number])
         return {
             "tokens": tokens[:, columns],
@@ -77,49 +77,57 @@ def track_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> gra
             "reset": np.full(batch_size, number == 0),
         }
 
-    return grain.MapDataset.range(len(lengths)).map(cut)
+    return grain.MapDataset.range(len(lengths)).map(batch)
+
+
+def longest_stream_batch(sequence_length: int, *, length_std: float, multiple: int) -> int:
+    """The largest length that `random_lengths` can return: 1.25 T, or the first multiple that is at least T; without
+    noise T rounded to a multiple."""
+    if not length_std:
+        return max(1, round(sequence_length / multiple)) * multiple
+    return max(5 * sequence_length // 4 // multiple, -(-sequence_length // multiple)) * multiple
 
 
 def random_lengths(
-    track_length: int,
+    stream_length: int,
     sequence_length: int,
     generator: np.random.Generator,
     *,
     short_probability: float,
-    jitter: float,
+    length_std: float,
     multiple: int,
 ) -> np.ndarray:
-    """Lengths of the batches that a track is cut into, [M].
+    """Lengths of the batches of a stream, [M].
 
-    T, or T / 2 with a small probability, plus normal noise, rounded to a multiple; the last one is what remains, less
-    than a multiple of it left out. No length exceeds 1.25 T, or the first multiple that is no less than T: so many
-    programs are compiled at most.
+    Each is T, or T / 2 with a small probability, plus normal noise, rounded to a multiple. The last one is the
+    remainder, rounded down to a multiple. No length exceeds `longest_stream_batch`, which bounds the number of programs
+    to compile.
 
     Args:
-      track_length: at least `multiple`.
+      stream_length: at least `multiple`.
       sequence_length: T.
       generator: decides the lengths.
-      short_probability: of T / 2.
-      jitter: standard deviation of the noise, in words.
+      short_probability: probability of T / 2.
+      length_std: standard deviation of the noise, in words.
       multiple: of all lengths, at most T.
 
-    Source: Merity et al. 2018, section 4.1. Differs: multiples, and a longest length.
+    Source: Merity et al. 2018, section 4.1. Differs: multiples, and a maximum length.
     """
-    drawn = track_length // multiple  # enough if all are the shortest
+    drawn = stream_length // multiple  # enough if all have the minimum length
     base = np.where(generator.random(drawn) < short_probability, sequence_length / 2, sequence_length)
-    noisy = base + jitter * generator.standard_normal(drawn)
-    longest = max(5 * sequence_length // 4 // multiple, -(-sequence_length // multiple))
+    noisy = base + length_std * generator.standard_normal(drawn)
+    longest = longest_stream_batch(sequence_length, length_std=length_std, multiple=multiple) // multiple
     lengths = np.clip(np.rint(noisy / multiple), 1, longest).astype(int) * multiple
-    lengths = lengths[np.cumsum(lengths) <= track_length]
-    rest = (track_length - lengths.sum()) // multiple * multiple
+    lengths = lengths[np.cumsum(lengths) <= stream_length]
+    rest = (stream_length - lengths.sum()) // multiple * multiple
     return np.append(lengths, rest) if rest else lengths
 
 
-def evaluation_tracks(text: np.ndarray, sequence_length: int, batch_size: int) -> grain.MapDataset:
-    """One pass over a text in B tracks of consecutive words: each word but the text's first is a target exactly once.
+def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) -> grain.MapDataset:
+    """One pass over a text as B streams of consecutive words: each word but the first is a target exactly once.
 
-    The N - 1 targets are dealt to the tracks in runs of ceil((N - 1) / B); the last word that a track predicts is the
-    first that the next one reads. Where a track has ended, `loss_mask` is False and tokens are 0.
+    Each stream has ceil((N - 1) / B) consecutive targets; the last target of a stream is the first input of the next
+    stream. After the end of a stream `loss_mask` is False and tokens are 0.
 
     Args:
       text: [N] int32, N > 1.
@@ -127,16 +135,16 @@ def evaluation_tracks(text: np.ndarray, sequence_length: int, batch_size: int) -
       batch_size: B.
 
     Returns:
-      Batches [B, T] as `track_batches` gives them.
+      Batches [B, T] as those of `stream_batches`.
     """
     targets_count = len(text) - 1
-    track = -(-targets_count // batch_size)
-    starts = np.arange(batch_size)[:, None] * track
+    length = -(-targets_count // batch_size)
+    starts = np.arange(batch_size)[:, None] * length
 
-    def cut(number: int) -> NumpyBatch:
+    def batch(number: int) -> NumpyBatch:
         columns = number * sequence_length + np.arange(sequence_length)
         positions = starts + columns
-        inside = (columns < track) & (positions < targets_count)
+        inside = (columns < length) & (positions < targets_count)
         positions = np.where(inside, positions, 0)
         return {
             "tokens": np.where(inside, text[positions], 0),
@@ -145,14 +153,14 @@ def evaluation_tracks(text: np.ndarray, sequence_length: int, batch_size: int) -
             "reset": np.full(batch_size, number == 0),
         }
 
-    return grain.MapDataset.range(-(-track // sequence_length)).map(cut)
+    return grain.MapDataset.range(-(-length // sequence_length)).map(batch)
 
 
 class Epochs(grain.IterDataset):
     """The batches of epoch 0, then those of epoch 1, without end."""
 
     def __init__(self, epoch: Epoch):
-        """An epoch must have a batch at least."""
+        """An epoch must have at least one batch."""
         super().__init__()
         self._epoch = epoch
 
@@ -161,7 +169,7 @@ class Epochs(grain.IterDataset):
 
 
 class _EpochsIterator(grain.DatasetIterator):
-    """Its state is two numbers, since all else follows from them."""
+    """Its state is two numbers: the epoch and the next batch in it."""
 
     def __init__(self, epoch: Epoch):
         super().__init__()

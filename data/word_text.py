@@ -4,23 +4,25 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.articles import WordSource, read_articles
-from data.texts import read_utf8
+from data.next_word import fixture_splits, read_fixture
+from data.text_sources import read_utf8
 from data.word_batches import (
     Epochs,
     concatenated,
-    evaluation_tracks,
+    evaluation_streams,
+    longest_stream_batch,
     random_lengths,
-    track_batches,
+    stream_batches,
     window_batches,
 )
+from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text import UnknownTokenError
-from jaxnlp.text.vocabulary import Vocabulary
 from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
@@ -28,81 +30,106 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class WordText(DataConfig):
-    """Articles of words, put together anew in each epoch, in windows or in tracks."""
+    """Articles of words, shuffled and concatenated in each epoch, in windows or in streams."""
 
     source: WordSource = "wikitext2"
-    """WikiText-2 as text, its arrays of CMU 11-785 homework 4, the embedded language reference, or your UTF-8 file."""
+    """WikiText-2 as text, CMU 11-785 homework 4's arrays of it, Python's language reference, or your UTF-8 file."""
     path: str | None = None
     """Folder of the first two (None = in the folder that JAXNLP_DATA names), or your file."""
-    mode: Literal["windows", "tracks"] = "tracks"
-    """Independent windows in a random order, or a track of text for each row, on which the next batch goes on: for
-    models that carry their state from batch to batch."""
+    mode: Literal["windows", "streams"] = "streams"
+    """Independent windows in random order, or contiguous streams, one a row, with carried state."""
     sequence_length: int = 70
-    """Words of a row, T; in training on tracks, of most rows."""
+    """Words in a row, T; in training on streams, words in most rows."""
     shuffle_articles: bool = True
-    """Put the articles together in another order in each epoch."""
-    short_probability: float = 0.05
-    """Tracks: probability of a batch about T / 2 long."""
-    length_jitter: float = 5.0
-    """Tracks: standard deviation of a batch's length, in words."""
+    """Shuffle the articles in each epoch."""
+    bptt_short_probability: float = 0.05
+    """Streams: probability of a batch of length about T / 2."""
+    bptt_length_std: float = 5.0
+    """Streams: standard deviation of a batch's length, in words."""
     length_multiple: int = 10
-    """Tracks: lengths are multiples of it, up to 1.25 T or the first that is no less than T; each is a new program."""
+    """Streams: lengths are multiples of it, at most 1.25 T or the first multiple that is at least T; each length is a
+    program to compile."""
     minimum_count: int = 2
     """Texts without a vocabulary (python_docs, text_file): words rarer in training are unknown."""
     validation_fraction: float = 0.1
     """Texts without a validation part (python_docs, text_file): share at the end that is held out."""
     evaluation_batch_size: int = 10
-    """Tracks in an evaluation step: the fewer, the fewer words are predicted from little context."""
+    """Streams in an evaluation step; with fewer streams, fewer words are predicted from little context."""
 
     def __post_init__(self):
-        for name in ("batch_size", "sequence_length", "minimum_count", "evaluation_batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {getattr(self, name)}")
-        if self.mode == "tracks" and not 1 <= self.length_multiple <= self.sequence_length:
+        super().__post_init__()
+        self.require_at_least(1, "sequence_length", "minimum_count", "evaluation_batch_size")
+        if not 0.0 <= self.bptt_short_probability <= 1.0:
+            raise ValueError(f"data.bptt_short_probability must lie in [0, 1], got {self.bptt_short_probability}")
+        if not 0.0 <= self.bptt_length_std < float("inf"):
+            raise ValueError(f"data.bptt_length_std must be at least 0 and finite, got {self.bptt_length_std}")
+        if not 0.0 < self.validation_fraction < 1.0:
+            raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
+        plain_text = self.source in ("python_docs", "text_file")
+        refuse_unread(
+            self,
+            [
+                ReadWhen("bptt_short_probability", 0.05, self.carries, "data.mode streams"),
+                ReadWhen("bptt_length_std", 5.0, self.carries, "data.mode streams"),
+                ReadWhen("length_multiple", 10, self.carries, "data.mode streams"),
+                ReadWhen("minimum_count", 2, plain_text, "data.source python_docs and text_file"),
+                ReadWhen("validation_fraction", 0.1, plain_text, "data.source python_docs and text_file"),
+            ],
+        )
+        if self.carries and not 1 <= self.length_multiple <= self.sequence_length:
             raise ValueError(
                 f"data.length_multiple must lie in [1, {self.sequence_length}] (sequence_length), "
                 f"got {self.length_multiple}"
             )
-        if not 0.0 <= self.short_probability <= 1.0:
-            raise ValueError(f"data.short_probability must lie in [0, 1], got {self.short_probability}")
-        if not 0.0 <= self.length_jitter < float("inf"):
-            raise ValueError(f"data.length_jitter must be at least 0 and finite, got {self.length_jitter}")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
 
     @property
     def carries(self) -> bool:
-        """On tracks alone."""
-        return self.mode == "tracks"
+        """With streams only."""
+        return self.mode == "streams"
 
-    def load(self, seed: int) -> Corpus:
-        """Reads the articles and lays out their batches.
+    @property
+    def max_length(self) -> int:
+        """The longest row: that of evaluation, or of training on streams, whose lengths vary."""
+        if not self.carries:
+            return self.sequence_length
+        longest = longest_stream_batch(
+            self.sequence_length, length_std=self.bptt_length_std, multiple=self.length_multiple
+        )
+        return max(self.sequence_length, longest)
 
-        The splits train and validation are scored in the articles' own order, with the state carried throughout.
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the articles and makes their batches.
+
+        The splits train and validation are scored in the articles' own order, with the state carried throughout. With
+        the source cmu_hw4p1 there are also the splits prediction and generation of `data.next_word`, where the
+        homework's fixtures are next to its data; their files are read when a split is looked up.
 
         Raises:
-          FileNotFoundError, DataError: when the data is nowhere, is something else, or is too short for a batch.
+          FileNotFoundError, DataError: when the data is not found, is something else, is too short for a batch, or does
+            not fit the given vocabulary.
         """
         articles = read_articles(
             self.source,
             self.path,
             minimum_count=self.minimum_count,
             validation_fraction=self.validation_fraction,
+            vocabulary=None if processor is None else require_processor(processor, WordVocabulary),
         )
         texts = {"train": np.concatenate(articles.train), "validation": np.concatenate(articles.validation)}
-        shortest = self.sequence_length if self.mode == "windows" else self.length_multiple
+        shortest = self.length_multiple if self.carries else self.sequence_length
         if len(texts["train"]) <= self.batch_size * shortest:
             raise DataError(
                 f"the training text has {len(texts['train'])} words, but {self.batch_size} rows of {shortest} need "
-                f"{self.batch_size * shortest + 1}; give a longer text, or a smaller --data.batch-size"
+                f"{self.batch_size * shortest + 1}; use a longer text or a smaller --data.batch-size"
             )
         if len(texts["validation"]) < 2:
-            raise DataError("the validation text has one word; a language model scores each word but the first")
+            raise DataError("the validation text has one word, but two are needed: the first is not scored")
         train, validation = map(len, texts.values())
+        splits = {name: self._split(text) for name, text in texts.items()}
         return Corpus(
             train=Epochs(lambda epoch: self._training_batches(articles.train, np.random.default_rng((seed, epoch)))),
-            splits={name: self._split(text) for name, text in texts.items()},
-            vocabulary=articles.vocabulary,
+            splits=fixture_splits(splits, self.path, articles.vocabulary) if self.source == "cmu_hw4p1" else splits,
+            processor=articles.vocabulary,
             description=(
                 f"{self.source}: {train:,} words in {len(articles.train)} articles for training, {validation:,} in "
                 f"{len(articles.validation)} for validation; {articles.vocabulary.size:,} distinct"
@@ -111,20 +138,28 @@ class WordText(DataConfig):
             token_counts=np.bincount(texts["train"], minlength=articles.vocabulary.size),
         )
 
-    def read_file(self, path: Path, vocabulary: Vocabulary) -> Split:
-        """A UTF-8 file's text, each word but the first scored once; how many words are unknown goes to the log.
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """A file to be scored; its ending decides what it is.
+
+        - `.npz`: windows and the words that follow them, see `data.next_word`.
+        - `.npy`: prompts to continue.
+        - others: a UTF-8 text, each word but the first scored once; a warning says how many words are unknown.
 
         Raises:
-          FileNotFoundError, DataError: when it cannot be read, or holds unknown words and nothing stands for them.
+          FileNotFoundError, DataError: when it cannot be read, or contains unknown words and the vocabulary has no
+            token for them.
         """
+        vocabulary = require_processor(processor, WordVocabulary)
+        if (fixture := read_fixture(path, vocabulary.size)) is not None:
+            return fixture
         text = read_utf8(path)
         try:
             ids = vocabulary.encode(text)
         except UnknownTokenError as error:
             raise DataError(f"{path}: {error}") from error
         if len(ids) < 2:
-            raise DataError(f"{path} has {len(ids)} words; a language model scores each word but the first")
-        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(text)):
+            raise DataError(f"{path} has {len(ids)} words, but two are needed: the first is not scored")
+        if unknown := vocabulary.count_unknown(text):
             _logger.warning(
                 "%s: %s of %s words are not in the vocabulary and are scored as %s",
                 *(path, f"{unknown:,}", f"{len(ids):,}", vocabulary.unknown),
@@ -132,18 +167,18 @@ class WordText(DataConfig):
         return self._split(ids)
 
     def _split(self, text: np.ndarray) -> Split:
-        return Split(evaluation_tracks(text, self.sequence_length, self.evaluation_batch_size))
+        return Split(evaluation_streams(text, self.sequence_length, self.evaluation_batch_size))
 
     def _training_batches(self, articles: Sequence[np.ndarray], rng: np.random.Generator) -> Sequence[NumpyBatch]:
         text = concatenated(articles, rng, shuffle=self.shuffle_articles)
-        if self.mode == "windows":
+        if not self.carries:
             return window_batches(text, self.sequence_length, self.batch_size, rng)
         lengths = random_lengths(
             (len(text) - 1) // self.batch_size,
             self.sequence_length,
             rng,
-            short_probability=self.short_probability,
-            jitter=self.length_jitter,
+            short_probability=self.bptt_short_probability,
+            length_std=self.bptt_length_std,
             multiple=self.length_multiple,
         )
-        return track_batches(text, lengths, self.batch_size)
+        return stream_batches(text, lengths, self.batch_size)

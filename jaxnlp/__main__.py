@@ -1,54 +1,118 @@
-"""`python -m jaxnlp`: what works from an installed wheel, without recipes or data sets."""
+"""`python -m jaxnlp VERB PLACE`: what a trained model can do; the model's own task says which verbs there are."""
 
+import dataclasses
+import difflib
+import importlib
 import os
+import pkgutil
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import tyro
 
+import jaxnlp.tasks
 from jaxnlp.caches import use_compilation_cache
-from jaxnlp.commands.attention import Attention, attention
-from jaxnlp.commands.embed import Embed, embed
-from jaxnlp.commands.export import Export, export
-from jaxnlp.commands.generate import Generate, generate
-from jaxnlp.commands.predict import Predict, predict
-from jaxnlp.runs import DamagedCheckpointError, RunError
-from jaxnlp.text import UnknownTokenError
+from jaxnlp.checkpoints import DamagedCheckpointError
+from jaxnlp.runs import Checkpoint, find_task, load
+from jaxnlp.tasks import Command, Task
 
-COMMANDS: dict[str, tuple[type, Callable[[Any], None]]] = {
-    "generate": (Generate, generate),
-    "predict": (Predict, predict),
-    "embed": (Embed, embed),
-    "attention": (Attention, attention),
-    "export": (Export, export),
-}
+USAGE = """usage: python -m jaxnlp VERB PLACE [options]
+
+PLACE is a run's folder; verbs of pretrained models also take a folder of their weights, or a name on the Hugging Face
+Hub. python -m jaxnlp VERB PLACE --help shows the options.
+
+Verbs, if the model's task has them:
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadOptions:
+    """How the model is loaded."""
+
+    checkpoint: Checkpoint = "best"
+    """The best on the validation split, the newest, or a step."""
+    ignore: tuple[str, ...] = ()
+    """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
+
+
+def every_command() -> dict[str, type[Command]]:
+    """The verbs of all tasks, by name."""
+    found: dict[str, type[Command]] = {}
+    for module in pkgutil.iter_modules(jaxnlp.tasks.__path__, "jaxnlp.tasks."):
+        for task in vars(importlib.import_module(module.name)).values():
+            if isinstance(task, type) and issubclass(task, Task):
+                found |= {verb: kind for verb, kind in task().commands().items() if verb not in found}
+    return dict(sorted(found.items()))
+
+
+def usage() -> str:
+    """The help text that lists every verb."""
+    commands = every_command()
+    width = max(map(len, commands))
+    lines = (f"  {verb:<{width}}  {(kind.__doc__ or '').partition(chr(10))[0]}" for verb, kind in commands.items())
+    return USAGE + "\n".join(lines)
+
+
+def run(arguments: list[str]) -> int:
+    """Loads the model and does what was asked. Returns: the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if arguments else 2
+    verb, *rest = arguments
+    program = f"python -m jaxnlp {verb}"
+    if not rest or rest[0].startswith("-"):
+        known = every_command()
+        if verb not in known:
+            raise ValueError(f"there is no verb {verb!r}; {_nearest(verb, known)}")
+        if rest and rest[0] not in ("-h", "--help"):
+            raise ValueError(f"give the run's folder before the options: {program} PLACE {' '.join(rest)}")
+        print(f"usage: {program} PLACE [options]\n\n{known[verb].__doc__}\n\n{program} PLACE --help shows the options.")
+        return 0 if rest else 2
+    place, *flags = rest
+    verbs = find_task(place).commands()
+    if verb not in verbs:
+        raise ValueError(f"{place} cannot {verb}; {_nearest(verb, verbs)}")
+    command, options = parse(verbs[verb], flags, f"{program} {place}")
+    use_compilation_cache(None)
+    command(load(place, checkpoint=options.checkpoint, ignore=options.ignore))
+    return 0
+
+
+def _nearest(verb: str, verbs: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(verb, verbs, n=1)
+    return f"did you mean {close[0]}?" if close else f"it has: {', '.join(verbs) or 'no verbs'}"
+
+
+def parse(kind: type[Command], flags: list[str], program: str) -> tuple[Command, LoadOptions]:
+    """A verb's own options and those of loading. Exits with status 0 after help, and 2 for wrong options."""
+    flat = tyro.conf.arg(name="")
+    both = dataclasses.make_dataclass(
+        "Options", [("command", Annotated[kind, flat]), ("load", Annotated[LoadOptions, flat])]
+    )
+    typed: Any = tyro.cli(both, args=flags, prog=program, description=kind.__doc__)
+    return typed.command, typed.load
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a broken run, 2 a wrong command, or a file that cannot be read or written."""
-    types: Any = {name: kind for name, (kind, _) in COMMANDS.items()}
+    """Exit status: 0 done, 1 a damaged run, 2 a wrong command, or a file that cannot be read or written."""
     try:
-        command = tyro.extras.subcommand_cli_from_dict(types, prog="python -m jaxnlp", args=arguments)
-        act = next(action for kind, action in COMMANDS.values() if isinstance(command, kind))
-        use_compilation_cache(None)
-        act(command)
+        return run(sys.argv[1:] if arguments is None else arguments)
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (RunError, UnknownTokenError, ValueError) as error:
+    except (ValueError, TypeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print()
         return 130
-    except BrokenPipeError:  # the reader, `head` say, has enough
+    except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class Config:
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
 
     def __post_init__(self):
-        for name, expected in _hints(type(self)).items():
+        for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]
             value = getattr(self, name)
             choices = _choices(expected)
             if choices and not _fits(value, expected):
@@ -58,7 +58,8 @@ def refuse_unread(config: Config, rules: Iterable[ReadWhen]) -> None:
         value = getattr(config, rule.field)
         if not rule.is_read and value != rule.default:
             raise ValueError(
-                f"{config.full_name(rule.field)} applies only to {rule.what}; leave it at {rule.default!r}, got {value!r}"
+                f"{config.full_name(rule.field)} applies only to {rule.what}; leave it at {rule.default!r}, "
+                f"got {value!r}"
             )
 
 

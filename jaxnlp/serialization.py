@@ -10,6 +10,9 @@ import types
 import typing
 from typing import Any
 
+TRUSTED = {"jaxnlp", "data", "train"}
+"""Packages whose classes a saved config or processor may name; naming one imports its module."""
+
 
 class ConfigError(ValueError):
     """A config that cannot be read, or that does not fit; the message says where and why."""
@@ -31,14 +34,14 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"a config holds dataclasses, tuples, numbers, strings, booleans and None, got {value!r}")
 
 
-def from_json(value: Any, expected: Any, *, where: str = "config", packages: tuple[str, ...] = ("jaxnlp",)) -> Any:
+def from_json(value: Any, expected: Any, *, where: str = "config", packages: tuple[str, ...] | None = None) -> Any:
     """Builds a value of the expected type from what `to_json` wrote.
 
     Args:
       value: parsed JSON.
       expected: a type: a dataclass or a base of it, tuple[X, ...], a union, a Literal, or a plain type.
       where: name of the value, for messages.
-      packages: whose dataclasses the value may name; naming one imports its module, so trust no others.
+      packages: whose dataclasses the value may name; None = those of `TRUSTED`.
 
     Raises:
       ConfigError: when it does not fit; the message names the field, what was found and what was expected.
@@ -77,10 +80,12 @@ def from_json(value: Any, expected: Any, *, where: str = "config", packages: tup
     return float(value) if expected is float else value
 
 
-def _dataclass_from_json(value: Any, base: Any, where: str, packages: tuple[str, ...]) -> Any:
+def _dataclass_from_json(value: Any, base: Any, where: str, packages: tuple[str, ...] | None) -> Any:
     if not isinstance(value, dict) or "type" not in value:
         raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}")
-    found = _class_named(value["type"], where, packages)
+    found = _class_named(value["type"], where, tuple(TRUSTED) if packages is None else packages)
+    if not dataclasses.is_dataclass(found):
+        raise ConfigError(f"{where}: {value['type']!r} is not a dataclass")
     if not issubclass(found, base):
         raise ConfigError(f"{where}: expected a {base.__name__}, got a {found.__name__}")
     hints = typing.get_type_hints(found, include_extras=True)
@@ -106,8 +111,8 @@ def _class_named(name: Any, where: str, packages: tuple[str, ...]) -> type:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{where}: there is no type {name!r} in this version") from error
-    if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
-        raise ConfigError(f"{where}: {name!r} is not a dataclass")
+    if not isinstance(found, type):
+        raise ConfigError(f"{where}: {name!r} is not a class")
     return found
 
 
@@ -122,3 +127,31 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
             for line in differences(old.get(name, absent), new.get(name, absent), prefix=f"{prefix}.{name}".lstrip("."))
         ]
     return [] if old == new and type(old) is type(new) else [f"{prefix}: {old!r} -> {new!r}"]
+
+
+def trust(package: str) -> None:
+    """Lets configs and processors name classes of one more package: that of a family outside this library."""
+    TRUSTED.add(package)
+
+
+def find_class(name: str, *, where: str = "type") -> Any:
+    """The class that "module:Class" names. Raises: ConfigError when it is not in a trusted package, or not there."""
+    return _class_named(name, where, tuple(TRUSTED))
+
+
+def processor_to_json(processor: Any) -> dict[str, Any]:
+    """A processor's fields, and its class as "module:Class" under `type`."""
+    return {"type": f"{type(processor).__module__}:{type(processor).__qualname__}", **processor.to_json()}
+
+
+def processor_from_json(value: Any, where: str = "processor") -> Any:
+    """What `processor_to_json` wrote. Raises: ConfigError when it is something else."""
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}"[:300])
+    found = find_class(value["type"], where=where)
+    if not hasattr(found, "from_json"):
+        raise ConfigError(f"{where}: {value['type']} is not a processor: it has no from_json")
+    try:
+        return found.from_json({name: field for name, field in value.items() if name != "type"})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: not the fields of a {found.__name__}: {error}") from error

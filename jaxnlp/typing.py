@@ -23,8 +23,8 @@ Params = PyTree
 Batch = Mapping[str, jax.Array]
 """Named arrays of static shape; the first axis is B."""
 
-TaskBatches = Mapping[str, Batch]
-"""What a training step takes of several tasks at once: a batch of each, by the task's name."""
+PartBatches = Mapping[str, Batch]
+"""What a training step takes of several parts at once: a batch of each, by the part's name."""
 
 Metrics = dict[str, tuple[jax.Array, jax.Array]]
 """Named (sum, count) pairs: they add up over batches, devices and processes; the value is sum / count."""

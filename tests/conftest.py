@@ -2,14 +2,18 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Before jax is imported: it reads them once.
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+flags = ["--xla_force_host_platform_device_count=8"]
+if os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1":
+    # Test programs run for milliseconds: XLA's older emitters and one thread compile them in less than half the time.
+    flags += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+os.environ["XLA_FLAGS"] = " ".join(flags)
 os.environ.setdefault("JAXNLP_DATA", str(ROOT.parent / "shared" / "data"))
 if not Path(os.environ["JAXNLP_DATA"]).is_dir():
     del os.environ["JAXNLP_DATA"]
@@ -21,17 +25,70 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest reads -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what needs data sets where there are none: they are not ours to carry, and the other tests do without.
+    """Skips tests whose data sets are missing; marks the cases of sweeps that `make test` leaves out.
 
     -ra lists each skipped test with the reason.
     """
-    if "JAXNLP_DATA" in os.environ:
-        return
-    skip = pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them")
+    sweeps: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if "realdata" in item.keywords:
-            item.add_marker(skip)
+        if "JAXNLP_DATA" not in os.environ and "realdata" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them"))
+        if "sweep" in item.keywords and hasattr(item, "callspec"):
+            sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in sweeps.values():
+        mark = cases[0].get_closest_marker("sweep")
+        if mark.args:
+            kept = evenly_spaced(len(cases), *mark.args)
+        else:
+            kept = covering([case.callspec._idlist for case in cases])  # an id for each parametrize
+        for number, case in enumerate(cases):
+            if number not in kept:
+                case.add_marker(pytest.mark.thorough)
+
+
+def evenly_spaced(count: int, chosen: int) -> list[int]:
+    """Numbers below `count`, the first and the last among them where at least two are chosen."""
+    if chosen >= count:
+        return list(range(count))
+    return [0] if chosen == 1 else [round(i * (count - 1) / (chosen - 1)) for i in range(chosen)]
+
+
+def covering(cases: Sequence[Sequence[str]]) -> list[int]:
+    """Numbers of a few cases in which each value of each parameter occurs, by a greedy choice."""
+    values = [set(enumerate(case)) for case in cases]
+    missing, kept = set().union(*values), []
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(values[number] & missing))
+        kept.append(best)
+        missing -= values[best]
+    return sorted(kept)
+
+
+@pytest.fixture(scope="session")
+def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of compiled programs."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(compiled_programs: Path) -> Iterator[None]:
+    """Compiles each program once and without optimisations, since test programs run for milliseconds.
+
+    With JAXNLP_TEST_OPTIMIZED=1 in the environment programs are optimised, as users' are: see `make test-optimized`.
+    """
+    settings = {
+        "jax_compilation_cache_dir": str(compiled_programs),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_disable_most_optimizations": os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1",
+    }
+    before = {name: jax.config.values[name] for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 MOST_MAPS = 20_000

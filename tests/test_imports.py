@@ -7,14 +7,28 @@ ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 OURS = ("jaxnlp", "data", "train", "configs", "benchmarks")
 
-# Which of our modules a module may import: the longest prefix of its name decides. Leaves beside the ladder are free
-# for everyone above typing.
-LEAVES = ("jaxnlp.typing", "jaxnlp.text", "jaxnlp.serialization", "jaxnlp.metrics")
+# Which of our modules a module may import: the longest prefix of its name decides. Everyone may import the leaves.
+LEAVES = (
+    "jaxnlp.typing",
+    "jaxnlp.config",
+    "jaxnlp.corpus",
+    "jaxnlp.blocks",
+    "jaxnlp.text",
+    "jaxnlp.serialization",
+    "jaxnlp.metrics",
+    "jaxnlp.files",
+    "jaxnlp.caches",
+)
 LADDER = ("jaxnlp.ops", "jaxnlp.nn", "jaxnlp.models")
+BELOW_TASKS = (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert")
+BELOW_RUNS = (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.checkpoints", "jaxnlp.commands")
 ALLOWED = {
     "jaxnlp": (),
     "jaxnlp.typing": (),
-    "jaxnlp.text": ("jaxnlp.text",),
+    "jaxnlp.config": (),
+    "jaxnlp.corpus": (),
+    "jaxnlp.blocks": (),
+    "jaxnlp.text": ("jaxnlp.text", "jaxnlp.config"),
     "jaxnlp.serialization": ("jaxnlp.typing",),
     "jaxnlp.metrics": ("jaxnlp.typing",),
     "jaxnlp.caches": (),
@@ -24,16 +38,32 @@ ALLOWED = {
     "jaxnlp.models": (*LEAVES, *LADDER),
     "jaxnlp.decoding": (*LEAVES, *LADDER, "jaxnlp.decoding"),
     "jaxnlp.convert": (*LEAVES, *LADDER, "jaxnlp.convert"),
-    "jaxnlp.runs": (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert"),
-    "jaxnlp.texts": (*LEAVES, *LADDER),
-    "jaxnlp.encoders": (*LEAVES, *LADDER, "jaxnlp.convert", "jaxnlp.runs", "jaxnlp.texts"),
-    "jaxnlp.attention_page": (),
-    "jaxnlp.commands": ("jaxnlp",),
-    "jaxnlp.__main__": ("jaxnlp",),
-    "data": ("jaxnlp.text", "jaxnlp.caches", "jaxnlp.files", "data"),
+    "jaxnlp.checkpoints": LEAVES,
+    "jaxnlp.commands": (*LEAVES, "jaxnlp.commands"),
+    "jaxnlp.tasks": (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.commands"),
+    "jaxnlp.runs": BELOW_RUNS,
+    "jaxnlp.__main__": (*BELOW_RUNS, "jaxnlp.runs"),
+    "data": ("jaxnlp.text", "jaxnlp.corpus", "jaxnlp.config", "jaxnlp.caches", "jaxnlp.files", "data"),
     "train": ("jaxnlp", "data", "train", "configs"),
-    "configs": ("train.config", "train.objectives", "train.optimizer", "jaxnlp.models", "data", "configs"),
+    "configs": (
+        "train.config",
+        "train.optimizer",
+        "jaxnlp.models",
+        "jaxnlp.tasks",
+        "jaxnlp.nn.compute",
+        "data",
+        "configs",
+    ),
     "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),
+}
+
+# Which of our modules a module may not import, although the table above allows the package that they are in: the core
+# knows no family, and no data set.
+EXCLUDED = {
+    "train": ("jaxnlp.models.", "jaxnlp.tasks.", "data."),
+    "jaxnlp.runs": ("jaxnlp.models.", "jaxnlp.tasks."),
+    "jaxnlp.__main__": ("jaxnlp.models.", "jaxnlp.tasks."),
+    "jaxnlp.tasks": (),
 }
 
 # Which packages of others a module may not import.
@@ -41,6 +71,9 @@ FORBIDDEN = {
     "jaxnlp": ("torch", "transformers"),
     "jaxnlp.text": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.ops": ("flax", "optax", "orbax"),
+    "jaxnlp.corpus": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.blocks": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.config": ("jax", "flax", "optax", "orbax", "chex"),
     "data": ("jax", "flax", "optax", "orbax", "chex", "torch"),
     "train": ("torch", "transformers"),
     "configs": ("jax", "flax", "torch"),
@@ -95,14 +128,20 @@ def rules_of(table, module):
 def violations(tree, module, *, is_package=False):
     imported = imported_modules(tree, module, is_package=is_package)
     allowed = rules_of(ALLOWED, module)[0]
+    excluded = rules_of(EXCLUDED, module)[:1]
+    families = {name for name in imported if any(name.startswith(prefix) for rule in excluded for prefix in rule)}
     forbidden = {package for rule in rules_of(FORBIDDEN, module) for package in rule}
     ours = {name for name in imported if belongs(name, OURS) and not belongs(name, allowed)}
-    return sorted(ours | {name for name in imported if belongs(name, forbidden)})
+    return sorted(ours | families | {name for name in imported if belongs(name, forbidden)})
 
 
-@pytest.mark.parametrize("path", source_files(*OURS), ids=str)
-def test_modules_import_only_what_lies_below_them(path):
-    assert violations(parsed(path), module_name(path), is_package=path.name == "__init__.py") == []
+def test_modules_import_only_what_is_below_them():
+    found = {
+        str(path): broken
+        for path in source_files(*OURS)
+        if (broken := violations(parsed(path), module_name(path), is_package=path.name == "__init__.py"))
+    }
+    assert found == {}
 
 
 @pytest.mark.parametrize(
@@ -126,6 +165,16 @@ def test_modules_import_only_what_lies_below_them(path):
         ("data.new", "import jaxnlp.metrics, jaxlike", ["jaxnlp.metrics"]),
         ("configs.new", "from train.loop import fit\nfrom train.config import TrainConfig", ["train.loop"]),
         ("train.new", "import configs, benchmarks.x", ["benchmarks.x"]),
+        (
+            "train.new",
+            "from jaxnlp.models import ModelConfig\nfrom jaxnlp.tasks import Task\nfrom data import DataConfig",
+            [],
+        ),
+        ("train.new", "from jaxnlp.models.gpt import GPTConfig", ["jaxnlp.models.gpt"]),
+        ("train.new", "from data.names import NamesQuestions", ["data.names"]),
+        ("jaxnlp.runs", "from jaxnlp.tasks.language_model import LanguageModel", ["jaxnlp.tasks.language_model"]),
+        ("jaxnlp.models.new", "from jaxnlp.tasks import Task", ["jaxnlp.tasks"]),
+        ("jaxnlp.tasks.new", "from jaxnlp.runs import load_run", ["jaxnlp.runs"]),
     ],
 )
 def test_an_import_that_breaks_the_layering_would_be_found(module, statement, expected):

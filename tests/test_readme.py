@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tyro
+from train.baselines import COMMANDS as BASELINES
 
 from jaxnlp.__main__ import COMMANDS
-from train.baselines import COMMANDS as BASELINES
 from train.command_line import RunOptions, parse
 from train.evaluate import Evaluate
 

@@ -16,7 +16,7 @@ from pathlib import Path  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from jaxnlp.caches import use_compilation_cache  # noqa: E402
-from jaxnlp.runs import DamagedCheckpointError  # noqa: E402
+from jaxnlp.checkpoints import DamagedCheckpointError  # noqa: E402
 from train.command_line import WRONG_COMMANDS, RunOptions, parse, print_config  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 
@@ -40,11 +40,11 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted; what was saved before is there", file=sys.stderr)
+        print("interrupted; the last checkpoint is kept", file=sys.stderr)
         return 130
     step = int(outcome.state.step)
     if outcome.stopped_by is not None and step < config.total_steps:
-        console.print(f"stopped by {outcome.stopped_by} at step {step}; saved, and the same command continues")
+        console.print(f"stopped by {outcome.stopped_by} at step {step}; saved; repeat the command to resume")
     console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}", highlight=False)
     return 0
 

@@ -1,11 +1,11 @@
-"""Checkpoints: state, data iterator and config in one atomic item; damaged ones are named and set aside."""
+"""Checkpoints of a run: state, data iterator and digests in one atomic item; damaged ones are named and set aside."""
 
-import json
+import contextlib
+import glob
 import logging
-import math
 import shutil
-import zlib
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,10 +14,24 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from jaxnlp.runs import CHECKPOINTS, DamagedCheckpointError, check_digests, digests
+from jaxnlp.checkpoints import (
+    CHECKPOINTS,
+    EMA,
+    PARAMS,
+    RECORD,
+    TRAINING,
+    DamagedCheckpointError,
+    Record,
+    check_arrays,
+    checkpoint_steps,
+    checksums,
+    json_digest,
+    read_record,
+    restore_items,
+)
 from train.step import TrainState
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 DAMAGED = "damaged_checkpoints"
 
@@ -26,185 +40,214 @@ class Restored(NamedTuple):
     """What a checkpoint gives back."""
 
     state: TrainState
-    config: dict[str, Any]
-    data_state: dict[str, Any]
-    train_seconds: float
-    validation_errors: list[float]
+    record: Record
 
 
 class Checkpoints:
     """The checkpoints of one run's folder.
 
-    Saving is asynchronous: training goes on while the files are written, and a checkpoint that was not finished when
-    the process died does not count. Each array's CRC-32 is saved with it and checked on restoring, since a flipped bit
-    in an array's file would otherwise go unnoticed. A context manager: leaving it waits for the writing.
+    Saving is asynchronous: training continues while the files are written, and a checkpoint that was not finished when
+    the process died does not count. A context manager: leaving it waits for the writing. Nothing is written before the
+    first `save`, except that damaged checkpoints are moved once a better one was read.
     """
 
     def __init__(self, workdir: Path, *, keep: int):
+        self._workdir = workdir
         self._folder = (workdir / CHECKPOINTS).absolute()
-        self._damaged = workdir / DAMAGED
-        self._set_aside_unreadable_metrics()
-        self._options = ocp.CheckpointManagerOptions(
-            preservation_policy=checkpoint_managers.AnyPreservationPolicy(
-                [
-                    checkpoint_managers.LatestN(keep),
-                    # The default would keep every checkpoint that was not evaluated.
-                    checkpoint_managers.BestN(get_metric_fn=_goodness, n=1, keep_checkpoints_without_metrics=False),
-                ]
-            ),
-            # Without it Orbax does not write the metrics down, and a restart would forget which was best.
-            best_fn=_goodness,
-            cleanup_tmp_directories=True,
-        )
-        self._manager = ocp.CheckpointManager(self._folder, options=self._options)
+        self._keep = keep
+        self._ranks: dict[int, tuple[float, float]] = {}
+        self._manager: ocp.CheckpointManager | None = None
+        self._on_exit = contextlib.ExitStack()
+
+    def _open(self) -> ocp.CheckpointManager:
+        """Orbax's manager; made at the first save, since it writes."""
+        if self._manager is None:
+            for step in checkpoint_steps(self._workdir):
+                with contextlib.suppress(DamagedCheckpointError):  # a damaged one is never the best
+                    self._rank(read_record(self._workdir, step))
+            options = ocp.CheckpointManagerOptions(
+                preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
+            )
+            self._folder.mkdir(parents=True, exist_ok=True)
+            place = self._on_exit.enter_context(_without_wildcards(self._folder))
+            self._manager = ocp.CheckpointManager(place, options=options)
+        return self._manager
+
+    def _rank(self, record: Record) -> None:
+        if record.metrics is not None:
+            self._ranks[record.step] = record.rank
 
     def latest_step(self) -> int | None:
         """The newest step saved, or None."""
-        return self._manager.latest_step()
+        if self._manager is not None:
+            return self._manager.latest_step()
+        steps = checkpoint_steps(self._workdir)
+        return steps[-1] if steps else None
+
+    def latest_record(self) -> Record | None:
+        """What the newest checkpoint whose record can be read says of itself; None = there is none."""
+        for step in sorted(checkpoint_steps(self._workdir), reverse=True):
+            with contextlib.suppress(DamagedCheckpointError):  # `restore_latest` names it
+                return read_record(self._workdir, step)
+        return None
 
     def save(
         self,
         state: TrainState,
         *,
-        data_state: dict[str, Any],
         config: dict[str, Any],
+        processor: dict[str, Any],
+        description: str,
+        fingerprint: str,
         train_seconds: float,
-        validation_error: float | None = None,
-        validation_errors: Sequence[float] = (),
+        metrics: dict[str, float] | None,
+        losses: Sequence[float],
+        data_state: dict[str, Any],
     ) -> None:
         """Begins to save; the arrays may be donated as soon as this returns.
 
         Args:
           state: as one device holds it.
-          data_state: of the data iterator, after the state's last batch.
           config: the run's config as JSON.
+          processor: as JSON.
+          description: of the data.
+          fingerprint: of the data.
           train_seconds: spent on training so far.
-          validation_error: what this state has on the validation split, when it was evaluated; the lowest is kept.
-          validation_errors: of all evaluations so far, this one's too.
+          metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
+          losses: of all evaluations so far, this one's too.
+          data_state: of the data's iterator, after the state's last batch.
         """
         step = int(state.step)
-        if step in self._manager.all_steps():
+        manager = self._open()
+        if step in manager.all_steps():
             return
         # Copies: on a CPU the next step overwrites what these are views of. On the host, and so whole: of an array that
         # several devices hold alike, Orbax would have each write its part.
         items = jax.tree.map(np.array, _items(state))
-        run = {
-            "data": data_state,
-            "config": config,
-            "train_seconds": train_seconds,
-            "validation_error": validation_error,
-            "validation_errors": list(validation_errors),
-        }
-        self._manager.save(
+        record = Record(
+            step=step,
+            config=config,
+            processor_digest=json_digest(processor),
+            description=description,
+            fingerprint=fingerprint,
+            train_seconds=train_seconds,
+            metrics=metrics,
+            losses=list(losses),
+            data_state=data_state,
+            items={name: checksums(tree) for name, tree in items.items()},
+        )
+        self._rank(record)
+        manager.save(
             step,
             args=ocp.args.Composite(
                 **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
-                digests=ocp.args.JsonSave(
-                    {name: digests(tree) for name, tree in items.items()} | {"run": _digest(run)}
-                ),
-                run=ocp.args.JsonSave(run),
+                **{RECORD: ocp.args.JsonSave(record.to_json())},
             ),
-            metrics=None if validation_error is None else {"error": validation_error},
         )
 
     def restore_latest(self, like: TrainState) -> Restored | None:
         """The newest checkpoint that can be read; None when nothing was ever saved.
 
-        Those that are newer and damaged are named in the log and moved to `damaged_checkpoints`, not deleted.
+        Newer ones that are damaged are named in the log and moved to `damaged_checkpoints`, not deleted.
 
         Args:
-          like: a state of the same shapes.
+          like: an abstract state, with the shardings in which arrays are read.
 
         Raises:
           DamagedCheckpointError: when there are checkpoints and none can be read; nothing is moved then.
         """
         failures: dict[int, str] = {}
-        for step in sorted(self._manager.all_steps(), reverse=True):
+        restored: Restored | None = None
+        for step in sorted(checkpoint_steps(self._workdir), reverse=True):
             try:
-                restored = self._restore(step, like)
-            except MemoryError:
-                raise
-            # Orbax and TensorStore raise errors of many types for damaged files.
-            except Exception as error:
-                failures[step] = f"{type(error).__name__}: {error}"
+                record = read_record(self._workdir, step)
+                if restored is None:
+                    restored = Restored(self._restore(record, like), record)
+            except DamagedCheckpointError as error:
+                failures[step] = str(error)
                 continue
-            self._set_aside(failures, restored_step=step)
-            return restored
-        if failures:
+            self._rank(record)
+        if failures and restored is None:
             reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
-            raise DamagedCheckpointError(f"no checkpoint can be read, move them away to start anew: {reasons}")
-        return None
+            raise DamagedCheckpointError(f"no checkpoint can be read, move them elsewhere to start over: {reasons}")
+        if restored is not None:
+            for step, reason in failures.items():
+                self._set_aside(step, reason, continuing_from=restored.record.step)
+        return restored
 
-    def _restore(self, step: int, like: TrainState) -> Restored:
+    def _restore(self, record: Record, like: TrainState) -> TrainState:
         expected = _items(like)
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                **{
-                    name: ocp.args.StandardRestore(jax.tree.map(ocp.utils.to_shape_dtype_struct, tree))
-                    for name, tree in expected.items()
-                },
-                digests=ocp.args.JsonRestore(),
-                run=ocp.args.JsonRestore(),
-            ),
-        )
+        place = self._folder / str(record.step)
+        if expected.keys() != record.items.keys():
+            raise DamagedCheckpointError(
+                f"checkpoint {place} has {', '.join(record.items)}, expected {', '.join(expected)}"
+            )
+        found = restore_items(place, **{name: ocp.args.StandardRestore(tree) for name, tree in expected.items()})
         for name in expected:
-            check_digests(restored[name], restored["digests"][name], f"{name} of checkpoint {step}")
-        if _digest(restored["run"]) != restored["digests"]["run"]:
-            raise DamagedCheckpointError(f"data state or config of checkpoint {step} is not what was saved")
-        rest = dict(restored["training"])
-        key = jax.random.wrap_key_data(rest.pop("key"), impl=jax.random.key_impl(like.key))
-        state = TrainState(params=restored["params"], ema=restored.get("ema"), key=key, **rest)
-        run = restored["run"]
-        return Restored(state, run["config"], run["data"], run["train_seconds"], run.get("validation_errors", []))
+            check_arrays(found[name], record.items[name], f"{name} of checkpoint {place}")
+        rest = dict(found[TRAINING])
+        key = jax.random.wrap_key_data(rest.pop("key"))
+        return TrainState(params=found[PARAMS], ema=found.get(EMA), key=key, **rest)
 
-    def _set_aside(self, failures: dict[int, str], *, restored_step: int) -> None:
-        for step, reason in failures.items():
-            self._move_away(step, reason, f", continuing from step {restored_step}")
-        if failures:
-            self._manager.reload()
-
-    def _move_away(self, step: int, reason: str, outcome: str = "") -> None:
-        self._damaged.mkdir(exist_ok=True)
-        target, number = self._damaged / str(step), 1
+    def _set_aside(self, step: int, reason: str, *, continuing_from: int) -> None:
+        if jax.process_index() != 0:
+            return
+        damaged = self._workdir / DAMAGED
+        damaged.mkdir(exist_ok=True)
+        target, number = damaged / str(step), 1
         while target.exists():
             number += 1
-            target = self._damaged / f"{step}.{number}"
+            target = damaged / f"{step}.{number}"
         shutil.move(self._folder / str(step), target)
-        log.warning(
-            "checkpoint of step %d is damaged (%s); moved to %s%s", step, reason.splitlines()[0][:300], target, outcome
+        _logger.warning(
+            "the checkpoint of step %d is damaged (%s); moved to %s, continuing from step %d",
+            *(step, reason.splitlines()[0][:300], target, continuing_from),
         )
-
-    def _set_aside_unreadable_metrics(self) -> None:
-        """Orbax reads every checkpoint's metrics when it starts, and one damaged file would stop it."""
-        for path in sorted(self._folder.glob("*/metrics/metrics")):
-            try:
-                json.loads(path.read_bytes())
-            except ValueError as error:
-                self._move_away(int(path.parts[-3]), f"{path}: {error}")
 
     def __enter__(self) -> "Checkpoints":
         return self
 
     def __exit__(self, *_: object) -> None:
         """Waits until what was saved is on disk. Raises: what the writing raised."""
-        self._manager.close()
+        with self._on_exit:
+            if self._manager is not None:
+                self._manager.close()
 
 
-def _digest(value: Any) -> int:
-    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
+@contextlib.contextmanager
+def _without_wildcards(folder: Path) -> Iterator[Path]:
+    """The folder by a path without `*`, `?` and brackets: Orbax looks for the parts of what it has just written with
+    glob, finds none in a folder such as `lr[0.1]`, and leaves a checkpoint without them."""
+    if glob.escape(str(folder)) == str(folder):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        link = Path(directory) / folder.name
+        link.symlink_to(folder, target_is_directory=True)
+        yield link
 
 
-def _goodness(metrics: dict[str, float]) -> float:
-    """Higher is better; an error that is no number is worst."""
-    return -math.inf if math.isnan(metrics["error"]) else -metrics["error"]
+class _NewestAndBest(checkpoint_managers.PreservationPolicy):
+    """Keeps the newest checkpoints, and the best of those that were evaluated."""
+
+    def __init__(self, keep: int, ranks: dict[int, tuple[float, float]]):
+        self._keep, self._ranks = keep, ranks
+
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """See Orbax. Args: the checkpoints in ascending order of their steps."""
+        del context
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        newest = set(sorted(steps)[-self._keep :])
+        evaluated = [step for step in steps if step in self._ranks]
+        best = max(evaluated, key=lambda step: (self._ranks[step], -step), default=None)
+        return [step in newest or step == best for step in steps]
 
 
 def _items(state: TrainState) -> dict[str, Any]:
-    """The state in parts: inference reads `ema` or `params` alone."""
+    """The state in parts: inference reads only `ema` or `params`. Of an abstract state too."""
     training = {
         "step": state.step,
-        "key": jax.random.key_data(state.key),
+        "key": _key_data(state.key),
         "opt_state": state.opt_state,
         "skipped_updates": state.skipped_updates,
         "first_skipped_step": state.first_skipped_step,
@@ -213,4 +256,11 @@ def _items(state: TrainState) -> dict[str, Any]:
         training["averaged"] = state.averaged
     if jax.tree.leaves(state.carry):
         training["carry"] = state.carry
-    return {"params": state.params, "training": training} | ({} if state.ema is None else {"ema": state.ema})
+    return {PARAMS: state.params, TRAINING: training} | ({} if state.ema is None else {EMA: state.ema})
+
+
+def _key_data(key: Any) -> Any:
+    if not isinstance(key, jax.ShapeDtypeStruct):
+        return jax.random.key_data(key)
+    data = jax.eval_shape(jax.random.key_data, key)
+    return jax.ShapeDtypeStruct(data.shape, data.dtype, sharding=key.sharding)

@@ -1,4 +1,4 @@
-"""The command line of training: recipes by name, fields by tyro, the nearest name for a wrong one."""
+"""The command line of training: recipes by name, config fields by tyro, suggestions for misspelt names."""
 
 import ast
 import dataclasses
@@ -14,18 +14,18 @@ from rich.console import Console
 
 import configs
 from data import DataError
+from jaxnlp.checkpoints import RunError
 from jaxnlp.ops.checks import UnavailableError
-from jaxnlp.runs import RunError
 from jaxnlp.serialization import ConfigError, differences, to_json
 from train.config import TrainConfig
-from train.folder import RunMismatchError
 from train.parallel import ParallelMode
+from train.run_folder import RunMismatchError
 
 Options = TypeVar("Options")
 
 
 class UsageError(ValueError):
-    """What was typed cannot be done; the message says what can."""
+    """A command that is not valid; the message says what is."""
 
 
 WRONG_COMMANDS = (
@@ -37,39 +37,39 @@ WRONG_COMMANDS = (
     RunMismatchError,
     FileNotFoundError,
 )
-"""Errors whose message is for those who typed a command: it is printed, without where it was raised."""
+"""Errors whose message is printed without a traceback."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """Where and how this start runs; none of it changes the run's numbers."""
+    """Options of one start of a run; they do not change its numbers."""
 
     workdir: Path | None = None
-    """The run's folder; None = runs/RECIPE. The same command on the same folder continues."""
+    """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command."""
     parallel: ParallelMode = "jit"
-    """How all local devices share a batch: one jitted step over sharded batches, or pmap."""
+    """How devices share a batch: one jitted step over sharded batches (jit), or pmap."""
     compilation_cache: Path | None = None
-    """Folder of compiled programs; None = $JAX_COMPILATION_CACHE_DIR, or jaxnlp's cache folder."""
+    """Compilation cache folder; None = $JAX_COMPILATION_CACHE_DIR, or a folder in jaxnlp's cache."""
 
 
 def recipe_names() -> list[str]:
-    """All recipes, in alphabetical order."""
+    """Names of all recipes, in alphabetical order."""
     return sorted(path.stem for path in Path(configs.__file__).parent.glob("[!_]*.py"))
 
 
 def recipe_summary(name: str) -> str:
-    """The first line of a recipe's docstring, read without running it."""
+    """The first line of a recipe's docstring, read without importing the recipe."""
     source = (Path(configs.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def load_recipe(name: str) -> TrainConfig:
-    """A recipe's config. Raises: UsageError naming the nearest recipes when there is none of that name."""
+    """A recipe's config. Raises: UsageError for an unknown recipe; it suggests similar names."""
     names = recipe_names()
     if name not in names:
         nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"there are: {', '.join(names)}"
-        raise UsageError(f"there is no recipe {name!r}; {hint}")
+        hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"the recipes are {', '.join(names)}"
+        raise UsageError(f"unknown recipe {name!r}; {hint}")
     return importlib.import_module(f"configs.{name}").get_config()
 
 
@@ -90,24 +90,27 @@ def overview(program: str) -> str:
 
 
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
-    """The config and the options that were typed: a recipe's name, then fields of both.
+    """Parses a command: a recipe's name, then fields of its config and of the program's options.
 
-    Exits with status 0 after showing help, with 2 for fields that do not exist or do not fit.
+    Exits with status 0 after printing help, and with status 2 for unknown fields and values of the wrong type.
 
     Args:
-      arguments: without the program's name.
+      arguments: the command without the program's name.
       options: a dataclass instance with the program's own options at their defaults.
-      program: how it was called.
+      program: the program's name in messages, such as `python -m train`.
+
+    Returns:
+      The config and the options.
 
     Raises:
-      UsageError: when the recipe is missing or unknown, or a field's value is refused.
+      UsageError: for a missing or unknown recipe, and for values that a config refuses.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(overview(program))
         sys.exit(0 if arguments else 2)
     name, *fields = arguments
     if name.startswith("-"):
-        raise UsageError(f"the recipe comes first, got {name!r}; {program} --help lists them")
+        raise UsageError(f"the first argument must be a recipe, got {name!r}; list the recipes with {program} --help")
     recipe = load_recipe(name)
     flat = tyro.conf.arg(name="")  # no prefix: --workdir, not --options.workdir
     fields_of_both: Any = [("config", Annotated[TrainConfig, flat]), ("options", Annotated[type(options), flat])]
@@ -123,12 +126,12 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
             config=(tyro.conf.SuppressFixed,),
         )
         return typed.config, typed.options
-    except ValueError as error:  # a config's own check
+    except ValueError as error:  # raised by a config's check of its fields
         raise UsageError(str(error)) from error
 
 
 def print_config(console: Console, config: TrainConfig) -> None:
-    """Shows how the effective config differs from its recipe."""
+    """Prints the differences between a config and its recipe."""
     changed = differences(to_json(load_recipe(config.recipe)), to_json(config))
     if not changed:
         console.print(f"recipe {config.recipe}, unchanged", highlight=False)

@@ -1,4 +1,4 @@
-"""`python -m train.evaluate RUN`: scores a run on a split or a file, and records the number in the ledger."""
+"""`python -m train.evaluate RUN [EVALUATOR]`: scores a run on a split or a file, and records numbers in the ledger."""
 
 import time
 
@@ -8,301 +8,191 @@ if __name__ == "__main__":
     use_huge_pages(start_time(time.time()))
 
 import dataclasses
-import json
-import shlex
+import difflib
+import logging
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
-from data import DataError
 from jaxnlp.caches import use_compilation_cache
-from jaxnlp.decoding.answer import QuestionError
-from jaxnlp.decoding.sampling import Sampling
-from jaxnlp.models.bert import AroundBertConfig
-from jaxnlp.runs import DamagedCheckpointError, RunError, checkpoint_steps, load_run
-from jaxnlp.serialization import ConfigError, to_json
-from train import folder, tasks
-from train.config import TrainConfig, update
-from train.language import NeuralCache
-from train.objectives import COUNTED
-from train.report import read_metrics
-from train.tasks import Scores
+from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
+from jaxnlp.config import Config
+from jaxnlp.corpus import DataError
+from jaxnlp.runs import Checkpoint, find_task, load_run
+from jaxnlp.serialization import ConfigError
+from jaxnlp.tasks import Evaluation, Evaluator, Trained
+from train import ledger, run_folder
+from train.config import TrainConfig
+from train.parallel import make_parallel
+from train.scoring import SplitScoring
 
-MOST_METRICS_LINES = 2000
-"""Lines of a run's metrics that the ledger keeps."""
+_logger = logging.getLogger(__name__)
+
+PROGRAM = "python -m train.evaluate"
+USAGE = f"""usage: {PROGRAM} RUN [EVALUATOR] [options]
+
+Scores a run. RUN is its folder; EVALUATOR is one of its task's, by default validation.
+{PROGRAM} RUN EVALUATOR --help shows the options."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluate:
-    """Scores a run: with its own objective, or as the task says."""
+class Options(Config):
+    """What is scored, and where the results go."""
 
-    run: tyro.conf.Positional[Path]
-    """The run's folder."""
-    split: str = "validation"
-    """The split of its data set to score."""
+    split: str | None = None
+    """Split of the run's data set; None = the evaluator's own, mostly validation."""
     file: Path | None = None
-    """Score this UTF-8 file, in the format of the run's data, instead of a split."""
-    task: Literal["objective", "next_word", "perplexity", "complete"] = "objective"
-    """The run's own objective. For recurrent language models also: next_word, the negative log-likelihood of the word
-    behind each window of a fixture (--file, or the homework's); perplexity, per token over a whole text, with the state
-    carried; complete, continuations of prompts (--file, or the homework's)."""
-    predictions: Path | None = None
-    """Write the answers to the split's questions, or the continuations, to this file, one a line. For text tasks: to
-    files in this folder, one a task, as CS224N's project has them."""
-    neural_cache: Annotated[NeuralCache, tyro.conf.arg(name="")] = dataclasses.field(default_factory=NeuralCache)
-    judge: Path | None = None
-    """Task complete: the run that tells how likely it finds the continuations, with the same vocabulary."""
-    max_new_tokens: int = 20
-    """Task complete: tokens of a continuation."""
-    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=lambda: Sampling(temperature=0.0)
-    )
-    seed: int = 0
-    """Task complete: the same seed draws the same continuations."""
-    num_beams: int = 1
-    """Task complete: more than 1 = the likeliest continuations that so many beams find, in place of drawing."""
-    checkpoint: int | Literal["best", "latest"] = "best"
+    """Score this file, in the format of the run's data, in place of a split."""
+    checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
+    predictions: Path | None = None
+    """Write the predictions to this file; to this directory where the evaluator writes several files."""
     record: Path | None = None
-    """Append the numbers to this ledger file, docs/results/RECIPE.json, and lay the run's metrics beside it."""
+    """Append the numbers to this ledger file, docs/results/RECIPE.json, and copy the run's metrics next to it."""
 
     def __post_init__(self):
-        if self.file is not None and self.split != "validation":
-            raise ValueError(f"a file is scored in a split's place: give --split {self.split} or --file, not both")
+        super().__post_init__()
+        if self.file is not None and self.split is not None:
+            raise ValueError(f"--file cannot be combined with --split {self.split}")
         if self.file is not None and self.record is not None:
-            raise ValueError("the ledger holds numbers on splits: give --record without --file")
-        if self.predictions is not None and self.task in ("next_word", "perplexity"):
-            raise ValueError(f"--task {self.task} has no answers to write: leave out --predictions")
-        if self.split != "validation" and self.task in ("next_word", "complete"):
-            raise ValueError(f"--task {self.task} is of a fixture, not of a split: leave out --split")
-        if self.neural_cache != NeuralCache() and (self.task != "perplexity" or not self.neural_cache.cache_window):
-            raise ValueError("the cache is for perplexity: give --task perplexity and --cache-window")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
-        if self.judge is not None and self.task != "complete":
-            raise ValueError("a judge is for continuations: give --judge with --task complete")
-        drawn = (self.max_new_tokens, self.sampling, self.seed) != (20, Sampling(temperature=0.0), 0)
-        if drawn and self.task != "complete":
-            raise ValueError("max_new_tokens, sampling and seed are of continuations: give --task complete")
-        if self.num_beams < 1:
-            raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
-        if self.num_beams > 1 and (self.task != "complete" or self.seed or self.sampling != Sampling(temperature=0.0)):
-            raise ValueError(
-                "beam search is for --task complete, and draws nothing: leave out temperature, top_k, top_p and seed"
-            )
-        if not self.sampling.temperature and (self.seed or self.sampling != Sampling(temperature=0.0)):
-            raise ValueError(
-                "at temperature 0 nothing is drawn: give --temperature, or leave out top_k, top_p and seed"
-            )
-        if self.task == "complete" and self.record is not None and self.judge is None:
-            raise ValueError("continuations have no number of their own: give --judge RUN, or leave out --record")
-        if self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
+            raise ValueError("--record needs a split, not --file")
 
 
-def score(command: Evaluate) -> Scores:
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """What an evaluator found of a run.
+
+    Attributes:
+      trained: the run.
+      config: its own.
+      split: name of the split, or the file.
+      evaluation: what was found.
+      units: by metric, what its count counts.
+    """
+
+    trained: Trained
+    config: TrainConfig
+    split: str
+    evaluation: Evaluation
+    units: dict[str, str]
+
+
+def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
     """Scores a run; writes nothing.
 
     Raises:
-      RunError, DamagedCheckpointError: when there is no such run or checkpoint, or it cannot do the task.
-      RunMismatchError: when the data has changed since the run began.
+      RunError, DamagedCheckpointError: when there is no such run or checkpoint, or it cannot be read.
+      RunMismatchError: when the data has changed since the run started.
       DataError: when there is no such split, or the file cannot be scored.
     """
-    run = load_run(command.run, checkpoint=command.checkpoint)
-    config = folder.read_config(run.folder)
-    match command.task:
-        case "objective":
-            asked = command.predictions is not None
-            return tasks.objective(run, config, command.split, command.file, asked=asked)
-        case "perplexity":
-            return tasks.perplexity(run, config, command.split, command.file, command.neural_cache)
-        case "next_word":
-            return tasks.next_word(run, config, command.file)
-        case "complete":
-            return tasks.complete(
-                run,
-                config,
-                command.file,
-                max_new_tokens=command.max_new_tokens,
-                sampling=command.sampling,
-                seed=command.seed,
-                num_beams=command.num_beams,
-                judging=None if command.judge is None else load_run(command.judge),
-            )
+    trained = load_run(run, checkpoint=options.checkpoint)
+    config = run_folder.read_config(run)
+    corpus, training = None, None
+    if options.file is not None:
+        name, split = str(options.file), config.data.read_file(options.file, trained.processor)
+    else:
+        corpus = config.data.load(config.seed, trained.processor)
+        assert trained.step is not None
+        run_folder.check_data(run, trained.step, corpus)
+        name = options.split or evaluator.default_split
+        split, training = corpus.split(name), corpus.splits.get("train")
+    for note in split.notes:
+        _logger.warning("%s: %s", name, note)
+    layout = make_parallel("jit")
+    placed = dataclasses.replace(trained, params=layout.place(trained.params))
+    objective = trained.task.objective(trained.model, corpus)
+    scoring = SplitScoring(placed, split, name, training=training, objective=objective, layout=layout, kept={})
+    kinds = {**trained.task.metrics(trained.processor, split), **evaluator.metrics}
+    units = {metric: kind.of for metric, kind in kinds.items()}
+    return Scores(trained, config, name, evaluator(scoring), units)
 
 
-def ledger_entries(scores: Scores) -> list[dict[str, Any]]:
-    """An entry for each metric, as the ledger keeps it. Raises: FileNotFoundError when the run's records are gone."""
-    run, config = scores.run, scores.config
-    environment = json.loads((run.folder / folder.ENVIRONMENT_FILE).read_text(encoding="utf-8"))
-    pretrained = environment.get("pretrained_sha256")
-    seconds = [
-        row["train_seconds"] for row in read_metrics(run.folder / folder.METRICS_FILE) if row["step"] <= run.step
-    ]
-    return [
-        {
-            "recipe": config.recipe,
-            "metric": metric.rpartition("/")[2],
-            "split": "/".join([*metric.split("/")[:-1], scores.split]),  # sts/dev
-            "value": value,
-            "examples": examples,
-            "steps": run.step,
-            "train_seconds": max(seconds),
-            "seconds_to_first_step": environment.get("seconds_to_first_step"),
-            "device": f"{environment['devices']} x {environment['device']}, {environment['cpu_cores']} CPU cores",
-            "matmul_dtype_auto": environment.get("matmul_dtype_auto"),
-            "versions": environment["versions"],
-            "commit": environment["commit"],
-            "seed": config.seed,
-            "config": to_json(_without_place(config)),
-            "command": _anywhere(environment["command"]),
-        }
-        | ({} if config.init_from is None else {"begun_with": _origin(Path(config.init_from))})
-        | ({} if pretrained is None else {"pretrained_sha256": pretrained})
-        | scores.remarks
-        for metric, (value, examples) in scores.values.items()
-    ]
+def find_evaluator(run: Path, name: str) -> type[Evaluator]:
+    """One of the evaluators of a run's task. Raises: RunError naming those there are."""
+    found = find_task(run).evaluators()
+    if name not in found:
+        close = difflib.get_close_matches(name, found, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(found)}"
+        raise RunError(f"the run in {run} has no evaluator {name!r}; {hint}")
+    return found[name]
 
 
-def _origin(run: Path) -> dict[str, Any] | None:
-    """What the run cost that another began with; None when it is gone."""
-    if not (run / folder.METRICS_FILE).exists():
-        return None
-    rows = read_metrics(run / folder.METRICS_FILE)
-    environment = json.loads((run / folder.ENVIRONMENT_FILE).read_text(encoding="utf-8"))
-    return {
-        "steps": max(row["step"] for row in rows),
-        "train_seconds": max(row["train_seconds"] for row in rows),
-        "commit": environment["commit"],
-        "command": _anywhere(environment["command"]),
-    }
+def parse(kind: type[Evaluator], flags: list[str], program: str) -> tuple[Evaluator, Options]:
+    """An evaluator's own options and the common ones. Exits with status 0 after help, and 2 for wrong options."""
+    flat = tyro.conf.arg(name="")
+    fields = [("evaluator", Annotated[kind, flat]), ("options", Annotated[Options, flat])]
+    typed: Any = tyro.cli(
+        dataclasses.make_dataclass("Command", fields), args=flags, prog=program, description=kind.__doc__
+    )
+    return typed.evaluator, typed.options
 
 
-def _without_place(config: TrainConfig) -> TrainConfig:
-    if config.init_from is not None:
-        config = dataclasses.replace(config, init_from=_run_name(config.init_from))
-    if isinstance(config.model, AroundBertConfig) and config.model.pretrained is not None:
-        config = update(config, **{"model.pretrained": _model_name(config.model.pretrained)})
-    return config
+def write_predictions(evaluation: Evaluation, place: Path) -> list[Path]:
+    """Writes the predictions: one file to a file, several to a directory. Returns: what was written.
 
-
-def _run_name(place: str) -> str:
-    return f"runs/{Path(place).name}"
-
-
-def _model_name(place: str) -> str:
-    """Of a pretrained model: a name stays, of a folder its own."""
-    return place if place.count("/") <= 1 and not Path(place).is_dir() else Path(place).name
-
-
-_PLACES = {
-    "--workdir": _run_name,
-    "--init-from": _run_name,
-    "--model.pretrained": _model_name,
-}
-
-
-def _anywhere(command: str | None) -> str | None:
-    """A command without the places of folders, which decide no number; None when nobody typed one."""
-    if command is None:
-        return None
-    words = shlex.split(command)
-    for i, word in enumerate(words):
-        for option, name in _PLACES.items():
-            if word == option:
-                words[i + 1 : i + 2] = [name(place) for place in words[i + 1 : i + 2]]
-            elif word.startswith(f"{option}="):
-                words[i] = f"{option}={name(word.partition('=')[2])}"
-    return shlex.join(words)
-
-
-def record(entries: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
-    """Adds entries to a ledger file; the run's metrics, thinned, go beside it. Returns: the metrics' path."""
-    held = json.loads(ledger.read_text(encoding="utf-8")) if ledger.exists() else []
-    ledger.parent.mkdir(parents=True, exist_ok=True)
-    folder.write_json(ledger, held + entries)
-    rows = read_metrics(run / folder.METRICS_FILE)
-    training = [row for row in rows if row["split"] == "train"]
-    stride = max(1, -(-len(training) // max(1, MOST_METRICS_LINES - (len(rows) - len(training)))))
-    dropped = {id(row) for number, row in enumerate(training) if number % stride}
-    kept = [row for row in rows if id(row) not in dropped]
-    metrics = ledger.with_suffix(".metrics.jsonl")
-    folder.write_text(metrics, "".join(json.dumps(row) + "\n" for row in kept))
-    return metrics
-
-
-def write_predictions(scores: Scores, place: Path) -> list[Path]:
-    """Writes answers to a file, or where there are files of them, these to a folder. Returns: what was written.
-
-    Raises: OSError when the place is a folder and should be a file, or the other way round.
+    Raises: OSError when the place is a directory and should be a file, or the other way round.
     """
-    if scores.files:
-        if place.is_file():
-            raise NotADirectoryError(f"--predictions {place} is a file; give a folder, for a file of each task")
-        place.mkdir(parents=True, exist_ok=True)
-        for name, text in scores.files.items():
-            folder.write_text(place / name, text)
-        return [place / name for name in scores.files]
-    if place.is_dir():
-        raise IsADirectoryError(f"--predictions {place} is a folder; give a file to write to")
-    folder.write_text(place, "".join(f"{line}\n" for line in _one_line_each(scores.answers)))
-    return [place]
+    files = evaluation.predictions
+    if len(files) == 1:
+        if place.is_dir():
+            raise IsADirectoryError(f"--predictions {place} is a directory; give a file to write to")
+        run_folder.write_text(place, *files.values())
+        return [place]
+    if place.is_file():
+        raise NotADirectoryError(f"--predictions {place} is a file; give a directory, for {', '.join(files)}")
+    for name, text in files.items():
+        run_folder.write_text(place / name, text)
+    return [place / name for name in files]
 
 
-def _one_line_each(answers: Sequence[str]) -> list[str]:
-    """Also of a model that writes line feeds."""
-    return [" ".join(answer.splitlines()) for answer in answers]
+def run(arguments: list[str]) -> int:
+    """Does what was typed. Returns: the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if arguments else 2
+    place, *rest = arguments
+    folder = Path(place)
+    name, flags = (rest[0], rest[1:]) if rest and not rest[0].startswith("-") else ("validation", rest)
+    evaluator, options = parse(find_evaluator(folder, name), flags, f"{PROGRAM} {place} {name}")
+    use_compilation_cache(None)
+    scores = score(folder, evaluator, options)
+    evaluation = scores.evaluation
+    for metric, (value, count) in evaluation.metrics.items():
+        print(f"{scores.split} {metric} {value:.4f}  ({count:,} {scores.units.get(metric, 'examples')})")
+    if options.predictions is None and not evaluation.metrics:
+        print(*evaluation.predictions.values(), sep="\n", end="")
+    if options.predictions is not None:
+        if not evaluation.predictions:
+            raise DataError(f"--predictions: {scores.split} has nothing to predict")
+        for written in write_predictions(evaluation, options.predictions):
+            print(f"predictions in {written}")
+    if options.record is not None:
+        if not evaluation.metrics:
+            raise DataError(f"--record: {scores.split} has no targets, so there is nothing to record")
+        ledger.append(ledger.entries(scores.trained, scores.config, scores.split, evaluation), options.record, folder)
+        print(f"recorded in {options.record}")
+        newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
+        if newest < last:
+            print(f"note: {folder} has not finished: {newest:,} of {last:,} steps; the entry is of a part")
+    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a broken run, 2 a wrong command."""
+    """Exit status: 0 done, 1 a damaged run, 2 a wrong command."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
-        command = tyro.cli(Evaluate, args=arguments, prog="python -m train.evaluate")
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    use_compilation_cache(None)
-    try:
-        scores = score(command)
+        return run(sys.argv[1:] if arguments is None else arguments)
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (RunError, ConfigError, DataError, QuestionError, folder.RunMismatchError, FileNotFoundError) as error:
+    except (RunError, ConfigError, DataError, ValueError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    counted = COUNTED.get(scores.config.objective, "tokens")
-    for metric, (value, examples) in scores.values.items():
-        unit = {"exact_match": "questions", "mlm/loss": "masked pieces", "mlm/accuracy": "masked pieces"}.get(
-            metric, counted
-        )
-        print(f"{scores.split} {metric} {value:.4f}  ({examples:,} {unit})")
-    if not scores.values and command.task != "complete":
-        answers = len(scores.answers) + sum(text.count("\n") - 1 for text in scores.files.values())
-        print(f"{scores.split}: no targets provided, so there is no score; {answers:,} answers")
-    if command.predictions is None and (not scores.values or command.task == "complete"):
-        lines = _one_line_each(scores.answers) or list(scores.files.values())
-        prompts = [f"{prompt} | " for prompt in scores.prompts] or [""] * len(lines)
-        print("\n".join(prompt + line for prompt, line in zip(prompts, lines, strict=True)))
-    try:
-        if command.predictions is not None:
-            for written in write_predictions(scores, command.predictions):
-                print(f"predictions in {written}")
-        if command.record is not None and not scores.values:
-            print(f"error: {scores.split} has no targets, so there is nothing to record", file=sys.stderr)
-            return 2
-        if command.record is not None:
-            record(ledger_entries(scores), command.record, command.run)
-            print(f"recorded in {command.record}")
-            newest, last = checkpoint_steps(command.run)[-1], scores.config.total_steps
-            if newest < last:
-                print(f"note: {command.run} has not ended, it has {newest:,} of {last:,} steps: the entry is of a part")
     except OSError as error:
         print(f"error: cannot write: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Gives a process huge pages for its memory, and lets it keep them.
+"""Restarts a program with huge pages and a malloc that keeps its memory.
 
-XLA on CPU asks malloc for the temporary arrays of each step anew. By default glibc gives large blocks back to the
-system at once, so that each step faults them in again, 4 KiB at a time. With the settings below it keeps what it once
-had, in pages of 2 MiB: docs/benchmarks.md has what that is worth. glibc reads them once, before the program starts;
-therefore the program is started a second time, in place of itself.
+XLA on CPU allocates the temporary arrays of each step with malloc. By default glibc returns large blocks to the system
+when they are freed, so every step has page faults for all of them, in pages of 4 KiB. With the settings below glibc
+keeps freed memory, in pages of 2 MiB; docs/benchmarks.md has the speedup. glibc reads its settings only when a program
+starts, so the program replaces itself by a new process with these settings.
 
-`python -m train`, `train.evaluate` and `train.lr_find` begin with it. The process then holds its largest need of memory
-to its end; worker processes inherit the settings.
-`JAXNLP_HUGE_PAGES=0` in the environment turns all of this off. A user's own GLIBC_TUNABLES stays as it is.
+`python -m train`, `train.evaluate` and `train.lr_find` call it first. The process then keeps its peak memory until it
+ends. Worker processes inherit the settings.
+`JAXNLP_HUGE_PAGES=0` in the environment turns this off. GLIBC_TUNABLES that the user has set are not changed.
 """
 
 import os
@@ -20,25 +20,25 @@ SWITCH = "JAXNLP_HUGE_PAGES"
 STARTED = "JAXNLP_STARTED"
 _NEVER = 1 << 34
 KEEP = (
-    f"glibc.malloc.mmap_threshold={_NEVER}"  # no block of its own mapping, which would be unmapped when freed
-    f":glibc.malloc.trim_threshold={_NEVER}"  # no memory given back
-    ":glibc.malloc.arena_max=1"  # one heap: other threads' are too small for XLA's arrays, which would be mapped
-    f":glibc.malloc.top_pad={1 << 28}"  # grown by 256 MiB at a time, which hold nothing until they are written to
+    f"glibc.malloc.mmap_threshold={_NEVER}"  # no separate mapping for a large block, which is unmapped when freed
+    f":glibc.malloc.trim_threshold={_NEVER}"  # no memory is returned to the system
+    ":glibc.malloc.arena_max=1"  # one heap: those of other threads are too small for XLA's arrays
+    f":glibc.malloc.top_pad={1 << 28}"  # the heap grows by 256 MiB at a time; pages are used when written to
 )
 TUNABLES = f"glibc.malloc.hugetlb=1:{KEEP}"
-"""With transparent huge pages."""
+"""KEEP with transparent huge pages."""
 OLDEST_GLIBC = (2, 35)
-"""Older ones know no huge pages, and refuse a threshold above 32 MiB: they would map and unmap all larger blocks."""
+"""Older versions do not support huge pages, and their threshold is at most 32 MiB: they unmap larger blocks."""
 TRANSPARENT_HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def tunables_for(environ: Mapping[str, str], libc: tuple[str, str], huge_pages: str) -> str | None:
-    """The GLIBC_TUNABLES that the process should have and has not; None when it should stay as it is.
+    """The GLIBC_TUNABLES to restart the process with; None = do not restart.
 
     Args:
-      environ: its environment.
-      libc: name and version of its C library.
-      huge_pages: the kernel's setting of transparent huge pages, as in its file; "" when there is none.
+      environ: the environment of the process.
+      libc: name and version of the C library.
+      huge_pages: content of `TRANSPARENT_HUGE_PAGES`; "" when the file does not exist.
     """
     name, version = libc
     if environ.get(SWITCH) == "0" or name != "glibc" or "GLIBC_TUNABLES" in environ:
@@ -49,16 +49,16 @@ def tunables_for(environ: Mapping[str, str], libc: tuple[str, str], huge_pages: 
 
 
 def use_huge_pages(started: float) -> None:
-    """Starts this program again with huge pages for malloc and a malloc that keeps them, unless it has that already.
+    """Restarts this program with huge pages and a malloc that keeps its memory, unless it already has both.
 
-    To be called first, before anything that takes time to import.
+    Call it first, before slow imports.
 
     Args:
-      started: `time.time()` when the program started; the new one finds it in the environment.
+      started: `time.time()` when the program started; the environment passes it to the new process.
     """
     try:
         huge_pages = TRANSPARENT_HUGE_PAGES.read_text()
-    except OSError:  # no Linux, or a kernel without them
+    except OSError:  # not Linux, or a kernel without huge pages
         huge_pages = ""
     tunables = tunables_for(os.environ, platform.libc_ver(), huge_pages)
     if tunables is not None:
@@ -67,5 +67,5 @@ def use_huge_pages(started: float) -> None:
 
 
 def start_time(now: float) -> float:
-    """When the user started the program: `now`, or earlier when it has been started again since."""
+    """When the user started the program: `now`, or an earlier time when `use_huge_pages` has restarted it."""
     return float(os.environ.pop(STARTED, now))

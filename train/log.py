@@ -1,9 +1,9 @@
-"""What a person sees of a run: progress on the terminal, metrics.jsonl, TensorBoard events, samples."""
+"""What a user sees of a run: progress on the terminal, metrics.jsonl, blocks.jsonl, TensorBoard events."""
 
 import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,18 +11,28 @@ import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from jaxnlp.blocks import MarkedText
 from jaxnlp.metrics import means, total
+from jaxnlp.tasks import Block
 from jaxnlp.typing import Metrics
-from train.folder import METRICS_FILE, SAMPLES_FILE, keep_lines_until
+from train.report.blocks import block_to_json
+from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until
 
 SECONDS_BETWEEN_LINES = 5.0
 """How often a plain line of progress is printed where there is no terminal to draw a bar on."""
+
+SECONDS_BETWEEN_BARS = 1.0
+"""How often the bar moves between two rows of metrics."""
+
+STEPS_BEFORE_ESTIMATE = 10
+"""Steps of this start after which the remaining time is estimated; the first step, which compiles, is not counted."""
 
 
 class RunLog:
     """Writes a run's metrics wherever they are read; a context manager.
 
-    Between two calls of `log_train` the metrics stay on the device: only logging copies them.
+    Between two calls of `log_train` the metrics stay on the device. Only two steps of a start are waited for: the
+    first, which compiles, and the tenth, after which the remaining time is estimated.
 
     Args:
       workdir: the run's folder.
@@ -30,7 +40,9 @@ class RunLog:
       total_steps: the length of the run.
       first_step: steps done before this start; lines that an earlier start wrote after it are dropped.
       train_seconds: spent on training before this start.
-      unit: what the count of the loss is a number of.
+      progress: the metric whose count is the throughput.
+      unit: what that metric counts: tokens, examples.
+      writes: whether this process writes and prints; None = it does if it is process 0.
     """
 
     def __init__(
@@ -41,34 +53,58 @@ class RunLog:
         total_steps: int,
         first_step: int = 0,
         train_seconds: float = 0.0,
+        progress: str = "loss",
         unit: str = "tokens",
+        writes: bool | None = None,
     ):
         self._workdir = workdir
         self._console = console
         self._total_steps = total_steps
         self._first_step = first_step
         self._train_seconds = train_seconds
+        self._progress = progress
         self._unit = unit
-        self._seconds_at_line = train_seconds
-        self._step_at_line = first_step
+        self._writes = jax.process_index() == 0 if writes is None else writes
+        self._seconds_at_row = train_seconds
         self._pending: list[Metrics] = []
+        self._step = first_step
         self._clock = time.perf_counter()
-        self._last_print = float("-inf")
+        self._compiled_at: float | None = None
+        self._last_shown = float("-inf")
+        self._status = "compiling"
         self._bar: Progress | None = None
         self._files: dict[str, IO[str]] = {}
         self._board: Any = None
 
     def __enter__(self) -> "RunLog":
-        for name in (METRICS_FILE, SAMPLES_FILE):
+        if self._writes:
+            self._open()
+        self._clock = time.perf_counter()
+        return self
+
+    def _open(self) -> None:
+        for name in (METRICS_FILE, BLOCKS_FILE):
             keep_lines_until(self._workdir / name, self._first_step)
-            self._files[name] = (self._workdir / name).open("a", encoding="utf-8")
+        self._warn_of_missing_history()
+        for name in (METRICS_FILE, BLOCKS_FILE):
+            # JSON reads the escape \udc80 back as the lone surrogate that UTF-8 cannot encode.
+            self._files[name] = (self._workdir / name).open("a", encoding="utf-8", errors="backslashreplace")
         if self._console.is_terminal:
             columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[status]}"))
             self._bar = Progress(*columns, console=self._console)
-            self._bar.add_task("", total=self._total_steps, completed=self._first_step, status="compiling")
+            self._bar.add_task("", total=self._total_steps, completed=self._first_step, status=self._status)
             self._bar.start()
-        self._clock = time.perf_counter()
-        return self
+
+    def _warn_of_missing_history(self) -> None:
+        """A row is written at each step that is saved, so the file of a run that continues ends with that step."""
+        path = self._workdir / METRICS_FILE
+        rows = [json.loads(line) for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
+        last = max((row["step"] for row in rows), default=0)
+        if last < self._first_step:
+            self._print(
+                f"warning: {path} has no rows of steps {last + 1} to {self._first_step}: the history from step "
+                f"{last + 1} on is missing from the report; the training continues unchanged"
+            )
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
@@ -98,52 +134,80 @@ class RunLog:
         self._clock = now
 
     def collect(self, metrics: Metrics) -> None:
-        """Keeps a step's metrics, on the device."""
+        """Keeps a step's metrics, on the device, and shows progress when some time has passed without any."""
         self._pending.append(metrics)
+        self._step += 1
+        here = self._step - self._first_step
+        if here == 1:
+            jax.block_until_ready(metrics)
+            self._compiled_at = time.perf_counter()
+            self._status = "compiled"
+        elif here == STEPS_BEFORE_ESTIMATE and self._step < self._total_steps:
+            jax.block_until_ready(metrics)
+            self._status = _losses(means(total(jax.device_get(self._pending))))
+            self._show(self._step, self._status, now=True)
+        elif here > STEPS_BEFORE_ESTIMATE and self._is_due():
+            # Steps are only queued here: what counts is the last one that the device has finished.
+            done = self._step - _unfinished(self._pending)
+            self._show(done, self._status if self._bar is not None else "")
 
     def log_train(self, step: int, *, learning_rate: jax.Array, skipped_updates: jax.Array) -> None:
-        """Writes the mean of the metrics since the last such line, and the speed."""
+        """Writes the mean of the metrics since the last such row, and the throughput.
+
+        Raises:
+          ValueError: when the metric that progress is counted by was not measured.
+        """
         summed = total(jax.device_get(self._pending))
+        if self._progress not in summed:
+            raise ValueError(
+                f"the objective counts progress by {self._progress!r}, which it did not measure; it has "
+                f"{', '.join(summed)}"
+            )
         self._pending = []
         self._tick()
-        seconds = self._train_seconds - self._seconds_at_line
-        seconds_per_step = seconds / (step - self._step_at_line)
-        self._seconds_at_line, self._step_at_line = self._train_seconds, step
+        seconds = self._train_seconds - self._seconds_at_row
+        self._seconds_at_row = self._train_seconds
+        speed = float(summed[self._progress][1]) / seconds
         row = means(summed) | {
             "learning_rate": float(learning_rate),
-            f"{self._unit}_per_second": float(summed["loss"][1]) / seconds,
+            f"{self._unit}_per_second": speed,
             "train_seconds": self._train_seconds,
             "skipped_updates": int(skipped_updates),
         }
         self._write(step, "train", row)
-        left = _duration((self._total_steps - step) * seconds_per_step)
-        speed = row[f"{self._unit}_per_second"]
-        status = f"loss {row['loss']:.4f}  {speed:,.0f} {self._unit}/s  {left} left"
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=step, status=status)
-        elif time.monotonic() - self._last_print >= SECONDS_BETWEEN_LINES or step == self._total_steps:
-            self._last_print = time.monotonic()
-            self._print(f"step {step}/{self._total_steps}  {status}")
+        self._status = "  ".join(part for part in (_losses(row), f"{speed:,.0f} {self._unit}/s") if part)
+        self._show(step, self._status, now=step == self._total_steps)
 
-    def log_evaluation(self, step: int, split: str, metrics: dict[str, float]) -> None:
+    def log_evaluation(self, step: int, split: str, metrics: Mapping[str, float]) -> None:
         """Writes an evaluation's metrics."""
-        self._write(step, split, metrics | {"train_seconds": self._train_seconds})
+        self._write(step, split, {**metrics, "train_seconds": self._train_seconds})
         values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self._print(f"step {step}/{self._total_steps}  {split} {values}")
 
-    def log_sample(self, step: int, prompt: str, text: str) -> None:
-        """Keeps a sample for the report."""
-        self._append(SAMPLES_FILE, {"step": step, "prompt": prompt, "text": text})
-        self._tensorboard().add_text("sample", text, step)
+    def log_blocks(self, step: int, blocks: Sequence[Block]) -> None:
+        """Keeps blocks for the report; marked texts also go to TensorBoard.
 
-    def _write(self, step: int, split: str, values: dict[str, Any]) -> None:
+        Raises:
+          ValueError: when the report could not draw a block; nothing is written then.
+        """
+        rows = [block_to_json(step, block.name, block.keep, block.content) for block in blocks]
+        for block, row in zip(blocks, rows, strict=True):
+            self._append(BLOCKS_FILE, row)
+            if isinstance(block.content, MarkedText) and self._writes:
+                paragraphs = ("".join(text for text, _ in paragraph) for paragraph in block.content.paragraphs)
+                text = "\n\n".join(paragraphs).encode("utf-8", "replace").decode()
+                self._tensorboard().add_text(block.name, text, step)
+
+    def _write(self, step: int, split: str, values: Mapping[str, Any]) -> None:
         self._append(METRICS_FILE, {"step": step, "split": split, **values})
-        for name, value in values.items():
-            self._tensorboard().add_scalar(f"{split}/{name}", value, step)
+        if self._writes:
+            for name, value in values.items():
+                self._tensorboard().add_scalar(f"{split}/{name}", value, step)
 
-    def _append(self, name: str, row: dict[str, Any]) -> None:
-        self._files[name].write(json.dumps(row, ensure_ascii=False) + "\n")
-        self._files[name].flush()
+    def _append(self, name: str, row: Mapping[str, Any]) -> None:
+        if self._writes:
+            self._files[name].write(json.dumps(row, ensure_ascii=False) + "\n")
+            self._files[name].flush()
 
     def _tensorboard(self) -> Any:
         if self._board is None:
@@ -153,8 +217,47 @@ class RunLog:
             self._board = SummaryWriter(str(self._workdir / "tensorboard"), purge_step=self._first_step + 1)
         return self._board
 
+    def _is_due(self) -> bool:
+        between = SECONDS_BETWEEN_LINES if self._bar is None else SECONDS_BETWEEN_BARS
+        return time.monotonic() - self._last_shown >= between
+
+    def _show(self, done: int, status: str, *, now: bool = False) -> None:
+        """Moves the bar, or prints a line where that is due."""
+        status = "  ".join(part for part in (status, self._time_left(done)) if part)
+        if self._bar is not None:
+            self._last_shown = time.monotonic()
+            self._bar.update(self._bar.task_ids[0], completed=done, status=status)
+        elif now or self._is_due():
+            self._last_shown = time.monotonic()
+            self._print(f"step {done}/{self._total_steps}  {status}")
+
+    def _time_left(self, done: int) -> str:
+        """From the mean time of the steps since the first, with the evaluations between them; "" before ten steps."""
+        here = done - self._first_step
+        if done < self._total_steps and (here < STEPS_BEFORE_ESTIMATE or self._compiled_at is None):
+            return ""
+        seconds = 0.0
+        if self._compiled_at is not None and here > 1:
+            seconds = (time.perf_counter() - self._compiled_at) / (here - 1)
+        return f"{_duration((self._total_steps - done) * seconds)} left"
+
     def _print(self, line: str) -> None:
-        self._console.print(line, highlight=False, markup=False)
+        if self._writes:
+            self._console.print(line, highlight=False, markup=False)
+
+
+def _losses(values: Mapping[str, float]) -> str:
+    """The loss, and where it is measured the objective, that regularisers make differ."""
+    return "  ".join(f"{name} {values[name]:.4f}" for name in ("loss", "objective") if name in values)
+
+
+def _unfinished(pending: Sequence[Metrics]) -> int:
+    """How many of the newest steps the device has not finished yet."""
+    for count, metrics in enumerate(reversed(pending)):
+        leaves = (leaf for leaf in jax.tree.leaves(metrics) if isinstance(leaf, jax.Array))
+        if all(leaf.is_ready() for leaf in leaves):  # type: ignore[attr-defined]
+            return count
+    return len(pending)
 
 
 def _duration(seconds: float) -> str:

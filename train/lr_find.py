@@ -1,6 +1,6 @@
-"""`python -m train.lr_find RECIPE`: a range test that suggests a learning rate and draws why.
+"""`python -m train.lr_find RECIPE`: a range test, which suggests a learning rate and plots the loss against it.
 
-The rate grows exponentially from step to step, and the loss tells where learning begins and where it breaks down.
+The learning rate grows exponentially from step to step. The loss shows where learning starts and where it diverges.
 
 Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smoothed curve, as in fastai.
 """
@@ -24,45 +24,49 @@ from rich.console import Console
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.typing import Array
+from train.begin import begin
 from train.command_line import WRONG_COMMANDS, parse
 from train.config import TrainConfig
-from train.loop import set_up, step_function
 from train.parallel import make_parallel
+from train.setup import set_up, step_function
+from train.step import weighted
 
 SMOOTHING = 0.9
-"""Weight of the past in the smoothed loss, corrected for its start."""
+"""Decay rate of the moving average of the loss, which is bias-corrected."""
 DIVERGED = 4.0
 """The test ends when the smoothed loss exceeds this many times its lowest value."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FindOptions:
-    """The range to test."""
+    """Options of the range test."""
 
     smallest: float = 1e-6
     """Learning rate of the first step."""
     largest: float = 1.0
     """Learning rate of the last step."""
     steps: int = 200
-    """Steps in the test."""
+    """Number of steps."""
     plot: Path | None = None
-    """Where the plot goes, in the format of its ending; None = runs/RECIPE.lr_find.svg."""
+    """File of the plot; its suffix gives the format. None = runs/RECIPE.lr_find.svg."""
 
     def __post_init__(self):
         if not 0 < self.smallest < self.largest:
-            raise ValueError(f"need 0 < smallest < largest, got {self.smallest} and {self.largest}")
+            raise ValueError(
+                f"--smallest must be positive and less than --largest, got {self.smallest} and {self.largest}"
+            )
         if self.steps < 20:
-            raise ValueError(f"steps must be at least 20 for a curve to be seen, got {self.steps}")
+            raise ValueError(f"--steps must be at least 20, got {self.steps}")
         if self.plot is not None:
             from matplotlib.backend_bases import FigureCanvasBase
 
             endings = FigureCanvasBase.filetypes
             if self.plot.suffix[1:].lower() not in endings:
-                raise ValueError(f"plot must end in one of .{', .'.join(sorted(endings))}, got {self.plot}")
+                raise ValueError(f"--plot must end in one of .{', .'.join(sorted(endings))}, got {self.plot}")
 
 
 def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Trains with a growing rate until the loss diverges.
+    """Trains with a growing learning rate until the loss diverges.
 
     Returns:
       Learning rates [N] and losses [N] before each update, N <= steps; all finite.
@@ -71,20 +75,20 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
     def exponential(step: Array) -> Array:
         return smallest * jnp.exp((step - 1.0) / (steps - 1) * math.log(largest / smallest))
 
-    # The range is in steps, whatever the recipe's own schedule counts.
-    in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, final_tokens=None, reference_tokens=None)
-    setup = set_up(dataclasses.replace(config, optimizer=in_steps), schedule=exponential)
-    config = setup.config
+    # The range test counts steps, even where the recipe's schedule counts tokens.
+    in_steps = dataclasses.replace(config.optimizer, warmup_tokens=None, decay_tokens=None, reference_tokens=None)
     layout = make_parallel("jit")
-    state = layout.replicate(setup.state)
-    step_fn = layout.compile_train(step_function(config, setup))
+    begun = begin(dataclasses.replace(config, optimizer=in_steps))
+    setup = set_up(begun, devices=layout.devices, schedule=exponential)
+    state = layout.initialise(setup.initial_state, setup.given)
+    train_step = layout.compile_train(step_function(setup), setup.abstract_state())
     batches = iter(setup.corpus.train)
     rates: list[float] = []
     losses: list[float] = []
     for step in range(1, steps + 1):
-        state, metrics = step_fn(state, layout.put_batch(next(batches), config.accumulation_steps))
-        loss, count = jax.device_get(metrics["loss"])
-        if not count:  # a step whose loss or gradient is not finite counts nothing
+        state, output = train_step(state, layout.put_batch(next(batches), config.accumulation_steps))
+        loss, count = jax.device_get(weighted(output.metrics))
+        if not count:  # the count is 0 where the loss or the gradient is not finite
             break
         rates.append(float(exponential(jnp.float32(step))))
         losses.append(float(loss / count))
@@ -95,7 +99,7 @@ def range_test(config: TrainConfig, *, smallest: float, largest: float, steps: i
 
 
 def smoothed(losses: list[float] | np.ndarray) -> np.ndarray:
-    """Exponential moving average with weight `SMOOTHING`, corrected for its start: [N] -> [N]."""
+    """Bias-corrected exponential moving average with decay rate `SMOOTHING`: [N] -> [N]."""
     average, curve = 0.0, []
     for number, loss in enumerate(losses, 1):
         average = SMOOTHING * average + (1 - SMOOTHING) * loss
@@ -104,23 +108,28 @@ def smoothed(losses: list[float] | np.ndarray) -> np.ndarray:
 
 
 def suggest(rates: np.ndarray, losses: np.ndarray) -> float:
-    """The rate at which the smoothed loss falls fastest per decade, before its minimum.
+    """The learning rate at which the smoothed loss falls fastest per decade, before its minimum.
 
     Raises:
-      ValueError: when the loss never falls over the range.
+      ValueError: when the loss does not fall over the range, or is never finite.
     """
     if not len(losses):
-        raise ValueError("no loss or gradient was finite, even at the smallest rate; try a lower --smallest")
+        raise ValueError(
+            "the loss or the gradient is not finite even at the smallest learning rate; try a lower --smallest"
+        )
     curve = smoothed(losses)
     lowest = int(curve.argmin())
     if lowest < 2:
-        raise ValueError(f"the loss does not fall between rates {rates[0]:.1e} and {rates[-1]:.1e}; widen the range")
+        raise ValueError(
+            f"the loss does not fall between learning rates {rates[0]:.1e} and {rates[-1]:.1e}; widen the range with "
+            "--smallest and --largest"
+        )
     slopes = np.gradient(curve[: lowest + 1], np.log10(rates[: lowest + 1]))
-    return float(rates[1 + slopes[1:-1].argmin()])  # inside: one-sided slopes at the ends are noise
+    return float(rates[1 + slopes[1:-1].argmin()])  # the one-sided slopes at both ends are noise
 
 
 def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -> None:
-    """Draws loss over learning rate; the file's ending decides its format."""
+    """Plots the loss against the learning rate; the file's suffix gives the format."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -137,7 +146,7 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 no suggestion, 2 a wrong command."""
+    """Exit status: 0 = done, 1 = no suggestion, 2 = wrong command."""
     console = Console(soft_wrap=True)
     try:
         config, options = parse(

@@ -1,33 +1,38 @@
-"""Muon: momentum, made orthogonal: every direction of a weight matrix learns at the same pace.
+"""Muon: gradients of weight matrices with all their singular values brought to about 1.
 
-A gradient of a matrix is mostly of a few directions, those that many examples share; Adam follows them. With all
-singular values brought to about 1, what only a few examples ask for is learnt as fast as what all of them do.
+A few directions, which many examples share, dominate the gradient of a matrix, and Adam follows them. Muon makes the
+update orthogonal: a direction that only a few examples need is learnt as fast as one that all examples need.
 
-Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2, for the size of the update; Wang et al. 2025 for what
-it does to rare facts.
+Source: Jordan et al. 2024 (Muon); Liu et al. 2025, section 2.2, for the size of the update; Wang et al. 2025 for its
+effect on rare facts.
 """
 
+import dataclasses
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from jaxnlp.models import Parameter
 from jaxnlp.ops.matmul import operand_dtype, product, transposed
+from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
+from train.parameters import Describe, map_described
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the iteration's quintic: steepest at 0, and then near 1 without ever settling."""
+"""Coefficients of the quintic iteration: steep at 0, so that singular values approach 1 fast. They do not converge."""
 ITERATIONS = 5
 ADAM_SIZE = 0.2
-"""Root mean square of an update, about that of Adam's: so the same learning rate and decay suit both."""
+"""Root mean square of an update, about that of Adam, so that the same learning rate and weight decay suit both."""
 
 
 def orthogonalized(x: Array) -> Array:
-    """U V^T of the singular value decomposition U S V^T, about: singular values between about 0.6 and 1.3.
+    """An approximation of U V^T, for X = U S V^T: its singular values are between about 0.6 and 1.3.
 
-    X <- a X + (b X X^T + c (X X^T)^2) X, five times, from X / ||X||. Products of bfloat16 operands where
-    the processor has instructions for them, summed in float32.
+    X <- a X + (b X X^T + c (X X^T)^2) X, five times, from X / ||X||. Operands of the products are bfloat16 where the
+    processor has instructions for it; sums are float32.
 
     Args:
       x: matrices [..., M, N], float.
@@ -36,7 +41,7 @@ def orthogonalized(x: Array) -> Array:
       [..., M, N], float32.
     """
     wide = x.shape[-2] <= x.shape[-1]
-    # Transposed in memory: XLA on CPU refuses some bfloat16 products of an operand that is only relabelled.
+    # Transposed in memory: XLA on CPU refuses some bfloat16 products of an operand whose axes are only relabelled.
     x = jnp.asarray(x if wide else transposed(x), jnp.float32)
     batch = x.shape[:-2]
     x = x.reshape(-1, *x.shape[-2:])
@@ -54,16 +59,19 @@ def orthogonalized(x: Array) -> Array:
 
 
 class MuonState(NamedTuple):
-    """Running mean of the gradient."""
+    """Running mean of the gradients."""
 
     momentum: PyTree
 
 
-def scale_by_muon(decay: float) -> optax.GradientTransformation:
-    """From gradients of matrices [..., M, N] to directions of root mean square `ADAM_SIZE`.
+def scale_by_muon(momentum: float, describe: Describe) -> optax.GradientTransformation:
+    """From gradients of matrices to directions with the root mean square `ADAM_SIZE`.
+
+    A gradient is a stack of matrices [..., M, N] for the iteration: see `as_matrices`.
 
     Args:
-      decay: of the running mean, which looks one step ahead (Nesterov).
+      momentum: decay rate of the running mean of gradients, which looks one step ahead (Nesterov).
+      describe: the model's table, `ModelConfig.parameter`.
     """
 
     def init(params: Params) -> MuonState:
@@ -71,17 +79,40 @@ def scale_by_muon(decay: float) -> optax.GradientTransformation:
 
     def update(updates: PyTree, state: MuonState, params: Params | None = None) -> tuple[PyTree, MuonState]:
         del params
-        momentum = jax.tree.map(lambda m, g: decay * m + (1.0 - decay) * g, state.momentum, updates)
+        mean = jax.tree.map(lambda m, g: momentum * m + (1.0 - momentum) * g, state.momentum, updates)
+        matrices = map_described(lambda parameter, g: as_matrices(parameter.axes, g.shape), describe, updates)
 
-        def direction(m: Array, g: Array) -> Array:
-            ahead = orthogonalized(decay * m + (1.0 - decay) * g)
-            return (ADAM_SIZE * max(g.shape[-2:]) ** 0.5 * ahead).astype(g.dtype)
+        def direction(m: Array, g: Array, matrix: Matrices) -> Array:
+            ahead = orthogonalized((momentum * m + (1.0 - momentum) * g).reshape(matrix.shape))
+            return (ADAM_SIZE * max(matrix.shape[-2:]) ** 0.5 * ahead).reshape(g.shape).astype(g.dtype)
 
-        return jax.tree.map(direction, momentum, updates), MuonState(momentum)
+        return jax.tree.map(direction, mean, updates, matrices), MuonState(mean)
 
     return optax.GradientTransformation(init, update)
 
 
-def is_hidden_matrix(path: tuple, value: Array) -> bool:
-    """Whether Muon is for this parameter: kernels, but for those of heads, whose last columns are words or classes."""
-    return path[-1].key.endswith("kernel") and not path[0].key.startswith("head") and value.ndim >= 2
+@dataclasses.dataclass(frozen=True)
+class Matrices:
+    """The shape of a parameter as a stack of matrices: [inputs, outputs] or [L, inputs, outputs]."""
+
+    shape: tuple[int, ...]
+
+
+def as_matrices(axes: str, shape: tuple[int, ...]) -> Matrices:
+    """A kernel's shape with one input axis and one output axis, [L, D, 3, H, K] as [L, D, 3 * H * K].
+
+    The first axis, or the first after L, holds the inputs, and all further axes together hold the outputs. So a
+    convolution that should have Muon stores its kernel as [patch height * patch width * channels, D].
+
+    Raises:
+      ConfigError: when there are no outputs, or L is not the first axis.
+    """
+    batch = axes.startswith("L")
+    if len(shape) < 2 + batch or "L" in axes[batch:]:
+        raise ConfigError(f"Muon needs matrices [inputs, outputs...] or [L, inputs, outputs...], got {axes!r} {shape}")
+    return Matrices((*shape[: 1 + batch], math.prod(shape[1 + batch :])))
+
+
+def is_hidden_matrix(parameter: Parameter) -> bool:
+    """Whether a parameter has Muon: a matrix that does not map to the model's outputs (words, classes)."""
+    return parameter.matrix and not parameter.head

@@ -1,132 +1,170 @@
-"""Optimizers and learning-rate schedules, assembled from optax."""
+"""Optimizers and learning-rate schedules, built from optax."""
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxnlp.config import Config, ReadWhen, refuse_unread
+from jaxnlp.models import Parameter
 from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
 from train.muon import is_hidden_matrix, scale_by_muon
+from train.parameters import Describe, map_described, names
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-    """Adam, AdamW, Muon or SGD with clipping, and a schedule of the learning rate by steps or by tokens."""
+class OptimizerConfig(Config):
+    """Adam, AdamW, Muon or SGD with gradient clipping, and a learning-rate schedule in steps or in tokens."""
+
+    section: ClassVar[str] = "optimizer"
 
     name: Literal["adamw", "adam", "muon", "sgd"] = "adamw"
-    """AdamW decays weights apart from the gradient; Adam does not decay them; Muon is for the matrices between
-    embedding and head, the rest, heads whole, then has AdamW; SGD follows the gradient itself."""
+    """AdamW has decoupled weight decay; Adam has none. Muon for hidden matrices, AdamW for all other parameters. SGD
+    may have momentum."""
     learning_rate: float = 1e-3
-    """Peak of the schedule."""
+    """Peak learning rate."""
     beta1: float = 0.9
-    """Decay of the gradient's running mean."""
+    """Adam's decay rate of the running mean of gradients."""
     beta2: float = 0.999
-    """Decay of its running mean square."""
-    muon_decay: float = 0.95
-    """Decay of Muon's running mean."""
+    """Adam's decay rate of the running mean of squared gradients."""
+    muon_momentum: float = 0.95
+    """Decay rate of Muon's running mean of gradients."""
     momentum: float = 0.0
-    """Of SGD: the share of the last update that is added to the next."""
+    """Momentum of SGD."""
     epsilon: float = 1e-8
-    """Added to the root of the mean square."""
+    """Adam's epsilon."""
     weight_decay: float = 0.0
-    """Times the learning rate, taken off dense kernels in each step; not off biases, norms and embeddings."""
+    """Decoupled weight decay of dense kernels; biases, norms and embeddings have none."""
     layer_decay: float = 1.0
-    """Fine-tuning: each block's updates are this many times those of the block above it, and the embeddings' come last;
-    1 = all learn at the same rate."""
-    clip_norm: float | None = 1.0
-    """Longest gradient, as the norm over all parameters; None = no clipping."""
+    """Learning rate of each block relative to the block above it, for fine-tuning; the embeddings come last. 1 = the
+    same rate for all."""
+    max_grad_norm: float | None = 1.0
+    """Maximum global gradient norm; None = no clipping."""
     schedule: Literal["cosine", "constant"] = "cosine"
-    """What follows the warmup: a cosine down to the floor, or the peak."""
+    """Learning rate after the warmup: a cosine decay to min_lr_ratio, or constant."""
     warmup_steps: int = 0
-    """Steps in which the rate grows linearly from 0 to its peak."""
+    """Steps of linear warmup from 0 to the peak learning rate."""
     decay_steps: int | None = None
-    """Step at which the cosine reaches the floor; None = the run's last."""
-    final_fraction: float = 0.1
-    """The floor, as a share of the peak."""
+    """Step at which the cosine decay ends; None = the last step of the run."""
+    min_lr_ratio: float = 0.1
+    """Learning rate at the end of the cosine decay, as a fraction of the peak."""
     warmup_tokens: int | None = None
-    """Like warmup_steps, counted in trained tokens; needs final_tokens."""
-    final_tokens: int | None = None
-    """Like decay_steps, counted in trained tokens, as in minGPT; replaces the count by steps."""
+    """Tokens of linear warmup, in place of warmup_steps; with a cosine schedule it needs decay_tokens."""
+    decay_tokens: int | None = None
+    """Number of training tokens at which the cosine decay ends, in place of decay_steps."""
     reference_tokens: int | None = None
-    """Multiply the rate of a step by its number of tokens over this: for batches of many lengths; None = don't."""
+    """Scale the learning rate of each step by its number of tokens divided by this, for batches of different lengths;
+    None = no scaling."""
 
     def __post_init__(self):
+        super().__post_init__()
+        uses_adam = self.name != "sgd"
+        cosine = self.schedule == "cosine"
+        refuse_unread(
+            self,
+            (
+                ReadWhen("beta1", 0.9, uses_adam, "adamw, adam and muon"),
+                ReadWhen("beta2", 0.999, uses_adam, "adamw, adam and muon"),
+                ReadWhen("epsilon", 1e-8, uses_adam, "adamw, adam and muon"),
+                ReadWhen("muon_momentum", 0.95, self.name == "muon", "muon"),
+                ReadWhen("momentum", 0.0, self.name == "sgd", "sgd"),
+                ReadWhen("weight_decay", 0.0, self.name != "adam", "adamw, muon and sgd"),
+                ReadWhen("decay_steps", None, cosine, "the cosine schedule"),
+                ReadWhen("min_lr_ratio", 0.1, cosine, "the cosine schedule"),
+                ReadWhen("decay_tokens", None, cosine, "the cosine schedule"),
+            ),
+        )
         if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"optimizer.learning_rate must be positive, got {self.learning_rate}")
-        for name in ("beta1", "beta2", "muon_decay", "momentum"):
+            raise ValueError(f"optimizer.learning_rate must be positive and finite, got {self.learning_rate}")
+        for name in ("beta1", "beta2", "muon_momentum", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"optimizer.{name} must lie in [0, 1), got {getattr(self, name)}")
+                raise ValueError(f"optimizer.{name} must be in [0, 1), got {getattr(self, name)}")
         if not 0 < self.epsilon < math.inf:
-            raise ValueError(f"optimizer.epsilon must be positive, got {self.epsilon}")
+            raise ValueError(f"optimizer.epsilon must be positive and finite, got {self.epsilon}")
         if not 0 <= self.weight_decay < math.inf:
             raise ValueError(f"optimizer.weight_decay must be finite and not negative, got {self.weight_decay}")
-        if self.name == "adam" and self.weight_decay:
-            raise ValueError(f"adam takes no weight_decay, got {self.weight_decay}; use --optimizer.name adamw")
-        if self.momentum and self.name != "sgd":
-            raise ValueError(f"optimizer.momentum is for sgd, got {self.momentum} for {self.name}")
         if not 0.0 < self.layer_decay <= 1.0:
-            raise ValueError(f"optimizer.layer_decay must lie in (0, 1], got {self.layer_decay}")
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            raise ValueError(f"optimizer.clip_norm must be positive or None, got {self.clip_norm}")
-        if not 0.0 <= self.final_fraction <= 1.0:
-            raise ValueError(f"optimizer.final_fraction must lie in [0, 1], got {self.final_fraction}")
-        if self.warmup_tokens is not None and self.final_tokens is None:
-            raise ValueError("optimizer.warmup_tokens needs optimizer.final_tokens")
-        if self.final_tokens is not None and (self.warmup_steps or self.decay_steps is not None):
-            raise ValueError("a schedule counts steps or tokens: with final_tokens, leave warmup_steps and decay_steps")
-        warmup, final = (
-            (self.warmup_steps, self.decay_steps)
-            if self.final_tokens is None
-            else (self.warmup_tokens or 0, self.final_tokens)
-        )
+            raise ValueError(f"optimizer.layer_decay must be in (0, 1], got {self.layer_decay}")
+        if self.max_grad_norm is not None and not self.max_grad_norm > 0:
+            raise ValueError(f"optimizer.max_grad_norm must be positive or None, got {self.max_grad_norm}")
+        if not 0.0 <= self.min_lr_ratio <= 1.0:
+            raise ValueError(f"optimizer.min_lr_ratio must be in [0, 1], got {self.min_lr_ratio}")
         if self.reference_tokens is not None and self.reference_tokens < 1:
             raise ValueError(f"optimizer.reference_tokens must be at least 1 or None, got {self.reference_tokens}")
-        if warmup < 0 or (final is not None and final <= warmup):
-            raise ValueError(f"the schedule's warmup must end before its decay, got warmup {warmup} and end {final}")
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        if self.schedule == "cosine" and self.warmup_tokens is not None and self.decay_tokens is None:
+            raise ValueError("optimizer.warmup_tokens needs optimizer.decay_tokens with the cosine schedule")
+        if self.counts_tokens and (self.warmup_steps or self.decay_steps is not None):
+            raise ValueError(
+                "the learning-rate schedule counts steps or tokens: set optimizer.warmup_tokens and "
+                "optimizer.decay_tokens, or optimizer.warmup_steps and optimizer.decay_steps, not both"
+            )
+        unit = "tokens" if self.counts_tokens else "steps"
+        warmup, end = self.warmup, getattr(self, f"decay_{unit}")
+        if warmup < 0:
+            raise ValueError(f"optimizer.warmup_{unit} must not be negative, got {warmup}")
+        if end is not None and end <= warmup:
+            raise ValueError(
+                f"optimizer.decay_{unit} must be greater than optimizer.warmup_{unit}, got {end} and {warmup}"
+            )
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the schedule counts tokens rather than steps."""
+        return self.warmup_tokens is not None or self.decay_tokens is not None
+
+    @property
+    def warmup(self) -> int:
+        """Length of the warmup, in tokens where `counts_tokens`, in steps otherwise."""
+        return (self.warmup_tokens or 0) if self.counts_tokens else self.warmup_steps
 
 
 Schedule = Callable[[Array], Array]
-"""From progress, [] float32 in steps or tokens, to a learning rate."""
+"""Maps progress, [] float32 in steps or tokens, to a learning rate."""
 
 
 def warmup_cosine(
-    progress: Array, *, peak: float, warmup: int, final: int, final_fraction: float, decay: bool = True
+    progress: Array, *, peak: float, warmup: int, end: int, min_lr_ratio: float, decay: bool = True
 ) -> Array:
     """The learning rate of an update.
 
-    peak * progress / warmup                                      up to `warmup`,
-    floor + (peak - floor) (1 + cos(pi (progress - warmup) / (final - warmup))) / 2   up to `final`,
-    floor = peak * final_fraction                                 after it.
+    peak * progress / warmup                                                        up to `warmup`,
+    floor + (peak - floor) (1 + cos(pi (progress - warmup) / (end - warmup))) / 2   up to `end`,
+    floor = peak * min_lr_ratio                                                     after it.
 
     Args:
-      progress: [] float, steps or tokens done when this update is done: 1 or more steps.
-      peak: the highest rate.
-      warmup: end of the linear growth, in the same unit.
-      final: end of the cosine.
-      final_fraction: the floor as a share of the peak.
+      progress: [] float, steps or tokens trained on, this update included.
+      peak: the highest learning rate.
+      warmup: end of the linear warmup, in the unit of progress.
+      end: end of the cosine decay, in the unit of progress.
+      min_lr_ratio: the floor as a fraction of the peak.
       decay: False keeps the peak after the warmup.
 
-    Source: Loshchilov and Hutter 2017, eq. 5, without restarts; the count of karpathy/minGPT, whose floor is 0.1.
+    Source: Loshchilov and Hutter 2017, eq. 5, without restarts; karpathy/minGPT counts progress in the same way, with
+    min_lr_ratio 0.1.
     """
-    share = jnp.clip((progress - float(warmup)) / float(max(1, final - warmup)), 0.0, 1.0)
+    share = jnp.clip((progress - float(warmup)) / float(max(1, end - warmup)), 0.0, 1.0)
     cosine = 0.5 * (1.0 + jnp.cos(jnp.pi * share)) if decay else jnp.ones_like(share)
-    decayed = final_fraction + (1.0 - final_fraction) * cosine
+    decayed = min_lr_ratio + (1.0 - min_lr_ratio) * cosine
     return peak * jnp.where(progress < float(warmup), progress / float(max(1, warmup)), decayed)
 
 
-_CARRY = 2**20
-"""Tokens are counted as (high, low) with low < 2^20: a float32 or an int32 could not count a long run's."""
+_LOW_LIMIT = 2**20
+"""Progress is stored as (high, low) with low < 2^20: float32 and int32 are too narrow to count the tokens of a long
+run."""
 
 
 class ScheduleState(NamedTuple):
-    """Progress so far as high * 2^20 + low, and the rate of the newest update."""
+    """Progress as high * 2^20 + low, and the learning rate of the last update."""
 
     high: Array
     low: Array
@@ -136,115 +174,151 @@ class ScheduleState(NamedTuple):
 def scale_by_progress(
     schedule: Schedule, *, by_tokens: bool, reference_tokens: int | None = None
 ) -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by minus the schedule's rate at the steps, or the tokens, done.
+    """Multiplies updates by minus the schedule's learning rate.
 
-    Its `update` takes the number of tokens in this step as the keyword `tokens`, [] int32 or float.
+    Its `update` takes the keyword `progress`, [] int32 or float: the number of tokens in this step, which is the count
+    of the objective's progress metric.
 
     Args:
-      schedule: see Schedule.
-      by_tokens: whether the schedule counts tokens.
-      reference_tokens: the rate is multiplied by `tokens` over this; None = as it is.
+      schedule: see `Schedule`.
+      by_tokens: whether the schedule counts tokens; otherwise it counts updates.
+      reference_tokens: the learning rate is multiplied by `progress` divided by this; None = no scaling.
 
-    Source: Merity et al. 2018, section 4.1, for rates that follow the length.
+    Source: Merity et al. 2018, section 4.1, for learning rates that follow the sequence length.
     """
 
     def init(params: Params) -> ScheduleState:
         del params
         return ScheduleState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
 
-    def update(updates: PyTree, state: ScheduleState, params: Params | None = None, *, tokens: Array):
+    def update(updates: PyTree, state: ScheduleState, params: Params | None = None, *, progress: Array):
         del params
-        low = state.low + (tokens.astype(jnp.int32) if by_tokens else 1)
-        high, low = state.high + low // _CARRY, low % _CARRY
-        rate = schedule(high.astype(jnp.float32) * _CARRY + low.astype(jnp.float32))
+        low = state.low + (progress.astype(jnp.int32) if by_tokens else 1)
+        high, low = state.high + low // _LOW_LIMIT, low % _LOW_LIMIT
+        rate = schedule(high.astype(jnp.float32) * _LOW_LIMIT + low.astype(jnp.float32))
         if reference_tokens is not None:
-            rate = rate * tokens.astype(jnp.float32) / reference_tokens
+            rate = rate * progress.astype(jnp.float32) / reference_tokens
         return jax.tree.map(lambda u: -rate.astype(u.dtype) * u, updates), ScheduleState(high, low, rate)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def clip_by_global_norm(longest: float) -> optax.GradientTransformation:
-    """Shortens a gradient that is longer than this to this length, as `optax.clip_by_global_norm` does.
+def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
+    """Scales gradients to a global norm of at most `max_norm`, as `optax.clip_by_global_norm` does.
 
-    As one factor for all of it: optax divides each value, which XLA on CPU does not fuse with Adam's passes.
+    It multiplies all values by one factor. optax divides each value, which XLA on CPU does not fuse with Adam's passes.
     """
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
         del params
         norm = optax.tree.norm(updates)
-        factor = jnp.where(norm > longest, longest / norm, jnp.ones_like(norm))
+        factor = jnp.where(norm > max_norm, max_norm / norm, jnp.ones_like(norm))
         return jax.tree.map(lambda u: u * factor.astype(u.dtype), updates), state
 
     return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
 
 
-def decayed(params: Params) -> PyTree:
-    """True where weight decay applies: kernels. Biases, normalisation scales and embeddings stay."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key.endswith("kernel"), params)
+def has_weight_decay(params: Params, describe: Describe) -> PyTree:
+    """True for matrices, as the model's table names them; biases, norms and embeddings have no weight decay."""
+    return map_described(lambda parameter, _: parameter.matrix, describe, params)
 
 
-BELOW_THE_BLOCKS = ("tokens", "positions", "segments", "embedding_norm", "down_project")
-"""Names of the parameters that stand beside `blocks`, and are used before them."""
+def layer_factors(params: Params, describe: Describe, decay: float) -> PyTree:
+    """Factors of the updates for layer-wise learning rates: the deeper a layer, the smaller.
 
+    decay^(L - l)   block l of L, counted from 0; the last block has decay
+    decay^(L + 1)   below the blocks: embeddings and their normalisation
+    1               above the blocks: final normalisation, pooler, heads
 
-def layer_factors(params: Params, decay: float) -> PyTree:
-    """What the update of each parameter is multiplied by, so that the deeper a layer lies, the less it learns.
+    An output layer that shares the embedding matrix has the embedding's factor.
 
-    decay^(L - l)   block l of L, counted from 0: of the last one decay
-    decay^(L + 1)   what is below the blocks: embeddings and their normalisation
-    1               all else: final normalisation, pooler, heads
+    L is counted in the parameters, for each stack of blocks separately:
 
-    A head that shares the embeddings' matrix shares their factor.
+    - A stacked parameter (axis L) has the length of that axis.
+    - A parameter of block l belongs to the stack in the smallest subtree around it that also has parameters of other
+      blocks, or of none; L is one more than the highest block in that subtree.
+    - A parameter below the blocks takes L from the smallest subtree around it that has blocks. In an encoder-decoder,
+      the encoder's embeddings take the encoder's L. Embeddings outside both take the larger L.
 
     Args:
-      params: parameters of blocks are stacked on their first axis, under the name `blocks`, wherever in the tree.
+      params: parameters, as nested dicts.
+      describe: the model's table, `ModelConfig.parameter`.
       decay: in (0, 1].
 
     Returns:
-      Float32 arrays in the tree of the parameters: [L, 1, ...] of the blocks, of as many axes as the parameter, and []
-      of the others.
+      Float32 arrays in a tree like `params`: [1, ..., L, ..., 1] with the number of axes of a stacked parameter, and []
+      for all others.
 
     Raises:
-      ConfigError: when there are no blocks.
+      ConfigError: when no parameter belongs to a block, or the model's table does not have a parameter.
 
     Source: Howard and Ruder 2018, section 3.2 (discriminative fine-tuning); Clark et al. 2020, appendix B, for one
-    decay from layer to layer.
+    decay between successive layers.
     """
-    depths = {}
-    for path, value in jax.tree_util.tree_leaves_with_path(params):
-        names = _names(path)
-        if "blocks" in names:
-            depths[names[: names.index("blocks")]] = len(value)
-    if not depths:
-        raise ConfigError("optimizer.layer_decay is for models with blocks that are trained; this one has none: give 1")
+    described = map_described(lambda parameter, value: _Leaf(parameter, value.shape), describe, params)
+    leaves = {names(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(described)}
+    blocks = _blocks_in_subtrees(leaves)
+    mixed = {path[:length] for path, leaf in leaves.items() if not leaf.blocks for length in range(len(path))}
+    if not blocks:
+        raise ConfigError(
+            "optimizer.layer_decay needs a model with blocks that are trained, and this model has none; set it to 1"
+        )
 
-    def factor(path: tuple, value: Array) -> np.ndarray:
-        names = _names(path)
-        for above, layers in depths.items():
-            if names[: len(above)] != above:
-                continue
-            here = names[len(above)]
-            if here == "blocks":
-                powers = decay ** np.arange(layers, 0, -1)
-                return powers.reshape(layers, *(1,) * (value.ndim - 1)).astype(np.float32)
-            if here in BELOW_THE_BLOCKS:
-                return np.asarray(decay ** (layers + 1), np.float32)
-        return np.ones((), np.float32)
+    def factor(path: tuple[Any, ...], leaf: _Leaf) -> np.ndarray:
+        depth, axis = leaf.parameter.depth, leaf.stacked_axis
+        if axis is not None:
+            layers = leaf.shape[axis]
+            shape = [layers if n == axis else 1 for n in range(len(leaf.shape))]
+            return (decay ** np.arange(layers, 0, -1)).reshape(shape).astype(np.float32)
+        if depth == "above":
+            return np.ones((), np.float32)
+        around = [names(path)[:length] for length in reversed(range(len(path)))]
+        if depth == "below":
+            subtree = next(subtree for subtree in around if subtree in blocks)
+            return np.asarray(decay ** (max(blocks[subtree]) + 2), np.float32)
+        subtree = next((subtree for subtree in around if subtree in mixed or blocks[subtree] != {depth}), ())
+        return np.asarray(decay ** (max(blocks[subtree]) + 1 - depth), np.float32)
 
-    return jax.tree_util.tree_map_with_path(factor, params)
+    return jax.tree_util.tree_map_with_path(factor, described)
 
 
-def scale_by_layer(decay: float) -> optax.GradientTransformation:
+@dataclasses.dataclass(frozen=True)
+class _Leaf:
+    parameter: Parameter
+    shape: tuple[int, ...]
+
+    @property
+    def stacked_axis(self) -> int | None:
+        return self.parameter.axes.index("L") if "L" in self.parameter.axes else None
+
+    @property
+    def blocks(self) -> set[int]:
+        """Numbers of the blocks that it belongs to; empty below and above the blocks."""
+        if self.stacked_axis is not None:
+            return set(range(self.shape[self.stacked_axis]))
+        return {self.parameter.depth} if isinstance(self.parameter.depth, int) else set()
+
+
+def _blocks_in_subtrees(leaves: dict[tuple[str, ...], _Leaf]) -> dict[tuple[str, ...], set[int]]:
+    """Numbers of the blocks in each subtree, by its path; subtrees without blocks are left out."""
+    found: dict[tuple[str, ...], set[int]] = {}
+    for path, leaf in leaves.items():
+        if leaf.blocks:
+            for length in range(len(path)):
+                found.setdefault(path[:length], set()).update(leaf.blocks)
+    return found
+
+
+def scale_by_layer(decay: float, describe: Describe) -> optax.GradientTransformation:
     """Multiplies updates by `layer_factors`."""
 
     def init(params: Params) -> optax.EmptyState:
-        layer_factors(params, decay)  # a model without blocks is refused before the first step
+        layer_factors(params, describe, decay)  # refuses a model without blocks before the first step
         return optax.EmptyState()
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
         del params
-        factors = layer_factors(updates, decay)
+        factors = layer_factors(updates, describe, decay)
         return jax.tree.map(lambda u, f: u * jnp.asarray(f, u.dtype), updates, factors), state
 
     return optax.GradientTransformation(init, update)
@@ -253,17 +327,17 @@ def scale_by_layer(decay: float) -> optax.GradientTransformation:
 def leave_frozen(
     optimizer: optax.GradientTransformationExtraArgs, frozen: Callable[[tuple[str, ...]], bool]
 ) -> optax.GradientTransformationExtraArgs:
-    """An optimizer that does not see frozen parameters: their update is 0, and nothing is kept for them.
+    """Hides frozen parameters from an optimizer: their update is 0, and they have no optimizer state.
 
-    Where nothing is frozen, its state is that of the optimizer alone.
+    Where no parameter is frozen, the state is that of the optimizer itself.
 
     Args:
-      optimizer: of the others.
-      frozen: whether a parameter is, by the names that lead to it.
+      optimizer: for the other parameters.
+      frozen: whether the parameter at a path is frozen.
     """
 
     def seen(tree: PyTree) -> PyTree:
-        return jax.tree_util.tree_map_with_path(lambda path, x: optax.MaskedNode() if frozen(_names(path)) else x, tree)
+        return jax.tree_util.tree_map_with_path(lambda path, x: optax.MaskedNode() if frozen(names(path)) else x, tree)
 
     def init(params: Params) -> PyTree:
         return optimizer.init(seen(params))
@@ -280,63 +354,63 @@ def leave_frozen(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _names(path: tuple) -> tuple[str, ...]:
-    return tuple(part.key for part in path)
-
-
 def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
-    """The config's schedule; its cosine ends with the run, unless the config says so.
+    """The config's schedule. A cosine schedule in steps ends with the run, unless the config gives decay_steps.
 
-    A run that is shorter than the warmup ends within it.
+    A run that is shorter than the warmup ends during the warmup.
     """
-    if config.final_tokens is not None:
-        warmup, final = config.warmup_tokens or 0, config.final_tokens
-    else:
-        warmup, final = config.warmup_steps, config.decay_steps or total_steps
+    end = config.decay_tokens if config.counts_tokens else config.decay_steps
     return functools.partial(
         warmup_cosine,
         peak=config.learning_rate,
-        warmup=warmup,
-        final=final,
-        final_fraction=config.final_fraction,
+        warmup=config.warmup,
+        end=end or total_steps,
+        min_lr_ratio=config.min_lr_ratio,
         decay=config.schedule == "cosine",
     )
 
 
 def make_optimizer(
-    config: OptimizerConfig, schedule: Schedule, *, frozen: Callable[[tuple[str, ...]], bool] = lambda path: False
+    config: OptimizerConfig,
+    schedule: Schedule,
+    *,
+    parameter: Describe,
+    frozen: Callable[[tuple[str, ...]], bool] = lambda path: False,
 ) -> optax.GradientTransformationExtraArgs:
-    """Clipping, the optimizer's direction, decay, the rate. Its `update` takes `tokens`: see scale_by_progress.
+    """Gradient clipping, the optimizer, weight decay, layer-wise rates and the learning rate, in this order.
+
+    Its `update` takes the keyword `progress`: see `scale_by_progress`. Its `init` and `update` raise ConfigError for
+    a parameter that the model's table does not have.
 
     Args:
-      config: which, and its numbers.
-      schedule: of the rate.
-      frozen: see leave_frozen; a model's config knows, `ModelConfig.frozen`.
+      config: the optimizer and its options.
+      schedule: of the learning rate.
+      parameter: what the model says of the parameter at a path, `ModelConfig.parameter`. Matrices have weight decay;
+        matrices that are not heads have Muon; the depth gives layer-wise rates.
+      frozen: whether the parameter at a path is not trained, `ModelConfig.frozen`; see `leave_frozen`.
     """
-    steps = [] if config.clip_norm is None else [clip_by_global_norm(config.clip_norm)]
+    steps = [] if config.max_grad_norm is None else [clip_by_global_norm(config.max_grad_norm)]
     adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
     if config.name == "muon":
-        kinds = {"muon": scale_by_muon(config.muon_decay), "adam": adam}
-        steps.append(optax.partition(kinds, _kinds))
+        kinds = {"muon": scale_by_muon(config.muon_momentum, parameter), "adam": adam}
+        steps.append(optax.partition(kinds, functools.partial(_muon_or_adam, describe=parameter)))
     elif config.name == "sgd":
         steps.append(optax.trace(config.momentum) if config.momentum else optax.identity())
     else:
         steps.append(adam)
     if config.weight_decay:
-        steps.append(optax.add_decayed_weights(config.weight_decay, mask=decayed))
+        mask = functools.partial(has_weight_decay, describe=parameter)
+        steps.append(optax.add_decayed_weights(config.weight_decay, mask=mask))
     if config.layer_decay < 1.0:
-        steps.append(scale_by_layer(config.layer_decay))
-    by_tokens = config.final_tokens is not None
-    steps.append(scale_by_progress(schedule, by_tokens=by_tokens, reference_tokens=config.reference_tokens))
+        steps.append(scale_by_layer(config.layer_decay, parameter))
+    steps.append(scale_by_progress(schedule, by_tokens=config.counts_tokens, reference_tokens=config.reference_tokens))
     return leave_frozen(optax.chain(*steps), frozen)
 
 
-def _kinds(params: Params) -> PyTree:
-    return jax.tree_util.tree_map_with_path(
-        lambda path, value: "muon" if is_hidden_matrix(path, value) else "adam", params
-    )
+def _muon_or_adam(params: Params, describe: Describe) -> PyTree:
+    return map_described(lambda parameter, _: "muon" if is_hidden_matrix(parameter) else "adam", describe, params)
 
 
 def current_learning_rate(opt_state: PyTree) -> Array:
-    """The rate of the newest update, [] float32, on the device; where layers have their own, that of the heads."""
+    """The learning rate of the last update, [] float32, on the device; with layer-wise rates, that of the heads."""
     return optax.tree.get(opt_state, "learning_rate")

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
-from train.step import TrainState, of_several_tasks
+from train.step import StepOutput, TrainState, has_parts
 
 ParallelMode = Literal["jit", "pmap"]
 
@@ -45,45 +45,77 @@ def accumulation_parts(batch: Mapping[str, np.ndarray], parts: int, devices: int
 class Parallel(Protocol):
     """What the loop needs of a mode."""
 
-    def replicate(self, tree: Any) -> Any:
-        """A copy of a state, or part of one, on every device."""
+    devices: int
+    """How many share a batch."""
+
+    def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
+        """The state that `make(*arguments)` returns, laid out over the devices; no other copy of it stays."""
+
+    def like(self, state: TrainState) -> TrainState:
+        """An abstract state (jax.ShapeDtypeStruct) with the shardings in which a checkpoint is to be read."""
+
+    def place(self, tree: Any) -> Any:
+        """A state as it was read from a checkpoint, or a part of one, laid out as the step takes it."""
 
     def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
-        """The batch padded, cut into accumulation parts, and laid out over the devices; of several tasks, each's."""
+        """The batch padded, split into accumulation parts, and laid out over the devices; each part's, of several."""
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
-        """What is carried into the first batch, of so many rows before padding, laid out as the step takes it."""
+        """What is carried into the first batch, of this many rows before padding, laid out as the step takes it."""
 
     def compile_train(
-        self, step: Callable[..., tuple[TrainState, Metrics]]
-    ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
-        """The jitted step; it consumes its state's buffers."""
+        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
+    ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
+        """The jitted step, for states like this abstract one; it consumes its state's buffers."""
 
     def compile_eval(
         self, step: Callable[..., tuple[Metrics, PyTree]]
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """The jitted evaluation step."""
 
+    def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
+        """A jitted function of laid out parameters and a batch of `put_batch`; its rows come back to the host."""
+
     def fetch(self, tree: Any) -> Any:
         """A state, or part of one, without the device layout; a view where there is nothing to change."""
 
 
 class JitParallel:
-    """One program over a mesh of all devices: batch sharded, state replicated."""
+    """One program over a mesh of all devices: batch and carry sharded by rows, all else replicated."""
 
     def __init__(self, devices: list[jax.Device]):
         self.mesh = jax.sharding.Mesh(np.array(devices), (BATCH_AXIS,))
+        self.devices = self.mesh.size
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
+        self.by_rows = NamedSharding(self.mesh, PartitionSpec(BATCH_AXIS))
 
-    def replicate(self, tree: Any) -> Any:
+    def _shardings(self, state: TrainState) -> TrainState:
+        """Of each array of a state."""
+        rest = jax.tree.map(lambda _: self.replicated, dataclasses.replace(state, carry=()))
+        return dataclasses.replace(rest, carry=jax.tree.map(lambda _: self.by_rows, state.carry))
+
+    def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
-        # Without the copy the caller's arrays would be donated with ours.
-        return jax.device_put(jax.tree.map(jnp.copy, tree), self.replicated)
+        shardings = self._shardings(jax.eval_shape(make, *arguments))
+        arguments = jax.device_put(arguments, self.replicated)
+        return jax.jit(make, out_shardings=shardings)(*arguments)
+
+    def like(self, state: TrainState) -> TrainState:
+        """See `Parallel`."""
+        return jax.tree.map(
+            lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), state, self._shardings(state)
+        )
+
+    def place(self, tree: Any) -> Any:
+        """See `Parallel`."""
+        if isinstance(tree, TrainState):
+            return jax.device_put(tree, self._shardings(tree))
+        return jax.device_put(tree, self.replicated)
 
     def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
         """See `Parallel`."""
-        if of_several_tasks(batch):
-            return cast(Batch, {task: self.put_batch(part, accumulation_steps) for task, part in batch.items()})
+        if has_parts(batch):
+            return cast(Batch, {name: self.put_batch(part, accumulation_steps) for name, part in batch.items()})
         if accumulation_steps == 1:
             batch, spec = pad_rows(batch, self.mesh.size), PartitionSpec(BATCH_AXIS)
         else:
@@ -93,23 +125,30 @@ class JitParallel:
             # A jitted call takes NumPy arrays in a tenth of the time that it takes to place them first.
             return cast(Batch, batch)
         sharding = NamedSharding(self.mesh, spec)
-        return {name: jax.make_array_from_process_local_data(sharding, x) for name, x in batch.items()}
+        # Each process has made the whole batch, and keeps the rows of its own devices.
+        return {name: jax.make_array_from_callback(x.shape, sharding, x.__getitem__) for name, x in batch.items()}
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """See `Parallel`."""
-        return self.replicate(empty(-(-rows // self.mesh.size) * self.mesh.size))
+        carry = empty(-(-rows // self.mesh.size) * self.mesh.size)
+        return jax.device_put(carry, self.by_rows)
 
     def compile_train(
-        self, step: Callable[..., tuple[TrainState, Metrics]]
-    ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
+    ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
         """See `Parallel`."""
-        return jax.jit(step, donate_argnums=0, out_shardings=self.replicated)
+        return jax.jit(step, donate_argnums=0, out_shardings=(self._shardings(state), self.replicated))
 
     def compile_eval(
         self, step: Callable[..., tuple[Metrics, PyTree]]
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
-        return jax.jit(step, out_shardings=self.replicated)
+        return jax.jit(step, out_shardings=(self.replicated, self.by_rows))
+
+    def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
+        """See `Parallel`."""
+        run = jax.jit(function, out_shardings=self.replicated)
+        return lambda params, batch: jax.device_get(run(params, batch))
 
     def fetch(self, tree: Any) -> Any:
         """See `Parallel`."""
@@ -120,32 +159,43 @@ class PmapParallel:
     """One program a device, each with a copy of the state and its share of the batch."""
 
     def __init__(self, devices: list[jax.Device]):
-        self.devices = devices
+        self._devices = devices
+        self.devices = len(devices)
 
-    def replicate(self, tree: Any) -> Any:
+    def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
+        """See `Parallel`."""
+        return self.place(jax.jit(make)(*arguments))
+
+    def like(self, state: TrainState) -> TrainState:
+        """See `Parallel`."""
+        here = jax.sharding.SingleDeviceSharding(self._devices[0])
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), state)
+
+    def place(self, tree: Any) -> Any:
         """See `Parallel`."""
         # With the step's axis name, or its second call, on the first call's output, would compile it again.
-        copy = jax.pmap(lambda _, tree: tree, axis_name=BATCH_AXIS, in_axes=(0, None), devices=self.devices)
+        copy = jax.pmap(lambda _, tree: tree, axis_name=BATCH_AXIS, in_axes=(0, None), devices=self._devices)
+        numbers = np.zeros(self.devices)
         if isinstance(tree, TrainState):
-            copied = copy(np.zeros(len(self.devices)), dataclasses.replace(tree, carry=()))
-            return dataclasses.replace(copied, carry=self._shared(tree.carry))
-        return copy(np.zeros(len(self.devices)), tree)
+            copied = copy(numbers, dataclasses.replace(tree, carry=()))
+            return dataclasses.replace(copied, carry=self._by_rows(tree.carry))
+        return copy(numbers, tree)
 
-    def _shared(self, carry: PyTree) -> PyTree:
+    def _by_rows(self, carry: PyTree) -> PyTree:
         """Arrays [B, ...] as [devices, B / devices, ...], each device's rows on it."""
-        count = len(self.devices)
+        count = self.devices
         parts = jax.tree.map(lambda x: np.asarray(x).reshape(count, len(x) // count, *x.shape[1:]), carry)
-        return jax.pmap(lambda x: x, axis_name=BATCH_AXIS, devices=self.devices)(parts) if parts else parts
+        return jax.pmap(lambda x: x, axis_name=BATCH_AXIS, devices=self._devices)(parts) if parts else parts
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
         """See `Parallel`."""
-        return self._shared(empty(-(-rows // len(self.devices)) * len(self.devices)))
+        return self._by_rows(empty(-(-rows // self.devices) * self.devices))
 
     def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
         """See `Parallel`."""
-        if of_several_tasks(batch):
-            return cast(Batch, {task: self.put_batch(part, accumulation_steps) for task, part in batch.items()})
-        count = len(self.devices)
+        if has_parts(batch):
+            return cast(Batch, {name: self.put_batch(part, accumulation_steps) for name, part in batch.items()})
+        count = self.devices
         if accumulation_steps == 1:
             return cast(Batch, split_rows(pad_rows(batch, count), count))
         # Device d takes its share of every part, so that the parts, and their dropout, are those of one device.
@@ -159,27 +209,30 @@ class PmapParallel:
         )
 
     def compile_train(
-        self, step: Callable[..., tuple[TrainState, Metrics]]
-    ) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+        self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
+    ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
         """See `Parallel`."""
-        return jax.pmap(
-            functools.partial(step, axis_name=BATCH_AXIS),
-            axis_name=BATCH_AXIS,
-            devices=self.devices,
-            donate_argnums=0,
-            out_axes=(0, None),
-        )
+        del state
+        return self._mapped(step, out_axes=(0, None), donate_argnums=0)
 
     def compile_eval(
         self, step: Callable[..., tuple[Metrics, PyTree]]
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
-        return jax.pmap(
-            functools.partial(step, axis_name=BATCH_AXIS),
-            axis_name=BATCH_AXIS,
-            devices=self.devices,
-            out_axes=(None, 0),
-        )
+        return self._mapped(step, out_axes=(None, 0))
+
+    def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
+        """See `Parallel`."""
+        run = jax.pmap(function, axis_name=BATCH_AXIS, devices=self._devices)
+
+        def outputs(params: Params, batch: Batch) -> PyTree:
+            return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), run(params, batch))
+
+        return outputs
+
+    def _mapped(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        step = functools.partial(step, axis_name=BATCH_AXIS)
+        return jax.pmap(step, axis_name=BATCH_AXIS, devices=self._devices, **options)
 
     def fetch(self, tree: Any) -> Any:
         """See `Parallel`."""
@@ -195,6 +248,7 @@ def _first_copy(x: Array) -> Array:
 
 
 def make_parallel(mode: ParallelMode, devices: list[jax.Device] | None = None) -> Parallel:
-    """The mode over these devices; None = all of this process."""
-    devices = jax.local_devices() if devices is None else devices
-    return JitParallel(devices) if mode == "jit" else PmapParallel(devices)
+    """The mode over these devices; None = all of them, or with pmap those of this process."""
+    if mode == "jit":
+        return JitParallel(jax.devices() if devices is None else devices)
+    return PmapParallel(jax.local_devices() if devices is None else devices)

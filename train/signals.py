@@ -1,4 +1,4 @@
-"""Stopping a run politely: SIGTERM and SIGINT ask the loop to save and leave."""
+"""Graceful stop of a run: after SIGTERM or SIGINT the training loop saves a checkpoint and exits."""
 
 import signal
 import time
@@ -9,14 +9,14 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 SECOND_SIGNAL_SECONDS = 2.0
-"""A repetition within this time is the same wish, sent twice: by a wrapper, say, that forwards to its whole group."""
+"""A signal repeated within this time is a duplicate, such as one that a wrapper forwards to its process group."""
 
 
 class StopSignal:
-    """While entered, notes the first SIGTERM or SIGINT; a later second one acts as it always did.
+    """A context that records the first SIGTERM or SIGINT. A later second signal has its usual effect.
 
     Attributes:
-      received: name of the signal, or None.
+      received: name of the signal; None = no signal was received.
     """
 
     def __init__(self) -> None:

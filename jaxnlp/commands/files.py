@@ -30,12 +30,12 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
       Rows of `count` texts, none of them blank.
 
     Raises:
-      ValueError: naming the text, or the file and its line, that is blank, lacks a tab or is no UTF-8; when texts come
+      ValueError: naming the text, or the file and its line, that is blank, lacks a tab or is not UTF-8; when texts come
         from two places, or from nowhere.
       OSError: when the file cannot be read.
     """
     if file is not None and (texts or pairs):
-        raise ValueError("texts come from the command or from a file: give one of them")
+        raise ValueError("texts come from the command line or from a file, not both")
     if not texts and not pairs:
         empty = True
         for row in _rows_of_file(file or Path("-"), given=file is not None, count=count):
@@ -45,14 +45,14 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
             raise ValueError(f"{_name(file or Path('-'))} is empty; it should hold a text a line")
         return
     if count == 1 and pairs:
-        raise ValueError("--pair is for tasks about two texts; leave it out")
+        raise ValueError("--pair applies only to pairs of texts; remove it")
     if count == 2 and len(pairs) != len(texts):
-        raise ValueError(f"each text needs its second one, got {len(texts)} texts and {len(pairs)} after --pair")
+        raise ValueError(f"each text needs a second one, got {len(texts)} texts and {len(pairs)} after --pair")
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         if not all(text.strip() for text in row):
             raise ValueError(f"text {number} is blank, or its pair is")
         if any("\ud800" <= character <= "\udfff" for text in row for character in text):
-            raise ValueError(f"text {number} is no UTF-8, or its pair is not: {' and '.join(row)!a}")
+            raise ValueError(f"text {number} is not UTF-8, or its pair is not: {' and '.join(row)!a}")
         yield row
 
 
@@ -68,10 +68,10 @@ def one_line(text: str) -> str:
     return _BREAKS.sub(" ", text)
 
 
-def report_cut(truncated: int, texts: int, longest: int) -> None:
-    """Says on standard error how many texts were cut, when some were."""
+def report_truncated(truncated: int, texts: int, max_length: int) -> None:
+    """Prints on standard error how many texts were truncated, when some were."""
     if truncated:
-        print(f"note: {truncated:,} of {texts:,} texts were cut after {longest} tokens", file=sys.stderr)
+        print(f"note: {truncated:,} of {texts:,} texts were truncated to {max_length} tokens", file=sys.stderr)
 
 
 def _name(file: Path) -> str:
@@ -95,7 +95,7 @@ def _rows_of_file(file: Path, *, given: bool, count: int) -> Iterator[Row]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                raise ValueError(f"{where}: no UTF-8: {error.reason} at byte {error.start + 1}") from error
+                raise ValueError(f"{where}: not UTF-8: {error.reason} at byte {error.start + 1}") from error
             row = (text,) if count == 1 else tuple(text.split("\t"))
             if len(row) != count:
                 raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")

@@ -1,5 +1,5 @@
-"""Weights from elsewhere, and for elsewhere."""
+"""Weights from other libraries, and for them."""
 
-from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
+from jaxnlp.convert.pretrained import load_pretrained, pretrained_task, save_pretrained
 
-__all__ = ["load_pretrained", "save_pretrained"]
+__all__ = ["load_pretrained", "pretrained_task", "save_pretrained"]

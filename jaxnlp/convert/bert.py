@@ -41,7 +41,7 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
     """
     prefix = next((prefix for prefix in PREFIXES if prefix + _MARK in tensors), None)
     if prefix is None:
-        raise WeightsError(f"these are no weights of BERT: none of {len(tensors)} tensors is called {_MARK}")
+        raise WeightsError(f"this is not a BERT checkpoint: none of its {len(tensors)} tensors is called {_MARK}")
     found: dict[str, tuple[str, np.ndarray]] = {}
     for name, tensor in tensors.items():
         short = _modern(name.removeprefix(prefix))
@@ -87,7 +87,7 @@ def to_huggingface(
         if getattr(config, name) != getattr(BertConfig(), name)
     ]
     if strange:
-        raise WeightsError(f"Transformers' BERT has no {', '.join(strange)}")
+        raise WeightsError(f"Transformers' BERT does not support {', '.join(strange)}")
     trees = {"encoder": params, "heads": heads}
     tensors: dict[str, np.ndarray] = {}
     prefix = "" if heads is None else "bert."
@@ -144,30 +144,44 @@ def _plain(tree: str, path: tuple[str | int, ...], name: str, *shape: int) -> _E
     return _Entry(tree, path, (name,), (shape,), lambda arrays: arrays[0].copy(), lambda array: [array])
 
 
-def _kernels(tree: str, path: tuple[str | int, ...], names: tuple[str, ...], features: int, inputs: int) -> _Entry:
-    """PyTorch's matrices are ours transposed; several lie side by side in one of ours."""
-
-    def join(arrays: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([array.T for array in arrays], axis=1)
-
-    def split(array: np.ndarray) -> list[np.ndarray]:
-        return [part.T for part in np.split(array, len(names), axis=1)]
-
-    return _Entry(tree, path, names, ((features, inputs),) * len(names), join, split)
-
-
-def _biases(tree: str, path: tuple[str | int, ...], names: tuple[str, ...], features: int) -> _Entry:
-    def split(array: np.ndarray) -> list[np.ndarray]:
-        return np.split(array, len(names))
-
-    return _Entry(tree, path, names, ((features,),) * len(names), np.concatenate, split)
-
-
 def _dense(
-    tree: str, path: tuple[str, ...], names: tuple[str, ...], features: int, inputs: int, *stack: int
+    tree: str,
+    path: tuple[str, ...],
+    names: tuple[str, ...],
+    features: int,
+    inputs: int,
+    *stack: int,
+    heads: int | None = None,
 ) -> Iterator[_Entry]:
-    yield _kernels(tree, (*path, "kernel", *stack), tuple(f"{name}.weight" for name in names), features, inputs)
-    yield _biases(tree, (*path, "bias", *stack), tuple(f"{name}.bias" for name in names), features)
+    """A dense layer, made of one or more of PyTorch's, whose matrices are ours transposed.
+
+    With `heads`, ours is one layer of several, [D, n, H, K]; features = H K.
+    """
+    axes = (features,) if heads is None else (len(names), heads, features // heads)
+
+    def join_kernels(arrays: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([array.T for array in arrays], axis=1).reshape(inputs, *axes)
+
+    def split_kernel(array: np.ndarray) -> list[np.ndarray]:
+        _expect(array, (inputs, *axes))
+        return [part.T for part in np.split(array.reshape(inputs, -1), len(names), axis=1)]
+
+    def join_biases(arrays: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(arrays).reshape(axes)
+
+    def split_bias(array: np.ndarray) -> list[np.ndarray]:
+        _expect(array, axes)
+        return np.split(array.reshape(-1), len(names))
+
+    weights, biases = (tuple(f"{name}.{kind}" for name in names) for kind in ("weight", "bias"))
+    shapes = ((features, inputs),) * len(names)
+    yield _Entry(tree, (*path, "kernel", *stack), weights, shapes, join_kernels, split_kernel)
+    yield _Entry(tree, (*path, "bias", *stack), biases, ((features,),) * len(names), join_biases, split_bias)
+
+
+def _expect(array: np.ndarray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"its shape is {array.shape}, expected {shape}")
 
 
 def _norm(tree: str, path: tuple[str, ...], name: str, width: int, *stack: int) -> Iterator[_Entry]:
@@ -176,17 +190,17 @@ def _norm(tree: str, path: tuple[str, ...], name: str, width: int, *stack: int) 
 
 
 def _encoder(config: BertConfig, vocabulary_size: int) -> Iterator[_Entry]:
-    tree, width, hidden = "encoder", config.width, config.hidden_width or 4 * config.width
+    tree, width, hidden = "encoder", config.width, config.feed_forward_width or 4 * config.width
     embeddings = "embeddings"
     yield _plain(tree, ("tokens", "embedding"), f"{embeddings}.word_embeddings.weight", vocabulary_size, width)
     yield _plain(tree, ("positions",), f"{embeddings}.position_embeddings.weight", config.max_positions, width)
-    yield _plain(tree, ("segments",), f"{embeddings}.token_type_embeddings.weight", config.segments, width)
+    yield _plain(tree, ("segments",), f"{embeddings}.token_type_embeddings.weight", config.num_segments, width)
     yield from _norm(tree, ("embedding_norm",), f"{embeddings}.LayerNorm", width)
     for layer in range(config.num_layers):
         here = f"encoder.layer.{layer}"
         attention = tuple(f"{here}.attention.self.{part}" for part in ("query", "key", "value"))
         block = "blocks"
-        yield from _dense(tree, (block, "attention", "qkv"), attention, width, width, layer)
+        yield from _dense(tree, (block, "attention", "qkv"), attention, width, width, layer, heads=config.num_heads)
         yield from _dense(tree, (block, "attention", "out"), (f"{here}.attention.output.dense",), width, width, layer)
         yield from _norm(tree, (block, "attention_norm"), f"{here}.attention.output.LayerNorm", width, layer)
         yield from _dense(tree, (block, "feed_forward", "up"), (f"{here}.intermediate.dense",), hidden, width, layer)
@@ -252,7 +266,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
         begin = sorted(unknown)
         hint = (
             f"\nUnknown tensors are left alone by how their names begin: --ignore {' '.join(begin)} (commands), "
-            f"--model.pretrained-ignore {' '.join(begin)} (training) or ignore={tuple(begin)}"
+            f"--init-ignore {' '.join(begin)} (training) or ignore={tuple(begin)}"
             if begin
             else ""
         )

@@ -60,20 +60,22 @@ class Classifier(NamedTuple):
       kernel: [D, C] for C classes.
       bias: [C].
       dropout_rate: in training.
+      names: of the classes, C of them.
     """
 
     kernel: np.ndarray
     bias: np.ndarray
     dropout_rate: float
+    names: tuple[str, ...]
 
 
 FIELDS = {
     "num_hidden_layers": "num_layers",
     "num_attention_heads": "num_heads",
     "hidden_size": "width",
-    "intermediate_size": "hidden_width",
+    "intermediate_size": "feed_forward_width",
     "max_position_embeddings": "max_positions",
-    "type_vocab_size": "segments",
+    "type_vocab_size": "num_segments",
     "hidden_dropout_prob": "dropout_rate",
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "layer_norm_eps": "epsilon",
@@ -87,6 +89,24 @@ FIXED = {
     "add_cross_attention": False,
 }
 """What a config may say of itself, and the only value that this BERT has."""
+
+
+TASKS = {"bert": "jaxnlp.tasks.text_tasks:TextTasks"}
+"""The task that pretrained weights are for, by the `model_type` of their config."""
+
+
+def pretrained_task(folder_or_name: str | Path) -> str:
+    """The class of the task that pretrained weights are for, as "module:Class".
+
+    Raises: PretrainedError when it is not a folder of weights, or of a model that the library does not have.
+    """
+    file = _transformer_of(_folder_of(folder_or_name)) / CONFIG
+    if not file.is_file():
+        raise PretrainedError(f"{folder_or_name} is neither a training run nor pretrained weights: it has no {CONFIG}")
+    found = _read_object(file).get("model_type")
+    if found not in TASKS:
+        raise PretrainedError(f"{file}: model_type must be one of {', '.join(TASKS)}, got {found!r}")
+    return TASKS[found]
 
 
 def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
@@ -132,7 +152,7 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
     except WeightsError as error:
         raise WeightsError(f"{folder}: {error}") from error
     if vocabulary.size < size:
-        config = dataclasses.replace(config, embedded_pieces=size)
+        config = dataclasses.replace(config, padded_vocabulary_size=size)
     kinds = [kind for kind, _ in _modules_of(whole)]
     behind = tuple(kind for kind in kinds if kind not in ("Transformer", "Pooling"))
     return Pretrained(config, params, heads, vocabulary, _pooling_of(whole), longest, behind)
@@ -175,7 +195,7 @@ def save_pretrained(
     settings = {
         "architectures": [architecture(heads, classifier)],
         **{theirs: getattr(config, ours) for theirs, ours in FIELDS.items()},
-        "intermediate_size": config.hidden_width or 4 * config.width,
+        "intermediate_size": config.feed_forward_width or 4 * config.width,
         **{name: value for name, value in FIXED.items() if name not in ("is_decoder", "add_cross_attention")},
         "initializer_range": 0.02,
         "pad_token_id": vocabulary.id_of(PAD),
@@ -185,11 +205,10 @@ def save_pretrained(
         tensors = {f"bert.{name}": tensor for name, tensor in tensors.items()}
         tensors["classifier.weight"] = np.array(classifier.kernel.T, np.float32, order="C")
         tensors["classifier.bias"] = np.array(classifier.bias, np.float32)
-        labels = [str(label) for label in range(len(classifier.bias))]
         settings |= {
             "classifier_dropout": classifier.dropout_rate,
-            "id2label": {label: label for label in labels},  # from which Transformers has num_labels too
-            "label2id": {label: int(label) for label in labels},
+            "id2label": {str(label): name for label, name in enumerate(classifier.names)},  # gives num_labels too
+            "label2id": {name: label for label, name in enumerate(classifier.names)},
         }
     documents = {CONFIG: settings, **_sentence_files(pretrained)}
     files = {name: (json.dumps(held, indent=2) + "\n").encode() for name, held in documents.items()}

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,6 +36,22 @@ class Decoder:
     empty_cache: Callable[[int], PyTree]
     capacity: int | None
     vocabulary_size: int | None = None
+
+
+def decoder_of(model: Any) -> Decoder:
+    """A model's step function; make it once, since each one compiles its programs again.
+
+    Args:
+      model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)`, `capacity`,
+        `vocabulary_size` and `decoding_params(params)`, all as `Decoder` says.
+    """
+    return Decoder(
+        prepare=model.decoding_params,
+        read=lambda params, tokens, cache, count: model.apply({"params": params}, tokens, cache=cache, count=count),
+        empty_cache=model.empty_cache,
+        capacity=model.capacity,
+        vocabulary_size=model.vocabulary_size,
+    )
 
 
 def bucket_length(length: int, capacity: int | None) -> int:

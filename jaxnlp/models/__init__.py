@@ -68,7 +68,7 @@ class ModelConfig(Config):
         return False
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        """What there is to know of the parameter at a path. Raises: KeyError for a path that the model does not have."""
+        """Axes, depth and role of the parameter at a path. Raises: KeyError for a path that the model does not have."""
         raise TypeError(f"{type(self).__name__} does not describe its parameters: it does not define parameter()")
 
     def architecture(self) -> dict[str, Any]:
@@ -78,5 +78,19 @@ class ModelConfig(Config):
         return {name: value for name, value in rest.items() if name != "compute" and not name.endswith("dropout_rate")}
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """What this model takes from pretrained weights. Raises: ValueError, ConfigError when they do not fit."""
-        raise TypeError(f"{type(self).__name__} takes no pretrained weights: it does not define adopt()")
+        """What this model takes from a pretrained one: by default all parameters of a model of the same architecture.
+
+        Args:
+          pretrained: a `jaxnlp.tasks.Trained`.
+
+        Raises: ValueError when they do not fit; the message names the fields that differ.
+        """
+        theirs = pretrained.model.config
+        if type(theirs) is not type(self):
+            raise ValueError(f"it has a model of {type(theirs).__name__}, expected {type(self).__name__}")
+        before, now = theirs.architecture(), self.architecture()
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if changed:
+            lines = "".join(f"\n  model.{name}: {before.get(name)!r} -> {now.get(name)!r}" for name in changed)
+            raise ValueError(f"its model has another architecture; set the --model fields as it has them:{lines}")
+        return Adopted(self, pretrained.params, pretrained.processor)

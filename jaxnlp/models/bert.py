@@ -1,24 +1,26 @@
-"""BERT: a Transformer that reads a text in both directions, and the two tasks that it is pretrained by.
+"""BERT: a bidirectional Transformer encoder, and the heads of its two pretraining tasks.
 
 Source: Devlin et al. 2019, and google-research/bert for what the paper leaves open.
 """
 
 import dataclasses
-from typing import Literal, NamedTuple
+import functools
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
-from jaxnlp.models import ModelConfig
+from jaxnlp.config import Config
+from jaxnlp.models import Adopted, ModelConfig, Parameter, parameter_table
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.nn.normalization import LayerNorm
-from jaxnlp.nn.transformer import EncoderBlock
-from jaxnlp.ops.attention import Implementation
-from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.nn.transformer import TransformerBlock, stack
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Params
@@ -27,8 +29,10 @@ INITIAL_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
-class BertConfig(ModelConfig):
-    """Shape and variants of a BERT; the defaults are those of BERT-base."""
+class BertConfig(Config):
+    """Shape and variants of a BERT; the defaults are those of BERT-base. It is the `encoder` of a model config."""
+
+    section: ClassVar[str] = "model.encoder"
 
     num_layers: int = 12
     """Number of blocks, L."""
@@ -36,16 +40,16 @@ class BertConfig(ModelConfig):
     """Attention heads, H; must divide the width."""
     width: int = 768
     """Model width, D."""
-    hidden_width: int | None = None
+    feed_forward_width: int | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
     max_positions: int = 512
-    """Longest text, in tokens."""
-    segments: int = 2
-    """Kinds of token that the model tells apart: of the first text, and of the second."""
+    """Maximum length in tokens."""
+    num_segments: int = 2
+    """Number of segment embeddings: one for the first text, one for the second."""
     positions: Literal["learned", "sinusoidal"] = "learned"
-    """One learned vector for each position, as the original has them, or fixed sines and cosines."""
+    """A learned vector for each position, as in the original, or fixed sines and cosines."""
     pre_norm: bool = False
-    """Normalise before each branch and once at the end, where the original normalises after each sum."""
+    """Normalise before each branch and once at the end; the original normalises after each sum."""
     use_pooler: bool = True
     """A vector for the whole text: tanh of a dense layer on its first token."""
     dropout_rate: float = 0.1
@@ -53,72 +57,98 @@ class BertConfig(ModelConfig):
     attention_dropout_rate: float = 0.1
     """Share of attention weights dropped in training."""
     epsilon: float = 1e-12
-    """Of the normalisations."""
-    embedded_pieces: int | None = None
-    """Pieces that have embeddings, where these are more than the tokenizer's; None = as many. Some checkpoints are
-    padded."""
-    scan_layers: bool = False
-    """Compile one block and loop over it: compiles faster, runs slower on CPU. Same parameters, same function."""
-    remat: bool = False
-    """Compute each block anew in the backward pass: less memory, more time. Same function."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the computation; parameters stay float32."""
-    matmul_dtype: Literal["auto", "bfloat16"] | None = None
-    """Round the operands of matrix products, and what attention keeps and returns: faster on processors with bfloat16
-    instructions, slower on others. auto: on the former alone; None = nowhere."""
-    attention_implementation: Implementation = "auto"
-    """Gradient by hand (vjp), by autodiff (xla), or JAX's fused kernel on a GPU (cudnn); auto picks what is fastest."""
+    """Epsilon of the normalisations."""
+    padded_vocabulary_size: int | None = None
+    """Number of token embeddings, where a checkpoint has more than the tokenizer has tokens; None = the tokenizer's."""
 
     def __post_init__(self):
-        for name in ("num_layers", "num_heads", "width", "max_positions", "segments"):
+        super().__post_init__()
+        for name in ("num_layers", "num_heads", "width", "max_positions", "num_segments"):
             if getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
-        if self.hidden_width is not None and self.hidden_width < 1:
-            raise ValueError(f"model.hidden_width must be at least 1, got {self.hidden_width}")
+                raise ValueError(f"{self.full_name(name)} must be at least 1, got {getattr(self, name)}")
+        if self.feed_forward_width is not None and self.feed_forward_width < 1:
+            raise ValueError(f"model.encoder.feed_forward_width must be at least 1, got {self.feed_forward_width}")
         if self.width % self.num_heads:
             raise ValueError(
-                f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
+                f"model.encoder.num_heads must divide model.encoder.width, got {self.num_heads} heads for width "
+                f"{self.width}"
             )
         if self.positions == "sinusoidal" and self.width % 2:
-            raise ValueError(f"model.width must be even for sinusoidal positions, got {self.width}")
+            raise ValueError(f"model.encoder.width must be even for sinusoidal positions, got {self.width}")
         for name in ("dropout_rate", "attention_dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
+                raise ValueError(f"{self.full_name(name)} must lie in [0, 1), got {getattr(self, name)}")
         if not 0.0 < self.epsilon < 1.0:
-            raise ValueError(f"model.epsilon must lie in (0, 1), got {self.epsilon}")
-
-    def build(self, vocabulary_size: int) -> "Bert":
-        return Bert(self, self.embeddings(vocabulary_size))
+            raise ValueError(f"model.encoder.epsilon must lie in (0, 1), got {self.epsilon}")
 
     def embeddings(self, vocabulary_size: int) -> int:
-        """How many there are, with a tokenizer of so many pieces.
+        """Number of token embeddings, V, for a tokenizer of that many tokens.
 
-        Raises: ConfigError when these are more.
+        Raises: ConfigError when `padded_vocabulary_size` is smaller.
         """
-        if self.embedded_pieces is None:
+        if self.padded_vocabulary_size is None:
             return vocabulary_size
-        if self.embedded_pieces < vocabulary_size:
+        if self.padded_vocabulary_size < vocabulary_size:
             raise ConfigError(
-                f"model.encoder.embedded_pieces must be at least the tokenizer's {vocabulary_size}, got "
-                f"{self.embedded_pieces}"
+                f"model.encoder.padded_vocabulary_size must be at least the tokenizer's {vocabulary_size} tokens, got "
+                f"{self.padded_vocabulary_size}"
             )
-        return self.embedded_pieces
+        return self.padded_vocabulary_size
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        """See `ModelConfig.parameter`; the path begins below `encoder`."""
+        below = {("tokens", "embedding"): "VD", ("segments",): "CD"} | parameter_table.norm(("embedding_norm",))
+        below |= {("positions",): "TD"} if self.positions == "learned" else {}
+        above = parameter_table.norm(("final_norm",)) if self.pre_norm else {}
+        above |= parameter_table.dense(("pooler",), "DD") if self.use_pooler else {}
+        blocks = parameter_table.entries(parameter_table.block(), 0, prefix=("blocks",), stacked=True)
+        table = parameter_table.entries(below, "below") | blocks | parameter_table.entries(above)
+        return parameter_table.find(table, path)
+
+    def architecture(self) -> dict[str, Any]:
+        """See `ModelConfig.architecture`."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["feed_forward_width"] = self.feed_forward_width or 4 * self.width
+        return {name: value for name, value in fields.items() if not name.endswith("dropout_rate")}
 
 
 @dataclasses.dataclass(frozen=True)
-class AroundBertConfig(ModelConfig):
-    """What models around a BERT have in common: it is their submodule `encoder`."""
+class BertModelConfig(ModelConfig):
+    """Configures models with a BERT encoder, their submodule `encoder`."""
 
-    pretrained: str | None = None
-    """Begin with the encoder in this folder, or of this name on the Hugging Face Hub; its shape then replaces that of
-    the encoder's fields. None = begin with random weights."""
-    pretrained_ignore: tuple[str, ...] = ()
-    """Tensors of that encoder to leave alone, by their names or how these begin: heads of other tasks."""
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
 
+    @property
+    def max_length(self) -> int:
+        return self.encoder.max_positions
 
-class Encoding(NamedTuple):
-    """What BERT makes of a batch of texts. What is not used, jit leaves out.
+    def architecture(self) -> dict[str, Any]:
+        return super().architecture() | {"encoder": self.encoder.architecture()}
+
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's."""
+        return dataclasses.replace(self, encoder=encoder)
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """The encoder of any model around a BERT, with its shape; rates of dropout stay this config's."""
+        theirs = pretrained.model.config
+        if not isinstance(theirs, BertModelConfig):
+            raise ValueError(f"it has no BERT: its model config is a {type(theirs).__name__}")
+        fields = dataclasses.fields(BertConfig)
+        rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
+        encoder = dataclasses.replace(theirs.encoder, **rates)
+        vocabulary = getattr(pretrained.processor, "vocabulary", pretrained.processor)
+        shape = f"{encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
+        return Adopted(
+            self.with_encoder(encoder),
+            {"encoder": pretrained.params["encoder"]},
+            vocabulary,
+            (f"encoder from {pretrained.name}: {shape}",),
+        )
+
+
+class BertOutput(NamedTuple):
+    """What BERT returns. jit removes unused outputs.
 
     Attributes:
       hidden: of each token, after the last block [B, T, D].
@@ -133,17 +163,19 @@ class Encoding(NamedTuple):
 
 
 class Bert(nn.Module):
-    """Texts as vectors, one for each token and one for the whole.
+    """Computes a vector for each token of a text, and one for the whole text.
 
-    Parameters of the blocks are stacked on their first axis, as `models.gpt.GPT` has them.
+    Parameters of the blocks are stacked on their first axis, see `nn.transformer.stack`.
 
     Attributes:
       config: shape and variants.
       vocabulary_size: V.
+      compute: types and implementations.
     """
 
     config: BertConfig
     vocabulary_size: int
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(
@@ -153,67 +185,63 @@ class Bert(nn.Module):
         attention_mask: jax.Array | None = None,
         *,
         deterministic: bool = True,
-    ) -> Encoding:
-        """Reads texts.
+    ) -> BertOutput:
+        """Encodes texts.
 
         Args:
           tokens: [B, T] int, in [0, V); T is at most `max_positions`.
           segments: [B, T] int, 0 in the first text and 1 in the second; None = all 0.
-          attention_mask: [B, T] bool, False where a token is padding; None = none is. What stands there changes no
-            other token's vectors.
+          attention_mask: [B, T] bool, False where a token is padding; None = there is no padding. Padding does
+            not change the vectors of other tokens.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Raises:
           ValueError: when T exceeds `max_positions`, the message gives both.
         """
         config = self.config
+        chex.assert_rank(tokens, 2)
+        chex.assert_shape([x for x in (segments, attention_mask) if x is not None], tokens.shape)
         positions = tokens.shape[1]
         if positions > config.max_positions:
             raise ValueError(f"a text of {positions} tokens exceeds the {config.max_positions} positions of this model")
         x = self._embed(tokens, segments)
-        x = LayerNorm(config.epsilon, config.dtype, name="embedding_norm")(x)
+        x = LayerNorm(config.epsilon, compute=self.compute, name="embedding_norm")(x)
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
 
-        scanned = nn.scan(
-            nn.remat(EncoderBlock, prevent_cse=not config.scan_layers) if config.remat else EncoderBlock,
-            variable_axes={"params": 0, "intermediates": 0},
-            split_rngs={"params": True, "dropout": True},
-            in_axes=nn.broadcast,
-            length=config.num_layers,
-            unroll=1 if config.scan_layers else config.num_layers,
-        )
-        blocks = scanned(
+        block = functools.partial(
+            TransformerBlock,
             num_heads=config.num_heads,
-            hidden_width=config.hidden_width or 4 * config.width,
+            feed_forward_width=config.feed_forward_width or 4 * config.width,
             deterministic=deterministic,
+            causal=False,
+            norm="pre" if config.pre_norm else "post",
+            epsilon=config.epsilon,
+            activation="gelu",
             attention_dropout_rate=config.attention_dropout_rate,
             residual_dropout_rate=config.dropout_rate,
-            pre_norm=config.pre_norm,
-            epsilon=config.epsilon,
-            dtype=config.dtype,
-            matmul_dtype=operand_dtype(config.matmul_dtype),
-            attention_implementation=config.attention_implementation,
-            name="blocks",
+            compute=self.compute,
         )
-        hidden, after = blocks(x, None if attention_mask is None else attention_mask[:, None, None])
+        mask = None if attention_mask is None else attention_mask[:, None, None]
+        hidden, after, _ = stack(block, config.num_layers, self.compute, x, attention_mask=mask, return_layers=True)
+        assert after is not None
         layers = jnp.concatenate([x[None], after])
         if config.pre_norm:
-            hidden = LayerNorm(config.epsilon, config.dtype, name="final_norm")(hidden)
+            hidden = LayerNorm(config.epsilon, compute=self.compute, name="final_norm")(hidden)
         pooled = None
         if config.use_pooler:
-            pooled = jnp.tanh(Dense(config.width, dtype=config.dtype, name="pooler")(hidden[:, 0]))
-        return Encoding(hidden, pooled, layers)
+            pooled = jnp.tanh(Dense(config.width, compute=self.compute, name="pooler")(hidden[:, 0]))
+        return BertOutput(hidden, pooled, layers)
 
     def _embed(self, tokens: jax.Array, segments: jax.Array | None) -> jax.Array:
-        """The sum of what a token, its position and its segment are, [B, T, D]."""
-        config, initial = self.config, normal(INITIAL_STDDEV)
-        x = nn.Embed(self.vocabulary_size, config.width, config.dtype, embedding_init=initial, name="tokens")(tokens)
+        """The sum of the embeddings of token, position and segment [B, T, D]."""
+        config, dtype, initial = self.config, self.compute.dtype, normal(INITIAL_STDDEV)
+        x = nn.Embed(self.vocabulary_size, config.width, dtype, embedding_init=initial, name="tokens")(tokens)
         if config.positions == "learned":
             table = self.param("positions", initial, (config.max_positions, config.width))
         else:
             table = sinusoidal_positions(config.max_positions, config.width)
-        x = x + table[None, : tokens.shape[1]].astype(config.dtype)
-        kinds = self.param("segments", initial, (config.segments, config.width)).astype(config.dtype)
+        x = x + table[None, : tokens.shape[1]].astype(dtype)
+        kinds = self.param("segments", initial, (config.num_segments, config.width)).astype(dtype)
         return x + (kinds[None, :1] if segments is None else kinds[segments])
 
     def attention_maps(
@@ -222,7 +250,7 @@ class Bert(nn.Module):
         tokens: jax.Array,
         segments: jax.Array | None = None,
         attention_mask: jax.Array | None = None,
-    ) -> tuple[Encoding, jax.Array]:
+    ) -> tuple[BertOutput, jax.Array]:
         """The encoding, and the attention weights that made it: [L, B, H, T, T], float32; each row sums to 1."""
         encoding, found = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
         (weights,) = jax.tree.leaves(found["intermediates"]["blocks"])
@@ -230,23 +258,23 @@ class Bert(nn.Module):
 
 
 class PretrainingHeads(nn.Module):
-    """Which token a masked one was, and whether the second text follows the first.
+    """Predicts masked tokens, and whether the second text follows the first.
 
     Attributes:
       vocabulary_size: V.
       epsilon: of the normalisation.
-      dtype: of the computation; parameters stay float32.
+      compute: types.
 
     Source: Devlin et al. 2019, section 3.1; the transformation before the output layer is google-research/bert's.
     """
 
     vocabulary_size: int
     epsilon: float = 1e-12
-    dtype: str = "float32"
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(self, hidden: jax.Array, pooled: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Prepares the output layer, whose matrix is the token embedding's.
+        """The inputs of the output layer, whose matrix is the token embedding's.
 
         Args:
           hidden: of the tokens to predict [N, D].
@@ -255,7 +283,8 @@ class PretrainingHeads(nn.Module):
         Returns:
           The output layer's input [N, D], its bias [V], and the logits of the second text following, or not [B, 2].
         """
-        x = gelu(Dense(hidden.shape[-1], dtype=self.dtype, name="transform")(hidden))
-        x = LayerNorm(self.epsilon, self.dtype, name="norm")(x)
+        chex.assert_rank([hidden, pooled], 2)
+        x = gelu(Dense(hidden.shape[-1], compute=self.compute, name="transform")(hidden))
+        x = LayerNorm(self.epsilon, compute=self.compute, name="norm")(x)
         bias = self.param("token_bias", zeros, (self.vocabulary_size,))
-        return x, bias, Dense(2, dtype=self.dtype, name="follows")(pooled)
+        return x, bias, Dense(2, compute=self.compute, name="follows")(pooled)

@@ -1,39 +1,66 @@
-"""A BERT with the two heads that it is pretrained by: guess pieces of words, tell whether a text follows another.
+"""A BERT with its two pretraining heads: predict masked tokens, and whether a text follows another.
 
 Source: Devlin et al. 2019, section 3.1.
 """
 
 import dataclasses
+from typing import Any, Self
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.models.bert import AroundBertConfig, Bert, PretrainingHeads
+from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig, PretrainingHeads
 from jaxnlp.typing import Params
 
 
 @dataclasses.dataclass(frozen=True)
-class BertPretrainingConfig(AroundBertConfig):
-    """A BERT to pretrain, or to go on with."""
+class BertPretrainingConfig(BertModelConfig):
+    """A BERT to pretrain, or to continue pretraining."""
 
     def __post_init__(self):
+        super().__post_init__()
         if not self.encoder.use_pooler:
             raise ValueError(
-                "model.encoder.use_pooler must be True, got False: its vector tells whether a text follows another"
+                "model.encoder.use_pooler must be True, got False: its output predicts whether a text follows another"
             )
-        if self.encoder.segments < 2:
+        if self.encoder.num_segments < 2:
             raise ValueError(
-                f"model.encoder.segments must be at least 2, of the first text and the second, got "
-                f"{self.encoder.segments}"
+                f"model.encoder.num_segments must be at least 2, for the first and the second text, got "
+                f"{self.encoder.num_segments}"
             )
 
     def build(self, vocabulary_size: int) -> "BertPretraining":
         return BertPretraining(self, self.encoder.embeddings(vocabulary_size))
 
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's, and with a pooler, which is new where that encoder has none."""
+        return super().with_encoder(dataclasses.replace(encoder, use_pooler=True))
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """The encoder, and those pretraining heads that there are; the pooler too, or a new one."""
+        found = super().adopt(pretrained)
+        heads = pretrained.params.get("heads", {})
+        names = {"token_bias": "the head of masked tokens", "follows": "the head of next sentences"}
+        missing = [] if "pooler" in found.params["encoder"] else ["the pooler"]
+        missing += [what for name, what in names.items() if name not in heads]
+        notes = (f"{pretrained.name} does not have {', '.join(missing)}: initialised at random",) if missing else ()
+        return Adopted(found.config, found.params | {"heads": heads}, found.processor, (*found.notes, *notes))
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        if path[:1] == ("encoder",):
+            return self.encoder.parameter(path[1:])
+        transform = parameter_table.dense(("transform",), "DD") | parameter_table.norm(("norm",))
+        outputs = parameter_table.dense(("follows",), "DC") | {("token_bias",): "V"}
+        table = parameter_table.entries(transform, prefix=("heads",))
+        table |= parameter_table.entries(outputs, prefix=("heads",), head=True)
+        return parameter_table.find(table, path)
+
 
 class BertPretraining(nn.Module):
-    """What pretraining asks of a BERT.
+    """The outputs that pretraining scores.
 
     Parameters are those of `Bert` under `encoder` and of `PretrainingHeads` under `heads`; the output layer's matrix is
     the token embedding's, transposed.
@@ -49,8 +76,9 @@ class BertPretraining(nn.Module):
     def setup(self):
         """The encoder and the heads."""
         encoder = self.config.encoder
-        self.encoder = Bert(encoder, self.vocabulary_size)
-        self.heads = PretrainingHeads(self.vocabulary_size, encoder.epsilon, encoder.dtype)
+        compute = self.config.compute
+        self.encoder = Bert(encoder, self.vocabulary_size, compute)
+        self.heads = PretrainingHeads(self.vocabulary_size, encoder.epsilon, compute)
 
     def __call__(
         self,
@@ -61,23 +89,24 @@ class BertPretraining(nn.Module):
         *,
         deterministic: bool = True,
     ) -> tuple[jax.Array, jax.Array]:
-        """Prepares both answers.
+        """Prepares both predictions.
 
         Args:
           tokens: [B, T] int.
           segments: [B, T] int; None = all 0.
-          attention_mask: [B, T] bool, False where a token is padding; None = none is.
-          positions: [B, P] int, in [0, T): of the tokens to guess; None = all, P = T.
+          attention_mask: [B, T] bool, False where a token is padding; None = there is no padding.
+          positions: [B, P] int, in [0, T): the tokens to predict; None = all, P = T.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
           The output layer's input at these positions [B, P, D], for `output_layer`; and the logits of the second text
-          following the first, or not [B, 2], float32: class 0 is that it does, as in released weights.
+          following the first, or not [B, 2], float32: class 0 means that it follows, as in released weights.
         """
         encoding = self.encoder(tokens, segments, attention_mask, deterministic=deterministic)
         hidden, pooled = encoding.hidden, encoding.pooled
         assert pooled is not None  # the config has a pooler
         if positions is not None:
+            chex.assert_shape(positions, (tokens.shape[0], None))
             hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
         x, _, follows = self.heads(hidden.reshape(-1, hidden.shape[-1]), pooled)
         return x.reshape(hidden.shape), follows.astype(jnp.float32)

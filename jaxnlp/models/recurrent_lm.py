@@ -6,21 +6,22 @@ Merity et al. 2018 (AWD-LSTM).
 
 import dataclasses
 import math
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
-from jaxnlp.models import ModelConfig
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.models import ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, find_cell, uniform_of_width
 from jaxnlp.ops.checks import expect, expect_tokens
 from jaxnlp.ops.dropout import embedding_dropout
-from jaxnlp.ops.matmul import matmul, operand_dtype
-from jaxnlp.ops.recurrent import RecurrentImplementation
+from jaxnlp.ops.matmul import matmul
 from jaxnlp.typing import Params
 
 EMBEDDING_BOUND = 0.1
@@ -34,54 +35,46 @@ class RecurrentLMConfig(ModelConfig):
     """Shape and regularisers of a recurrent language model."""
 
     cell: CellName = "lstm"
-    """Elman's network with tanh or ReLU, GRU, or LSTM."""
+    """Elman network with tanh or ReLU, GRU, or LSTM."""
     embedding_width: int = 128
     """Width of the word embeddings, D."""
     widths: tuple[int, ...] = (128, 128)
     """Width of each recurrent layer, K, first to last."""
     tie_embeddings: bool = False
-    """Use the embeddings as the output layer; where the last layer is not as wide, its outputs are projected first."""
+    """Use the embeddings as the output layer; outputs of another width are projected first."""
     scale_embeddings: bool = False
-    """Multiply embedded words by sqrt(D): small as they begin, they hardly move the gates, and tied models stay for
-    hundreds of steps at the frequencies of words."""
+    """Multiply word embeddings by sqrt(D). Otherwise the small initial embeddings rarely move the gates, and tied
+    models predict unigram frequencies for hundreds of steps."""
     use_output_bias: bool = True
     """A bias for each word in the output layer."""
-    begin_at_frequencies: bool = False
-    """Begin with the output bias at the logarithm of how often each token occurs in training: what else a model learns
-    first, and Adam slowly, since biases move by the learning rate at most."""
     forget_bias: float = 0.0
-    """LSTM: added to the initial bias of the forget gate."""
+    """Added to the initial bias of an LSTM's forget gate."""
     embedding_dropout_rate: float = 0.0
     """Share of the vocabulary's words whose embeddings are zero for a whole training batch."""
     input_dropout_rate: float = 0.0
-    """Share of an embedded sequence's features dropped in training, the same ones at all positions."""
+    """Share of the input features dropped in training, the same ones at all positions of a sequence."""
     hidden_dropout_rate: float = 0.0
-    """The same between the layers."""
+    """Share of the features between layers dropped in training, the same ones at all positions."""
     output_dropout_rate: float = 0.0
-    """The same of the last layer's outputs."""
+    """Share of the last layer's outputs dropped in training, the same ones at all positions."""
     weight_dropout_rate: float = 0.0
     """Share of the recurrent matrices' elements dropped in training, the same ones at all positions."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the computation; parameters stay float32."""
-    matmul_dtype: Literal["auto", "bfloat16"] | None = None
-    """Round the operands of matrix products: faster on processors with bfloat16 instructions, slower on others. auto:
-    on the former alone; None = nowhere."""
-    implementation: RecurrentImplementation = "auto"
-    """The library's own scan; cuDNN's LSTM on an Nvidia GPU; auto: the latter for whole batches where it can be had."""
 
     def __post_init__(self):
-        find_cell(self.cell)
+        super().__post_init__()
         if self.embedding_width < 1:
             raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
         if not self.widths or min(self.widths) < 1:
             raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
-        if self.begin_at_frequencies and not self.use_output_bias:
-            raise ValueError("model.begin_at_frequencies sets the output bias: it needs model.use_output_bias")
-        if self.forget_bias and (self.cell != "lstm" or not math.isfinite(self.forget_bias)):
-            raise ValueError(
-                f"model.forget_bias must be finite, and is for an lstm alone: give 0 for cell {self.cell}, "
-                f"got {self.forget_bias}"
-            )
+        if not math.isfinite(self.forget_bias):
+            raise ValueError(f"model.forget_bias must be finite, got {self.forget_bias}")
+        refuse_unread(
+            self,
+            (
+                ReadWhen("forget_bias", 0.0, self.cell == "lstm", "the cell lstm"),
+                ReadWhen("hidden_dropout_rate", 0.0, len(self.widths) > 1, "models with several layers"),
+            ),
+        )
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
                 raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
@@ -89,14 +82,37 @@ class RecurrentLMConfig(ModelConfig):
     def build(self, vocabulary_size: int) -> "RecurrentLM":
         return RecurrentLM(self, vocabulary_size)
 
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
+        layers: dict[tuple[str, ...], Parameter] = {}
+        gates = find_cell(self.cell).gates
+        for number in range(len(self.widths)):
+            axes: dict[tuple[str, ...], str] = {
+                ("kernel",): f"D{gates}K",
+                ("recurrent_kernel",): f"K{gates}K",
+                ("bias",): f"{gates}K",
+            }
+            axes |= {("recurrent_bias",): f"{gates}K"} if self.cell == "gru" else {}
+            layers |= parameter_table.entries(axes, number, prefix=("recurrent", f"layer_{number}_forward"))
+        projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
+        above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})
+        head: dict[tuple[str, ...], str] = {} if self.tie_embeddings else {("head_kernel",): "KV"}
+        head |= {("head_bias",): "V"} if self.use_output_bias else {}
+        return parameter_table.find(below | layers | above | parameter_table.entries(head, head=True), path)
 
-class Reading(NamedTuple):
-    """What a recurrent language model makes of a batch.
+    def architecture(self) -> dict[str, Any]:
+        fields = super().architecture()
+        del fields["forget_bias"]  # it decides only initial parameters
+        return fields
+
+
+class RecurrentLMOutput(NamedTuple):
+    """What a recurrent language model returns.
 
     Attributes:
       hidden: the output layer's input [B, T, D or K].
       outputs: of the last recurrent layer, before dropout [B, T, K].
-      dropped: the same after dropout [B, T, K].
+      dropped: `outputs` after dropout [B, T, K].
       states: after the last position.
     """
 
@@ -118,31 +134,29 @@ class RecurrentLM(nn.Module):
     vocabulary_size: int
 
     def setup(self):
-        """Layers, and the output layer's parameters, which losses take as they are."""
+        """Layers, and the parameters of the output layer."""
         config = self.config
         uniform = nn.initializers.uniform(2 * EMBEDDING_BOUND)
 
         def centred(*arguments):
             return uniform(*arguments) - EMBEDDING_BOUND
 
-        self.tokens = nn.Embed(self.vocabulary_size, config.embedding_width, dtype=config.dtype, embedding_init=centred)
+        self.tokens = nn.Embed(
+            self.vocabulary_size, config.embedding_width, dtype=config.compute.dtype, embedding_init=centred
+        )
         self.recurrent = Recurrent(
             config.cell,
             config.widths,
             hidden_dropout_rate=config.hidden_dropout_rate,
             weight_dropout_rate=config.weight_dropout_rate,
             forget_bias=config.forget_bias,
-            dtype=config.dtype,
-            matmul_dtype=operand_dtype(config.matmul_dtype),
-            implementation=config.implementation,
+            compute=config.compute,
         )
         self.output_dropout = LockedDropout(config.output_dropout_rate)
         self.input_dropout = LockedDropout(config.input_dropout_rate)
         if config.tie_embeddings and config.widths[-1] != config.embedding_width:
             initial = uniform_of_width(config.widths[-1])
-            self.projection = Dense(
-                config.embedding_width, False, config.dtype, operand_dtype(config.matmul_dtype), initial
-            )
+            self.projection = Dense(config.embedding_width, False, initial, config.compute)
         if not config.tie_embeddings:
             self.kernel = self.param("head_kernel", centred, (config.widths[-1], self.vocabulary_size))
         if config.use_output_bias:
@@ -161,8 +175,8 @@ class RecurrentLM(nn.Module):
         Args:
           tokens: [B, T] int, in [0, V).
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          cache: the states after what was read before; `tokens` follow it.
-          count: [] int, how many of the T there are; None = all.
+          cache: states after the earlier tokens; `tokens` follow them.
+          count: [] int, the number of tokens among the T that are not padding; None = all.
 
         Returns:
           Logits [B, T, V], float32: those of position t score token t + 1.
@@ -172,8 +186,8 @@ class RecurrentLM(nn.Module):
         reading = self.read(tokens, cache, deterministic=deterministic, lengths=lengths)
         w, b = self._output_layer()
         rows = reading.hidden.reshape(-1, reading.hidden.shape[-1])
-        # With a cache there are few rows, and to round the weights for them takes longer than the product.
-        logits = matmul(rows, w, operand_dtype(self.config.matmul_dtype) if cache is None else None).astype(jnp.float32)
+        # With a cache there are few rows, and rounding the weights takes longer than the product.
+        logits = matmul(rows, w, self.config.compute.operand_dtype if cache is None else None).astype(jnp.float32)
         logits = logits if b is None else logits + b[None]
         logits = logits.reshape(*tokens.shape, self.vocabulary_size)
         return logits if cache is None else (logits, reading.states)
@@ -185,22 +199,23 @@ class RecurrentLM(nn.Module):
         *,
         deterministic: bool = True,
         lengths: jax.Array | None = None,
-    ) -> Reading:
-        """All but the output layer, for losses and for what remembers hidden states.
+    ) -> RecurrentLMOutput:
+        """Everything except the output layer, for losses and for the neural cache.
 
         Args:
-          tokens: [B, T] int, in [0, V); of others the outputs are NaN.
+          tokens: [B, T] int, in [0, V); for other values the outputs are NaN.
           states: before the first position; None = zeros.
           deterministic: no dropout.
-          lengths: [B] int, how many positions there are; None = all.
+          lengths: [B] int, the number of positions that are not padding; None = all.
         """
         config = self.config
-        tokens = jnp.where(tokens < 0, self.vocabulary_size, tokens)  # which would be counted from the last word
+        chex.assert_rank(tokens, 2)
+        tokens = jnp.where(tokens < 0, self.vocabulary_size, tokens)  # negative indices would count from the last word
         x = self.tokens(tokens)
         if config.scale_embeddings:
             x = x * jnp.asarray(config.embedding_width**0.5, x.dtype)
         if config.embedding_dropout_rate and not deterministic:
-            # A factor for each word, rather than a table of which most rows are not read.
+            # A factor for each word: most rows of a dropped-out table would not be read.
             ones = jnp.ones((self.vocabulary_size, 1), jnp.float32)
             factors = embedding_dropout(ones, config.embedding_dropout_rate, self.make_rng("dropout"))
             x = (x.astype(jnp.float32) * factors[tokens]).astype(x.dtype)
@@ -210,7 +225,8 @@ class RecurrentLM(nn.Module):
         if config.tie_embeddings and config.widths[-1] != config.embedding_width:
             hidden = self.projection(dropped.reshape(-1, config.widths[-1]))
             hidden = hidden.reshape(*tokens.shape, config.embedding_width)
-        return Reading(hidden, outputs, dropped, states)
+        chex.assert_shape(outputs, (*tokens.shape, config.widths[-1]))
+        return RecurrentLMOutput(hidden, outputs, dropped, states)
 
     def _output_layer(self) -> tuple[jax.Array, jax.Array | None]:
         w = self.tokens.embedding.T if self.config.tie_embeddings else self.kernel
@@ -221,8 +237,12 @@ class RecurrentLM(nn.Module):
         w = params["tokens"]["embedding"].T if self.config.tie_embeddings else params["head_kernel"]
         return w, params.get("head_bias")
 
-    def bias_at_frequencies(self, token_counts: jax.typing.ArrayLike) -> Params:
-        """Those parameters, an output bias, that score each token as often as it occurs, [V] int; never as once."""
+    def unigram_bias(self, token_counts: jax.typing.ArrayLike) -> Params:
+        """The output bias for which each token is as probable as it is frequent, as parameters.
+
+        Args:
+          token_counts: how often each token occurs in training [V] int; one is added to each.
+        """
         counts = jnp.asarray(token_counts, jnp.float32) + 1.0
         return {"head_bias": jnp.log(counts / counts.sum())}
 
@@ -230,30 +250,34 @@ class RecurrentLM(nn.Module):
         """The words' embeddings [V, D]."""
         return params["tokens"]["embedding"]
 
+    def decoding_params(self, params: Params) -> Params:
+        """Parameters as reading with a cache takes them: unchanged."""
+        return params
+
     @property
     def capacity(self) -> None:
-        """States hold a text of any length."""
+        """None: states have no maximum length."""
         return None
 
     def empty_cache(self, batch: int) -> States:
         """States before the first token."""
         config = self.config
-        return empty_states(config.cell, config.widths, batch, dtype=config.dtype)
+        return empty_states(config.cell, config.widths, batch, dtype=config.compute.dtype)
 
     def predict(self, params: Params, tokens: jax.Array) -> jax.Array:
         """Logits [B, V] of the word that follows each row of tokens [B, T].
 
-        Raises: ValueError unless tokens are int [B, T], T at least 1, in [0, V); under jit, where nobody can look at
-          their values, the logits of a row with others are NaN.
+        Raises: ValueError unless tokens are int [B, T], T at least 1, in [0, V). Under jit values are not
+          checked; the logits of a row with other values are NaN.
         """
         expect_tokens(tokens, self.vocabulary_size, "the text")
         tokens = jnp.asarray(tokens)
         expect(tokens.shape[1] > 0, "tokens [B, T] with T at least 1", tokens=tokens)
-        reading: Reading = self.apply({"params": params}, tokens, method="read")  # type: ignore[assignment]
+        reading: RecurrentLMOutput = self.apply({"params": params}, tokens, method="read")  # type: ignore[assignment]
         return self.logits(params, reading.hidden[:, -1])
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
-        """The output layer alone, its operands not rounded: `Reading.hidden` [..., D or K] -> [..., V], float32."""
+        """Only the output layer, without rounding: `RecurrentLMOutput.hidden` [..., D or K] -> [..., V], float32."""
         w, b = self.output_layer(params)
         logits = matmul(hidden.reshape(-1, hidden.shape[-1]), w).astype(jnp.float32)
         logits = logits if b is None else logits + b[None]

@@ -1,4 +1,4 @@
-"""One encoder, and a small head for each thing that is asked of a text or of two.
+"""One encoder, and a small head for each part: a class, a paraphrase, or a similarity, of a text or of two.
 
 Source: Devlin et al. 2019 for classification by a dense layer; Conneau et al. 2017 for the features of a pair; Reimers
 and Gurevych 2019 for means over tokens and the cosine.
@@ -8,205 +8,245 @@ import dataclasses
 import math
 from typing import Literal
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.models.bert import AroundBertConfig, Bert, Encoding
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.bert import Bert, BertModelConfig, BertOutput
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.ops.dropout import keep_mask
-from jaxnlp.ops.matmul import operand_dtype
-from jaxnlp.text.tasks import TASKS, TaskName
+from jaxnlp.text.labels import Labels
+
+Parts = tuple[tuple[str, Labels], ...]
+"""Names of parts and their labels."""
+Pooling = Literal["cls", "pooler", "mean"]
 
 
 @dataclasses.dataclass(frozen=True)
-class TextTasksConfig(AroundBertConfig):
-    """A BERT and the tasks on top of it."""
+class TextTasksConfig(BertModelConfig):
+    """A BERT with a head for each part of the data."""
 
-    tasks: tuple[TaskName, ...] = ("sst",)
-    """What is asked; each task has its head."""
-    pooling: Literal["cls", "pooler", "mean"] = "pooler"
+    pooling: Pooling = "pooler"
     """A text's vector: its first token's, the pooler's, or the mean over its tokens."""
-    similarity: Literal["cosine", "relation"] = "cosine"
-    """How alike two texts are: the cosine of their vectors, or a dense layer's word on what they have in common."""
-    relation: Literal["none", "separate", "shared"] = "none"
-    """A hidden layer between the features of a pair and its heads: none, one for each task, or one for all."""
+    similarity: Literal["cosine", "learned"] = "cosine"
+    """Similarity of two texts: the cosine of their vectors, or a learned layer on features of the pair."""
+    pair_layer: Literal["none", "separate", "shared"] = "none"
+    """A hidden layer between the features of a pair and its heads: none, one for each part, or one for all."""
     cosine_logit: tuple[float, float] | None = None
-    """Slope and threshold: a paraphrase's logit is what the head says and slope (cosine of the texts' vectors -
-    threshold), by which an encoder of sentences tells much before it learns this task; None = the head alone."""
+    """Slope and threshold: add slope * (cosine - threshold) to the paraphrase logit, which helps sentence encoders
+    before the head is trained; None = only the head."""
     head_dropout_rate: float = 0.1
     """Share of the heads' inputs dropped in training."""
-    token_dropout_rate: float = 0.0
-    """Share of a text's tokens that training hides, never the first: of few texts, models learn their words by heart
-    (Shen et al. 2020, token cutoff). Pairs keep theirs: one word may be all that tells two texts apart."""
     freeze_encoder: bool = False
-    """Train the heads alone."""
+    """Train only the heads."""
 
     def __post_init__(self):
-        unknown = [name for name in self.tasks if name not in TASKS]
-        if unknown or not self.tasks or len(set(self.tasks)) != len(self.tasks):
-            raise ValueError(f"model.tasks are some of {', '.join(TASKS)}, each once, got {', '.join(self.tasks)}")
-        for name in ("head_dropout_rate", "token_dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
-        kinds = {TASKS[name].kind for name in self.tasks}
-        related = "paraphrase" in kinds or ("similarity" in kinds and self.similarity == "relation")
-        for name, unset, is_read, what in (
-            ("relation", "none", related, "a task with features of a pair"),
-            ("cosine_logit", None, "paraphrase" in kinds, "a task of paraphrases"),
-            ("token_dropout_rate", 0.0, "classification" in kinds, "a task of single texts"),
-        ):
-            if getattr(self, name) != unset and not is_read:
-                raise ValueError(f"model.{name} is for {what}, got the tasks {', '.join(self.tasks)}; give {unset}")
+        super().__post_init__()
+        if not 0.0 <= self.head_dropout_rate < 1.0:
+            raise ValueError(f"model.head_dropout_rate must lie in [0, 1), got {self.head_dropout_rate}")
         if self.cosine_logit is not None and not (
             0.0 < self.cosine_logit[0] < math.inf and math.isfinite(self.cosine_logit[1])
         ):
             raise ValueError(
-                "model.cosine_logit must be a slope above 0 and a threshold, both finite, got "
+                "model.cosine_logit must be a positive slope and a threshold, both finite, got "
                 f"{' '.join(map(str, self.cosine_logit))}"
             )
         if self.pooling == "pooler" and not self.encoder.use_pooler:
-            raise ValueError("model.pooling: this encoder has no pooler; choose cls or mean")
-        headless = all(TASKS[name].kind == "similarity" for name in self.tasks) and self.similarity == "cosine"
-        if self.freeze_encoder and headless:
+            raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
+        rates = ("dropout_rate", "attention_dropout_rate")
+        what = "an encoder that is trained, and model.freeze_encoder is set"
+        refuse_unread(self.encoder, [ReadWhen(name, 0.1, not self.freeze_encoder, what) for name in rates])
+
+    def check_labels(self, parts: Parts) -> None:
+        """Raises ValueError for options that none of these parts reads."""
+        kinds = {labels.kind for _, labels in parts}
+        paired = any(self.has_pair_features(labels) for _, labels in parts)
+        similar = "similarity" in kinds
+        refuse_unread(
+            self,
+            [
+                ReadWhen("similarity", "cosine", similar, "parts with similarities"),
+                ReadWhen("pair_layer", "none", paired, "parts with features of a pair"),
+                ReadWhen("cosine_logit", None, "paraphrase" in kinds, "parts with paraphrases"),
+                ReadWhen("head_dropout_rate", 0.1, any(map(self.has_head, dict(parts).values())), "parts with a head"),
+            ],
+        )
+        if self.freeze_encoder and not any(map(self.has_head, dict(parts).values())):
             raise ValueError(
-                f"model.freeze_encoder leaves nothing to train: {', '.join(self.tasks)} by cosine has no head; choose "
-                "--model.similarity relation"
+                f"model.freeze_encoder leaves nothing to train: {', '.join(dict(parts))} by cosine has no head; set "
+                "--model.similarity learned"
             )
 
-    def build(self, vocabulary_size: int) -> "TextTasks":
-        return TextTasks(self, self.encoder.embeddings(vocabulary_size))
+    def has_head(self, labels: Labels) -> bool:
+        """Whether a part has parameters of its own."""
+        return labels.kind != "similarity" or self.similarity == "learned"
+
+    def has_pair_features(self, labels: Labels) -> bool:
+        """Whether a part's head reads features of a pair."""
+        return labels.texts == 2 and self.has_head(labels)
+
+    def build(self, vocabulary_size: int, parts: Parts = (), token_dropout_rate: float = 0.0) -> "TextTasks":
+        return TextTasks(self, self.encoder.embeddings(vocabulary_size), parts, token_dropout_rate)
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # A pooler that nothing reads has no gradient, but weight decay would change it.
         unread = self.pooling != "pooler" and path[:2] == ("encoder", "pooler")
         return unread or (self.freeze_encoder and path[0] == "encoder")
 
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        if path[0] == "encoder":
+            return self.encoder.parameter(path[1:])
+        name, leaf = path
+        if name.startswith("heads_"):
+            return parameter_table.entries({("kernel",): "DC", ("bias",): "C"}, head=True)[(leaf,)]
+        if name.startswith("relations_"):
+            return parameter_table.entries({("kernel",): "DD", ("bias",): "D"})[(leaf,)]
+        raise KeyError(f"this model has no parameter {'/'.join(path)}")
+
 
 class TextTasks(nn.Module):
-    """Answers to tasks.
+    """Predicts the labels of texts.
 
     Attributes:
       config: encoder and heads.
       vocabulary_size: V.
+      parts: names and labels.
+      token_dropout_rate: share of a single text's tokens hidden in training, never the first (token cutoff, Shen et al.
+        2020). Pairs keep theirs: one word may be all that distinguishes two texts.
     """
 
     config: TextTasksConfig
     vocabulary_size: int
+    parts: Parts
+    token_dropout_rate: float = 0.0
 
     def setup(self):
-        """The encoder, the heads, and the relation layers that there are."""
-        config = self.config
-        encoder = config.encoder
-        self.encoder = Bert(encoder, self.vocabulary_size)
+        """The encoder, the heads, and the pair layers that there are."""
+        config, parts = self.config, dict(self.parts)
+        self.encoder = Bert(config.encoder, self.vocabulary_size, config.compute)
         self.dropout = Dropout(config.head_dropout_rate)
-        tasks = [TASKS[name] for name in config.tasks]
-        pairs = [task.name for task in tasks if task.kind == "paraphrase" or self._relates(task.name)]
+        pairs = [name for name, labels in parts.items() if config.has_pair_features(labels)]
         self.heads = {
-            task.name: Dense(task.labels if task.kind == "classification" else 1, dtype=encoder.dtype)
-            for task in tasks
-            if task.kind == "classification" or task.name in pairs
+            name: Dense(len(labels.names) if labels.kind == "classification" else 1, compute=config.compute)
+            for name, labels in parts.items()
+            if config.has_head(labels)
         }
-        layers = {"none": [], "separate": pairs, "shared": ["pairs"] if pairs else []}[config.relation]
-        self.relations = {
-            name: Dense(encoder.width, dtype=encoder.dtype, matmul_dtype=operand_dtype(encoder.matmul_dtype))
-            for name in layers
-        }
-
-    def _relates(self, name: str) -> bool:
-        return TASKS[name].kind == "similarity" and self.config.similarity == "relation"
+        layers = {"none": [], "separate": pairs, "shared": ["pairs"] if pairs else []}[config.pair_layer]
+        self.relations = {name: Dense(config.encoder.width, compute=config.compute) for name in layers}
 
     def __call__(
-        self,
-        tokens: jax.Array,
-        attention_mask: jax.Array | None = None,
-        task: TaskName | None = None,
-        *,
-        deterministic: bool = True,
-    ) -> dict[str, jax.Array] | jax.Array:
-        """Answers.
+        self, tokens: jax.Array, attention_mask: jax.Array | None = None, *, deterministic: bool = True
+    ) -> dict[str, jax.Array]:
+        """Predictions of all parts that these texts suffice for.
 
         Args:
-          tokens: [B, S, T] int, S texts a row: two for tasks about pairs; or [B, T], one.
+          tokens: [B, S, T] int, S texts a row.
           attention_mask: bool, as tokens, False where a token is padding; None = none is.
-          task: which; None = all whose number of texts this is.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          Of a classification the logits of its classes [B, C]. Of a paraphrase the logit of the texts meaning the same
-          [B]. Of a similarity a score from 0 to 1 [B], which the cosine leaves for opposite texts. All float32; with
-          `task=None` by the names of tasks.
+          By the parts' names, what `predict` gives; parts with one text are about the first of each row.
         """
-        if tokens.ndim == 2:
-            tokens, attention_mask = tokens[:, None], None if attention_mask is None else attention_mask[:, None]
-        if attention_mask is None:
-            attention_mask = jnp.ones(tokens.shape, bool)
+        chex.assert_rank(tokens, 3)
         vectors = self.embed(tokens, attention_mask, deterministic=deterministic)
-        if task is not None:
-            return self._answer(vectors, task, deterministic)
-        names = self.config.tasks
-        if self.is_initializing():  # all heads, whatever there is to read
-            pairs = jnp.broadcast_to(vectors[:, :1], (len(vectors), 2, vectors.shape[2]))
-            return {name: self._answer(pairs[:, : TASKS[name].texts], name, deterministic) for name in names}
-        fitting = [name for name in names if TASKS[name].texts == tokens.shape[1]]
-        return {name: self._answer(vectors, name, deterministic) for name in fitting}
+        return {
+            name: self._answer(vectors[:, : labels.texts], name, labels, deterministic)
+            for name, labels in self.parts
+            if labels.texts <= tokens.shape[1]
+        }
 
-    def embed(self, tokens: jax.Array, attention_mask: jax.Array, *, deterministic: bool = True) -> jax.Array:
+    def predict(
+        self, tokens: jax.Array, attention_mask: jax.Array | None, part: str, *, deterministic: bool = True
+    ) -> jax.Array:
+        """One part's predictions.
+
+        Args:
+          tokens: [B, S, T] int, as many texts a row as the part has.
+          attention_mask: as for `__call__`.
+          part: its name.
+          deterministic: as for `__call__`.
+
+        Returns:
+          Of a classification the logits of its classes [B, C]. Of a paraphrase the logit of the texts meaning the same
+          [B]. Of a similarity a score from 0 to 1 [B]; the cosine may be negative. All float32.
+
+        Raises: ValueError for another number of texts.
+        """
+        labels = dict(self.parts)[part]
+        if tokens.ndim != 3 or tokens.shape[1] != labels.texts:
+            raise ValueError(f"{part} takes {labels.texts} text(s) per example, got tokens {tokens.shape}")
+        vectors = self.embed(tokens, attention_mask, deterministic=deterministic)
+        return self._answer(vectors, part, labels, deterministic)
+
+    def embed(
+        self, tokens: jax.Array, attention_mask: jax.Array | None = None, *, deterministic: bool = True
+    ) -> jax.Array:
         """Each text's vector: [B, S, T] tokens and mask to [B, S, D]."""
+        chex.assert_rank(tokens, 3)
         batch, texts, positions = tokens.shape
-        rows, seen = tokens.reshape(-1, positions), attention_mask.reshape(-1, positions)
-        rate = self.config.token_dropout_rate
+        mask = jnp.ones(tokens.shape, bool) if attention_mask is None else attention_mask
+        chex.assert_shape(mask, (batch, texts, positions))
+        rows, seen = tokens.reshape(-1, positions), mask.reshape(-1, positions)
+        rate = self.token_dropout_rate
         if rate and texts == 1 and not deterministic:
-            first_row = first_row_of_shard(len(rows))
-            kept = keep_mask(self.make_rng("dropout"), rows.shape, rate, first_row=first_row)
+            kept = keep_mask(self.make_rng("dropout"), rows.shape, rate, first_row=first_row_of_shard(len(rows)))
             seen &= kept.at[:, 0].set(True)  # a text has at least one token
-        encoding = self.encoder(rows, None, seen, deterministic=deterministic or self.config.freeze_encoder)
+        output = self.encoder(rows, None, seen, deterministic=deterministic or self.config.freeze_encoder)
         if self.config.freeze_encoder:
-            encoding = jax.lax.stop_gradient(encoding)
-        return pool(encoding, seen, self.config.pooling).reshape(batch, texts, -1)
+            output = jax.lax.stop_gradient(output)
+        vectors = pool(output, seen, self.config.pooling)
+        chex.assert_shape(vectors, (batch * texts, self.config.encoder.width))
+        return vectors.reshape(batch, texts, -1)
 
-    def _answer(self, vectors: jax.Array, name: str, deterministic: bool) -> jax.Array:
-        task = TASKS[name]
-        if vectors.shape[1] != task.texts:
-            raise ValueError(f"{name} is about {task.texts} text(s), got {vectors.shape[1]}")
-        if task.kind == "classification":
-            x = self.dropout(vectors[:, 0], deterministic=deterministic)
-            return self.heads[name](x).astype(jnp.float32)
-        if task.kind == "similarity" and not self._relates(name):
+    def _answer(self, vectors: jax.Array, name: str, labels: Labels, deterministic: bool) -> jax.Array:
+        config = self.config
+        if not config.has_head(labels):
             return cosine(vectors[:, 0], vectors[:, 1])
-        x = self.dropout(pair_features(vectors[:, 0], vectors[:, 1]), deterministic=deterministic)
-        layer = self.relations.get("pairs" if self.config.relation == "shared" else name)
-        if layer is not None:
-            x = self.dropout(gelu(layer(x)), deterministic=deterministic)
-        logit = self.heads[name](x)[:, 0].astype(jnp.float32)
-        if task.kind == "paraphrase" and self.config.cosine_logit is not None:
-            slope, threshold = self.config.cosine_logit
+        if labels.texts == 1:
+            x = self.dropout(vectors[:, 0], deterministic=deterministic)
+        else:
+            x = self.dropout(pair_features(vectors[:, 0], vectors[:, 1]), deterministic=deterministic)
+            layer = self.relations.get("pairs" if config.pair_layer == "shared" else name)
+            if layer is not None:
+                x = self.dropout(gelu(layer(x)), deterministic=deterministic)
+        logits = self.heads[name](x).astype(jnp.float32)
+        if labels.kind == "classification":
+            chex.assert_shape(logits, (len(vectors), len(labels.names)))
+            return logits
+        logit = logits[:, 0]
+        if labels.kind == "paraphrase" and config.cosine_logit is not None:
+            slope, threshold = config.cosine_logit
             logit += slope * (cosine(vectors[:, 0], vectors[:, 1]) - threshold)
-        return jax.nn.sigmoid(logit) if task.kind == "similarity" else logit
+        return jax.nn.sigmoid(logit) if labels.kind == "similarity" else logit
 
 
-def pool(encoding: Encoding, attention_mask: jax.Array, pooling: Literal["cls", "pooler", "mean"]) -> jax.Array:
-    """One vector of each text [B, D]: its first token's, the pooler's, or the mean over tokens that are no padding."""
+def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling) -> jax.Array:
+    """A vector of each text [B, D]: its first token's, the pooler's, or the mean over tokens that are not padding."""
     if pooling == "cls":
-        return encoding.hidden[:, 0]
+        return output.hidden[:, 0]
     if pooling == "pooler":
-        if encoding.pooled is None:
-            raise ValueError("this encoder has no pooler; choose cls or mean")
-        return encoding.pooled
+        if output.pooled is None:
+            raise ValueError("this encoder has no pooler; set pooling to cls or mean")
+        return output.pooled
     weights = attention_mask[:, :, None].astype(jnp.float32)
-    total = (encoding.hidden.astype(jnp.float32) * weights).sum(axis=1)
-    return (total / jnp.maximum(weights.sum(axis=1), 1.0)).astype(encoding.hidden.dtype)
+    total = (output.hidden.astype(jnp.float32) * weights).sum(axis=1)
+    return (total / jnp.maximum(weights.sum(axis=1), 1.0)).astype(output.hidden.dtype)
 
 
 def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
-    """What two vectors [B, D] have in common and what not: u, v, u - v, |u - v| and u v, side by side [B, 5 D]."""
+    """Features of a pair of vectors [B, D]: u, v, u - v, |u - v| and u v, side by side [B, 5 D]."""
+    chex.assert_equal_shape([u, v])  # [1, D] would be broadcast
     return jnp.concatenate([u, v, u - v, jnp.abs(u - v), u * v], axis=-1)
 
 
 def cosine(u: jax.Array, v: jax.Array) -> jax.Array:
-    """Of the angle between vectors [B, D] and [B, D]: [B], float32. A zero vector's is 0, with finite gradients."""
+    """Cosine similarity of vectors [B, D] and [B, D]: [B], float32; 0 for a zero vector, with finite gradients."""
+    chex.assert_equal_shape([u, v])
     u, v = (x.astype(jnp.float32) for x in (u, v))
     squares = (u * u).sum(axis=-1) * (v * v).sum(axis=-1)
     return (u * v).sum(axis=-1) * jax.lax.rsqrt(jnp.maximum(squares, 1e-12))

@@ -1,44 +1,49 @@
 """Multi-head attention: of a sequence to itself, with a cache for decoding, and to another."""
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.nn.cache import LayerCache
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
-from jaxnlp.ops.attention import Implementation, attend, attention_weights
+from jaxnlp.ops.attention import attend, attention_weights
 from jaxnlp.ops.checks import expect
+from jaxnlp.typing import Params
 
 
 class SelfAttention(nn.Module):
-    """Each position attends to itself and the positions before it, or to all.
+    """Each position attends to itself and earlier positions, or to all.
 
     Attributes:
       num_heads: H; must divide the width.
+      num_key_heads: G, heads of keys and values; must divide H. Each serves H / G query heads. None = H.
       causal: whether later positions are hidden.
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
-      dtype: of the computation; parameters stay float32.
-      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
-      implementation: of attention over a whole sequence, see `ops.attention.attend`.
+      compute: types, and the implementation of attention over a whole sequence.
 
-    Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection.
+    Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
+    [D, D]; and their biases.
+
+    Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection; Ainslie
+    et al. 2023 for grouped heads.
     """
 
     num_heads: int
+    num_key_heads: int | None = None
     causal: bool = True
     attention_dropout_rate: float = 0.0
     dropout_rate: float = 0.0
     use_bias: bool = True
     output_stddev: float = 0.02
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
-    implementation: Implementation = "auto"
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(
@@ -55,32 +60,23 @@ class SelfAttention(nn.Module):
         Args:
           x: [B, T, D].
           deterministic: no dropout.
-          attention_mask: [B or 1, H or 1, T or 1, T] bool, True = may attend; None = all that `causal` leaves.
-          cache: keys and values of the positions before x; None: x is the whole sequence.
-          cached_positions: [] int, how many positions of the cache are filled; x's positions follow them.
+          attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all that `causal` leaves. S is T,
+            or with a cache its capacity.
+          cache: keys and values of earlier positions, [B, G, S, K] each; None: x is the whole sequence.
+          cached_positions: [] int, the number of filled positions in the cache; x's positions follow them.
 
         Returns:
-          [B, T, D] in `dtype`, and the cache with the T positions of x added (None without a cache).
+          [B, T, D], and the cache with the T positions of x added (None without a cache).
 
         Raises:
-          ValueError: when x has another rank; when H does not divide D, the message gives both; for a cache with a
-            mask, or without `causal`.
+          ValueError: when x has another rank; when H does not divide D or G does not divide H, the message gives both;
+            for a cache without `causal`.
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
-        batch, positions, width = x.shape
-        if width % self.num_heads:
-            raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
-        if cache is not None and (attention_mask is not None or not self.causal):
-            raise ValueError("a cache serves causal attention without a further attention_mask")
-        qkv = Dense(3 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="qkv")(
-            x.reshape(batch * positions, width)
-        )
-        # Rounded once here, not by each product: attention then keeps its weights in this type too.
-        qkv = qkv.astype(self.matmul_dtype or self.dtype)
-        q, k, v = (
-            part.reshape(batch, positions, self.num_heads, width // self.num_heads)
-            for part in jnp.split(qkv, 3, axis=-1)
-        )
+        if cache is not None and not self.causal:
+            raise ValueError("a cache needs causal attention; set causal=True")
+        positions = x.shape[1]
+        q, k, v = self._project(x)
         if cache is None:
             y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, causal=self.causal)
         else:
@@ -89,14 +85,29 @@ class SelfAttention(nn.Module):
                 for old, new in zip(cache, (k, v), strict=True)
             )
             cache = (k, v)
-            # Slots past the newest position hold nothing yet, and the causal mask hides them.
+            # Slots after the newest position are empty; the causal mask hides them.
             mask = masks.causal(positions, k.shape[2], first_query=cached_positions)
+            mask = mask if attention_mask is None else mask & attention_mask
             y = attend(q, k.swapaxes(1, 2), v.swapaxes(1, 2), attention_mask=mask)
-        y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
-            y.reshape(batch * positions, width)
-        )
-        y = Dropout(self.dropout_rate)(y, deterministic=deterministic)
-        return y.reshape(batch, positions, width), cache
+        return _output(self, y, deterministic=deterministic), cache
+
+    def _project(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Queries [B, T, H, K], keys and values [B, T, G, K]."""
+        batch, positions, width = x.shape
+        heads, key_heads = self.num_heads, self.num_key_heads or self.num_heads
+        head_width = _head_width(width, heads)
+        if heads % key_heads:
+            raise ValueError(f"num_key_heads must divide num_heads, got {key_heads} key heads for {heads} heads")
+        rows = x.reshape(batch * positions, width)
+        if key_heads == heads:
+            parts = jnp.split(_heads(self, rows, "qkv", 3, heads, head_width), 3, axis=-1)
+        else:
+            q = _heads(self, rows, "q", heads, head_width)
+            parts = [q, *jnp.split(_heads(self, rows, "kv", 2, key_heads, head_width), 2, axis=-1)]
+        q, k, v = (part.reshape(batch, positions, -1, head_width) for part in parts)
+        chex.assert_shape(q, (batch, positions, heads, head_width))
+        chex.assert_shape([k, v], (batch, positions, key_heads, head_width))
+        return q, k, v
 
 
 class CrossAttention(nn.Module):
@@ -108,11 +119,11 @@ class CrossAttention(nn.Module):
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
-      dtype: of the computation; parameters stay float32.
-      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
-      implementation: see `ops.attention.attend`.
+      compute: types, and the implementation of attention.
 
-    Source: Vaswani et al. 2017, section 3.2.3. Keys and values come of one product.
+    Parameters: q/kernel [D, H, K], kv/kernel [D, 2, H, K], out/kernel [D, D], and their biases.
+
+    Source: Vaswani et al. 2017, section 3.2.3. Keys and values are computed in one product.
     """
 
     num_heads: int
@@ -120,51 +131,88 @@ class CrossAttention(nn.Module):
     dropout_rate: float = 0.0
     use_bias: bool = True
     output_stddev: float = 0.02
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
-    implementation: Implementation = "auto"
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, memory: jax.Array, *, deterministic: bool, attention_mask: jax.Array | None = None
+        self,
+        x: jax.Array,
+        memory: jax.Array | LayerCache,
+        *,
+        deterministic: bool,
+        attention_mask: jax.Array | None = None,
     ) -> jax.Array:
         """Mixes the memory's values.
 
         Args:
           x: [B, T, D], or [1, T, D]: the same queries for all examples, computed once.
-          memory: what is attended to [B, S, D].
+          memory: what is attended to [B, S, D]; or its keys and values, as `keys_and_values` returns them.
           deterministic: no dropout.
           attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all.
 
         Returns:
-          [B, T, D] in `dtype`.
+          [B, T, D].
 
         Raises:
           ValueError: when H does not divide D, the message gives both; when shapes do not fit.
         """
-        fit = x.ndim == memory.ndim == 3 and x.shape[0] in (1, memory.shape[0]) and x.shape[2] == memory.shape[2]
-        expect(fit, "x [B or 1, T, D] and memory [B, S, D]", x=x, memory=memory)
-        batch, keys, width = memory.shape
-        positions = x.shape[1]
-        if width % self.num_heads:
-            raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
-        head_width = width // self.num_heads
-        q = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="q")(x.reshape(-1, width))
-        kv = Dense(2 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="kv")(
-            memory.reshape(batch * keys, width)
-        )
-        # Rounded once here, as in self-attention.
-        q, kv = (part.astype(self.matmul_dtype or self.dtype) for part in (q, kv))
+        if not isinstance(memory, tuple):
+            fit = x.ndim == memory.ndim == 3 and x.shape[0] in (1, memory.shape[0]) and x.shape[2] == memory.shape[2]
+            expect(fit, "x [B or 1, T, D] and memory [B, S, D]", x=x, memory=memory)
+        chex.assert_rank(x, 3)
+        _, positions, width = x.shape
+        head_width = _head_width(width, self.num_heads)
+        q = _heads(self, x.reshape(-1, width), "q", self.num_heads, head_width)
+        if isinstance(memory, tuple):
+            k, v = (part.swapaxes(1, 2) for part in memory)
+        else:
+            kv = _heads(self, memory.reshape(-1, width), "kv", 2, self.num_heads, head_width)
+            k, v = (part.reshape(*memory.shape[:2], -1, head_width) for part in jnp.split(kv, 2, axis=-1))
+        batch, keys = k.shape[:2]
+        chex.assert_shape([k, v], (batch, keys, self.num_heads, head_width))
         q = jnp.broadcast_to(
             q.reshape(-1, positions, self.num_heads, head_width), (batch, positions, self.num_heads, head_width)
         )
-        k, v = (part.reshape(batch, keys, self.num_heads, head_width) for part in jnp.split(kv, 2, axis=-1))
         y = _attend(self, q, k, v, attention_mask, deterministic=deterministic)
-        y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
-            y.reshape(batch * positions, width)
-        )
-        y = Dropout(self.dropout_rate)(y, deterministic=deterministic)
-        return y.reshape(batch, positions, width)
+        return _output(self, y, deterministic=deterministic)
+
+    def keys_and_values(self, params: Params, memory: jax.Array) -> LayerCache:
+        """Of a memory [B, S, D], two arrays [B, H, S, K]: computed once, they serve every decoding step.
+
+        Args:
+          params: of this module.
+          memory: [B, S, D].
+        """
+        chex.assert_rank(memory, 3)
+        batch, keys, width = memory.shape
+        head_width = _head_width(width, self.num_heads)
+        dense = Dense((2, self.num_heads, head_width), self.use_bias, compute=self.compute, parent=None)
+        kv = jnp.asarray(dense.apply({"params": params["kv"]}, memory.reshape(batch * keys, width)))
+        kv = kv.astype(self.compute.operand_dtype or self.compute.dtype)
+        k, v = (part.reshape(batch, keys, -1, head_width).swapaxes(1, 2) for part in jnp.split(kv, 2, axis=-1))
+        return k, v
+
+
+def _head_width(width: int, heads: int) -> int:
+    if width % heads:
+        raise ValueError(f"num_heads must divide the width, got {heads} heads for width {width}")
+    return width // heads
+
+
+def _heads(layer: SelfAttention | CrossAttention, rows: jax.Array, name: str, *features: int) -> jax.Array:
+    """The projection of rows [N, D] under `name`: [N, F], F the product of `features`."""
+    y = Dense(features, layer.use_bias, normal(0.02), layer.compute, name=name)(rows)
+    # Rounded once here, not by each product: attention then keeps its weights in this type too.
+    return y.astype(layer.compute.operand_dtype or layer.compute.dtype)
+
+
+def _output(layer: SelfAttention | CrossAttention, y: jax.Array, *, deterministic: bool) -> jax.Array:
+    """Mixed values [B, T, H, K] through the output projection [B, T, D]."""
+    batch, positions, heads, head_width = y.shape
+    width = heads * head_width
+    y = Dense(width, layer.use_bias, normal(layer.output_stddev), layer.compute, name="out")(y.reshape(-1, width))
+    y = Dropout(layer.dropout_rate)(y, deterministic=deterministic)
+    return y.reshape(batch, positions, width)
 
 
 def _attend(
@@ -177,13 +225,14 @@ def _attend(
     deterministic: bool,
     causal: bool = False,
 ) -> jax.Array:
-    """`attend` as the layer's attributes have it. Where somebody looks, the weights that are shown are those used."""
+    """`attend` with the layer's attributes. Where `intermediates` are collected, the stored weights are those used."""
     drop = layer.attention_dropout_rate > 0.0 and not deterministic
     if layer.is_mutable_collection("intermediates"):
         weights = attention_weights(q, k, attention_mask=attention_mask, causal=causal)
         layer.sow("intermediates", "weights", weights)
         if not drop:
-            return jnp.einsum("bhts,bshk->bthk", weights.astype(v.dtype), v)
+            groups = q.shape[2] // k.shape[2]
+            return jnp.einsum("bhts,bshk->bthk", weights.astype(v.dtype), jnp.repeat(v, groups, axis=2))
     return attend(
         q,
         k,
@@ -193,5 +242,5 @@ def _attend(
         dropout_rate=layer.attention_dropout_rate,
         dropout_key=layer.make_rng("dropout") if drop else None,
         first_row=first_row_of_shard(q.shape[0]),
-        implementation=layer.implementation,
+        implementation=layer.compute.attention,
     )

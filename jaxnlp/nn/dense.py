@@ -1,9 +1,13 @@
 """Dense layers."""
 
+import math
+
+import chex
 import flax.linen as nn
 import jax
 from jax.nn.initializers import Initializer, normal, zeros
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.matmul import matmul
 
 
@@ -11,24 +15,31 @@ class Dense(nn.Module):
     """Y = X W + b.
 
     Attributes:
-      features: F, width of the output.
+      features: width of the output, F; or several axes, such as (3, H, K): the kernel and the bias then have these axes
+        too, so that devices can share the heads.
       use_bias: whether there is b.
-      dtype: of the input, the bias and the output; parameters stay float32.
-      matmul_dtype: what the product's operands are rounded to, see `ops.matmul`; None = dtype.
-      kernel_init: initial W.
+      kernel_init: initial W; several axes are initialised as one axis of their product.
+      compute: types; the output has its `dtype`.
     """
 
-    features: int
+    features: int | tuple[int, ...]
     use_bias: bool = True
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
     kernel_init: Initializer = normal(0.02)
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Args: x [N, D]. Returns: [N, F], in `dtype`."""
-        kernel = self.param("kernel", self.kernel_init, (x.shape[-1], self.features))
-        y = matmul(x.astype(self.dtype), kernel, self.matmul_dtype)
+        """Args: x [N, D]. Returns: [N, F], F the product of `features`."""
+        chex.assert_rank(x, 2)
+        features = self.features if isinstance(self.features, tuple) else (self.features,)
+        width = math.prod(features)
+
+        def initial(key, shape):
+            return self.kernel_init(key, (shape[0], width)).reshape(shape)
+
+        kernel = self.param("kernel", initial, (x.shape[-1], *features))
+        y = matmul(x.astype(self.compute.dtype), kernel.reshape(-1, width), self.compute.operand_dtype)
         if self.use_bias:
-            y = y + self.param("bias", zeros, (self.features,)).astype(self.dtype)[None]
+            bias = self.param("bias", zeros, features).reshape(width)
+            y = y + bias.astype(self.compute.dtype)[None]
         return y

@@ -1,9 +1,14 @@
 """The position-wise feed-forward layer of a Transformer block."""
 
+import functools
+from collections.abc import Callable
+from typing import Literal
+
 import flax.linen as nn
 import jax
 from jax.nn.initializers import normal
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.checks import expect
@@ -17,37 +22,44 @@ def gelu(x: jax.Array) -> jax.Array:
     return 0.5 * x * (1.0 + jax.lax.erf(x * 0.5**0.5))
 
 
+Activation = Literal["gelu", "gelu_tanh", "relu"]
+"""GELU; its tanh approximation, twice as fast on CPU (GPT-2 was trained with it, BERT without); or ReLU."""
+ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
+    "gelu": gelu,
+    "gelu_tanh": functools.partial(nn.gelu, approximate=True),
+    "relu": nn.relu,
+}
+
+
 class FeedForward(nn.Module):
-    """Two dense layers with GELU between, applied to each position alone.
+    """Two dense layers with an activation between, applied to each position separately.
 
     Attributes:
-      hidden_width: F.
+      feed_forward_width: F.
       dropout_rate: share of outputs dropped in training, in [0, 1).
-      approximate_gelu: the tanh approximation of GELU, twice as fast on CPU; GPT-2 was trained with it, BERT without.
+      activation: gelu, gelu_tanh or relu.
       use_bias: whether the dense layers have biases.
       output_stddev: standard deviation of the output layer's initial weights.
-      dtype: of the computation; parameters stay float32.
-      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+      compute: types.
 
-    Source: Vaswani et al. 2017, section 3.3. Differs: GELU (Hendrycks and Gimpel 2016), not ReLU.
+    Source: Vaswani et al. 2017, section 3.3. Differs: GELU (Hendrycks and Gimpel 2016) unless ReLU is chosen.
     """
 
-    hidden_width: int
+    feed_forward_width: int
     dropout_rate: float = 0.0
-    approximate_gelu: bool = False
+    activation: Activation = "gelu"
     use_bias: bool = True
     output_stddev: float = 0.02
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Args: x [B, T, D]. Returns: [B, T, D], in `dtype`. Raises: ValueError when x has another rank."""
+        """Args: x [B, T, D]. Returns: [B, T, D]. Raises: ValueError when x has another rank."""
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         batch, positions, width = x.shape
         x = x.reshape(batch * positions, width)  # see nn.transformer
-        x = Dense(self.hidden_width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="up")(x)
-        x = nn.gelu(x, approximate=True) if self.approximate_gelu else gelu(x)
-        x = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="down")(x)
+        x = Dense(self.feed_forward_width, self.use_bias, normal(0.02), self.compute, name="up")(x)
+        x = ACTIVATIONS[self.activation](x)
+        x = Dense(width, self.use_bias, normal(self.output_stddev), self.compute, name="down")(x)
         x = Dropout(self.dropout_rate)(x, deterministic=deterministic)
         return x.reshape(batch, positions, width)

@@ -4,6 +4,7 @@ import flax.linen as nn
 import jax
 from jax.nn.initializers import ones, zeros
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.normalization import layer_norm
 
 
@@ -12,19 +13,19 @@ class LayerNorm(nn.Module):
 
     Attributes:
       epsilon: keeps a constant row finite.
-      dtype: of the input and the output; statistics in float32 at least, parameters stay float32.
       use_bias: whether there is a shift.
+      compute: types; the statistics are computed in float32 or wider.
 
     Source: Ba et al. 2016. Parameters are named as Flax names them.
     """
 
     epsilon: float = 1e-5
-    dtype: str = "float32"
     use_bias: bool = True
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Args: x [..., D]. Returns: [..., D], in `dtype`."""
+        """Args: x [..., D]. Returns: [..., D], in the `dtype` of `compute`."""
         scale = self.param("scale", ones, (x.shape[-1],))
         bias = self.param("bias", zeros, (x.shape[-1],)) if self.use_bias else None
-        return layer_norm(x.astype(self.dtype), scale, bias, epsilon=self.epsilon)
+        return layer_norm(x.astype(self.compute.dtype), scale, bias, epsilon=self.epsilon)

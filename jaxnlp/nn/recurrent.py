@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.ops.dropout import check_rate, dropout
-from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, Cell, RecurrentImplementation, State, recurrent
+from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, Cell, State, recurrent
 
 CellName = Literal["rnn_tanh", "rnn_relu", "gru", "lstm"]
 CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
@@ -49,9 +50,7 @@ class RecurrentDirection(nn.Module):
       weight_dropout_rate: share of the recurrent matrix's elements dropped in training, the same ones for all positions
         and sequences of a batch.
       forget_bias: added to the initial bias of an LSTM's forget gate.
-      dtype: of the computation; parameters stay float32.
-      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
-      implementation: of the recurrence, see `ops.recurrent.recurrent`.
+      compute: types, and the implementation of the recurrence.
 
     Parameters: kernel [D, G, K], recurrent_kernel [K, G, K], bias [G, K], and for a GRU recurrent_bias [3, K].
 
@@ -64,9 +63,7 @@ class RecurrentDirection(nn.Module):
     reverse: bool = False
     weight_dropout_rate: float = 0.0
     forget_bias: float = 0.0
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
-    implementation: RecurrentImplementation = "auto"
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(
@@ -90,7 +87,7 @@ class RecurrentDirection(nn.Module):
             w_h = dropout(w_h, self.weight_dropout_rate, self.make_rng("dropout"))
         return recurrent(
             cell,
-            x.astype(self.dtype),
+            x.astype(self.compute.dtype),
             state,
             w_x=w_x,
             w_h=w_h,
@@ -98,8 +95,8 @@ class RecurrentDirection(nn.Module):
             b_h=b_h,
             lengths=lengths,
             reverse=self.reverse,
-            matmul_dtype=self.matmul_dtype,
-            implementation=self.implementation,
+            matmul_dtype=self.compute.operand_dtype,
+            implementation=self.compute.recurrence,
         )
 
     def _initial_bias(self, key, shape):
@@ -126,9 +123,7 @@ class Recurrent(nn.Module):
     hidden_dropout_rate: float = 0.0
     weight_dropout_rate: float = 0.0
     forget_bias: float = 0.0
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
-    implementation: RecurrentImplementation = "auto"
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(
@@ -158,7 +153,7 @@ class Recurrent(nn.Module):
             raise ValueError("widths must have one layer at least, got none")
         if states is None:
             states = empty_states(
-                self.cell, self.widths, x.shape[0], bidirectional=self.bidirectional, dtype=self.dtype
+                self.cell, self.widths, x.shape[0], bidirectional=self.bidirectional, dtype=self.compute.dtype
             )
         directions = ("forward", "backward") if self.bidirectional else ("forward",)
         if [len(layer) for layer in states] != [len(directions)] * len(self.widths):
@@ -177,9 +172,7 @@ class Recurrent(nn.Module):
                     direction == "backward",
                     self.weight_dropout_rate,
                     self.forget_bias,
-                    self.dtype,
-                    self.matmul_dtype,
-                    self.implementation,
+                    self.compute,
                     name=f"layer_{number}_{direction}",
                 )(x, state, deterministic=deterministic, lengths=lengths)
                 for direction, state in zip(directions, layer_states, strict=True)

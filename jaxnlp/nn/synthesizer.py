@@ -1,11 +1,13 @@
 """Multi-head Synthesizer attention, with a cache for decoding."""
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal, zeros
 
 from jaxnlp.nn.cache import LayerCache
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
@@ -20,24 +22,25 @@ def _near_zero(key, shape, dtype=jnp.float32):
 
 
 class SynthesizerAttention(nn.Module):
-    """Each position mixes the values of itself and those before it, by weights computed from itself alone.
+    """Each position mixes the values of itself and those before it, by weights computed only from itself.
 
     Y_h = softmax(ReLU(X A_h + b_1h) B + b_2) X V_h, for head h of H; out = [Y_1 ... Y_H] W. A_h and V_h are D x K; B
-    [K, S] and b_2 are one for all heads. No query meets a key: what a position attends to cannot depend on what is
-    there.
+    [K, S] and b_2 are shared by the heads. Queries are not compared with keys: the weights at a position do not depend
+    on the tokens that it attends to.
 
     Attributes:
       num_heads: H; must divide the width.
-      context_length: S, columns of B: the longest sequence.
+      context_length: S, columns of B: the maximum length.
       attention_dropout_rate: share of attention weights dropped in training.
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections and the scores have biases.
       output_stddev: standard deviation of the output projection's initial weights.
-      dtype: of the computation; parameters stay float32.
-      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
+      compute: types; attention's gradient is the hand-derived one.
 
-    Source: Tay et al. 2021, section 3.1.1, as in CS224N, assignment 5. B begins in (-0.001, 0.001): with weights
-    that are nearly the same for all that a position may see.
+    Source: Tay et al. 2021, section 3.1.1, as in CS224N, assignment 5. B is initialised in (-0.001, 0.001), so
+    that the initial weights are nearly uniform.
+
+    Parameters: zv/kernel [D, 2, H, K], kernel B [K, S], bias b_2 [S], out/kernel [D, D], and biases.
     """
 
     num_heads: int
@@ -46,8 +49,7 @@ class SynthesizerAttention(nn.Module):
     dropout_rate: float = 0.0
     use_bias: bool = True
     output_stddev: float = 0.02
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(
@@ -55,6 +57,7 @@ class SynthesizerAttention(nn.Module):
         x: jax.Array,
         *,
         deterministic: bool,
+        attention_mask: jax.Array | None = None,
         cache: LayerCache | None = None,
         cached_positions: jax.Array | int = 0,
     ) -> tuple[jax.Array, LayerCache | None]:
@@ -63,11 +66,12 @@ class SynthesizerAttention(nn.Module):
         Args:
           x: [B, T, D].
           deterministic: no dropout.
-          cache: values of the positions before x; None: x is the whole sequence.
-          cached_positions: [] int, how many positions of the cache are filled; x's positions follow them.
+          attention_mask: as for `nn.attention.SelfAttention`.
+          cache: values of earlier positions [B, H, S, K]; None: x is the whole sequence.
+          cached_positions: [] int, the number of filled positions in the cache; x's positions follow them.
 
         Returns:
-          [B, T, D] in `dtype`, and the cache with the T positions of x added (None without a cache).
+          [B, T, D], and the cache with the T positions of x added (None without a cache).
 
         Raises:
           ValueError: when H does not divide D, or T exceeds the context length, the message gives both; when x has
@@ -78,13 +82,13 @@ class SynthesizerAttention(nn.Module):
         if width % self.num_heads:
             raise ValueError(f"num_heads must divide the width, got {self.num_heads} heads for width {width}")
         head_width = width // self.num_heads
-        zv = Dense(2 * width, self.use_bias, self.dtype, self.matmul_dtype, normal(0.02), name="zv")(
+        zv = Dense((2, self.num_heads, head_width), self.use_bias, normal(0.02), self.compute, name="zv")(
             x.reshape(batch * positions, width)
         )
         # Rounded once here, as in self-attention.
-        zv = zv.astype(self.matmul_dtype or self.dtype)
+        zv = zv.astype(self.compute.operand_dtype or self.compute.dtype)
         z, v = (part.reshape(batch, positions, self.num_heads, head_width) for part in jnp.split(zv, 2, axis=-1))
-        # B and b_2, named as those of the dense layer that they are: weight decay goes by the name.
+        chex.assert_shape([z, v], (batch, positions, self.num_heads, head_width))
         kernel = self.param("kernel", _near_zero, (head_width, self.context_length))
         bias = self.param("bias", zeros, (self.context_length,)) if self.use_bias else None
         scores = {"w_b": kernel.astype(zv.dtype), "b_2": bias}
@@ -94,21 +98,27 @@ class SynthesizerAttention(nn.Module):
                 z,
                 v,
                 **scores,
+                attention_mask=attention_mask,
                 dropout_rate=self.attention_dropout_rate,
                 dropout_key=self.make_rng("dropout") if drop else None,
                 first_row=first_row_of_shard(batch),
             )
-            if self.is_mutable_collection("intermediates"):  # somebody wants to look
-                self.sow("intermediates", "weights", synthesizer_weights(z, positions, **scores))
+            if self.is_mutable_collection("intermediates"):
+                self.sow(
+                    "intermediates",
+                    "weights",
+                    synthesizer_weights(z, positions, **scores, attention_mask=attention_mask),
+                )
         else:
             (values,) = cache
             v = v.swapaxes(1, 2).astype(values.dtype)
             values = jax.lax.dynamic_update_slice_in_dim(values, v, cached_positions, axis=2)
             cache = (values,)
-            # Slots past the newest position hold nothing yet, and the causal mask hides them.
+            # Slots after the newest position are empty; the causal mask hides them.
             mask = masks.causal(positions, values.shape[2], first_query=cached_positions)
+            mask = mask if attention_mask is None else mask & attention_mask
             y = synthesize(z, values.swapaxes(1, 2), **scores, attention_mask=mask, causal=False)
-        y = Dense(width, self.use_bias, self.dtype, self.matmul_dtype, normal(self.output_stddev), name="out")(
+        y = Dense(width, self.use_bias, normal(self.output_stddev), self.compute, name="out")(
             y.reshape(batch * positions, width)
         )
         y = Dropout(self.dropout_rate)(y, deterministic=deterministic)

@@ -1,20 +1,23 @@
-"""Transformer blocks.
+"""Transformer blocks and stacks of them.
 
-Only attention tells an example's positions apart; all else is done on rows, [B * T, D]. XLA on CPU fuses elementwise
-work into one loop, and where shapes of two and three axes meet in a loop it divides to find each element's place.
+Only attention mixes an example's positions; everything else is computed on rows, [B * T, D]. XLA on CPU fuses
+elementwise work into one loop, and where shapes of two and three axes meet in a loop it divides to find each element.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
+import chex
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
-from jaxnlp.nn.attention import SelfAttention
+from jaxnlp.nn.attention import CrossAttention, SelfAttention
 from jaxnlp.nn.cache import LayerCache
-from jaxnlp.nn.feed_forward import FeedForward
+from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.synthesizer import SynthesizerAttention
-from jaxnlp.ops.attention import Implementation
 
 
 def rows(x: jax.Array) -> jax.Array:
@@ -22,143 +25,241 @@ def rows(x: jax.Array) -> jax.Array:
     return x.reshape(-1, x.shape[-1])
 
 
-class DecoderBlock(nn.Module):
-    """Causal self-attention and a feed-forward layer, each normalised before and added to its input.
+class TransformerBlock(nn.Module):
+    """Attention and a feed-forward layer, each added to its input and normalised before or after.
 
-    x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
+    pre:   x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
+    post:  x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
+
+    With `cross`, attention to a memory stands between the two in the same way.
 
     Attributes:
       num_heads: H.
-      hidden_width: F.
-      attention_dropout_rate: share of attention weights dropped in training.
-      residual_dropout_rate: share of each branch's outputs dropped in training.
+      feed_forward_width: F.
+      deterministic: no dropout. An attribute here, since `nn.scan` passes only arrays.
+      mixer: how positions are mixed: dot-product attention (dot); attention without dot products (synthesizer); or only
+        attention to the memory, with no self-attention (memory).
+      cross: whether attention to a memory follows the self-attention.
+      context_length: of the synthesizer, the maximum length.
+      num_key_heads: G; None = H. Dot-product self-attention only.
+      causal: whether later positions are hidden. Of self-attention only.
+      norm: normalise before each branch (pre) or after each sum (post). With pre, the output of the last block is not
+        normalised.
+      normalise_queries: with the mixer `memory`, whether queries are normalised.
+      epsilon: of the normalisations.
+      activation: of the feed-forward layer.
       use_bias: whether dense and normalisation layers have biases.
       residual_stddev: standard deviation of the initial weights that write to the residual stream.
-      dtype: of the computation; parameters stay float32.
-      deterministic: no dropout. An attribute here, since `nn.scan` passes arrays alone.
-      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
-      attention_implementation: see `ops.attention.attend`.
-      synthesizer_length: None: dot products; a number: Synthesizer attention in their place, for so many positions.
+      attention_dropout_rate: share of attention weights dropped in training.
+      residual_dropout_rate: share of each branch's outputs dropped in training.
+      compute: types and implementations.
 
-    Source: Radford et al. 2019, section 2.3 (pre-norm); GELU in the tanh form of its code.
+    Source: Vaswani et al. 2017, section 3.1 (post); Radford et al. 2019, section 2.3 (pre); Xiong et al. 2020 for the
+    effect of the order.
     """
 
     num_heads: int
-    hidden_width: int
-    attention_dropout_rate: float
-    residual_dropout_rate: float
-    use_bias: bool
-    residual_stddev: float
-    dtype: str
+    feed_forward_width: int
     deterministic: bool
-    matmul_dtype: str | None = None
-    attention_implementation: Implementation = "auto"
-    synthesizer_length: int | None = None
+    mixer: Literal["dot", "synthesizer", "memory"] = "dot"
+    cross: bool = False
+    context_length: int | None = None
+    num_key_heads: int | None = None
+    causal: bool = True
+    norm: Literal["pre", "post"] = "pre"
+    normalise_queries: bool = True
+    epsilon: float = 1e-5
+    activation: Activation = "gelu_tanh"
+    use_bias: bool = True
+    residual_stddev: float = 0.02
+    attention_dropout_rate: float = 0.0
+    residual_dropout_rate: float = 0.0
+    compute: Compute = Compute()
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, cache: LayerCache | None, cached_positions: jax.Array | int
+        self,
+        x: jax.Array,
+        *,
+        attention_mask: jax.Array | None = None,
+        memory: jax.Array | None = None,
+        memory_mask: jax.Array | None = None,
+        cache: LayerCache | None = None,
+        cached_positions: jax.Array | int = 0,
     ) -> tuple[jax.Array, LayerCache | None]:
-        """Args: x [B, T, D], and the layer's cache. Returns: [B, T, D], and the cache with x's positions added."""
+        """Mixes positions, then transforms each.
+
+        Args:
+          x: [B, T, D]; with the mixer `memory` also [1, T, D], the same for all examples.
+          attention_mask: of self-attention, see `nn.attention.SelfAttention`.
+          memory: [B, S, D], for `cross` and the mixer `memory`.
+          memory_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend to the memory; None = all.
+          cache: the self-attention's; with `cross`, followed by the memory's keys and values
+            (`CrossAttention.keys_and_values`), which then take the place of `memory`.
+          cached_positions: [] int, the number of filled positions in the cache.
+
+        Returns:
+          [B, T, D], and the cache with the positions of x added (None without a cache).
+        """
+        chex.assert_rank(x, 3)
         shape, x = x.shape, rows(x)
-        branch = LayerNorm(1e-5, self.dtype, self.use_bias, name="attention_norm")(x)
-        arguments: dict[str, Any] = {
-            "num_heads": self.num_heads,
-            "attention_dropout_rate": self.attention_dropout_rate,
-            "dropout_rate": self.residual_dropout_rate,
-            "use_bias": self.use_bias,
-            "output_stddev": self.residual_stddev,
-            "dtype": self.dtype,
-            "matmul_dtype": self.matmul_dtype,
-            "name": "attention",
-        }
-        attention: SelfAttention | SynthesizerAttention
-        if self.synthesizer_length is None:
-            attention = SelfAttention(**arguments, implementation=self.attention_implementation)
+        if self.mixer == "memory":
+            assert memory is not None
+            assert cache is None
+            branch = self._norm("query_norm")(x) if self.normalise_queries else x
+            read = self._norm("memory_norm")(rows(memory)).reshape(memory.shape)
+            branch = self._attention(CrossAttention, "attention")(
+                branch.reshape(shape), read, deterministic=self.deterministic, attention_mask=memory_mask
+            )
+            x = jnp.broadcast_to(x.reshape(shape), (len(memory), *shape[1:]))
+            shape, x = x.shape, rows(x)
+            x = x + rows(branch)
         else:
-            attention = SynthesizerAttention(**arguments, context_length=self.synthesizer_length)
-        branch, cache = attention(
-            branch.reshape(shape), deterministic=self.deterministic, cache=cache, cached_positions=cached_positions
-        )
-        x = x + rows(branch)
-        branch = LayerNorm(1e-5, self.dtype, self.use_bias, name="feed_forward_norm")(x)
-        branch = FeedForward(
-            hidden_width=self.hidden_width,
+            own = None if cache is None else cache[: len(cache) - 2 * self.cross]
+            attention_norm = self._norm("attention_norm")
+            branch, new = self._self_attention()(
+                (attention_norm(x) if self.norm == "pre" else x).reshape(shape),
+                deterministic=self.deterministic,
+                attention_mask=attention_mask,
+                cache=own,
+                cached_positions=cached_positions,
+            )
+            x = x + rows(branch)
+            x = x if self.norm == "pre" else attention_norm(x)
+            if self.cross:
+                x = self._cross(x.reshape(shape), memory if cache is None else cache[-2:], memory_mask)
+            cache = None if cache is None or new is None else (*new, *cache[len(new) :])
+        feed_forward_norm = self._norm("feed_forward_norm")
+        feed_forward = FeedForward(
+            feed_forward_width=self.feed_forward_width,
             dropout_rate=self.residual_dropout_rate,
-            approximate_gelu=True,
+            activation=self.activation,
             use_bias=self.use_bias,
             output_stddev=self.residual_stddev,
-            dtype=self.dtype,
-            matmul_dtype=self.matmul_dtype,
-            name="feed_forward",
-        )(branch.reshape(shape), deterministic=self.deterministic)
-        return (x + rows(branch)).reshape(shape), cache
-
-
-class EncoderBlock(nn.Module):
-    """Self-attention and a feed-forward layer, each added to its input, and normalised after or before.
-
-    after:   x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
-    before:  x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
-
-    Attributes:
-      num_heads: H.
-      hidden_width: F.
-      deterministic: no dropout. An attribute here, since `nn.scan` passes arrays alone.
-      attention_dropout_rate: share of attention weights dropped in training.
-      residual_dropout_rate: share of each branch's outputs dropped in training.
-      pre_norm: normalise before; then nothing normalises what the last block returns.
-      epsilon: of the normalisations.
-      dtype: of the computation; parameters stay float32.
-      matmul_dtype: what the operands of matrix products are rounded to; None = dtype.
-      attention_implementation: see `ops.attention.attend`.
-
-    Source: Vaswani et al. 2017, section 3.1 (post-norm); Devlin et al. 2019 for exact GELU; Xiong et al. 2020 for the
-    order's effect.
-    """
-
-    num_heads: int
-    hidden_width: int
-    deterministic: bool
-    attention_dropout_rate: float = 0.0
-    residual_dropout_rate: float = 0.0
-    pre_norm: bool = False
-    epsilon: float = 1e-12
-    dtype: str = "float32"
-    matmul_dtype: str | None = None
-    attention_implementation: Implementation = "auto"
-
-    @nn.compact
-    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
-        """Args: x [B, T, D], the mask as `nn.attention.SelfAttention`. Returns: [B, T, D], twice, for `nn.scan`."""
-        shape, x = x.shape, rows(x)
-        attention_norm = LayerNorm(self.epsilon, self.dtype, name="attention_norm")
-        feed_forward_norm = LayerNorm(self.epsilon, self.dtype, name="feed_forward_norm")
-        attention = SelfAttention(
-            num_heads=self.num_heads,
-            causal=False,
-            attention_dropout_rate=self.attention_dropout_rate,
-            dropout_rate=self.residual_dropout_rate,
-            dtype=self.dtype,
-            matmul_dtype=self.matmul_dtype,
-            implementation=self.attention_implementation,
-            name="attention",
-        )
-        feed_forward = FeedForward(
-            hidden_width=self.hidden_width,
-            dropout_rate=self.residual_dropout_rate,
-            dtype=self.dtype,
-            matmul_dtype=self.matmul_dtype,
+            compute=self.compute,
             name="feed_forward",
         )
-
-        branch = attention_norm(x) if self.pre_norm else x
-        branch, _ = attention(branch.reshape(shape), deterministic=self.deterministic, attention_mask=attention_mask)
-        x = x + rows(branch)
-        x = x if self.pre_norm else attention_norm(x)
-        branch = feed_forward_norm(x) if self.pre_norm else x
+        branch = feed_forward_norm(x) if self.norm == "pre" else x
         branch = feed_forward(branch.reshape(shape), deterministic=self.deterministic)
         x = x + rows(branch)
-        x = x if self.pre_norm else feed_forward_norm(x)
-        x = x.reshape(shape)
-        return x, x
+        x = x if self.norm == "pre" else feed_forward_norm(x)
+        return x.reshape(shape), cache
+
+    def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
+        """x [B, T, D] and what it reads in the memory: rows [B * T, D]."""
+        norm = self._norm("cross_attention_norm")
+        branch = norm(rows(x)).reshape(x.shape) if self.norm == "pre" else x
+        attention = self._attention(CrossAttention, "cross_attention")
+        branch = attention(branch, memory, deterministic=self.deterministic, attention_mask=memory_mask)
+        y = rows(x) + rows(branch)
+        return y if self.norm == "pre" else norm(y)
+
+    def _self_attention(self) -> SelfAttention | SynthesizerAttention:
+        if self.mixer == "synthesizer":
+            if self.context_length is None or not self.causal or self.num_key_heads is not None:
+                raise ValueError(
+                    "the synthesizer needs context_length and causal=True, and does not take num_key_heads"
+                )
+            return self._attention(SynthesizerAttention, "attention", context_length=self.context_length)
+        return self._attention(SelfAttention, "attention", causal=self.causal, num_key_heads=self.num_key_heads)
+
+    def _attention(self, kind: Any, name: str, **more: Any) -> Any:
+        return kind(
+            num_heads=self.num_heads,
+            attention_dropout_rate=self.attention_dropout_rate,
+            dropout_rate=self.residual_dropout_rate,
+            use_bias=self.use_bias,
+            output_stddev=self.residual_stddev,
+            compute=self.compute,
+            name=name,
+            **more,
+        )
+
+    def _norm(self, name: str) -> LayerNorm:
+        return LayerNorm(self.epsilon, self.use_bias, self.compute, name=name)
+
+
+class StackOutput(NamedTuple):
+    """What a stack of blocks returns.
+
+    Attributes:
+      hidden: after the last block [B, T, D].
+      layers: after each block [L, B, T, D]; None unless asked for.
+      caches: of each block; None without caches.
+    """
+
+    hidden: jax.Array
+    layers: jax.Array | None
+    caches: tuple[LayerCache | None, ...] | None
+
+
+def stack(
+    block: Callable[..., TransformerBlock],
+    layers: int,
+    compute: Compute,
+    x: jax.Array,
+    *,
+    attention_mask: jax.Array | None = None,
+    memory: jax.Array | None = None,
+    memory_mask: jax.Array | None = None,
+    caches: tuple[LayerCache | None, ...] | None = None,
+    cached_positions: jax.Array | int = 0,
+    return_layers: bool = False,
+) -> StackOutput:
+    """Applies blocks one after the other; to be called inside a module's compact method.
+
+    The parameters of the blocks are stacked on their first axis, under `blocks`, whether the blocks are looped over or
+    unrolled: `scan_layers` and `remat` change how the function is computed, and not what it computes. Checkpoints stay
+    valid, and random streams stay the same. With caches each block has its own parameters, `block_0`, `block_1`, ...
+    (see `unstacked`).
+
+    Args:
+      block: makes a block with a given `name`, such as `functools.partial(TransformerBlock, num_heads=4, ...)`.
+      layers: L.
+      compute: whether to scan, and whether to recompute blocks in the backward pass.
+      x: [B, T, D].
+      attention_mask, memory, memory_mask: see `TransformerBlock`.
+      caches: one of each block, where x continues earlier positions; a block without one reads x as a whole.
+      cached_positions: [] int, the number of filled positions in the caches.
+      return_layers: also return what each block returns. Not with caches.
+    """
+    read = {"attention_mask": attention_mask, "memory": memory, "memory_mask": memory_mask}
+    if caches is not None:
+        kept = []
+        for number, cache in enumerate(caches):
+            x, cache = block(name=f"block_{number}")(x, **read, cache=cache, cached_positions=cached_positions)
+            kept.append(cache)
+        return StackOutput(x, None, tuple(kept))
+    if layers == 0:
+        return StackOutput(x, None, None)
+
+    def body(module: TransformerBlock, x: jax.Array, read: dict[str, Any]) -> tuple[jax.Array, jax.Array | None]:
+        x, _ = module(x, **read)
+        return x, x if return_layers else None
+
+    scanned = nn.scan(
+        nn.remat(body, prevent_cse=not compute.scan_layers) if compute.remat else body,
+        variable_axes={"params": 0, "intermediates": 0},
+        split_rngs={"params": True, "dropout": True},
+        in_axes=nn.broadcast,
+        length=layers,
+        unroll=1 if compute.scan_layers else layers,
+    )
+    x, outputs = scanned(block(name="blocks"), x, read)
+    return StackOutput(x, outputs, None)
+
+
+def unstacked(params: Any, layers: int) -> Any:
+    """Parameters of a model with the blocks' parameters separate, `block_0`, `block_1`, ..., as caches need them.
+
+    Sliced from their stack at each token they would be copied each time, which takes longer than using them.
+
+    Args:
+      params: with the stacked parameters under `blocks`; other entries are kept.
+      layers: L.
+    """
+    separate = {
+        f"block_{number}": jax.tree.map(lambda x, number=number: x[number], params["blocks"])
+        for number in range(layers)
+    }
+    return {name: value for name, value in params.items() if name != "blocks"} | separate

@@ -1,4 +1,4 @@
-"""Tasks: what a model is trained to do and how it is scored. One task a file; the core knows this file alone.
+"""Tasks: what a model is trained to do and how it is scored. One task a file; the core knows only this file.
 
 A task turns a model config and a processor into a module (`build`), a module into a loss (`objective`), and parameters
 into numbers, predictions and blocks of the report (`evaluators`). Its `commands` are what `jaxnlp VERB RUN` can do.
@@ -38,7 +38,7 @@ class Metric(NamedTuple):
     """A measured value, and the number of tokens or examples that it is over."""
 
     value: float
-    count: int
+    count: int  # type: ignore[assignment]  # tuple has a method of this name
 
 
 def no_carry(rows: int) -> PyTree:
@@ -194,9 +194,13 @@ class Task(Config):
 
     section: ClassVar[str] = "task"
 
-    @property
-    def metrics(self) -> Mapping[str, MetricKind]:
-        """Of this instance: names may depend on its fields (`sst/accuracy`)."""
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        """Every metric that the evaluator `validation` gives of a split, and that training logs, by name.
+
+        Names and units may depend on the processor, which knows parts, labels and tokens; a metric that needs examples
+        is there only where the split has some.
+        """
+        del processor, split
         return {"loss": MetricKind("examples", "nats", "lower")}
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
@@ -225,3 +229,8 @@ class Task(Config):
     def commands(self) -> Mapping[str, type[Command]]:
         """Verbs of `jaxnlp`, by name."""
         return {}
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """Weights that another library wrote, as a model of this task. Raises: ValueError when they are not."""
+        raise TypeError(f"{cls.__name__} takes no pretrained weights: it does not define from_pretrained()")

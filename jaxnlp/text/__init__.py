@@ -1,5 +1,18 @@
 """Texts as sequences of token ids."""
 
+from typing import Any
+
 
 class UnknownTokenError(ValueError):
-    """A text holds what the vocabulary lacks; the message says what, and where it stands first."""
+    """A text contains tokens that are not in the vocabulary; the message says which, and where the first one is."""
+
+
+def list_of_strings(fields: dict[str, Any], name: str) -> list[str]:
+    """A field that must be a list of strings. Raises: ValueError naming the field, or the entry of it."""
+    found = fields.get(name) if isinstance(fields, dict) else None
+    if not isinstance(found, list):
+        raise ValueError(f"{name}: expected a list of strings, got {type(found).__name__}")
+    for place, entry in enumerate(found):
+        if not isinstance(entry, str):
+            raise ValueError(f"{name}[{place}]: expected a string, got {entry!r}")
+    return found

@@ -1,42 +1,48 @@
 """A vocabulary of single characters."""
 
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
-from jaxnlp.text import UnknownTokenError
+from jaxnlp.text import UnknownTokenError, list_of_strings
 
 PAD, MASK = "\u25a1", "\u2047"
-"""What fills a sequence up, and what separates the given from the asked: ids 0 and 1 of vocabularies that have them."""
+"""Padding, and the separator between question and answer: ids 0 and 1 of vocabularies that have them."""
 
 
 class UnknownCharacterError(UnknownTokenError):
-    """A text holds characters that the vocabulary lacks."""
+    """A text contains characters that are not in the vocabulary."""
 
 
 class CharacterVocabulary:
     """Characters and their ids.
 
     Attributes:
-      characters: the character with id i at place i.
+      characters: the character with id i at index i.
     """
+
+    unit = "characters"
+    """What a token is, in the plural: a metric counts so many of them."""
 
     def __init__(self, characters: Sequence[str]):
         """Raises: ValueError unless `characters` are single and distinct."""
         self.characters = tuple(characters)
         if not self.characters:
             raise ValueError("a vocabulary needs at least one character, got none")
-        if any(len(c) != 1 for c in self.characters) or len(set(self.characters)) != len(self.characters):
-            raise ValueError("a character vocabulary holds distinct single characters")
+        first = dict[str, int]()
+        for place, character in enumerate(self.characters):
+            if len(character) != 1:
+                raise ValueError(f"characters[{place}] must be a single character, got {character!r}")
+            if first.setdefault(character, place) != place:
+                raise ValueError(f"characters[{place}] is {character!r}, which is characters[{first[character]}] too")
         code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
         self._ids = np.argsort(code_points).astype(np.int32)
         self._code_points = code_points[self._ids]
 
     @classmethod
     def of(cls, text: str, *, special: str = "") -> "CharacterVocabulary":
-        """The characters that occur in a text, in code point order, behind the `special` ones."""
+        """The characters that occur in a text, in code point order, after the `special` ones."""
         return cls([*special, *sorted(set(text) - set(special))])
 
     @property
@@ -54,7 +60,7 @@ class CharacterVocabulary:
         """Ids of a text's characters, [len(text)] int32.
 
         Raises:
-          UnknownCharacterError: names the unknown characters, the place of the first, and what is known.
+          UnknownCharacterError: names the unknown characters, the position of the first, and the known ones.
         """
         code_points = np.frombuffer(text.encode("utf-32-le", errors="surrogatepass"), dtype=np.uint32)
         places = np.searchsorted(self._code_points, code_points).clip(max=self.size - 1)
@@ -71,14 +77,11 @@ class CharacterVocabulary:
         """The text of a sequence of ids."""
         return "".join(self.characters[int(i)] for i in ids)
 
-    def to_json(self) -> str:
-        """The vocabulary as a JSON document, which `load` reads."""
-        return json.dumps({"characters": list(self.characters)}, ensure_ascii=False) + "\n"
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"characters": list(self.characters)}
 
     @classmethod
-    def load(cls, path: Path) -> "CharacterVocabulary":
-        """Reads what `to_json` gave. Raises: ValueError naming the file when it holds something else."""
-        try:
-            return cls(json.loads(path.read_text(encoding="utf-8"))["characters"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} holds no character vocabulary: {error}") from error
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the entry that makes no vocabulary."""
+        return cls(list_of_strings(fields, "characters"))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer, decoders, normalizers, pre_tokenizers, processors
@@ -19,8 +19,8 @@ class TokenizedTexts(NamedTuple):
 
     Attributes:
       tokens: ids of each, of their own lengths.
-      segments: as `tokens`: 0 up to the first [SEP], 1 behind it.
-      truncated: how many were longer than allowed.
+      segments: as `tokens`: 0 up to the first [SEP], 1 after it.
+      truncated: the number that were longer than allowed.
     """
 
     tokens: list[np.ndarray]
@@ -29,7 +29,7 @@ class TokenizedTexts(NamedTuple):
 
 
 def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens as a batch: rows of texts, filled up with 0, and with rows of nothing.
+    """Tokens as a batch: rows of texts, padded with 0 and with empty rows.
 
     Args:
       rows: at most B, each of S texts of at most T tokens.
@@ -37,8 +37,8 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
       length: T.
 
     Returns:
-      tokens [B, S, T] int32, and where they are no padding [B, S, T] bool. The first token of a text counts as there in
-      any case: one without tokens, as a row of nothing has them, would have no softmax and no mean.
+      tokens [B, S, T] int32, and a mask [B, S, T] bool, False for padding. The mask is True for the first token of
+      every text, also in empty rows: softmax and mean need at least one token.
     """
     shape = (size, len(rows[0]), length)
     tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
@@ -50,19 +50,22 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
 
 
 class WordPieceVocabulary:
-    """Pieces of words and their ids, and how a text is cut into them.
+    """BERT's tokens, words and parts of words, their ids, and the tokenizer of texts.
 
     Attributes:
-      tokenizer: of the `tokenizers` library; do not change it.
+      tokenizer: the one of the `tokenizers` library; do not change it.
     """
+
+    unit = "tokens"
+    """What a token is, in the plural: a metric counts so many of them."""
 
     def __init__(self, tokenizer: Tokenizer):
         """A copy of a tokenizer, without its truncation and padding.
 
-        Raises: ValueError unless it is a WordPiece with BERT's special tokens whose V pieces have the ids 0..V - 1.
+        Raises: ValueError unless it is a WordPiece with BERT's special tokens whose V tokens have the ids 0..V - 1.
         """
         _refuse_other_models(tokenizer)
-        ids = tokenizer.get_vocab()  # before the copy, in which one of two pieces with the same id is lost
+        ids = tokenizer.get_vocab()  # before the copy, which loses one of two tokens with the same id
         _refuse_lacking(ids)
         _refuse_gaps(ids)
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
@@ -81,18 +84,18 @@ class WordPieceVocabulary:
         """BERT's tokenizer.
 
         Args:
-          pieces: the one with id i at place i; those that go on a word begin with ##.
-          lowercase: write texts small first.
-          strip_accents: take accents off letters; None = where texts are written small.
+          pieces: the token with id i at index i; those that continue a word begin with ##.
+          lowercase: lowercase texts.
+          strip_accents: remove accents; None = if texts are lowercased.
           split_chinese: every Chinese character is a word.
 
         Raises:
-          ValueError: when pieces are not distinct, or special tokens are missing.
+          ValueError: when tokens are not distinct, or special tokens are missing.
         """
         ids = {piece: number for number, piece in enumerate(pieces)}
         if len(ids) != len(pieces):
             twice = next(piece for number, piece in enumerate(pieces) if ids[piece] != number)
-            raise ValueError(f"the pieces of a vocabulary are distinct, but {twice!r} occurs twice")
+            raise ValueError(f"the tokens of a vocabulary must be distinct, but {twice!r} occurs twice")
         _refuse_lacking(ids)
         tokenizer = Tokenizer(WordPiece(ids, unk_token=UNK))
         tokenizer.normalizer = normalizers.BertNormalizer(
@@ -108,18 +111,18 @@ class WordPieceVocabulary:
     def of_texts(
         cls, texts: Sequence[str], size: int, *, minimum_count: int = 2, lowercase: bool = True
     ) -> "WordPieceVocabulary":
-        """A vocabulary for texts: their characters, and the pieces that come of joining the most frequent neighbours.
+        """A vocabulary for texts: their characters, and tokens made by merging the most frequent neighbours.
 
-        The same texts in the same order give the same pieces with the same ids.
+        The same texts in the same order give the same tokens with the same ids.
 
         Args:
-          texts: to be cut into words as BERT cuts them.
-          size: V at most; fewer where no more neighbours are frequent enough.
-          minimum_count: how often neighbours occur that are joined.
-          lowercase: write texts small first.
+          texts: split into words as BERT does.
+          size: maximum V; V is smaller when no more neighbours are frequent enough.
+          minimum_count: minimum number of occurrences of neighbours to be merged.
+          lowercase: lowercase texts.
 
         Raises:
-          ValueError: when the special tokens and the characters alone are more than `size`.
+          ValueError: when the special tokens and the characters are already more than `size`.
         """
         tokenizer = cls.of_pieces(SPECIAL, lowercase=lowercase).tokenizer
         first, further = set[str](), set[str]()
@@ -127,13 +130,13 @@ class WordPieceVocabulary:
             for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text)):
                 first.add(word[0])
                 further.update(word[1:])
-        # The trainer takes in ##x as it meets them, in an order that differs from process to process, and so would the
-        # ids, and the choice among equally frequent neighbours, which the ids decide.
+        # The trainer adds ##x in an order that differs from process to process; so would the ids, and the choice among
+        # equally frequent neighbours, which depends on the ids.
         fixed = [*SPECIAL, *(f"##{character}" for character in sorted(further))]
         if len(fixed) + len(first | further) > size:
             raise ValueError(
-                f"a vocabulary of {size} pieces cannot hold the {len(SPECIAL)} special tokens, {len(first | further)} "
-                f"characters that words begin with and {len(further)} that go on a word; it needs "
+                f"a vocabulary of {size} tokens is too small for {len(SPECIAL)} special tokens, {len(first | further)} "
+                f"characters that begin words and {len(further)} that continue words; it needs at least "
                 f"{len(fixed) + len(first | further)}"
             )
         trainer = WordPieceTrainer(
@@ -145,14 +148,14 @@ class WordPieceVocabulary:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "WordPieceVocabulary":
-        """Reads `tokenizer.json` or `vocab.txt`, and `tokenizer_config.json` beside them, as Transformers does.
+        """Reads `tokenizer.json` or `vocab.txt`, and `tokenizer_config.json` next to them, as Transformers does.
 
-        What the config says of letters goes before what `tokenizer.json` says; [CLS] and [SEP] are put where BERT has
-        them, whatever it says.
+        The config's settings of letters take precedence over those of `tokenizer.json`; [CLS] and [SEP] are always
+        where BERT has them.
 
         Raises:
           FileNotFoundError: when there is neither.
-          ValueError: naming the file, when it holds something else.
+          ValueError: naming the file, when it is something else.
         """
         whole, pieces, settings = (folder / name for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
         if not whole.is_file() and not pieces.is_file():
@@ -169,9 +172,9 @@ class WordPieceVocabulary:
                 strip_accents=held.get("strip_accents"),
                 split_chinese=held.get("tokenize_chinese_chars", True),
             )
-        # The library raises plain Exceptions for files that hold something else.
+        # The library raises plain Exceptions for files that are something else.
         except Exception as error:
-            raise ValueError(f"{file} holds no WordPiece tokenizer: {error}") from error
+            raise ValueError(f"{file} is not a WordPiece tokenizer: {error}") from error
 
     @property
     def size(self) -> int:
@@ -180,11 +183,11 @@ class WordPieceVocabulary:
 
     @property
     def lowercase(self) -> bool:
-        """Whether texts are written small first."""
+        """Whether texts are lowercased."""
         return bool(getattr(self.tokenizer.normalizer, "lowercase", False))
 
     def id_of(self, piece: str) -> int:
-        """The id of a piece. Raises: KeyError when there is none such."""
+        """The id of a token. Raises: KeyError when there is no such token."""
         found = self.tokenizer.token_to_id(piece)
         if found is None:
             raise KeyError(piece)
@@ -197,7 +200,7 @@ class WordPieceVocabulary:
         return hash(self.tokenizer.to_str())
 
     def encode(self, text: str) -> np.ndarray:
-        """Ids of a text's pieces, [N] int32, without [CLS] and [SEP]."""
+        """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""
         return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -208,12 +211,12 @@ class WordPieceVocabulary:
     def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, longest: int) -> TokenizedTexts:
         """Texts, or pairs of texts, as the model reads them.
 
-        Of a pair that is too long, the longer text loses tokens at its end until both are equally long, then both do.
+        In a pair that is too long, the longer text is truncated until both are equally long, then both are.
 
         Args:
-          texts: what is read, or its first text.
-          pairs: the second text of each; None = there is none.
-          longest: tokens of each at most, special ones among them.
+          texts: the texts, or the first texts of pairs.
+          pairs: the second text of each; None = single texts.
+          longest: maximum length in tokens, special tokens included.
 
         Raises:
           ValueError: when there are not as many pairs as texts, or `longest` leaves no room for a token of each text.
@@ -236,33 +239,35 @@ class WordPieceVocabulary:
         )
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces of a sequence of ids."""
+        """The tokens of a sequence of ids, as strings."""
         return [str(self.tokenizer.id_to_token(int(i))) for i in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids, a blank between words, special tokens left out."""
+        """The text of a sequence of ids, a blank between words, without special tokens."""
         return self.tokenizer.decode([int(i) for i in ids])
 
-    def to_json(self) -> str:
-        """The vocabulary as a JSON document, which `load` reads."""
-        return json.dumps({"wordpiece": json.loads(self.tokenizer.to_str())}, ensure_ascii=False) + "\n"
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"wordpiece": json.loads(self.tokenizer.to_str())}
 
     @classmethod
-    def load(cls, path: Path) -> "WordPieceVocabulary":
-        """Reads what `to_json` gave. Raises: ValueError naming the file when it holds something else."""
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError when it makes no vocabulary."""
+        found = fields.get("wordpiece") if isinstance(fields, dict) else None
+        if not isinstance(found, dict):
+            raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(found).__name__}")
         try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-            return cls(Tokenizer.from_str(json.dumps(held["wordpiece"])))
-        # The library raises plain Exceptions for documents that are something else.
+            return cls(Tokenizer.from_str(json.dumps(found)))
+        # The library raises plain Exceptions for objects that are no tokenizers.
         except Exception as error:
-            raise ValueError(f"{path} holds no WordPiece vocabulary: {error}") from error
+            raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error
 
     def save(self, folder: Path, *, longest: int | None = None) -> None:
         """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as Transformers reads them.
 
         Args:
-          folder: that there is.
-          longest: tokens that the model reads at most, to which Transformers then truncates; None = not known.
+          folder: an existing folder.
+          longest: maximum input length in tokens, to which Transformers then truncates; None = not known.
         """
         normalizer = self.tokenizer.normalizer
         settings = {
@@ -280,11 +285,11 @@ class WordPieceVocabulary:
 
 
 def _letters(file: Path) -> dict[str, Any]:
-    """What a tokenizer_config.json says of letters. Raises: ValueError naming it, when it holds something else."""
+    """The settings of letters in a tokenizer_config.json. Raises: ValueError naming it, when it is something else."""
     try:
         held = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file} is no JSON: {error}") from error
+        raise ValueError(f"{file} is not JSON: {error}") from error
     if not isinstance(held, dict):
         raise ValueError(f"{file}: expected an object, got {type(held).__name__}")
     names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
@@ -296,13 +301,13 @@ def _letters(file: Path) -> dict[str, Any]:
 
 
 def _as_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> Tokenizer:
-    """A tokenizer that does with letters what its settings or else its own normaliser say, and with texts as BERT."""
+    """A tokenizer as BERT's, with the letters of the settings, or else of its own normaliser."""
     _refuse_other_models(tokenizer)
     own = tokenizer.normalizer
     if not isinstance(own, normalizers.BertNormalizer):
         if "do_lower_case" not in settings:
             raise ValueError(
-                f"its normaliser is {type(own).__name__}, not BertNormalizer; say do_lower_case in "
+                f"its normaliser is {type(own).__name__}, not BertNormalizer; set do_lower_case in "
                 "tokenizer_config.json"
             )
         own = normalizers.BertNormalizer()
@@ -316,7 +321,7 @@ def _as_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> Tokenizer:
     ids = tokenizer.get_vocab()
     _refuse_lacking(ids)
     tokenizer.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
-    tokenizer.add_special_tokens(list(SPECIAL))  # a file may have them among its pieces alone
+    tokenizer.add_special_tokens(list(SPECIAL))  # a file may have them only as plain tokens
     return tokenizer
 
 
@@ -329,14 +334,14 @@ def _refuse_other_models(tokenizer: Tokenizer) -> None:
 def _refuse_lacking(pieces: Mapping[str, int]) -> None:
     missing = [token for token in SPECIAL if token not in pieces]
     if missing:
-        raise ValueError(f"a vocabulary of BERT has {', '.join(SPECIAL)}; this one lacks {', '.join(missing)}")
+        raise ValueError(f"a BERT vocabulary needs {', '.join(SPECIAL)}; missing: {', '.join(missing)}")
 
 
 def _refuse_gaps(pieces: Mapping[str, int]) -> None:
-    """An id beyond the embeddings would be read as NaN, and of two pieces with one id the second never comes back."""
+    """An id outside the embeddings would be read as NaN; of two tokens with one id the second would be lost."""
     for expected, (piece, number) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
         if number != expected:
             raise ValueError(
-                f"the ids of {len(pieces)} pieces are 0 to {len(pieces) - 1}, each once, but {piece!r} has {number}, "
-                f"where {expected} was expected"
+                f"the ids of {len(pieces)} tokens must be 0 to {len(pieces) - 1}, each once, but {piece!r} has "
+                f"{number}; expected {expected}"
             )

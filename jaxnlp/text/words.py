@@ -1,28 +1,30 @@
 """A vocabulary of words: what white space separates."""
 
-import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
-from jaxnlp.text import UnknownTokenError
+from jaxnlp.text import UnknownTokenError, list_of_strings
 
 EOL, UNK = "<eol>", "<unk>"
-"""What stands for a line feed, and for words outside the vocabulary, in vocabularies that have them."""
+"""The words for a line feed and for words that are not in the vocabulary, in vocabularies that have them."""
 
 
 class UnknownWordError(UnknownTokenError):
-    """A text holds words that the vocabulary lacks, and nothing stands for such words."""
+    """A text contains words that are not in the vocabulary, and the vocabulary has no unknown word."""
 
 
 class WordVocabulary:
     """Words and their ids.
 
     Attributes:
-      words: the word with id i at place i.
-      unknown: the one that stands for all others; None = there is none.
+      words: the word with id i at index i.
+      unknown: the word that all others are read as; None = they are an error.
     """
+
+    unit = "words"
+    """What a token is, in the plural: a metric counts so many of them."""
 
     def __init__(self, words: Iterable[str], *, unknown: str | None = None):
         """Raises: ValueError unless `words` are distinct and without white space, `unknown` among them."""
@@ -30,15 +32,14 @@ class WordVocabulary:
         self.unknown = unknown
         if not self.words:
             raise ValueError("a vocabulary needs at least one word, got none")
-        for word in self.words:
+        self._ids: dict[str, int] = {}
+        for place, word in enumerate(self.words):
             if word.split() != [word]:
-                raise ValueError(f"a word has some characters and no white space, got {word!r}")
-        self._ids = {word: i for i, word in enumerate(self.words)}
-        if len(self._ids) != len(self.words):
-            twice = next(word for i, word in enumerate(self.words) if self._ids[word] != i)
-            raise ValueError(f"the words of a vocabulary are distinct, but {twice!r} occurs twice")
+                raise ValueError(f"words[{place}] must not be empty or contain white space, got {word!r}")
+            if self._ids.setdefault(word, place) != place:
+                raise ValueError(f"words[{place}] is {word!r}, which is words[{self._ids[word]}] too")
         if unknown is not None and unknown not in self._ids:
-            raise ValueError(f"{unknown!r}, which is to stand for unknown words, is not in the vocabulary")
+            raise ValueError(f"unknown is {unknown!r}, which is not among the words")
 
     @property
     def size(self) -> int:
@@ -55,7 +56,7 @@ class WordVocabulary:
         """Ids of a text's words, [N] int32; a line feed is the word EOL where the vocabulary has it.
 
         Raises:
-          UnknownWordError: names unknown words where none stands for them, and the place of the first.
+          UnknownWordError: names the unknown words, and the position of the first, where `unknown` is None.
         """
         return self.encode_words(split_words(text) if EOL in self._ids else text.split())
 
@@ -72,26 +73,26 @@ class WordVocabulary:
         return np.array([self._ids.get(word, unknown) for word in words], np.int32)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids: each word behind a blank, EOL as a line feed.
+        """The text of a sequence of ids: each word after a blank, EOL as a line feed.
 
-        The texts of two sequences make up the text of both: what a model adds can be printed word by word, behind what
-        it was given.
+        The texts of two sequences, concatenated, are the text of both, so that generated words can be printed one by
+        one after the prompt.
         """
         words = (self.words[int(i)] for i in ids)
         return "".join("\n" if word == EOL else f" {word}" for word in words)
 
-    def to_json(self) -> str:
-        """The vocabulary as a JSON document, which `load` reads."""
-        return json.dumps({"words": list(self.words), "unknown": self.unknown}, ensure_ascii=False) + "\n"
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"words": list(self.words), "unknown": self.unknown}
 
     @classmethod
-    def load(cls, path: Path) -> "WordVocabulary":
-        """Reads what `to_json` gave. Raises: ValueError naming the file when it holds something else."""
-        try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-            return cls(held["words"], unknown=held["unknown"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} holds no word vocabulary: {error}") from error
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the entry that makes no vocabulary."""
+        words = list_of_strings(fields, "words")
+        unknown = fields.get("unknown", 0)
+        if unknown is not None and not isinstance(unknown, str):
+            raise ValueError("unknown must be a word or null")
+        return cls(words, unknown=unknown)
 
     def _refuse_unknown(self, words: Sequence[str]) -> None:
         unknown = list(dict.fromkeys(word for word in words if word not in self._ids))

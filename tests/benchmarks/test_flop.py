@@ -9,6 +9,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 
 from benchmarks import attention, bert_finetune, cross_entropy, gpt_names, lstm_lm
+from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.attention import attend
 from jaxnlp.ops.losses import linear_cross_entropy
 
@@ -42,13 +43,13 @@ def test_a_product_is_counted_as_often_as_it_runs():
 
 
 def gpt_names_forward():
-    config = dataclasses.replace(gpt_names.CONFIG, attention_implementation="xla")
+    config = dataclasses.replace(gpt_names.CONFIG, compute=Compute(attention="xla"))
     return gpt_names.flop(), of_model(config.build(gpt_names.VOCABULARY), gpt_names.batch()["tokens"])
 
 
 def bert_finetune_forward():
-    encoder = dataclasses.replace(bert_finetune.CONFIG.encoder, attention_implementation="xla")
-    model = dataclasses.replace(bert_finetune.CONFIG, encoder=encoder).build(bert_finetune.VOCABULARY)
+    config = dataclasses.replace(bert_finetune.CONFIG, compute=Compute(attention="xla"))
+    model = config.build(bert_finetune.VOCABULARY)
     batch = bert_finetune.task_batch()
     return bert_finetune.flop(), of_model(model, batch["tokens"], batch["attention_mask"], bert_finetune.TASK)
 

@@ -52,6 +52,7 @@ def test_both_sides_run_in_processes_of_their_own_and_give_a_row():
     assert row["theirs_seconds"] > 0
 
 
+@pytest.mark.thorough  # two more processes that import PyTorch; the row of an error is tested below without them
 def test_a_rival_that_cannot_run_is_told_with_its_reason():
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     broken = Case("dropout", {**case.sides, "compile": case.sides["ours"]})  # the worker knows no such side

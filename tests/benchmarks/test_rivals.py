@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from train.objectives import next_token_carried
 
 from benchmarks import bert_finetune, gpt_names, lstm_lm
 from benchmarks.torch_bert import TorchBert
@@ -15,12 +16,12 @@ from benchmarks.torch_lstm import TorchLSTM
 from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
-from train.objectives import next_token_carried
+from jaxnlp.nn.compute import Compute
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
 TARGETS = np.random.default_rng(1).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
-TINY = {"num_layers": 2, "num_heads": 2, "width": 8, "context_length": 9, "matmul_dtype": None}
+TINY = {"num_layers": 2, "num_heads": 2, "width": 8, "context_length": 9, "compute": Compute()}
 
 
 def random_params(init):
@@ -48,12 +49,13 @@ def norm(name, ours):
 
 
 def dense(name, ours):
-    return {f"{name}.weight": ours["kernel"].T} | ({f"{name}.bias": ours["bias"]} if "bias" in ours else {})
+    kernel = ours["kernel"].reshape(len(ours["kernel"]), -1)
+    return {f"{name}.weight": kernel.T} | ({f"{name}.bias": ours["bias"].reshape(-1)} if "bias" in ours else {})
 
 
-def columns(ours, part, parts):
-    """One of several dense layers that ours has in one."""
-    return {name: np.split(value, parts, axis=-1)[part] for name, value in ours.items()}
+def columns(ours, part):
+    """One of several dense layers that ours has in one, [D, n, H, K]."""
+    return {name: value[..., part, :, :] for name, value in ours.items()}
 
 
 def gpt_weights(params, config, theirs, *, fused):
@@ -72,7 +74,7 @@ def gpt_weights(params, config, theirs, *, fused):
             weights |= dense(f"{block}.attention.qkv", ours["attention"]["qkv"])
         else:
             for part, name in enumerate("qkv"):
-                weights |= dense(f"{block}.attention.{name}", columns(ours["attention"]["qkv"], part, 3))
+                weights |= dense(f"{block}.attention.{name}", columns(ours["attention"]["qkv"], part))
             weights[f"{block}.attention.past"] = theirs.state_dict()[f"{block}.attention.past"]
     return weights
 
@@ -133,9 +135,9 @@ def bert_weights(params, config, head):
 @pytest.mark.parametrize("fused", [True, False])
 def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
     width, heads, layers, classes = 8, 2, 2, 2
-    shape = {"num_layers": layers, "num_heads": heads, "width": width, "max_positions": POSITIONS, "matmul_dtype": None}
+    shape = {"num_layers": layers, "num_heads": heads, "width": width, "max_positions": POSITIONS}
     config = dataclasses.replace(
-        bert_finetune.CONFIG, encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape)
+        bert_finetune.CONFIG, encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape), compute=Compute()
     )
     ours, lengths = config.build(VOCABULARY), np.array([POSITIONS, 4], np.int32)
     mask = np.arange(POSITIONS) < lengths[:, None]
@@ -168,7 +170,7 @@ def lstm_weights(params, *, fused):
 def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
     width, layers = 8, 2
     config = dataclasses.replace(
-        lstm_lm.CONFIG, embedding_width=width, widths=(width,) * layers, scale_embeddings=False, matmul_dtype=None
+        lstm_lm.CONFIG, embedding_width=width, widths=(width,) * layers, scale_embeddings=False, compute=Compute()
     )
     ours = config.build(VOCABULARY)
     params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, :1])["params"])

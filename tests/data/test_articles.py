@@ -10,7 +10,7 @@ import pytest
 from data import DataError
 from data.articles import checked_ids, read_articles
 from data.object_arrays import read_array
-from jaxnlp.text.words import EOL, UNK
+from jaxnlp.text.words import EOL, UNK, WordVocabulary
 
 FIRST = ["", "= First Title =", "", "a b a", "= = Part one = =", "a = b", "= Second =", "b b"]
 WIKITEXT = "".join(f" {line} \n" for line in [*FIRST, "= The Third One =", "c"])
@@ -79,6 +79,16 @@ def test_homework_articles_are_its_arrays(tmp_path):
     assert {article.dtype for article in articles.train} == {np.dtype(np.int32)}
 
 
+def test_a_given_vocabulary_must_be_the_homeworks(tmp_path):
+    folder = write_homework(tmp_path)
+    own = read_articles("cmu_hw4p1", str(folder)).vocabulary
+    assert read_articles("cmu_hw4p1", str(folder), vocabulary=own).vocabulary == own
+    with pytest.raises(
+        DataError, match=r"vocabularies differ: the model's has 1 words, that of data.source cmu_hw4p1 5"
+    ):
+        read_articles("cmu_hw4p1", str(folder), vocabulary=WordVocabulary(["a"]))
+
+
 @pytest.mark.parametrize("compressed", [False, True])
 def test_homework_vocabulary_may_be_an_array(tmp_path, compressed):
     folder = write_homework(tmp_path) / "dataset"
@@ -100,12 +110,12 @@ def test_a_homework_vocabulary_need_not_know_the_unknown(tmp_path):
     [
         ({"train": [[0, 1], [1, 2, 5, 9]]}, "wiki.train.npy: article[1][2] is 5, outside the vocabulary of 5 words"),
         ({"valid": [[0], [-1]]}, "wiki.valid.npy: article[1][0] is -1, outside the vocabulary of 5 words"),
-        ({"valid": [[0], []]}, "wiki.valid.npy: article[1] is empty; expected one id at least"),
-        ({"train": []}, "wiki.train.npy holds no article"),
+        ({"valid": [[0], []]}, "wiki.valid.npy: article[1] is empty; expected at least one id"),
+        ({"train": []}, "wiki.train.npy contains no articles"),
         ({"dtype": np.float32}, "wiki.train.npy: article[0] is of dtype float32, expected integers: the ids of words"),
         ({"train": [[[0, 1], [2, 3]]]}, "wiki.train.npy: article[0] is of shape [2, 2], expected [N]"),
-        ({"words": [*WORDS, "a"]}, "vocab.csv: the words of a vocabulary are distinct, but 'a' occurs twice"),
-        ({"words": [*WORDS, "b c"]}, "vocab.csv: a word has some characters and no white space, got 'b c'"),
+        ({"words": [*WORDS, "a"]}, "vocab.csv: words[5] is 'a', which is words[3] too"),
+        ({"words": [*WORDS, "b c"]}, "vocab.csv: words[5] must not be empty or contain white space, got 'b c'"),
     ],
 )
 def test_homework_files_that_do_not_fit_are_named_with_the_place(tmp_path, changes, message):
@@ -175,10 +185,10 @@ def test_the_fingerprint_changes_with_words_and_with_where_articles_begin(tmp_pa
 def test_without_data_the_message_names_all_ways_to_some(monkeypatch, tmp_path, source):
     monkeypatch.delenv("JAXNLP_DATA", raising=False)
     with pytest.raises(
-        FileNotFoundError, match=r"--data\.path its folder, set JAXNLP_DATA.*--data\.source python_docs"
+        FileNotFoundError, match=r"its folder with --data\.path, set JAXNLP_DATA.*--data\.source python_docs"
     ):
         read_articles(source)
-    with pytest.raises(FileNotFoundError, match=r"^no .* nor .* in .*--data\.source python_docs"):
+    with pytest.raises(FileNotFoundError, match=r"^there is no .* or .* in .*--data\.source python_docs"):
         read_articles(source, str(tmp_path))
 
 

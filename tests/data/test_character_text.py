@@ -48,7 +48,7 @@ def scored_text(corpus, split):
     batches = list(corpus.split(split).batches)
     masks = [batch["loss_mask"] for batch in batches]
     return tuple(
-        corpus.vocabulary.decode(
+        corpus.processor.decode(
             itertools.chain.from_iterable(batch[name][mask] for batch, mask in zip(batches, masks, strict=True))
         )
         for name in ("targets", "tokens")
@@ -176,13 +176,13 @@ def test_training_batches_never_show_the_validation_text(tmp_path):
     corpus = text_config(tmp_path, "ab" * 90 + "yz" * 10).load(0)
     seen = Counter()
     for batch in itertools.islice(corpus.train, 2 * 180 // 4):
-        seen.update(corpus.vocabulary.decode(np.concatenate([batch["tokens"].ravel(), batch["targets"].ravel()])))
+        seen.update(corpus.processor.decode(np.concatenate([batch["tokens"].ravel(), batch["targets"].ravel()])))
     assert set(seen) == {"a", "b"}
 
 
 def test_vocabulary_is_the_sorted_alphabet_of_both_parts(tmp_path):
     corpus = text_config(tmp_path, "ba\n" * 60 + "ßz" * 10).load(0)
-    assert corpus.vocabulary.characters == ("\n", "a", "b", "z", "ß")
+    assert corpus.processor.characters == ("\n", "a", "b", "z", "ß")
 
 
 def test_description_counts_characters_and_parts(tmp_path):
@@ -220,7 +220,7 @@ def test_unknown_split_is_named_beside_those_there_are(tmp_path):
 
 def test_other_files_are_scored_with_the_same_vocabulary(tmp_path):
     config = text_config(tmp_path, "abc" * 50)
-    vocabulary = config.load(0).vocabulary
+    vocabulary = config.load(0).processor
     path = tmp_path / "other.txt"
     path.write_text("cabbage"[:4] + "cab")
     batches = list(config.read_file(path, vocabulary).batches)
@@ -266,5 +266,5 @@ def test_config_without_a_loader_says_so():
 @pytest.mark.realdata
 def test_tiny_shakespeare_is_split_as_nanogpt_splits_it():
     corpus = CharacterText(source="tiny_shakespeare").load(0)
-    assert corpus.vocabulary.size == 65
+    assert corpus.processor.size == 65
     assert corpus.description.endswith("1,003,854 for training, 111,540 for validation")

@@ -153,7 +153,7 @@ def test_a_folder_in_the_environment_that_does_not_exist_does_not_fall_through(m
     put(cache_folder() / "data", CONTENT)
     monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "typo"))
     message, _ = refusal()
-    assert f"JAXNLP_DATA is {str(tmp_path / 'typo')!r}, which is no folder" in message
+    assert f"JAXNLP_DATA is {str(tmp_path / 'typo')!r}, which is not a directory" in message
     assert online.asked == []
 
 
@@ -164,7 +164,7 @@ def test_without_network_the_error_names_places_reason_and_remedy(own_folder):
     assert f"the download from {PLAYS.url} failed (" in message
     assert "Name or service not known" in message
     assert "Max retries exceeded" not in message
-    assert f"set JAXNLP_DATA to a folder that holds {PLAYS.relative_path}" in message
+    assert f"set JAXNLP_DATA to a folder that contains {PLAYS.relative_path}" in message
     assert "--data.path" in message
     assert isinstance(error.__cause__, requests.ConnectionError)
     assert isinstance(error, FileNotFoundError)
@@ -342,14 +342,20 @@ def test_a_folder_is_the_given_one_or_the_one_in_the_users_data(own_folder, tmp_
 def test_a_folder_that_is_nowhere_is_named_with_what_it_must_hold(monkeypatch, own_folder, tmp_path):
     absent = tmp_path / "absent"
     for path, message in (
-        (str(absent), f"no folder {absent}; give --data.path a folder that holds a.txt and b.txt, or go without"),
-        (None, f"no folder {own_folder / 'set'}; put a.txt and b.txt there, or give --data.path their folder, or go"),
+        (
+            str(absent),
+            f"there is no folder {absent}; give a folder that contains a.txt and b.txt with --data.path, or go",
+        ),
+        (
+            None,
+            f"there is no folder {own_folder / 'set'}; copy a.txt and b.txt there, or give their folder",
+        ),
     ):
         with pytest.raises(DataNotFoundError, match=f"^{re.escape(message)}"):
             locate_set(path)
     monkeypatch.delenv("JAXNLP_DATA")
     message = (
-        "the data set set is not downloaded: give --data.path its folder, set JAXNLP_DATA to a folder that holds set"
+        "the data set set is not found: give its folder with --data.path, set JAXNLP_DATA to a folder that contains set"
     )
     with pytest.raises(DataNotFoundError, match=re.escape(f"{message}, or go without")):
         locate_set()

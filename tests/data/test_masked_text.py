@@ -35,7 +35,7 @@ def rows(tmp_path_factory):
     """Two thousand examples."""
     path = tmp_path_factory.mktemp("masked") / "text.txt"
     path.write_text(TEXT)
-    return rows_of(first_batches(config(path, batch_size=100).load_with(0, VOCABULARY), 20))
+    return rows_of(first_batches(config(path, batch_size=100).load(0, VOCABULARY), 20))
 
 
 def marks_of(pieces, letter):
@@ -55,7 +55,7 @@ def within_five_sigma(successes, trials, share):
 
 def test_batches_have_the_stated_fields_types_and_shapes(file):
     settings = config(file)
-    batch = first_batches(settings.load_with(0, VOCABULARY), 1)[0]
+    batch = first_batches(settings.load(0, VOCABULARY), 1)[0]
     predictions = settings.predictions
     assert predictions == 8  # 0.15 x 48 = 7.2, rounded up
     assert {name: (value.shape, value.dtype.name) for name, value in batch.items()} == {
@@ -112,7 +112,7 @@ def test_lengths_do_not_tell_whether_a_text_follows(tmp_path):
         [words_of(d, s) * generator.integers(1, 8) for s in range(generator.integers(2, 40))] for d in range(60)
     ]
     path.write_text("\n".join("".join(" ".join(words) + "\n" for words in document) for document in sentences))
-    found = rows_of(first_batches(config(path, batch_size=100, sequence_length=128).load_with(0, VOCABULARY), 40))
+    found = rows_of(first_batches(config(path, batch_size=100, sequence_length=128).load(0, VOCABULARY), 40))
     follows = np.array([row["follows"] == 1 for row in found])
     lengths = np.array([[len(text) for text in texts_of(row)] for row in found])
     for measure in (lengths[:, 0], lengths[:, 1], lengths.sum(axis=1), lengths[:, 0] - lengths[:, 1]):
@@ -122,8 +122,8 @@ def test_lengths_do_not_tell_whether_a_text_follows(tmp_path):
 
 def test_every_sentence_that_another_one_follows_begins_an_example_once_an_epoch(file):
     settings = config(file, batch_size=1, sequence_length=512)
-    corpus = settings.load_with(0, VOCABULARY)
-    train = settings.load_with(1, VOCABULARY)
+    corpus = settings.load(0, VOCABULARY)
+    train = settings.load(1, VOCABULARY)
     held_out = {mark for row in rows_of(corpus.split("validation").batches) for mark in marks_of(texts_of(row)[0], "d")}
     expected = [(d, s) for d in range(DOCUMENTS) if d not in held_out for s in range(SENTENCES - 1)]
 
@@ -141,7 +141,7 @@ def test_every_sentence_that_another_one_follows_begins_an_example_once_an_epoch
 
 
 def test_texts_are_cut_where_they_lie_farthest_apart(file):
-    short = rows_of(first_batches(config(file, sequence_length=11, batch_size=64).load_with(0, VOCABULARY), 4))
+    short = rows_of(first_batches(config(file, sequence_length=11, batch_size=64).load(0, VOCABULARY), 4))
     for row in short:
         first, second = texts_of(row)  # all sentences have five pieces or more
         assert len(first) == 4
@@ -167,11 +167,11 @@ def ends_a_sentence(text):
     return len(text) > begin + 1 and text[begin:] == pieces_of((int(text[begin][1:]), int(text[begin + 1][1:])))
 
 
-@pytest.mark.parametrize("whole_words", [False, True])
+@pytest.mark.parametrize("whole_word_masking", [False, True])
 @pytest.mark.parametrize("mask_rate", [0.15, 0.4])
-def test_the_stated_share_of_pieces_is_predicted_and_no_special_one(file, mask_rate, whole_words):
-    settings = config(file, batch_size=100, mask_rate=mask_rate, whole_words=whole_words)
-    found = rows_of(first_batches(settings.load_with(0, VOCABULARY), 10))
+def test_the_stated_share_of_pieces_is_predicted_and_no_special_one(file, mask_rate, whole_word_masking):
+    settings = config(file, batch_size=100, mask_rate=mask_rate, whole_word_masking=whole_word_masking)
+    found = rows_of(first_batches(settings.load(0, VOCABULARY), 10))
     predicted = np.array([len(row["chosen"]) for row in found])
     words = np.array([row["attention_mask"].sum() - 3 for row in found])
     for row, count in zip(found, words, strict=True):
@@ -186,7 +186,7 @@ def test_the_stated_share_of_pieces_is_predicted_and_no_special_one(file, mask_r
     spread = 5.0 * math.sqrt(len(found) / 4.0)
     assert predicted.sum() < mask_rate * words.sum() + spread
     # A word of more pieces than are left to predict is passed over, which may leave one or two at the end of a row.
-    missing = 0.2 * len(found) if whole_words else 0.0
+    missing = 0.2 * len(found) if whole_word_masking else 0.0
     assert predicted.sum() > mask_rate * words.sum() - spread - missing
 
 
@@ -235,10 +235,10 @@ def words_in(row):
     return np.cumsum([not piece.startswith("##") for piece in VOCABULARY.pieces(row["original"])])
 
 
-def test_whole_words_are_predicted_whole(file):
-    settings = config(file, batch_size=100, whole_words=True)
+def test_whole_word_masking_are_predicted_whole(file):
+    settings = config(file, batch_size=100, whole_word_masking=True)
     several = parted = 0
-    for row in rows_of(first_batches(settings.load_with(0, VOCABULARY), 5)):
+    for row in rows_of(first_batches(settings.load(0, VOCABULARY), 5)):
         word = words_in(row)
         chosen = set(row["chosen"].tolist())
         for number in set(word[row["chosen"]].tolist()):
@@ -247,21 +247,21 @@ def test_whole_words_are_predicted_whole(file):
             assert set(pieces) <= chosen
             several += len(pieces) > 1
     assert several > 250
-    for row in rows_of(first_batches(config(file, batch_size=100).load_with(0, VOCABULARY), 5)):
+    for row in rows_of(first_batches(config(file, batch_size=100).load(0, VOCABULARY), 5)):
         word = words_in(row)
         parted += any(len(np.flatnonzero(word == n)) > np.sum(word[row["chosen"]] == n) for n in word[row["chosen"]])
     assert parted > 100
 
 
 def test_a_seed_gives_the_same_batches_and_another_seed_others(file):
-    first = first_batches(config(file).load_with(3, VOCABULARY), 5)
-    same(first_batches(config(file).load_with(3, VOCABULARY), 5), first)
-    other = first_batches(config(file).load_with(4, VOCABULARY), 5)
+    first = first_batches(config(file).load(3, VOCABULARY), 5)
+    same(first_batches(config(file).load(3, VOCABULARY), 5), first)
+    other = first_batches(config(file).load(4, VOCABULARY), 5)
     assert any((a["tokens"] != b["tokens"]).any() for a, b in zip(first, other, strict=True))
 
 
 def test_an_epoch_draws_lengths_partners_and_masks_anew(file):
-    corpus = config(file, batch_size=1, sequence_length=512).load_with(0, VOCABULARY)
+    corpus = config(file, batch_size=1, sequence_length=512).load(0, VOCABULARY)
     starts = (DOCUMENTS - 2) * (SENTENCES - 1)
     by_start = [{}, {}]
     for number, row in enumerate(rows_of(first_batches(corpus, 2 * starts))):
@@ -274,24 +274,24 @@ def test_an_epoch_draws_lengths_partners_and_masks_anew(file):
     assert all(row["chosen"].tolist() != other["chosen"].tolist() for row, other in pairs if len(row["chosen"]) > 4)
 
 
-@pytest.mark.parametrize("whole_words", [False, True])
-def test_saved_and_set_state_gives_the_same_continuation(file, whole_words):
-    settings = config(file, whole_words=whole_words)
-    batches = iter(settings.load_with(0, VOCABULARY).train)
+@pytest.mark.parametrize("whole_word_masking", [False, True])
+def test_saved_and_set_state_gives_the_same_continuation(file, whole_word_masking):
+    settings = config(file, whole_word_masking=whole_word_masking)
+    batches = iter(settings.load(0, VOCABULARY).train)
     for _ in range(25):  # into the second epoch
         next(batches)
     state, expected = batches.get_state(), [next(batches) for _ in range(4)]
-    again = iter(settings.load_with(0, VOCABULARY).train)
+    again = iter(settings.load(0, VOCABULARY).train)
     again.set_state(state)
     same([next(again) for _ in range(4)], expected)
 
 
 def test_held_out_documents_and_their_masks_are_fixed_and_never_trained_on(file):
     settings = config(file)
-    corpus = settings.load_with(0, VOCABULARY)
+    corpus = settings.load(0, VOCABULARY)
     batches = corpus.split("validation").batches
     same(list(batches), list(batches))
-    same(list(settings.load_with(1, VOCABULARY).split("validation").batches), list(batches))
+    same(list(settings.load(1, VOCABULARY).split("validation").batches), list(batches))
     held_out = rows_of(batches)
     documents = {mark for row in held_out for text in texts_of(row) for mark in marks_of(text, "d")}
     assert len(documents) == 2  # a tenth of twelve, and two at least

@@ -21,34 +21,34 @@ def file(tmp_path):
 def test_a_vocabulary_of_the_training_text_is_the_same_each_time(file):
     settings = config(file, vocabulary_size=120)
     corpus, again = settings.load(0), settings.load(1)
-    assert isinstance(corpus.vocabulary, WordPieceVocabulary)
-    assert corpus.vocabulary == again.vocabulary
+    assert isinstance(corpus.processor, WordPieceVocabulary)
+    assert corpus.processor == again.processor
     assert corpus.fingerprint == again.fingerprint
-    assert 60 < corpus.vocabulary.size <= 120
+    assert 60 < corpus.processor.size <= 120
     rows = rows_of(first_batches(corpus, 10))
-    unknown = corpus.vocabulary.id_of(UNK)
+    unknown = corpus.processor.id_of(UNK)
     assert np.mean([unknown in row["original"] for row in rows]) == 0.0
     assert "10 (" in corpus.description
-    assert f"{corpus.vocabulary.size} pieces of words" in corpus.description
+    assert f"{corpus.processor.size} tokens in the vocabulary" in corpus.description
 
 
 def test_a_vocabulary_of_a_folder_is_taken(file, tmp_path):
     VOCABULARY.save(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     corpus = config(file, vocabulary=str(tmp_path)).load(0)
-    assert corpus.vocabulary == VOCABULARY
-    same(first_batches(corpus, 2), first_batches(config(file).load_with(0, VOCABULARY), 2))
+    assert corpus.processor == VOCABULARY
+    same(first_batches(corpus, 2), first_batches(config(file).load(0, VOCABULARY), 2))
 
 
 def test_the_fingerprint_tells_texts_and_vocabularies_apart_and_nothing_else(file):
-    first = config(file).load_with(0, VOCABULARY).fingerprint
-    assert config(file, mask_rate=0.3, sequence_length=20).load_with(1, VOCABULARY).fingerprint == first
+    first = config(file).load(0, VOCABULARY).fingerprint
+    assert config(file, mask_rate=0.3, sequence_length=20).load(1, VOCABULARY).fingerprint == first
     other = WordPieceVocabulary.of_pieces(PIECES, lowercase=False)
-    assert config(file).load_with(0, other).fingerprint != first
+    assert config(file).load(0, other).fingerprint != first
     file.write_text(TEXT.replace("ba", "be", 1))
-    assert config(file).load_with(0, VOCABULARY).fingerprint != first
+    assert config(file).load(0, VOCABULARY).fingerprint != first
     file.write_text(TEXT.replace("\nd3 s5", "\n\nd3 s5", 1))
-    assert config(file).load_with(0, VOCABULARY).fingerprint != first
+    assert config(file).load(0, VOCABULARY).fingerprint != first
 
 
 def test_a_file_can_be_scored(file, tmp_path):
@@ -58,13 +58,13 @@ def test_a_file_can_be_scored(file, tmp_path):
     found = rows_of(split.batches)
     assert sorted(texts_of(row)[0] for row in found) == [["d1", "s0", "ba"], ["d2", "s0", "da"]]
     other.write_text("d1 s0 ba\nd1 s1 ca\n\nd2 s0 da\n")
-    with pytest.raises(DataError, match=r"other\.txt has 1 documents of two sentences or more; two are needed"):
+    with pytest.raises(DataError, match=r"other\.txt has 1 documents of at least two sentences; two are needed"):
         config(file).read_file(other, VOCABULARY)
 
 
 def test_the_embedded_text_is_enough():
     corpus = MaskedText(vocabulary_size=1_000).load(0)
-    assert corpus.vocabulary.size > 900
+    assert corpus.processor.size > 900
     (batch,) = first_batches(corpus, 1)
     assert batch["tokens"].shape == (32, 128)
     assert len(corpus.split("validation").batches) >= 1
@@ -90,9 +90,9 @@ def test_starts_number_all_sentences_but_the_last_of_each_document():
     [
         ("", r"text\.txt is empty"),
         ("\n\n", r"text\.txt has no sentences"),
-        ("ba\nca\nda\n", r"has 1 documents of two sentences or more; two for training and two for validation"),
-        ("ba\n\nca\n\nda\n\nfa\n", r"has 0 documents of two sentences or more"),
-        ("ba\nca\n\n" * 3, r"has 3 documents of two sentences or more"),
+        ("ba\nca\nda\n", r"has 1 documents of at least two sentences; two for training and two for validation"),
+        ("ba\n\nca\n\nda\n\nfa\n", r"has 0 documents of at least two sentences"),
+        ("ba\nca\n\n" * 3, r"has 3 documents of at least two sentences"),
         (b"ba\nc\xff", r"text\.txt, line 2: byte 0xff is not UTF-8"),
         ("ba\n\x07\n\n" * 4, r"fewer than two documents for training, or for validation, whose sentences have any"),
     ],
@@ -100,20 +100,25 @@ def test_starts_number_all_sentences_but_the_last_of_each_document():
 def test_texts_that_do_not_suffice_are_refused(file, text, message):
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(DataError, match=message):
-        config(file).load_with(0, VOCABULARY)
+        config(file).load(0, VOCABULARY)
 
 
 def test_what_does_not_fit_is_refused(file, tmp_path):
-    with pytest.raises(DataError, match=r"read in pieces of words, got a WordVocabulary"):
-        config(file).load_with(0, WordVocabulary(["a"]))
-    with pytest.raises(DataError, match=r"the model brings its vocabulary: leave out --data\.vocabulary, got v"):
-        config(file, vocabulary="v").load_with(0, VOCABULARY)
+    with pytest.raises(DataError, match=r"needs a WordPieceVocabulary, got a WordVocabulary"):
+        config(file).load(0, WordVocabulary(["a"]))
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    VOCABULARY.save(folder)
+    assert config(file, vocabulary=str(folder)).load(0, VOCABULARY).processor == VOCABULARY
+    other = WordPieceVocabulary.of_pieces([*PIECES, "more"])
+    with pytest.raises(DataError, match=rf"in {folder} differs from the model's of {other.size} tokens; remove --da"):
+        config(file, vocabulary=str(folder)).load(0, other)
     with pytest.raises(FileNotFoundError, match=r"has neither tokenizer\.json nor vocab\.txt"):
         config(file, vocabulary=str(tmp_path)).load(0)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(DataError, match=r"data\.vocabulary: .*vocab\.txt holds no WordPiece tokenizer"):
+    with pytest.raises(DataError, match=r"data\.vocabulary: .*vocab\.txt is not a WordPiece tokenizer"):
         config(file, vocabulary=str(tmp_path)).load(0)
-    with pytest.raises(DataError, match=r"data\.vocabulary_size: a vocabulary of 9 pieces cannot hold"):
+    with pytest.raises(DataError, match=r"data\.vocabulary_size: a vocabulary of 9 tokens is too small for"):
         config(file, vocabulary_size=9).load(0)
     with pytest.raises(DataError, match=r"--data\.validation-fraction 0\.95 leaves 1 of 12 documents"):
         config(file, validation_fraction=0.95).load(0)
@@ -125,7 +130,8 @@ def test_what_does_not_fit_is_refused(file, tmp_path):
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
         ({"evaluation_batch_size": 0}, "data.evaluation_batch_size must be at least 1, got 0"),
         ({"sequence_length": 4}, "data.sequence_length must be at least 5, got 4"),
-        ({"vocabulary_size": 5}, "data.vocabulary_size must exceed 5, got 5"),
+        ({"vocabulary_size": 5}, "data.vocabulary_size must be at least 6, got 5"),
+        ({"vocabulary": "v", "vocabulary_size": 9}, "data.vocabulary_size applies only to a vocabulary made from"),
         ({"mask_rate": 0.0}, r"data.mask_rate must lie in \(0, 1\), got 0.0"),
         ({"validation_fraction": 1.0}, r"data.validation_fraction must lie in \(0, 1\), got 1.0"),
     ],

@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from data import DataError, Question
+from data import DataError
 from data.invented_people import invent, write
 from data.names import NamesPretraining, NamesQuestions, read_documents, read_names, read_questions
-from jaxnlp.text.characters import MASK, PAD
+from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
+from jaxnlp.text.questions import Question
+from jaxnlp.text.words import WordVocabulary
 
 PEOPLE = invent(1, train=12, dev=5, test=3)
 
@@ -29,7 +31,7 @@ def questions(folder, **changes):
 
 def examples(corpus, count):
     """Texts and what is scored of them, of the first training examples, PADs in front and behind taken off."""
-    decode = corpus.vocabulary.decode
+    decode = corpus.processor.decode
     for batch in itertools.islice(corpus.train, count):
         for row in range(len(batch["tokens"])):
             tokens, targets, mask = (batch[name][row] for name in ("tokens", "targets", "loss_mask"))
@@ -47,7 +49,7 @@ def test_a_question_is_followed_by_mask_place_mask_and_scored_on_the_place_alone
         assert (known[question], rest) == (place, "")
         assert scored == place + MASK
         seen.add(question)
-    held_out = {question.text for question in corpus.split("validation").questions}
+    held_out = {question.text for question in corpus.split("validation").examples}
     assert (len(held_out), seen) == (3, set(known) - held_out)
 
 
@@ -57,7 +59,7 @@ def test_a_question_that_is_held_out_elsewhere_too_is_not_trained_on(folder):
     with train.open("a") as file:
         file.writelines(f"{question}\tElsewhere\n" for question in repeated)
     corpus = questions(folder, held_out=6).load(0)
-    asked = {name: {question.text for question in split.questions} for name, split in corpus.splits.items()}
+    asked = {name: {question.text for question in split.examples} for name, split in corpus.splits.items()}
     for name in ("validation", "dev", "test"):
         assert not asked["train"] & asked[name]
     assert asked["train"] | asked["validation"] >= {question for question, _ in PEOPLE.train}
@@ -65,30 +67,32 @@ def test_a_question_that_is_held_out_elsewhere_too_is_not_trained_on(folder):
 
 def test_splits_are_train_validation_dev_and_test(folder):
     corpus = questions(folder).load(0)
-    as_pairs = {name: [(q.text, q.answer) for q in split.questions] for name, split in corpus.splits.items()}
+    as_pairs = {name: [(q.text, q.answer) for q in split.examples] for name, split in corpus.splits.items()}
     assert as_pairs["dev"] == list(PEOPLE.dev)
     assert as_pairs["test"] == [(question, None) for question in PEOPLE.test]
     assert sorted(as_pairs["train"] + as_pairs["validation"]) == sorted(PEOPLE.train)
     assert len(corpus.split("test").batches) == 0
-    with pytest.raises(DataError, match=re.escape("no split 'held'; this data set has: train, validation, dev, test")):
+    with pytest.raises(
+        DataError, match=re.escape("there is no split 'held'; this data set has: train, validation, dev, test")
+    ):
         corpus.split("held")
 
 
 def test_held_out_questions_are_the_same_for_every_seed_and_kind_of_training(folder):
     held_out = [
-        config.load(seed).split("validation").questions
+        config.load(seed).split("validation").examples
         for config in (questions(folder), pretraining(folder, question_fraction=0.5))
         for seed in (0, 1)
     ]
     assert len(set(held_out)) == 1
-    assert questions(folder, held_out=0).load(0).split("validation").questions == tuple(
+    assert questions(folder, held_out=0).load(0).split("validation").examples == tuple(
         Question(*pair) for pair in PEOPLE.dev
     )
 
 
 def test_a_split_scores_each_of_its_answers_once(folder):
     corpus = questions(folder, evaluation_batch_size=2).load(0)
-    decode = corpus.vocabulary.decode
+    decode = corpus.processor.decode
     scored = [
         decode(targets[mask])
         for batch in corpus.split("dev").batches
@@ -100,15 +104,46 @@ def test_a_split_scores_each_of_its_answers_once(folder):
     assert all(length % 16 == 0 for length in lengths)
 
 
+def test_rows_of_batches_say_which_question_each_of_them_is(folder):
+    for split in (questions(folder, evaluation_batch_size=2).load(0).split(name) for name in ("train", "dev")):
+        decode = questions(folder).load(0).processor.decode
+        rows = [
+            decode(tokens)
+            for batch in split.batches
+            for tokens, mask in zip(batch["tokens"], batch["loss_mask"], strict=True)
+            if mask.any()
+        ]
+        assert split.scored
+        assert sorted(split.rows) == list(range(len(split.examples)))
+        for row, number in zip(rows, split.rows, strict=True):
+            assert row.startswith(split.examples[number].text + MASK)
+
+
+def test_facts_of_the_data_are_its_length_and_nothing_carried(folder):
+    config = questions(folder, sequence_length=100)
+    assert (config.max_length, config.parts, config.together, config.carries) == (100, (), False, False)
+
+
+def test_a_given_vocabulary_is_used_and_another_kind_refused(folder):
+    own = questions(folder).load(0)
+    wider = CharacterVocabulary([*own.processor.characters, "Ж"])
+    assert questions(folder).load(0, wider).processor == wider
+    assert pretraining(folder).load(0, own.processor).processor == own.processor
+    with pytest.raises(DataError, match="needs a CharacterVocabulary, got a WordVocabulary"):
+        questions(folder).load(0, WordVocabulary(["a"]))
+    with pytest.raises(DataError, match="not in the vocabulary of 3 characters"):
+        questions(folder).load(0, CharacterVocabulary.of("a", special=PAD + MASK))
+
+
 def test_missing_files_are_named(folder):
     (folder / "birth_dev.tsv").unlink()
     (folder / "wiki.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"lacks wiki\.txt, birth_dev\.tsv; put them there"):
+    with pytest.raises(FileNotFoundError, match=r"has no wiki\.txt, birth_dev\.tsv; copy the assignment's files there"):
         questions(folder).load(0)
 
 
 def test_pad_and_mask_have_ids_0_and_1_and_the_vocabulary_is_that_of_the_training_data(folder):
-    first, second = (config(folder).load(0).vocabulary for config in (questions, pretraining))
+    first, second = (config(folder).load(0).processor for config in (questions, pretraining))
     assert first == second
     assert first.characters[:2] == (PAD, MASK)
     assert set(first.characters[2:]) == set("\n".join(PEOPLE.documents) + "?")
@@ -138,7 +173,7 @@ def test_facts_are_spans_of_the_document_that_has_the_title(folder):
 
 def test_places_alone_are_asked_for_where_they_should_be(folder):
     corpus = pretraining(folder, corruption="facts", place_fraction=1.0).load(0)
-    places = {question.answer for question in questions(folder).load(0).split("train").questions}
+    places = {question.answer for question in questions(folder).load(0).split("train").examples}
     asked = [text.split(MASK)[1::2] for text, _ in examples(corpus, 20)]
     # Only a document without such places is asked for something else.
     assert all(set(spans) <= places or not set(spans) & places for spans in asked)
@@ -146,9 +181,9 @@ def test_places_alone_are_asked_for_where_they_should_be(folder):
 
 
 def test_no_place_is_asked_for_because_it_answers_a_held_out_question(folder):
-    kept = {question.answer for question in questions(folder).load(0).split("train").questions}
+    kept = {question.answer for question in questions(folder).load(0).split("train").examples}
     corpus = pretraining(folder, corruption="facts", place_fraction=1.0).load(0)
-    withheld = {question.answer for name in ("validation", "dev") for question in corpus.split(name).questions} - kept
+    withheld = {question.answer for name in ("validation", "dev") for question in corpus.split(name).examples} - kept
     assert withheld
     # What else stands in such a document is not asked for then: only a document without places of the training split.
     for text, _ in examples(corpus, 20):
@@ -158,7 +193,7 @@ def test_no_place_is_asked_for_because_it_answers_a_held_out_question(folder):
 
 def test_no_held_out_question_is_among_the_examples(folder):
     corpus = pretraining(folder, question_fraction=1.0).load(0)
-    held_out = {question.text for name in ("validation", "dev", "test") for question in corpus.split(name).questions}
+    held_out = {question.text for name in ("validation", "dev", "test") for question in corpus.split(name).examples}
     asked = {text.split(MASK)[0] for text, _ in examples(corpus, 30)}
     assert asked == {question for question, _ in PEOPLE.train} - held_out
 
@@ -172,7 +207,7 @@ def test_so_many_examples_are_questions(folder, fraction):
 
 
 def test_shifted_examples_begin_behind_pads_that_are_not_scored(folder):
-    corpus = pretraining(folder, largest_shift=7, batch_size=8).load(0)
+    corpus = pretraining(folder, max_left_padding=7, batch_size=8).load(0)
     shifts = set()
     for batch in itertools.islice(corpus.train, 16):
         first = (batch["tokens"] != 0).argmax(axis=1)
@@ -184,12 +219,12 @@ def test_shifted_examples_begin_behind_pads_that_are_not_scored(folder):
 
 
 def test_examples_fit_the_block(folder):
-    config = pretraining(folder, corruption="facts", sequence_length=64, largest_shift=20, facts_length=70)
+    config = pretraining(folder, corruption="facts", sequence_length=64, max_left_padding=20, facts_length=70)
     assert max(batch["tokens"].shape[1] for batch in itertools.islice(config.load(0).train, 20)) <= 64
 
 
 def test_a_pipeline_goes_on_where_it_was(folder):
-    config = pretraining(folder, corruption="facts", question_fraction=0.3, largest_shift=5)
+    config = pretraining(folder, corruption="facts", question_fraction=0.3, max_left_padding=5)
     iterator = iter(config.load(3).train)
     for _ in range(17):
         next(iterator)
@@ -213,7 +248,7 @@ def test_epochs_corrupt_documents_anew_and_seeds_differ(folder):
 
 def test_without_questions_documents_that_are_corrupted_once_validate(folder):
     first, again = (pretraining(folder).load(seed).split("validation") for seed in (0, 1))
-    assert first.questions == ()
+    assert first.examples == ()
     assert sum(batch["loss_mask"].any(axis=1).sum() for batch in first.batches) == len(PEOPLE.documents)
     for one, other in zip(first.batches, again.batches, strict=True):
         np.testing.assert_array_equal(one["tokens"], other["tokens"])
@@ -224,16 +259,18 @@ def test_invented_people_need_no_files(monkeypatch):
     names = read_names("invented", None)
     assert (len(names.train), len(names.dev), len(names.test)) == (300, 100, 50)
     assert names.dev[0].answer
-    with pytest.raises(DataError, match=re.escape("invented people are in no folder, got --data.path here")):
+    with pytest.raises(DataError, match=re.escape("data.source invented has no files; remove --data.path here")):
         read_names("invented", "here")
 
 
 def test_without_data_the_message_names_all_ways_to_some(monkeypatch, tmp_path):
     monkeypatch.delenv("JAXNLP_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match=r"--data\.path its folder, set JAXNLP_DATA.*--data\.source invented"):
+    with pytest.raises(
+        FileNotFoundError, match=r"its folder with --data\.path, set JAXNLP_DATA.*--data\.source invented"
+    ):
         read_names("cs224n_a5", None)
     monkeypatch.setenv("JAXNLP_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=re.escape(f"no folder {tmp_path / 'cs224n_a5_names'}")):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"there is no folder {tmp_path / 'cs224n_a5_names'}")):
         read_names("cs224n_a5", None)
 
 
@@ -247,13 +284,14 @@ def test_the_fingerprint_changes_with_the_data(folder):
 
 def test_a_file_of_questions_is_a_split(folder):
     config = questions(folder)
-    vocabulary = config.load(0).vocabulary
+    vocabulary = config.load(0).processor
     labelled = config.read_file(folder / "birth_dev.tsv", vocabulary)
-    assert [(q.text, q.answer) for q in labelled.questions] == list(PEOPLE.dev)
+    assert [(q.text, q.answer) for q in labelled.examples] == list(PEOPLE.dev)
     assert len(labelled.batches) == 1
     bare = config.read_file(folder / "birth_test_inputs.tsv", vocabulary)
-    assert [q.text for q in bare.questions] == list(PEOPLE.test)
+    assert [q.text for q in bare.examples] == list(PEOPLE.test)
     assert len(bare.batches) == 0
+    assert (labelled.scored, bare.scored) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +300,8 @@ def test_a_file_of_questions_is_a_split(folder):
         ("Ada. Born .\nAb.\n", "line 2: a document has at least 4 characters, got 'Ab.'; remove the line"),
         ("Ada. Born .\n\nBob. Born .\n", "line 2: a document has at least 4 characters, got ''"),
         ("Ada. Born .\n     \n", "line 2: a document has at least 4 characters, got '     '"),
-        (f"Ada. Born {MASK}.\n", f"line 1: holds {MASK!r} (U+2047), which stands for MASK here; replace it"),
-        (f"Ada. Born .\nBob{PAD}. Born\n", f"line 2: holds {PAD!r} (U+25A1), which stands for PAD here; replace it"),
+        (f"Ada. Born {MASK}.\n", f"line 1: contains {MASK!r} (U+2047), which is the MASK token; replace it"),
+        (f"Ada. Born .\nBob{PAD}. Born\n", f"line 2: contains {PAD!r} (U+25A1), which is the PAD token; replace it"),
     ],
     ids=["short", "empty", "blank", "mask", "pad"],
 )
@@ -282,7 +320,7 @@ def test_a_line_that_is_no_document_is_refused_with_its_number(tmp_path, text, m
         ("Where?\tHere\n\n", "line 2: expected 'question', or 'question TAB place', got ''"),
         ("Where?\t\n", "line 1: expected 'question', or 'question TAB place', got 'Where?\\t'"),
         ("Where?\tHere\tThere\n", "line 1: expected 'question', or 'question TAB place'"),
-        (f"Where{MASK}?\tHere\n", f"line 1: holds {MASK!r}"),
+        (f"Where{MASK}?\tHere\n", f"line 1: contains {MASK!r}"),
     ],
     ids=["no_tab", "a_tab", "empty", "no_place", "two_tabs", "mask"],
 )
@@ -300,9 +338,7 @@ def test_training_questions_must_have_places(folder):
 
 
 def test_a_question_longer_than_the_block_is_refused(folder):
-    with pytest.raises(
-        DataError, match=r"needs \d+ characters; the longest example has 21 \(data.sequence_length 20\)"
-    ):
+    with pytest.raises(DataError, match=r"needs \d+ characters; at most 21 fit \(data.sequence_length 20\)"):
         questions(folder, sequence_length=20).load(0)
 
 
@@ -330,7 +366,7 @@ def test_a_run_holds_out_no_question_that_the_run_before_it_was_trained_on(folde
     if fits:
         after.check_after(before)
     else:
-        with pytest.raises(DataError, match="the run to begin with held out 5, and was trained on the others"):
+        with pytest.raises(DataError, match="includes questions that the earlier run was trained on: it held out 5"):
             after.check_after(before)
 
 
@@ -338,7 +374,7 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
     path = tmp_path / "other.tsv"
     path.write_text("Where was Ж born?\tRome\n", encoding="utf-8")
     config = questions(folder)
-    vocabulary = config.load(0).vocabulary
+    vocabulary = config.load(0).processor
     shown = f"{path}, line 1: question 'Where was Ж born?', answer 'Rome': not in the vocabulary"
     with pytest.raises(DataError, match=re.escape(shown)):
         config.read_file(path, vocabulary)
@@ -355,9 +391,13 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
         ({"held_out": -1}, "data.held_out must be at least 0, got -1"),
         ({"question_fraction": 1.5}, "data.question_fraction must lie in [0, 1], got 1.5"),
         ({"place_fraction": -0.1}, "data.place_fraction must lie in [0, 1], got -0.1"),
-        ({"place_fraction": 0.5}, "data.place_fraction is for data.corruption facts alone: leave it at 0"),
+        (
+            {"place_fraction": 0.5},
+            "data.place_fraction applies only to data.corruption facts; leave it at 0.0, got 0.5",
+        ),
+        ({"facts_length": 56}, "data.facts_length applies only to data.corruption facts; leave it at 72, got 56"),
         ({"facts_length": -5}, "data.facts_length must be at least 1, got -5"),
-        ({"largest_shift": 128}, "data.largest_shift must lie in [0, 128), got 128"),
+        ({"max_left_padding": 128}, "data.max_left_padding must lie in [0, 128), got 128"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -367,7 +407,7 @@ def test_a_config_that_cannot_be_is_refused_with_its_value(changes, message):
 
 
 def test_all_questions_held_out_are_refused(folder):
-    with pytest.raises(DataError, match=re.escape("--data.held-out 12 leaves none of 12 training questions")):
+    with pytest.raises(DataError, match=re.escape("--data.held-out 12 leaves none of the 12 training questions")):
         questions(folder, held_out=12).load(0)
 
 
@@ -383,7 +423,7 @@ def test_the_real_data_is_read_whole():
 @pytest.mark.realdata
 def test_no_real_question_that_is_held_out_is_trained_on():
     splits = NamesQuestions(batch_size=4).load(0).splits
-    texts = {name: {question.text for question in split.questions} for name, split in splits.items()}
+    texts = {name: {question.text for question in split.examples} for name, split in splits.items()}
     for name in ("validation", "dev", "test"):
         assert not texts["train"] & texts[name]
-    assert 1790 < len(splits["train"].questions) < 1800
+    assert 1790 < len(splits["train"].examples) < 1800

@@ -73,9 +73,9 @@ def test_seed_alone_decides_what_is_drawn():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("often", (1, 2)), "a schedule is one of round_robin, .*, got 'often'"),
-        (("round_robin", ()), r"each task needs an example, got \[\]"),
-        (("round_robin", (3, 0)), r"each task needs an example, got \[3, 0\]"),
+        (("often", (1, 2)), "a schedule must be one of round_robin, .*, got 'often'"),
+        (("round_robin", ()), r"each part needs at least one example, got \[\]"),
+        (("round_robin", (3, 0)), r"each part needs at least one example, got \[3, 0\]"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused(arguments, message):

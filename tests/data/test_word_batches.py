@@ -7,14 +7,14 @@ import pytest
 from data.word_batches import (
     Epochs,
     concatenated,
-    evaluation_tracks,
+    evaluation_streams,
     random_lengths,
-    track_batches,
+    stream_batches,
     window_batches,
 )
 
 TEXT = np.arange(100, 153, dtype=np.int32)
-DRAWING = {"short_probability": 0.05, "jitter": 5.0, "multiple": 10}
+DRAWING = {"short_probability": 0.05, "length_std": 5.0, "multiple": 10}
 
 
 def generator(seed=0):
@@ -51,9 +51,9 @@ def test_windows_that_fill_no_batch_are_left_out_at_random():
     assert len(left_out) == 13
 
 
-def test_tracks_go_on_from_batch_to_batch_and_hold_the_text():
+def test_streams_go_on_from_batch_to_batch_and_hold_the_text():
     lengths = np.array([5, 2, 6])
-    batches = list(track_batches(TEXT, lengths, 4))
+    batches = list(stream_batches(TEXT, lengths, 4))
     assert [batch["tokens"].shape for batch in batches] == [(4, 5), (4, 2), (4, 6)]
     tokens, targets = (np.concatenate([batch[name] for batch in batches], axis=1) for name in ("tokens", "targets"))
     np.testing.assert_array_equal(tokens.ravel(), TEXT[:52])
@@ -74,10 +74,10 @@ def test_lengths_are_multiples_that_fill_the_track(track_length, sequence_length
 
 
 @pytest.mark.parametrize(
-    ("sequence_length", "multiple", "jitter"), [(70, 10, 5), (70, 7, 100), (9, 9, 50), (32, 1, 90)]
+    ("sequence_length", "multiple", "length_std"), [(70, 10, 5), (70, 7, 100), (9, 9, 50), (32, 1, 90)]
 )
-def test_the_number_of_different_lengths_is_bounded(sequence_length, multiple, jitter):
-    options = DRAWING | {"jitter": jitter, "multiple": multiple}
+def test_the_number_of_different_lengths_is_bounded(sequence_length, multiple, length_std):
+    options = DRAWING | {"length_std": length_std, "multiple": multiple}
     lengths = random_lengths(200_000, sequence_length, generator(), **options)
     assert lengths.max() <= 1.25 * sequence_length
     assert len(set(lengths)) <= 1.25 * sequence_length / multiple
@@ -85,7 +85,7 @@ def test_the_number_of_different_lengths_is_bounded(sequence_length, multiple, j
 
 @pytest.mark.parametrize("short", [0.0, 0.05, 1.0])
 def test_lengths_are_distributed_as_published(short):
-    options = {"short_probability": short, "jitter": 3.0, "multiple": 1}
+    options = {"short_probability": short, "length_std": 3.0, "multiple": 1}
     lengths = random_lengths(2_000_000, 70, generator(), **options)[:-1]
     about_half = np.abs(lengths - 35) < 17
     error = 4 * np.sqrt(short * (1 - short) / len(lengths))
@@ -96,14 +96,14 @@ def test_lengths_are_distributed_as_published(short):
             assert abs(drawn.std() - 3) < 0.2
 
 
-def test_without_jitter_and_short_ones_all_lengths_but_the_last_are_the_same():
-    lengths = random_lengths(250, 60, generator(), short_probability=0.0, jitter=0.0, multiple=10)
+def test_without_length_std_and_short_ones_all_lengths_but_the_last_are_the_same():
+    lengths = random_lengths(250, 60, generator(), short_probability=0.0, length_std=0.0, multiple=10)
     assert lengths.tolist() == [60, 60, 60, 60, 10]
 
 
 @pytest.mark.parametrize(("length", "expected"), [(15, {10, 20}), (12, {10, 20}), (10, {10}), (23, {10, 20, 30})])
 def test_lengths_that_are_no_multiple_lie_on_both_sides(length, expected):
-    lengths = random_lengths(100_000, length, generator(), short_probability=0.0, jitter=3.0, multiple=10)[:-1]
+    lengths = random_lengths(100_000, length, generator(), short_probability=0.0, length_std=3.0, multiple=10)[:-1]
     assert set(lengths.tolist()) == expected
     assert abs(lengths.mean() - length) < 1.5
 
@@ -112,26 +112,26 @@ def test_lengths_that_are_no_multiple_lie_on_both_sides(length, expected):
 @pytest.mark.parametrize("batch_size", [1, 3, 8])
 def test_evaluation_scores_each_word_but_the_first_exactly_once(length, batch_size):
     text = generator(length).integers(1, 9, size=length).astype(np.int32)
-    batches = list(evaluation_tracks(text, 4, batch_size))
+    batches = list(evaluation_streams(text, 4, batch_size))
     rows = {name: ((batch_size, 4), np.dtype(np.int32)) for name in ("tokens", "targets")}
     masks = {"loss_mask": ((batch_size, 4), np.dtype(bool)), "reset": ((batch_size,), np.dtype(bool))}
     assert all(shapes_and_types(batch) == rows | masks for batch in batches)
-    tracks = {name: np.concatenate([batch[name] for batch in batches], axis=1) for name in (*rows, "loss_mask")}
-    mask = tracks["loss_mask"]
-    np.testing.assert_array_equal(tracks["targets"][mask], text[1:])
-    np.testing.assert_array_equal(tracks["tokens"][mask], text[:-1])
-    assert not tracks["tokens"][~mask].any()
-    assert not tracks["targets"][~mask].any()
+    streams = {name: np.concatenate([batch[name] for batch in batches], axis=1) for name in (*rows, "loss_mask")}
+    mask = streams["loss_mask"]
+    np.testing.assert_array_equal(streams["targets"][mask], text[1:])
+    np.testing.assert_array_equal(streams["tokens"][mask], text[:-1])
+    assert not streams["tokens"][~mask].any()
+    assert not streams["targets"][~mask].any()
 
 
 def test_evaluation_begins_anew_in_its_first_batch_alone():
-    batches = evaluation_tracks(TEXT, 4, 3)
+    batches = evaluation_streams(TEXT, 4, 3)
     assert len(batches) == 5
     assert [batch["reset"].tolist() for batch in batches] == [[True] * 3, *[[False] * 3] * 4]
 
 
-def test_evaluation_pads_where_tracks_end():
-    last = list(evaluation_tracks(TEXT, 4, 3))[-1]  # 52 targets in tracks of 18, 18 and 16
+def test_evaluation_pads_where_streams_end():
+    last = list(evaluation_streams(TEXT, 4, 3))[-1]  # 52 targets in streams of 18, 18 and 16
     np.testing.assert_array_equal(last["tokens"], [[116, 117, 0, 0], [134, 135, 0, 0], [0, 0, 0, 0]])
     np.testing.assert_array_equal(last["targets"], [[117, 118, 0, 0], [135, 136, 0, 0], [0, 0, 0, 0]])
     np.testing.assert_array_equal(last["loss_mask"], [[True, True, False, False]] * 2 + [[False] * 4])

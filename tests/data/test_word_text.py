@@ -32,7 +32,9 @@ def folder(tmp_path):
 
 
 def config(folder, **changes):
-    small = {"batch_size": 4, "sequence_length": 12, "length_multiple": 3, "length_jitter": 2.0}
+    small = {"batch_size": 4, "sequence_length": 12}
+    if changes.get("mode") != "windows":
+        small |= {"length_multiple": 3, "bptt_length_std": 2.0}
     return WordText(**{"path": str(folder), "evaluation_batch_size": 3} | small | changes)
 
 
@@ -67,7 +69,7 @@ def pairs_of(text):
 
 def texts(folder):
     """The training and the validation text, as ids."""
-    vocabulary = config(folder).load(0).vocabulary
+    vocabulary = config(folder).load(0).processor
     return tuple(vocabulary.encode((folder / name).read_text()) for name in ("train.txt", "valid.txt"))
 
 
@@ -96,7 +98,7 @@ def test_an_epoch_of_windows_sees_all_words_but_those_that_fill_no_batch(folder)
     assert np.count_nonzero(counts == 1) > 600
 
 
-def test_tracks_go_on_from_batch_to_batch_until_the_epoch_ends(folder):
+def test_streams_go_on_from_batch_to_batch_until_the_epoch_ends(folder):
     corpus = config(folder).load(0)
     train, _ = texts(folder)
     known = pairs_of(train)
@@ -108,16 +110,16 @@ def test_tracks_go_on_from_batch_to_batch_until_the_epoch_ends(folder):
         assert not any(batch["reset"].any() for batch in epoch[1:])
 
 
-@pytest.mark.parametrize("mode", ["windows", "tracks"])
+@pytest.mark.parametrize("mode", ["windows", "streams"])
 def test_data_whose_rows_go_on_from_batch_to_batch_says_so_and_where_they_begin(folder, mode):
     data = config(folder, mode=mode)
     (batch,) = batches(data.load(0), 1)
-    assert data.carries == ("reset" in batch) == (mode == "tracks")
+    assert data.carries == ("reset" in batch) == (mode == "streams")
 
 
-def test_articles_come_in_another_order_in_each_epoch_and_tracks_begin_elsewhere(folder):
+def test_articles_come_in_another_order_in_each_epoch_and_streams_begin_elsewhere(folder):
     corpus = config(folder, batch_size=1, length_multiple=1).load(0)
-    titles = corpus.vocabulary.encode("One Three Five").tolist()
+    titles = corpus.processor.encode("One Three Five").tolist()
 
     def order(epoch):
         return tuple(titles.index(word) for word in rows(epoch)[0] if word in titles)
@@ -132,14 +134,14 @@ def test_articles_come_in_another_order_in_each_epoch_and_tracks_begin_elsewhere
 
 
 def test_lengths_vary_within_the_bound(folder):
-    corpus = config(folder, sequence_length=24, length_jitter=4.0).load(0)
+    corpus = config(folder, sequence_length=24, bptt_length_std=4.0).load(0)
     lengths = {batch["tokens"].shape[1] for batch in batches(corpus, 300)}
     assert 4 < len(lengths) <= 10
     assert {length % 3 for length in lengths} == {0}
     assert max(lengths) <= 30
 
 
-@pytest.mark.parametrize("mode", ["windows", "tracks"])
+@pytest.mark.parametrize("mode", ["windows", "streams"])
 def test_saved_and_set_state_gives_the_same_continuation(folder, mode):
     for taken in (0, 7, 40):
         original = iter(config(folder, mode=mode).load(5).train)
@@ -152,7 +154,7 @@ def test_saved_and_set_state_gives_the_same_continuation(folder, mode):
             assert_batches_equal(next(original), next(continued))
 
 
-@pytest.mark.parametrize("mode", ["windows", "tracks"])
+@pytest.mark.parametrize("mode", ["windows", "streams"])
 def test_seed_alone_decides_the_order(folder, mode):
     first, again, other = (batches(config(folder, mode=mode).load(seed), 10) for seed in (3, 3, 4))
     for left, right in zip(first, again, strict=True):
@@ -160,7 +162,7 @@ def test_seed_alone_decides_the_order(folder, mode):
     assert any(not np.array_equal(left["tokens"], right["tokens"]) for left, right in zip(first, other, strict=True))
 
 
-@pytest.mark.parametrize("mode", ["windows", "tracks"])
+@pytest.mark.parametrize("mode", ["windows", "streams"])
 def test_splits_score_the_texts_in_their_own_order(folder, mode):
     corpus = config(folder, mode=mode).load(0)
     for name, text in zip(("train", "validation"), texts(folder), strict=True):
@@ -177,13 +179,13 @@ def test_description_counts_words_and_articles(folder):
     train, valid = map(len, texts(folder))
     assert corpus.description == (
         f"wikitext2: {train:,} words in 3 articles for training, {valid:,} in 2 for validation; "
-        f"{corpus.vocabulary.size:,} distinct"
+        f"{corpus.processor.size:,} distinct"
     )
 
 
 def test_tokens_are_counted_in_the_training_text(folder):
     corpus, (train, _) = config(folder).load(0), texts(folder)
-    assert corpus.token_counts.tolist() == [int((train == i).sum()) for i in range(corpus.vocabulary.size)]
+    assert corpus.token_counts.tolist() == [int((train == i).sum()) for i in range(corpus.processor.size)]
     assert 0 in corpus.token_counts
 
 
@@ -198,7 +200,7 @@ def test_python_docs_train_without_files(monkeypatch):
     monkeypatch.delenv("JAXNLP_DATA", raising=False)
     corpus = WordText(source="python_docs", minimum_count=3).load(0)
     assert next(iter(corpus.train))["tokens"].shape[0] == 32
-    assert UNK in corpus.vocabulary.decode(np.concatenate([b["tokens"].ravel() for b in batches(corpus, 3)]))
+    assert UNK in corpus.processor.decode(np.concatenate([b["tokens"].ravel() for b in batches(corpus, 3)]))
 
 
 def test_other_files_are_scored_with_the_same_vocabulary_and_unknown_words_counted(folder, tmp_path, caplog):
@@ -223,9 +225,8 @@ def test_a_file_of_known_words_needs_no_word(folder, tmp_path, caplog):
     ("text", "vocabulary", "reason"),
     [
         ("a b c", WordVocabulary("ab"), "not in the vocabulary of 2 words: 'c' (first at word 3)"),
-        ("a b c", CharacterVocabulary("ab "), "not in the vocabulary of 3 characters: 'c'"),
-        ("a", WordVocabulary("ab"), "has 1 words; a language model scores each word but the first"),
-        (" \n", WordVocabulary("ab"), "has 0 words; a language model scores each word but the first"),
+        ("a", WordVocabulary("ab"), "has 1 words, but two are needed: the first is not scored"),
+        (" \n", WordVocabulary("ab"), "has 0 words, but two are needed: the first is not scored"),
     ],
 )
 def test_a_file_that_cannot_be_scored_is_named(folder, tmp_path, text, vocabulary, reason):
@@ -235,7 +236,7 @@ def test_a_file_that_cannot_be_scored_is_named(folder, tmp_path, text, vocabular
         config(folder).read_file(path, vocabulary)
 
 
-@pytest.mark.parametrize(("mode", "shortest"), [("windows", 12), ("tracks", 3)])
+@pytest.mark.parametrize(("mode", "shortest"), [("windows", 12), ("streams", 3)])
 def test_a_text_that_is_too_short_for_a_batch_is_refused_with_both_lengths(folder, mode, shortest):
     words = 4 * shortest
     (folder / "train.txt").write_text(" ".join(["a"] * (words - 1)) + "\n")
@@ -262,9 +263,9 @@ def test_a_validation_text_of_one_word_is_refused(folder):
         ({"evaluation_batch_size": 0}, "data.evaluation_batch_size must be at least 1, got 0"),
         ({"length_multiple": 0}, "data.length_multiple must lie in [1, 70] (sequence_length), got 0"),
         ({"sequence_length": 9}, "data.length_multiple must lie in [1, 9] (sequence_length), got 10"),
-        ({"short_probability": 1.5}, "data.short_probability must lie in [0, 1], got 1.5"),
-        ({"length_jitter": -1.0}, "data.length_jitter must be at least 0 and finite, got -1.0"),
-        ({"length_jitter": float("nan")}, "data.length_jitter must be at least 0 and finite, got nan"),
+        ({"bptt_short_probability": 1.5}, "data.bptt_short_probability must lie in [0, 1], got 1.5"),
+        ({"bptt_length_std": -1.0}, "data.bptt_length_std must be at least 0 and finite, got -1.0"),
+        ({"bptt_length_std": float("nan")}, "data.bptt_length_std must be at least 0 and finite, got nan"),
         ({"validation_fraction": 1.0}, "data.validation_fraction must lie in (0, 1), got 1.0"),
     ],
 )
@@ -273,7 +274,45 @@ def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
         WordText(**fields)
 
 
-def test_windows_may_be_shorter_than_the_multiple_of_tracks():
+@pytest.mark.parametrize(
+    ("fields", "read_by"),
+    [
+        ({"mode": "windows", "bptt_short_probability": 0.1}, "data.mode streams"),
+        ({"mode": "windows", "bptt_length_std": 1.0}, "data.mode streams"),
+        ({"mode": "windows", "length_multiple": 5}, "data.mode streams"),
+        ({"source": "wikitext2", "minimum_count": 3}, "data.source python_docs and text_file"),
+        ({"source": "cmu_hw4p1", "validation_fraction": 0.2}, "data.source python_docs and text_file"),
+    ],
+)
+def test_options_that_nothing_reads_are_refused(fields, read_by):
+    with pytest.raises(ValueError, match=f"^data.{list(fields)[1]} applies only to {read_by}; leave it at"):
+        WordText(**fields)
+    WordText(**fields | {"mode": "streams", "source": "python_docs"})
+
+
+@pytest.mark.parametrize(
+    ("sequence_length", "std", "multiple"), [(70, 5.0, 10), (35, 0.0, 10), (33, 0.0, 10), (9, 50.0, 9), (12, 30.0, 1)]
+)
+def test_max_length_is_that_of_the_longest_row_that_can_occur(folder, sequence_length, std, multiple):
+    fields = {"sequence_length": sequence_length, "bptt_length_std": std, "length_multiple": multiple}
+    data = config(folder, batch_size=1, **fields)
+    corpus = data.load(0)
+    rows = [batch["tokens"].shape[1] for batch in (*batches(corpus, 500), *corpus.split("train").batches)]
+    assert max(rows) == data.max_length
+    assert config(folder, mode="windows", sequence_length=sequence_length).max_length == sequence_length
+
+
+def test_a_given_vocabulary_is_used_and_another_kind_refused(folder):
+    own = config(folder).load(0).processor
+    wider = WordVocabulary([*own.words, "more"], unknown=own.unknown)
+    assert config(folder).load(0, wider).processor == wider
+    with pytest.raises(DataError, match="needs a WordVocabulary, got a CharacterVocabulary"):
+        config(folder).load(0, CharacterVocabulary("ab"))
+    with pytest.raises(DataError, match=r"data.source wikitext2: not in the vocabulary of 1 words: .*; use a model"):
+        config(folder).load(0, WordVocabulary(["a"]))
+
+
+def test_windows_may_be_shorter_than_the_multiple_of_streams():
     assert WordText(mode="windows", sequence_length=5).length_multiple == 10
 
 
@@ -284,7 +323,7 @@ def test_windows_may_be_shorter_than_the_multiple_of_tracks():
 )
 def test_wikitext2_has_its_published_size(source, train, validation):
     corpus = WordText(source=source).load(0)
-    assert corpus.vocabulary.size == 33_278
+    assert corpus.processor.size == 33_278
     assert corpus.description.startswith(
         f"{source}: {train:,} words in 579 articles for training, {validation:,} in 59"
     )

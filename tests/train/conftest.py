@@ -20,12 +20,13 @@ import pytest
 from rich.console import Console
 
 from data.character_text import CharacterText
-from jaxnlp.models import ModelConfig
+from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig, update
 from train.log import RunLog
-from train.loop import Outcome, fit
+from train.loop import FitResult, fit
 from train.optimizer import OptimizerConfig
 
 
@@ -65,8 +66,19 @@ class BigramConfig(ModelConfig):
     dropout_rate: float = 0.2
     context_length: int = 8
 
+    @property
+    def max_length(self) -> int:
+        return self.context_length
+
     def build(self, vocabulary_size: int) -> "Bigram":
         return Bigram(self, vocabulary_size)
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        return {
+            ("tokens", "embedding"): Parameter("VD", "below"),
+            ("head", "kernel"): Parameter("DV", matrix=True, head=True),
+            ("head", "bias"): Parameter("V", head=True),
+        }[path]
 
 
 class Bigram(nn.Module):
@@ -90,6 +102,10 @@ class Bigram(nn.Module):
     def empty_cache(self, batch: int) -> tuple[()]:
         """Nothing is kept."""
         return ()
+
+    def decoding_params(self, params: Any) -> Any:
+        """Unchanged."""
+        return params
 
 
 @pytest.fixture(scope="session")
@@ -158,6 +174,7 @@ def tiny_config(small_text: Path) -> Callable[..., TrainConfig]:
                 source="text_file", path=str(small_text), batch_size=6, sequence_length=8, evaluation_batch_size=4
             ),
             model=BigramConfig(),
+            task=LanguageModel(),
             optimizer=OptimizerConfig(learning_rate=3e-2, weight_decay=0.1),
             total_steps=12,
             evaluate_every_steps=6,
@@ -182,10 +199,10 @@ def quiet() -> Console:
 
 
 @pytest.fixture(scope="session")
-def quick_fit(quiet: Console) -> Callable[..., Outcome]:
+def quick_fit(quiet: Console) -> Callable[..., FitResult]:
     """`fit` that prints nothing, and draws no report: that takes longer than the training."""
 
-    def run(config: TrainConfig, workdir: Path, **options: Any) -> Outcome:
+    def run(config: TrainConfig, workdir: Path, **options: Any) -> FitResult:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("train.loop.write_report", lambda _: None)
             return fit(config, workdir, console=quiet, **options)

@@ -1,12 +1,15 @@
 import jax
 import numpy as np
 import pytest
+from train.answers import MOST_SHOWN, attention_to_inputs, describe
 
 from data import Question
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from train import answers
-from train.answers import MOST_SHOWN, attention_to_inputs, describe
 
 VOCABULARY = CharacterVocabulary.of("abcdefgh?", special=PAD + MASK)
 TRAINING = [Question("a?", "bad"), Question("b?", "bad"), Question("c?", "egg")]
@@ -54,16 +57,22 @@ def test_a_model_without_attention_has_none_to_show_and_others_only_a_few():
 
 GPTS = {
     "vanilla": {"num_layers": 12},
-    "synthesizer": {"variant": "synthesizer"},
-    "perceiver": {"variant": "perceiver", "num_layers": 4, "num_latents": 4},
-    "along": {"variant": "perceiver", "num_layers": 4, "num_latents": 4, "latent_placement": "along"},
+    "synthesizer": {"kind": SynthesizerConfig},
+    "perceiver": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": 4},
+    "along": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": 4, "latent_placement": "along"},
 }
 
 
 @pytest.mark.parametrize("variant", GPTS)
 def test_weights_are_those_of_each_text_alone_though_all_go_through_one_program(variant):
-    shape = {"num_layers": 2, "num_heads": 2, "width": 8, "context_length": 40, "scan_layers": True} | GPTS[variant]
-    model = GPTConfig(**shape).build(VOCABULARY.size)
+    shape = {
+        "num_layers": 2,
+        "num_heads": 2,
+        "width": 8,
+        "context_length": 40,
+        "compute": Compute(scan_layers=True),
+    } | GPTS[variant]
+    model = shape.pop("kind", GPTConfig)(**shape).build(VOCABULARY.size)
     params = jax.jit(lambda: model.init(jax.random.key(0), np.zeros((1, 1), np.int32)))()["params"]
     params = jax.tree.map(lambda leaf: 20.0 * leaf, params)  # so that attention is far from even
     answers._maps.clear_cache()

@@ -2,6 +2,8 @@
 
 import json
 
+import chex
+import jax
 import numpy as np
 import pytest
 import transformers
@@ -10,8 +12,8 @@ from jaxnlp.__main__ import main
 from jaxnlp.convert import load_pretrained
 from jaxnlp.serialization import ConfigError
 from train import evaluate
+from train.begin import begin
 from train.command_line import RunOptions, parse
-from train.pretrained import beginning
 
 FEW_STEPS = ["--total-steps", "2", "--evaluate-every-steps", "2", "--checkpoint-every-steps", "2"]
 WORDS = ["good", "bad", "film", "plot", "dog", "cat"]
@@ -41,16 +43,16 @@ def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     exported, project_files, quick_fit, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
-    data = ["--data.path", project_files, "--data.longest-tokens", "16", "--data.batch-size", "10"]
-    quick_fit(config_of("bert_sst", "--model.pretrained", exported, *data, *FEW_STEPS), tmp_path / "run")
+    data = ["--data.path", project_files, "--data.max-length", "16", "--data.batch-size", "10"]
+    quick_fit(config_of("bert_sst", "--init-from", exported, *data, *FEW_STEPS), tmp_path / "run")
     run = str(tmp_path / "run")
     assert evaluate.main([run]) == 0
     assert "validation sst/accuracy" in capsys.readouterr().out
     assert evaluate.main([run, "--split", "test", "--predictions", str(tmp_path / "answers")]) == 0
-    assert len((tmp_path / "answers" / "sst-test-output.csv").read_text().splitlines()) == 6
+    assert len((tmp_path / "answers").read_text().splitlines()) == 6
     capsys.readouterr()
     assert main(["predict", run, "good good film", "bad"]) == 0
-    assert [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()] == ["good good film", "bad"]
+    assert [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()] == ["good good film", "bad"]
     assert main(["embed", run, "good", "bad", "--out", str(tmp_path / "vectors.npy")]) == 0
     assert np.load(tmp_path / "vectors.npy").shape == (2, 8)
     assert main(["attention", run, "a good film", "--out", str(tmp_path / "page.html")]) == 0
@@ -61,14 +63,23 @@ def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     assert json.loads((tmp_path / "back" / "tokenizer_config.json").read_text())["model_max_length"] == 64
 
 
-def test_pretraining_goes_on_with_an_encoder_of_another_shape_than_the_recipes(exported):
-    begun = beginning(config_of("bert_pretrain", "--model.pretrained", exported))
+def test_pretraining_continues_with_an_encoder_of_another_shape_than_the_recipes(exported):
+    begun = begin(config_of("bert_pretrain", "--init-from", exported))
     assert (begun.config.model.encoder.width, begun.config.model.encoder.num_layers) == (8, 1)
     assert begun.params.keys() == {"encoder", "heads"}
-    assert begun.vocabulary == load_pretrained(exported).vocabulary
+    assert begun.processor == load_pretrained(exported).vocabulary
 
 
-def test_a_shape_that_was_typed_is_not_passed_over(exported):
-    typed = config_of("bert_pretrain", "--model.pretrained", exported, "--model.encoder.width", "32")
-    with pytest.raises(ConfigError, match=r"leave out model\.encoder\.width 32, where it has 8$"):
-        beginning(typed)
+def test_a_shape_that_was_typed_is_refused(exported):
+    typed = config_of("bert_pretrain", "--init-from", exported, "--model.encoder.width", "32")
+    with pytest.raises(ConfigError, match=r"defines these fields; remove them:\n  model\.encoder\.width: 32"):
+        begin(typed)
+
+
+def test_fine_tuning_begins_with_a_pretraining_run_without_an_export(exported):
+    """The same parameters as from the exported folder."""
+    places = (exported.parent / "pretrained", exported)
+    run, folder = (begin(config_of("bert_sst", "--init-from", place, "--data.max-length", "16")) for place in places)
+    assert (run.config.model.encoder.width, run.config.model.encoder.num_layers) == (8, 1)
+    assert run.processor == folder.processor
+    chex.assert_trees_all_equal(*({"encoder": jax.device_get(b.params["encoder"])} for b in (run, folder)))

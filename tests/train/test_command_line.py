@@ -107,18 +107,21 @@ def test_overview_is_shown_without_a_recipe(capsys, arguments, status):
     [
         ("gpt_python_doc", "did you mean gpt_python_docs"),
         ("gpt_shakespear", "did you mean gpt_shakespeare or "),
-        ("xyz", f"there are: {', '.join(RECIPES)}"),
+        ("xyz", f"the recipes are {', '.join(RECIPES)}"),
         ("../configs/gpt_python_docs", ""),
         ("__init__", ""),
     ],
 )
 def test_unknown_recipe_is_refused_with_the_nearest_names(name, hint):
-    with pytest.raises(UsageError, match=f"^there is no recipe {name!r}; .*{re.escape(hint)}"):
+    with pytest.raises(UsageError, match=f"^unknown recipe {name!r}; .*{re.escape(hint)}"):
         parse([name], RunOptions(), program="python -m train")
 
 
 def test_field_before_the_recipe_is_refused():
-    with pytest.raises(UsageError, match="the recipe comes first, got '--total-steps'; python -m train --help lists"):
+    with pytest.raises(
+        UsageError,
+        match="the first argument must be a recipe, got '--total-steps'; list the recipes with python -m train --help",
+    ):
         parse(["--total-steps", "5", RECIPE], RunOptions(), program="python -m train")
 
 
@@ -130,7 +133,7 @@ def test_overrides_reach_every_group_with_their_types():
     config, options = typed(
         *("--total-steps", "7", "--model.num-layers", "2", "--optimizer.learning-rate", "3e-4"),
         *("--model.tie-embeddings", "--data.path", "a b.txt", "--data.source", "text_file"),
-        *("--ema-decay", "0.5", "--sample-prompt", "None", "--optimizer.clip-norm", "None", "--nonfinite", "skip"),
+        *("--ema-decay", "0.5", "--sample-prompt", "None", "--optimizer.max-grad-norm", "None", "--nonfinite", "skip"),
         *("--workdir", "runs/x", "--parallel", "pmap"),
     )
     expected = update(
@@ -143,7 +146,7 @@ def test_overrides_reach_every_group_with_their_types():
             "model.num_layers": 2,
             "model.tie_embeddings": True,
             "optimizer.learning_rate": 3e-4,
-            "optimizer.clip_norm": None,
+            "optimizer.max_grad_norm": None,
             "data.path": "a b.txt",
             "data.source": "text_file",
         },
@@ -189,7 +192,7 @@ def test_misspelt_field_is_refused_with_status_two_and_the_nearest(capsys, field
         (["--total-steps", "many"], "--total-steps: invalid literal for int() with base 10: 'many'"),
         (["--total-steps", "0"], "total_steps must be at least 1, got 0"),
         (["--model.num-heads", "5"], "model.num_heads must divide model.width, got 5 heads for width 128"),
-        (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate must be positive, got -1.0"),
+        (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate must be positive and finite, got -1.0"),
         (["--data.batch-size", "0"], "data.batch_size must be at least 1, got 0"),
         (["--data.sequence-length", "500"], "data.sequence_length 500 exceeds model.context_length 128; set both"),
         (
@@ -211,7 +214,7 @@ def test_help_shows_the_docstring_and_each_field_with_default_and_meaning(capsys
     printed = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "nothing to download" in printed
     assert "--model.num-heads INT Attention heads, H; must divide the width. (default: 4)" in printed
-    assert "--optimizer.learning-rate FLOAT Peak of the schedule. (default: 0.004)" in printed
+    assert "--optimizer.learning-rate FLOAT Peak learning rate. (default: 0.004)" in printed
     assert "--workdir" in printed
     assert "--recipe" not in printed
 

@@ -4,11 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
+from train.folder import ENVIRONMENT_FILE, METRICS_FILE
+from train.objectives import next_token
 
 from jaxnlp.runs import CONFIG_FILE, load_run
 from train import evaluate, folder
-from train.folder import ENVIRONMENT_FILE, METRICS_FILE
-from train.objectives import next_token
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from train.language import NeuralCache, continuations, judge, next_word_losses, token_losses
 
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import generate
@@ -14,7 +15,6 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.runs import Run, make_decoder
 from jaxnlp.text.words import UNK, WordVocabulary
 from train import language
-from train.language import NeuralCache, continuations, judge, next_word_losses, token_losses
 
 VOCABULARY, ROWS, LENGTH = 7, 2, 5
 MODEL = RecurrentLMConfig(embedding_width=3, widths=(5, 4)).build(VOCABULARY)

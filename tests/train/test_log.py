@@ -1,13 +1,19 @@
 import contextlib
 import io
 import json
+import math
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from rich.console import Console
 from tensorboardX.proto.event_pb2 import Event
 
-from train.log import SECONDS_BETWEEN_LINES, RunLog
+from jaxnlp.blocks import HeatMap, MarkedText, Table
+from jaxnlp.tasks import Block
+from train.log import SECONDS_BETWEEN_LINES, RunLog, _unfinished
+from train.report import read_blocks
 
 
 class Clock:
@@ -39,6 +45,14 @@ def step_metrics(loss, count):
 
 def log_train(log, step, learning_rate=0.5, skipped=0):
     log.log_train(step, learning_rate=jnp.float32(learning_rate), skipped_updates=jnp.int32(skipped))
+
+
+def sample(text):
+    return Block("samples", MarkedText(((("a", True), (text, False)),)), "all")
+
+
+def text_of(row):
+    return row["content"]["paragraphs"][0][1][0]
 
 
 def rows(folder, name="metrics.jsonl"):
@@ -132,14 +146,69 @@ def test_continued_run_adds_to_the_training_time_and_speeds_of_its_own_steps(tmp
     assert [(row["train_seconds"], row["tokens_per_second"]) for row in rows(tmp_path)] == [(42.0, 30.0)]
 
 
-def test_metrics_wait_on_the_device_until_they_are_logged(tmp_path):
-    class Untouchable:
-        def __getattr__(self, name):
-            raise AssertionError(f"{name} was asked of a metric before it was logged")
+def test_metrics_wait_on_the_device_until_they_are_logged(tmp_path, clock, monkeypatch):
+    copies = []
 
-    with RunLog(tmp_path, console(), total_steps=10) as log:
-        log.collect({"loss": (Untouchable(), Untouchable())})
-    assert rows(tmp_path) == []
+    def get(tree):
+        if isinstance(tree, list):  # of the metrics of steps
+            copies.append(len(tree))
+        return jax.tree.map(np.asarray, tree)
+
+    monkeypatch.setattr("train.log.jax.device_get", get)
+    with RunLog(tmp_path, console(), total_steps=1000) as log:
+        for _ in range(40):
+            clock.now += 1.0
+            log.collect(step_metrics(1.0, 1))
+        assert copies == [10]  # once, with the first estimate
+        log_train(log, 40)
+    assert copies == [10, 40]
+    assert rows(tmp_path)[0]["step"] == 40
+
+
+def test_throughput_and_its_name_are_those_of_the_progress_metric(tmp_path, clock):
+    def metrics(pieces):
+        return step_metrics(2.0, 4) | {"sst/loss": (jnp.float32(pieces), jnp.float32(pieces))}
+
+    screen = console(force_terminal=False)
+    with RunLog(tmp_path, screen, total_steps=1, progress="sst/loss", unit="pieces") as log:
+        log.collect(metrics(100.0))
+        clock.now += 5.0
+        log_train(log, 1)
+    assert rows(tmp_path)[0]["pieces_per_second"] == 20.0
+    assert "tokens_per_second" not in rows(tmp_path)[0]
+    assert "20 pieces/s" in screen.file.getvalue()
+
+
+def test_a_progress_metric_that_was_not_measured_is_named(tmp_path):
+    with RunLog(tmp_path, console(), total_steps=1, progress="tokens") as log:
+        log.collect(step_metrics(1.0, 1))
+        with pytest.raises(
+            ValueError, match=r"counts progress by 'tokens', which it did not measure; it has grad_norm, "
+        ):
+            log_train(log, 1)
+
+
+def test_loss_and_objective_are_both_shown_where_both_are_measured(tmp_path, clock):
+    screen = console(force_terminal=False)
+    with RunLog(tmp_path, screen, total_steps=2) as log:
+        for step, found in ((1, step_metrics(2.0, 4)), (2, {"objective": (jnp.float32(12.0), jnp.float32(4))})):
+            log.collect(step_metrics(2.0, 4) | found)
+            clock.now += 5.0
+            log_train(log, step)
+    first, second = screen.file.getvalue().splitlines()
+    assert first.startswith("step 1/2  loss 2.0000  1 tokens/s")
+    assert second.startswith("step 2/2  loss 2.0000  objective 3.0000  1 tokens/s")
+
+
+def test_values_that_are_not_finite_can_be_logged_and_read(tmp_path, clock):
+    with RunLog(tmp_path, console(), total_steps=1) as log:
+        log.collect(step_metrics(float("nan"), 4))
+        clock.now += 5.0
+        log_train(log, 1)
+        log.log_evaluation(1, "validation", {"loss": float("inf")})
+    found = rows(tmp_path)
+    assert math.isnan(found[0]["loss"])
+    assert found[1]["loss"] == math.inf
 
 
 def test_evaluation_row_names_its_split(tmp_path, clock):
@@ -153,16 +222,46 @@ def test_evaluation_row_names_its_split(tmp_path, clock):
 def test_rows_are_on_disk_as_soon_as_they_are_logged(tmp_path):
     with RunLog(tmp_path, console(), total_steps=10) as log:
         log.log_evaluation(1, "validation", {"loss": 1.5})
-        log.log_sample(1, "a", "ab")
+        log.log_blocks(1, [sample("b"), Block("t", Table(("n",), ((np.float32(0.5),),)))])
         assert [row["step"] for row in rows(tmp_path)] == [1]
-        assert rows(tmp_path, "samples.jsonl") == [{"step": 1, "prompt": "a", "text": "ab"}]
+        assert rows(tmp_path, "blocks.jsonl") == [
+            {
+                "step": 1,
+                "name": "samples",
+                "keep": "all",
+                "kind": "MarkedText",
+                "content": {"paragraphs": [[["a", True], ["b", False]]], "note": ""},
+            },
+            {
+                "step": 1,
+                "name": "t",
+                "keep": "latest",
+                "kind": "Table",
+                "content": {"header": ["n"], "rows": [[0.5]], "marks": [], "bars": [], "note": "", "folded": False},
+            },
+        ]
+
+
+def test_a_block_that_the_report_could_not_draw_is_refused_and_nothing_is_written(tmp_path):
+    bad = Block("heat", HeatMap(("r",), ("a", "b"), ((1.0,),)))
+    message = r"block 'heat': content\.weights\[0\]: expected 2 weights, got 1"
+    with RunLog(tmp_path, console(), total_steps=10) as log, pytest.raises(ValueError, match=message):
+        log.log_blocks(1, [sample("b"), bad])
+    assert rows(tmp_path, "blocks.jsonl") == []
+
+
+def test_lone_surrogates_of_sampled_bytes_are_read_back(tmp_path):
+    with RunLog(tmp_path, console(), total_steps=10) as log:
+        log.log_blocks(1, [sample("b\udc80")])
+    assert text_of(rows(tmp_path, "blocks.jsonl")[0]) == "b\udc80"
+    assert read_blocks(tmp_path / "blocks.jsonl")[0].content.paragraphs[0][1] == ("b\udc80", False)
 
 
 def write_steps(folder, steps, text="ab"):
     with RunLog(folder, console(), total_steps=100, first_step=steps[0] - 1) as log:
         for step in steps:
             log.log_evaluation(step, "validation", {"loss": float(step)})
-            log.log_sample(step, "a", f"{text}{step}")
+            log.log_blocks(step, [sample(f"{text}{step}")])
 
 
 @pytest.mark.parametrize("last", [0, 3, 9])
@@ -170,19 +269,19 @@ def test_continued_run_drops_what_was_written_after_its_checkpoint(tmp_path, las
     write_steps(tmp_path, [1, 2, 3, 4, 5])
     write_steps(tmp_path, [last + 1])
     expected = [*(step for step in range(1, 6) if step <= last), last + 1]
-    for name in ("metrics.jsonl", "samples.jsonl"):
+    for name in ("metrics.jsonl", "blocks.jsonl"):
         assert [row["step"] for row in rows(tmp_path, name)] == expected
 
 
 @pytest.mark.parametrize("kept_characters", [1, 10, -2])
 def test_half_written_last_line_is_dropped(tmp_path, kept_characters):
     write_steps(tmp_path, [1, 2, 3])
-    for name in ("metrics.jsonl", "samples.jsonl"):
+    for name in ("metrics.jsonl", "blocks.jsonl"):
         path = tmp_path / name
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join(lines[:2]) + lines[2][:kept_characters])
     write_steps(tmp_path, [4])
-    for name in ("metrics.jsonl", "samples.jsonl"):
+    for name in ("metrics.jsonl", "blocks.jsonl"):
         assert [row["step"] for row in rows(tmp_path, name)] == [1, 2, 4]
 
 
@@ -196,19 +295,19 @@ def test_last_line_without_its_line_end_stays_a_line(tmp_path):
 
 def test_last_line_cut_inside_a_character_is_dropped(tmp_path):
     write_steps(tmp_path, [1, 2], text="汉字")
-    path = tmp_path / "samples.jsonl"
+    path = tmp_path / "blocks.jsonl"
     content = path.read_bytes()
     path.write_bytes(content[: content.rindex("字".encode()) + 1])
     write_steps(tmp_path, [3])
-    assert [row["step"] for row in rows(tmp_path, "samples.jsonl")] == [1, 3]
+    assert [row["step"] for row in rows(tmp_path, "blocks.jsonl")] == [1, 3]
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0c", "\n"])
-def test_samples_keep_characters_that_some_count_as_line_ends(tmp_path, separator):
+def test_blocks_keep_characters_that_some_count_as_line_ends(tmp_path, separator):
     write_steps(tmp_path, [1, 2, 3], text=f"one{separator}two")
     write_steps(tmp_path, [4])
-    kept = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_bytes().split(b"\n") if line]
-    assert [(row["step"], row["text"]) for row in kept[:3]] == [(n, f"one{separator}two{n}") for n in (1, 2, 3)]
+    kept = [json.loads(line) for line in (tmp_path / "blocks.jsonl").read_bytes().split(b"\n") if line]
+    assert [(row["step"], text_of(row)) for row in kept[:3]] == [(n, f"one{separator}two{n}") for n in (1, 2, 3)]
 
 
 def test_plain_lines_when_there_is_no_terminal(tmp_path, clock):
@@ -220,29 +319,81 @@ def test_plain_lines_when_there_is_no_terminal(tmp_path, clock):
             log_train(log, step)
         log.log_evaluation(4, "validation", {"loss": 1.25})
     assert screen.file.getvalue().splitlines() == [
-        "step 1/4  loss 2.5000  10 tokens/s  0:03 left",
+        "step 1/4  loss 2.5000  10 tokens/s",
         "step 4/4  loss 2.5000  10 tokens/s  0:00 left",
         "step 4/4  validation loss 1.2500",
     ]
 
 
-def test_plain_lines_come_every_few_seconds(tmp_path, clock):
+def lines_of(folder, clock, steps, seconds_of, *, total=1000, first=0, log_every=None, evaluation=0.0):
+    """What is printed where each step takes `seconds_of(step)` of the clock."""
     screen = console(force_terminal=False)
-    with RunLog(tmp_path, screen, total_steps=1000) as log:
-        for step in range(1, 22):
+    with RunLog(folder, screen, total_steps=total, first_step=first) as log:
+        for step in range(first + 1, first + steps + 1):
+            clock.now += seconds_of(step)
             log.collect(step_metrics(2.5, 10))
-            clock.now += SECONDS_BETWEEN_LINES / 10
-            log_train(log, step)
-    assert [line.split("/")[0] for line in screen.file.getvalue().splitlines()] == ["step 1", "step 11", "step 21"]
+            if log_every and step % log_every == 0:
+                log_train(log, step)
+                with log.paused():
+                    clock.now += evaluation
+    return screen.file.getvalue().splitlines()
 
 
-def test_time_left_extrapolates_the_newest_speed(tmp_path, clock):
-    screen = console(force_terminal=False)
-    with RunLog(tmp_path, screen, total_steps=10_000) as log:
-        log.collect(step_metrics(1.0, 1))
-        clock.now += 2.0
-        log_train(log, 4)
-    assert "1:23:18 left" in screen.file.getvalue()
+def test_plain_lines_come_every_few_seconds_with_and_without_metrics(tmp_path, clock):
+    lines = lines_of(tmp_path, clock, 41, lambda _: SECONDS_BETWEEN_LINES / 10, log_every=1)
+    assert [line.split("/")[0] for line in lines] == [f"step {n}" for n in (1, 10, 20, 30, 40)]
+    lines = lines_of(tmp_path, clock, 41, lambda _: SECONDS_BETWEEN_LINES / 10)
+    assert [line.split("/")[0] for line in lines] == [f"step {n}" for n in (10, 20, 30, 40)]
+
+
+def test_after_ten_steps_the_time_left_is_shown_before_any_metrics_are_logged(tmp_path, clock):
+    lines = lines_of(tmp_path, clock, 20, lambda step: 300.0 if step == 1 else 2.0)
+    # 990 steps of 2 seconds: the first step, which compiled, is not counted.
+    assert lines[0] == "step 10/1000  loss 2.5000  33:00 left"
+    assert lines[-1] == "step 19/1000  32:42 left"
+    assert not lines_of(tmp_path, clock, 9, lambda _: 2.0)
+
+
+def test_time_left_of_a_continued_run_is_that_of_its_own_steps(tmp_path, clock):
+    write_steps(tmp_path, [500])
+    lines = lines_of(tmp_path, clock, 10, lambda step: 300.0 if step == 501 else 2.0, first=500)
+    assert lines == ["step 510/1000  loss 2.5000  16:20 left"]
+
+
+def test_time_left_includes_the_evaluations_to_come(tmp_path, clock):
+    lines = lines_of(tmp_path, clock, 31, lambda _: 1.0, total=61, log_every=10, evaluation=10.0)
+    # 30 steps since the first and 3 evaluations took a minute.
+    assert lines[-1] == "step 31/61  1:00 left"
+
+
+def test_steps_that_the_device_has_not_finished_are_not_counted(tmp_path, clock, monkeypatch):
+    monkeypatch.setattr("train.log._unfinished", lambda pending: 5)
+    lines = lines_of(tmp_path, clock, 16, lambda _: 1.0)
+    assert [line.split("/")[0] for line in lines] == ["step 10", "step 10"]
+
+
+def test_only_finished_steps_count_as_done(monkeypatch):
+    class Value:
+        def __init__(self, ready):
+            self.is_ready = lambda: ready
+
+    monkeypatch.setattr("train.log.jax.Array", Value)
+    done, running = {"loss": (Value(True), Value(True))}, {"loss": (Value(True), Value(False))}
+    assert _unfinished([]) == 0
+    assert _unfinished([done, done]) == 0
+    assert _unfinished([done, running, running]) == 2
+    assert _unfinished([running]) == 1
+
+
+def test_bar_moves_and_shows_the_time_left_before_any_metrics_are_logged(tmp_path, clock):
+    screen = console(force_terminal=True)
+    with RunLog(tmp_path, screen, total_steps=100) as log:
+        for step in range(1, 13):
+            clock.now += 300.0 if step == 1 else 2.0
+            log.collect(step_metrics(2.5, 10))
+    drawn = screen.file.getvalue()
+    assert "12/100" in drawn
+    assert "loss 2.5000  2:56 left" in drawn
 
 
 def test_terminal_shows_a_bar_with_the_newest_loss(tmp_path):
@@ -255,11 +406,11 @@ def test_terminal_shows_a_bar_with_the_newest_loss(tmp_path):
     assert "loss 2.5000" in drawn
 
 
-def test_markup_in_metrics_and_samples_is_text(tmp_path):
+def test_markup_in_names_is_text(tmp_path):
     screen = console(force_terminal=False)
     with RunLog(tmp_path, screen, total_steps=4) as log:
         log.log_evaluation(1, "[red]dev[/red]", {"loss": 1.0})
-        log.log_sample(1, "[b]", "[b][/i]")
+        log.log_blocks(1, [sample("[b][/i]")])
     assert "[red]dev[/red] loss 1.0000" in screen.file.getvalue()
 
 
@@ -269,13 +420,13 @@ def test_tensorboard_file_holds_every_metric_by_split(tmp_path, clock):
         clock.now += 1.0
         log_train(log, 1)
         log.log_evaluation(1, "validation", {"loss": 1.5})
-        log.log_sample(1, "a", "ab")
+        log.log_blocks(1, [sample("b")])
     found = {(tag, step): value for tag, step, value in events(tmp_path)}
     assert found["train/loss", 1] == 2.5
     assert found["train/tokens_per_second", 1] == 10.0
     assert found["train/learning_rate", 1] == 0.5
     assert found["validation/loss", 1] == 1.5
-    assert any(tag.startswith("sample") for tag, _ in found)
+    assert any(tag.startswith("samples") for tag, _ in found)
 
 
 def test_finished_run_that_is_entered_again_writes_nothing(tmp_path):
@@ -284,3 +435,55 @@ def test_finished_run_that_is_entered_again_writes_nothing(tmp_path):
     with RunLog(tmp_path, console(), total_steps=2, first_step=2):
         pass
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture
+def five_steps(tmp_path):
+    write_steps(tmp_path, [1, 2, 3, 4, 5])
+    return tmp_path
+
+
+def warnings_on_continuing(folder, first_step):
+    screen = console(force_terminal=False)
+    with RunLog(folder, screen, total_steps=10, first_step=first_step):
+        pass
+    return " ".join(screen.file.getvalue().split())
+
+
+@pytest.mark.parametrize(
+    ("kept", "missing"),
+    [(5, None), (3, "4 to 5"), (0, "1 to 5"), (None, "1 to 5")],
+    ids=["all", "three", "none", "no file"],
+)
+def test_missing_history_is_reported_once_with_its_first_step(five_steps, kept, missing):
+    path = five_steps / "metrics.jsonl"
+    if kept is None:
+        path.unlink()
+    else:
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:kept]))
+    text = warnings_on_continuing(five_steps, 5)
+    assert text.count("warning: ") == (0 if missing is None else 1)
+    if missing is not None:
+        assert f"metrics.jsonl has no rows of steps {missing}" in text
+
+
+def test_a_new_run_misses_no_history(tmp_path):
+    assert warnings_on_continuing(tmp_path, 0) == ""
+
+
+def test_only_process_0_writes_and_prints(tmp_path, clock, monkeypatch):
+    monkeypatch.setattr("train.log.jax.process_index", lambda: 1)
+    write_nothing = console(force_terminal=True)
+    with RunLog(tmp_path, write_nothing, total_steps=20) as log:
+        for _ in range(20):
+            clock.now += 5.0
+            log.collect(step_metrics(2.5, 10))
+        log_train(log, 20)
+        log.log_evaluation(20, "validation", {"loss": 1.5})
+        log.log_blocks(20, [sample("b")])
+        assert log.train_seconds == 100.0
+    assert not list(tmp_path.iterdir())
+    assert write_nothing.file.getvalue() == ""
+    with RunLog(tmp_path, write_nothing, total_steps=20, writes=True) as log:
+        log.log_evaluation(20, "validation", {"loss": 1.5})
+    assert len(rows(tmp_path)) == 1

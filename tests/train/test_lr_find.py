@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from train.objectives import OBJECTIVES
 
 from train import lr_find
-from train.objectives import OBJECTIVES
 from train.parallel import make_parallel
 
 
@@ -64,8 +64,8 @@ def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypat
     assert np.isfinite(losses).all()
 
 
-def test_no_finite_loss_at_all_is_told():
-    with pytest.raises(ValueError, match=r"no loss or gradient was finite.*--smallest"):
+def test_a_loss_that_is_never_finite_gives_no_suggestion():
+    with pytest.raises(ValueError, match=r"the loss or the gradient is not finite even at the smallest .*--smallest"):
         lr_find.suggest(np.array([]), np.array([]))
 
 
@@ -78,23 +78,23 @@ def test_plot_is_written_in_the_format_of_its_name(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"smallest": 1.0, "largest": 0.1}, "smallest"),
-        ({"steps": 3}, "steps must be at least"),
-        ({"plot": Path("plot.xyz")}, r"plot must end in one of .*\.eps, .*\.png, .*got plot\.xyz"),
+        ({"smallest": 1.0, "largest": 0.1}, "--smallest must be positive and less than --largest, got 1.0 and 0.1"),
+        ({"steps": 3}, "--steps must be at least"),
+        ({"plot": Path("plot.xyz")}, r"--plot must end in one of .*\.eps, .*\.png, .*got plot\.xyz"),
         ({"plot": Path("plot")}, "got plot$"),
     ],
 )
-def test_options_that_make_no_curve_or_no_plot_are_refused(fields, message):
+def test_invalid_options_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         lr_find.FindOptions(**fields)
 
 
 @pytest.mark.parametrize("name", ["plot.svg", "plot.PNG", "deep.er/plot.pdf"])
-def test_plots_of_known_formats_are_taken(name):
+def test_plots_of_known_formats_are_accepted(name):
     assert lr_find.FindOptions(plot=Path(name)).plot == Path(name)
 
 
 def test_a_plot_of_an_unknown_format_is_refused_before_the_run(monkeypatch, capsys):
     monkeypatch.setattr(lr_find, "range_test", None)  # not to be called
     assert lr_find.main(["gpt_python_docs", "--plot", "plot.xyz"]) == 2
-    assert re.fullmatch(r"error: plot must end in one of .*, got plot\.xyz\n", capsys.readouterr().err)
+    assert re.fullmatch(r"error: --plot must end in one of .*, got plot\.xyz\n", capsys.readouterr().err)

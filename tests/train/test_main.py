@@ -15,13 +15,13 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
+from train.folder import RunMismatchError
 
 from data import DataError
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import DamagedCheckpointError, load_run
 from train import __main__ as program
 from train.command_line import UsageError, load_recipe
-from train.folder import RunMismatchError
 from train.loop import NonFiniteError, Outcome
 
 TOTAL_STEPS = 80
@@ -295,9 +295,7 @@ def test_unexpected_errors_are_not_hidden(main):
 
 def test_unknown_recipe_is_a_wrong_command(main, capsys):
     assert main(None, "gpt_python_doc") == 2
-    assert capsys.readouterr().err.startswith(
-        "error: there is no recipe 'gpt_python_doc'; did you mean gpt_python_docs"
-    )
+    assert capsys.readouterr().err.startswith("error: unknown recipe 'gpt_python_doc'; did you mean gpt_python_docs")
 
 
 def test_interruption_outside_the_loop_is_told_without_a_traceback(main, capsys):

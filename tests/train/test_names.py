@@ -10,6 +10,7 @@ from data.invented_people import invent, write
 from data.names import NamesPretraining, NamesQuestions
 from jaxnlp.__main__ import main
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import load_run
 from train import evaluate, loop
 from train.command_line import RunOptions, parse
@@ -26,7 +27,9 @@ def config(data, steps, *, learning_rate, **changes):
         **{
             "recipe": "names",
             "data": data,
-            "model": GPTConfig(num_layers=2, num_heads=4, width=64, context_length=96, scan_layers=True),
+            "model": GPTConfig(
+                num_layers=2, num_heads=4, width=64, context_length=96, compute=Compute(scan_layers=True)
+            ),
             "optimizer": OptimizerConfig(name="muon", learning_rate=learning_rate, beta2=0.99, warmup_steps=20),
             "total_steps": steps,
             "evaluate_every_steps": steps,
@@ -129,10 +132,10 @@ def test_the_installed_command_answers_too(runs, capsys):
 
 
 VARIANTS = {
-    "vanilla": [],
-    "prefix": ["--model.variant", "perceiver"],
-    "along": ["--model.variant", "perceiver", "--model.latent-placement", "along"],
-    "synthesizer": ["--model.variant", "synthesizer"],
+    "vanilla": ("", []),
+    "prefix": ("_perceiver", []),
+    "along": ("_perceiver", ["--model.latent-placement", "along"]),
+    "synthesizer": ("_synthesizer", []),
 }
 
 
@@ -141,9 +144,10 @@ def test_each_variant_goes_the_whole_way_from_the_recipes_on_invented_people(qui
     """A few steps of a small model, by the README's commands: what is learnt is another test's."""
     small = ["--data.source", "invented", "--data.held-out", "8", "--model.width", "16", "--model.num-heads", "2"]
     steps = ["--data.batch-size", "8", "--total-steps", "2", "--evaluate-every-steps", "2"]
-    options = [*VARIANTS[variant], *small, "--model.num-layers", "3", "--model.scan-layers", *steps]
+    ending, more = VARIANTS[variant]
+    options = [*more, *small, "--model.num-layers", "3", "--model.compute.scan-layers", *steps]
     for recipe, more in (("names_pretrain", []), ("names_finetune", ["--init-from", str(tmp_path / "names_pretrain")])):
-        trained, _ = parse([recipe, *options, *more], RunOptions(), program="train")
+        trained, _ = parse([recipe + ending, *options, *more], RunOptions(), program="train")
         trained = update(trained, **{"data.evaluation_batch_size": 8})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(loop._Evaluator, "_answer", lambda *_: 0.0)  # hundreds of answers take longer than the rest

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from train.objectives import LossConfig, carrying, next_token, next_token_carried, text_tasks
 
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.gpt import GPTConfig
@@ -16,7 +17,6 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.losses import cross_entropy
-from train.objectives import LossConfig, carrying, next_token, next_token_carried, text_tasks
 from train.step import init_state, train_step
 
 VOCABULARY = 5

@@ -12,12 +12,14 @@ import optax
 import pytest
 import torch
 
+from jaxnlp.models import Parameter
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.serialization import ConfigError
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
     current_learning_rate,
-    decayed,
+    has_weight_decay,
     make_optimizer,
     make_schedule,
     scale_by_progress,
@@ -27,6 +29,13 @@ from train.optimizer import (
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 DECAYED = {"kernel"}
 STEPS = 6
+TABLE = {
+    ("dense", "kernel"): Parameter("DF", matrix=True),
+    ("dense", "bias"): Parameter("F"),
+    ("norm", "scale"): Parameter("D"),
+    ("embed", "embedding"): Parameter("VD", "below"),
+}
+describe = TABLE.__getitem__
 
 
 def tree(seed):
@@ -37,7 +46,7 @@ def tree(seed):
 
 
 def gradients():
-    """Long and short ones, so that clipping acts on some steps alone."""
+    """Long and short ones, so that clipping acts on some steps only."""
     return [jax.tree.map(lambda g, s=scale: s * g, tree(10 + n)) for n, scale in enumerate([5, 0.02, 1, 0.01, 3, 0.05])]
 
 
@@ -48,13 +57,13 @@ def leaves(params):
 
 def run(config, *, total_steps=STEPS, tokens=7):
     """Parameters and learning rate after each of a few updates."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=total_steps))
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=total_steps), parameter=describe)
     params = tree(0)
     state = optimizer.init(params)
     update = jax.jit(optimizer.update)
     history = []
     for gradient in gradients():
-        updates, state = update(gradient, state, params, tokens=jnp.int32(tokens))
+        updates, state = update(gradient, state, params, progress=jnp.int32(tokens))
         params = jax.tree.map(np.add, params, updates)
         history.append((leaves(params), float(current_learning_rate(state))))
     return history
@@ -74,9 +83,9 @@ def cosine_rate(progress, peak, warmup, final, floor):
     return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * (progress - warmup) / (final - warmup))) / 2)
 
 
-@pytest.mark.parametrize("clip_norm", [1.0, None])
+@pytest.mark.parametrize("max_grad_norm", [1.0, None])
 @pytest.mark.parametrize(("kind", "weight_decay"), [("adam", 0.0), ("adamw", 0.0), ("adamw", 0.3)])
-def test_updates_equal_a_numpy_loop(clip_norm, kind, weight_decay):
+def test_updates_equal_a_numpy_loop(max_grad_norm, kind, weight_decay):
     """Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2, with the rate in the decay too."""
     config = OptimizerConfig(
         name=kind,
@@ -85,13 +94,13 @@ def test_updates_equal_a_numpy_loop(clip_norm, kind, weight_decay):
         beta2=0.95,
         epsilon=1e-6,
         weight_decay=weight_decay,
-        clip_norm=clip_norm,
+        max_grad_norm=max_grad_norm,
     )
     params = {name: x.astype(np.float64) for name, x in leaves(tree(0)).items()}
     mean, square = ({name: np.zeros_like(x) for name, x in params.items()} for _ in range(2))
     for step, (gradient, (found, _)) in enumerate(zip(map(leaves, gradients()), run(config), strict=True), 1):
         norm = math.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradient.values()))
-        scale = 1.0 if clip_norm is None or norm <= clip_norm else clip_norm / norm
+        scale = 1.0 if max_grad_norm is None or norm <= max_grad_norm else max_grad_norm / norm
         rate = cosine_rate(step, 0.1, 0, STEPS, 0.1)
         for name, g in gradient.items():
             mean[name] = 0.8 * mean[name] + 0.2 * scale * g
@@ -105,7 +114,7 @@ def test_updates_equal_a_numpy_loop(clip_norm, kind, weight_decay):
 @pytest.mark.parametrize(("name", "weight_decay"), [("adamw", 0.3), ("adamw", 0.0), ("adam", 0.0)])
 def test_updates_equal_torch_with_clipping_and_schedule(name, weight_decay):
     config = OptimizerConfig(
-        name=name, learning_rate=0.1, beta2=0.99, weight_decay=weight_decay, clip_norm=0.5, warmup_steps=2
+        name=name, learning_rate=0.1, beta2=0.99, weight_decay=weight_decay, max_grad_norm=0.5, warmup_steps=2
     )
     params = {key: torch.nn.Parameter(torch.tensor(x)) for key, x in leaves(tree(0)).items()}
     optimizer = torch.optim.AdamW(
@@ -132,8 +141,10 @@ def test_adamw_is_that_of_cs224n():
     """The default project's check of an optimizer: a linear layer after 1,000 steps of one example each."""
     torch.manual_seed(0)
     generator, params = np.random.default_rng(0), {"kernel": torch.nn.Linear(3, 2, bias=False).weight.detach().numpy()}
-    config = OptimizerConfig(weight_decay=1e-4, epsilon=1e-6, clip_norm=None, schedule="constant")
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=1_000))
+    config = OptimizerConfig(weight_decay=1e-4, epsilon=1e-6, max_grad_norm=None, schedule="constant")
+    optimizer = make_optimizer(
+        config, make_schedule(config, total_steps=1_000), parameter=lambda path: Parameter("DC", matrix=True)
+    )
 
     def loss(params, x):
         return jnp.square(params["kernel"] @ x - jnp.stack([x[0] + x[1], -x[2]])).sum()
@@ -142,7 +153,7 @@ def test_adamw_is_that_of_cs224n():
     def train(params, inputs):
         def step(carry, x):
             params, state = carry
-            updates, state = optimizer.update(jax.grad(loss)(params, x), state, params, tokens=jnp.int32(1))
+            updates, state = optimizer.update(jax.grad(loss)(params, x), state, params, progress=jnp.int32(1))
             return (optax.apply_updates(params, updates), state), None
 
         return jax.lax.scan(step, (params, optimizer.init(params)), inputs)[0][0]
@@ -169,21 +180,21 @@ def test_clipping_leaves_zeros_alone():
 
 
 def test_short_gradients_are_not_lengthened_by_clipping():
-    short = OptimizerConfig(clip_norm=1e6)
-    for (clipped, _), (free, _) in zip(run(short), run(OptimizerConfig(clip_norm=None)), strict=True):
+    short = OptimizerConfig(max_grad_norm=1e6)
+    for (clipped, _), (free, _) in zip(run(short), run(OptimizerConfig(max_grad_norm=None)), strict=True):
         for name, x in clipped.items():
             np.testing.assert_array_equal(x, free[name])
 
 
 @pytest.mark.parametrize("tie_embeddings", [True, False])
 def test_weight_decay_shrinks_dense_kernels_and_nothing_else_of_a_gpt(tie_embeddings):
-    model = GPTConfig(num_layers=2, num_heads=2, width=4, context_length=4, tie_embeddings=tie_embeddings).build(5)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    model = GPTConfig(num_layers=2, num_heads=2, width=4, context_length=4, tie_embeddings=tie_embeddings)
+    shapes = jax.eval_shape(model.build(5).init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     params = jax.tree.map(lambda s: jnp.ones(s.shape, s.dtype), shapes)
     config = OptimizerConfig(learning_rate=0.5, weight_decay=0.5, schedule="constant")
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=1))
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=model.parameter)
     zero = jax.tree.map(jnp.zeros_like, params)
-    updates = jax.jit(lambda: optimizer.update(zero, optimizer.init(params), params, tokens=jnp.int32(1))[0])()
+    updates = jax.jit(lambda: optimizer.update(zero, optimizer.init(params), params, progress=jnp.int32(1))[0])()
     changes = {jax.tree_util.keystr(path): set(np.ravel(u)) for path, u in jax.tree_util.tree_leaves_with_path(updates)}
     shrunk = {path for path, change in changes.items() if change != {0.0}}
     assert all(changes[path] == {-0.25} for path in shrunk)
@@ -196,8 +207,28 @@ def test_weight_decay_shrinks_dense_kernels_and_nothing_else_of_a_gpt(tie_embedd
     }
 
 
-def test_decay_mask_marks_kernels_by_name():
-    assert leaves(decayed(tree(0))) == {"kernel": True, "bias": False, "scale": False, "embedding": False}
+def test_weight_decay_applies_to_what_the_model_calls_a_matrix_whatever_its_name():
+    table = {("encoder", "w"): Parameter("DF", matrix=True), ("conv", "kernel"): Parameter("DF")}
+    params = {"encoder": {"w": np.ones((2, 3))}, "conv": {"kernel": np.ones((2, 3))}}
+    assert has_weight_decay(params, table.__getitem__) == {"encoder": {"w": True}, "conv": {"kernel": False}}
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, "the model's table of parameters has no entry for dense/kernel: ('dense', 'kernel')"),
+        (
+            {("dense", "kernel"): Parameter("LDF", matrix=True)},
+            "gives dense/kernel the 3 axes 'LDF', but its shape is (4, 3)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("config", [OptimizerConfig(weight_decay=0.1), OptimizerConfig(name="muon")])
+def test_parameters_that_the_models_table_does_not_have_are_refused(config, table, message):
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=table.__getitem__)
+    params = {"dense": {"kernel": jnp.ones((4, 3))}}
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        optimizer.update(params, optimizer.init(params), params, progress=jnp.int32(1))
 
 
 @pytest.mark.parametrize(
@@ -205,11 +236,11 @@ def test_decay_mask_marks_kernels_by_name():
     [
         (OptimizerConfig(learning_rate=0.5), lambda n: cosine_rate(n, 0.5, 0, 40, 0.1)),
         (
-            OptimizerConfig(learning_rate=2.0, warmup_steps=10, final_fraction=0.0),
+            OptimizerConfig(learning_rate=2.0, warmup_steps=10, min_lr_ratio=0.0),
             lambda n: cosine_rate(n, 2.0, 10, 40, 0),
         ),
         (
-            OptimizerConfig(learning_rate=1.0, warmup_steps=5, decay_steps=20, final_fraction=0.25),
+            OptimizerConfig(learning_rate=1.0, warmup_steps=5, decay_steps=20, min_lr_ratio=0.25),
             lambda n: cosine_rate(n, 1.0, 5, 20, 0.25),
         ),
         (
@@ -227,7 +258,7 @@ def test_schedule_follows_its_formula(config, expected):
 
 
 def test_schedule_passes_its_landmarks():
-    config = OptimizerConfig(learning_rate=0.8, warmup_steps=10, final_fraction=0.5)
+    config = OptimizerConfig(learning_rate=0.8, warmup_steps=10, min_lr_ratio=0.5)
     first, middle_of_warmup, peak, halfway, end, after = rates(config, [1, 5, 10, 25, 40, 1000], total_steps=40)
     np.testing.assert_allclose([first, middle_of_warmup, peak], [0.08, 0.4, 0.8], rtol=1e-6)
     np.testing.assert_allclose([halfway, end, after], [0.6, 0.4, 0.4], rtol=1e-6)
@@ -235,7 +266,7 @@ def test_schedule_passes_its_landmarks():
 
 def test_token_schedule_with_constant_tokens_a_step_equals_the_step_schedule():
     by_steps = OptimizerConfig(learning_rate=0.1, warmup_steps=2, decay_steps=5)
-    by_tokens = OptimizerConfig(learning_rate=0.1, warmup_tokens=2 * 37, final_tokens=5 * 37)
+    by_tokens = OptimizerConfig(learning_rate=0.1, warmup_tokens=2 * 37, decay_tokens=5 * 37)
     for (params, rate), (token_params, token_rate) in zip(run(by_steps), run(by_tokens, tokens=37), strict=True):
         np.testing.assert_allclose(rate, token_rate, rtol=1e-6)
         for name, x in params.items():
@@ -243,7 +274,7 @@ def test_token_schedule_with_constant_tokens_a_step_equals_the_step_schedule():
 
 
 def test_token_schedule_ignores_the_length_of_the_run():
-    config = OptimizerConfig(learning_rate=0.1, final_tokens=100)
+    config = OptimizerConfig(learning_rate=0.1, decay_tokens=100)
     assert [rate for _, rate in run(config, total_steps=3)] == [rate for _, rate in run(config, total_steps=1000)]
 
 
@@ -251,7 +282,7 @@ def test_token_schedule_ignores_the_length_of_the_run():
 def test_tokens_are_counted_exactly_beyond_what_a_word_holds(tokens, updates):
     transform = scale_by_progress(lambda progress: progress, by_tokens=True)
     state, counted = transform.init({}), 0
-    update = jax.jit(lambda state, tokens: transform.update({}, state, tokens=tokens)[1])
+    update = jax.jit(lambda state, tokens: transform.update({}, state, progress=tokens)[1])
     for _ in range(updates):
         state, counted = update(state, jnp.float32(tokens)), counted + int(np.float32(tokens))
         assert int(state.high) * 2**20 + int(state.low) == counted
@@ -261,7 +292,7 @@ def test_tokens_are_counted_exactly_beyond_what_a_word_holds(tokens, updates):
 
 @pytest.mark.parametrize("final", [2_000_000_000, 260_000_000_000])
 def test_schedules_of_billions_of_tokens_reach_their_floor(final):
-    config = OptimizerConfig(learning_rate=1.0, warmup_tokens=final // 10, final_tokens=final)
+    config = OptimizerConfig(learning_rate=1.0, warmup_tokens=final // 10, decay_tokens=final)
     progress = [final // 20, final // 10, final // 2, final, 2 * final]
     expected = [cosine_rate(n, 1.0, final // 10, final, 0.1) for n in progress]
     np.testing.assert_allclose(rates(config, progress, total_steps=1), expected, rtol=1e-5)
@@ -271,12 +302,12 @@ def test_steps_are_counted_whatever_the_tokens():
     optimizer = scale_by_progress(lambda progress: progress, by_tokens=False)
     state = optimizer.init({})
     for number in range(1, 4):
-        _, state = optimizer.update({}, state, tokens=jnp.float32(1000))
+        _, state = optimizer.update({}, state, progress=jnp.float32(1000))
         assert float(state.learning_rate) == number
 
 
 def test_zero_progress_has_rate_zero_before_a_warmup():
-    options = {"peak": 1.0, "final": 10, "final_fraction": 0.1}
+    options = {"peak": 1.0, "end": 10, "min_lr_ratio": 0.1}
     assert warmup_cosine(jnp.float32(0), warmup=2, **options) == 0.0
     assert warmup_cosine(jnp.float32(0), warmup=0, **options) == 1.0
 
@@ -284,44 +315,86 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"learning_rate": 0.0}, "optimizer.learning_rate must be positive, got 0.0"),
-        ({"learning_rate": math.nan}, "optimizer.learning_rate must be positive, got nan"),
-        ({"clip_norm": math.nan}, "optimizer.clip_norm must be positive or None, got nan"),
-        ({"beta1": 1.0}, "optimizer.beta1 must lie in [0, 1), got 1.0"),
-        ({"beta2": -0.1}, "optimizer.beta2 must lie in [0, 1), got -0.1"),
-        ({"epsilon": 0.0}, "optimizer.epsilon must be positive, got 0.0"),
+        ({"name": "lion"}, "optimizer.name must be one of adamw, adam, muon, sgd, got 'lion'"),
+        ({"schedule": "linear"}, "optimizer.schedule must be one of cosine, constant, got 'linear'"),
+        ({"learning_rate": 0.0}, "optimizer.learning_rate must be positive and finite, got 0.0"),
+        ({"learning_rate": math.nan}, "optimizer.learning_rate must be positive and finite, got nan"),
+        ({"max_grad_norm": math.nan}, "optimizer.max_grad_norm must be positive or None, got nan"),
+        ({"max_grad_norm": 0.0}, "optimizer.max_grad_norm must be positive or None, got 0.0"),
+        ({"beta1": 1.0}, "optimizer.beta1 must be in [0, 1), got 1.0"),
+        ({"beta2": -0.1}, "optimizer.beta2 must be in [0, 1), got -0.1"),
+        ({"epsilon": 0.0}, "optimizer.epsilon must be positive and finite, got 0.0"),
         ({"weight_decay": -1.0}, "optimizer.weight_decay must be finite and not negative, got -1.0"),
-        ({"name": "adam", "weight_decay": 0.1}, "adam takes no weight_decay, got 0.1; use --optimizer.name adamw"),
-        ({"layer_decay": 0.0}, "optimizer.layer_decay must lie in (0, 1], got 0.0"),
-        ({"layer_decay": 1.1}, "optimizer.layer_decay must lie in (0, 1], got 1.1"),
-        ({"clip_norm": 0.0}, "optimizer.clip_norm must be positive or None, got 0.0"),
-        ({"final_fraction": 1.5}, "optimizer.final_fraction must lie in [0, 1], got 1.5"),
-        ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.final_tokens"),
-        ({"final_tokens": 5, "warmup_steps": 1}, "with final_tokens, leave warmup_steps and decay_steps"),
-        ({"final_tokens": 5, "decay_steps": 1}, "with final_tokens, leave warmup_steps and decay_steps"),
-        ({"warmup_steps": -1}, "got warmup -1 and end None"),
-        ({"warmup_steps": 5, "decay_steps": 5}, "warmup must end before its decay, got warmup 5 and end 5"),
-        ({"warmup_tokens": 9, "final_tokens": 5}, "warmup must end before its decay, got warmup 9 and end 5"),
+        ({"layer_decay": 0.0}, "optimizer.layer_decay must be in (0, 1], got 0.0"),
+        ({"layer_decay": 1.1}, "optimizer.layer_decay must be in (0, 1], got 1.1"),
+        ({"min_lr_ratio": 1.5}, "optimizer.min_lr_ratio must be in [0, 1], got 1.5"),
+        ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.decay_tokens with the cosine schedule"),
+        ({"decay_tokens": 5, "warmup_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),
+        ({"decay_tokens": 5, "decay_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),
+        ({"warmup_steps": -1}, "optimizer.warmup_steps must not be negative, got -1"),
+        (
+            {"warmup_steps": 5, "decay_steps": 5},
+            "optimizer.decay_steps must be greater than optimizer.warmup_steps, got 5 and 5",
+        ),
+        (
+            {"warmup_tokens": 9, "decay_tokens": 5},
+            "optimizer.decay_tokens must be greater than optimizer.warmup_tokens, got 5 and 9",
+        ),
     ],
 )
-def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
+def test_invalid_config_is_refused_with_field_and_value(fields, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         OptimizerConfig(**fields)
 
 
-def test_update_without_a_token_count_is_refused():
-    optimizer = make_optimizer(OptimizerConfig(), make_schedule(OptimizerConfig(), total_steps=1))
-    with pytest.raises(TypeError, match="tokens"):
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"muon_momentum": 0.9}, "optimizer.muon_momentum applies only to muon; leave it at 0.95, got 0.9"),
+        ({"momentum": 0.9}, "optimizer.momentum applies only to sgd; leave it at 0.0, got 0.9"),
+        (
+            {"name": "sgd", "beta1": 0.8},
+            "optimizer.beta1 applies only to adamw, adam and muon; leave it at 0.9, got 0.8",
+        ),
+        ({"name": "sgd", "beta2": 0.99}, "optimizer.beta2 applies only to adamw, adam and muon; leave it at 0.999"),
+        ({"name": "sgd", "epsilon": 1e-6}, "optimizer.epsilon applies only to adamw, adam and muon; leave it at 1e-08"),
+        ({"name": "adam", "weight_decay": 0.1}, "optimizer.weight_decay applies only to adamw, muon and sgd; leave it"),
+        (
+            {"schedule": "constant", "decay_steps": 9},
+            "optimizer.decay_steps applies only to the cosine schedule; leave",
+        ),
+        ({"schedule": "constant", "decay_tokens": 9}, "optimizer.decay_tokens applies only to the cosine schedule; le"),
+        (
+            {"schedule": "constant", "min_lr_ratio": 0.0},
+            "optimizer.min_lr_ratio applies only to the cosine schedule; l",
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_an_option_that_nothing_reads_is_refused(fields, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        OptimizerConfig(**fields)
+
+
+def test_constant_schedule_may_warm_up_over_tokens():
+    config = OptimizerConfig(learning_rate=1.0, schedule="constant", warmup_tokens=14)
+    np.testing.assert_allclose([rate for _, rate in run(config, tokens=7)][:3], [0.5, 1.0, 1.0])
+
+
+def test_update_without_progress_is_refused():
+    config = OptimizerConfig()
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=1), parameter=describe)
+    with pytest.raises(TypeError, match="progress"):
         jax.eval_shape(lambda params: optimizer.update(params, optimizer.init(params), params), tree(0))
 
 
 def run_optimizer(config, gradients, tokens):
     """Parameters, from 0, after each update."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=100))
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=100), parameter=describe)
     params = {"kernel": jnp.zeros(2)}
     state, path = optimizer.init(params), []
     for gradient, count in zip(gradients, tokens, strict=True):
-        updates, state = optimizer.update({"kernel": gradient}, state, params, tokens=jnp.int32(count))
+        updates, state = optimizer.update({"kernel": gradient}, state, params, progress=jnp.int32(count))
         params = optax.apply_updates(params, updates)
         path.append(np.asarray(params["kernel"]))
     return path, state
@@ -329,7 +402,7 @@ def run_optimizer(config, gradients, tokens):
 
 def test_sgd_follows_the_gradient_and_its_momentum():
     gradients = [jnp.array([1.0, -2.0]), jnp.array([0.5, 0.5])]
-    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", clip_norm=None)
+    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", max_grad_norm=None)
     (first, second), _ = run_optimizer(config, gradients, [1, 1])
     np.testing.assert_allclose(first, [-0.1, 0.2], rtol=1e-6)
     np.testing.assert_allclose(second, [-0.15, 0.15], rtol=1e-6)
@@ -338,15 +411,12 @@ def test_sgd_follows_the_gradient_and_its_momentum():
 
 
 def test_rate_follows_the_number_of_tokens_where_there_is_a_reference():
-    config = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="constant", clip_norm=None, reference_tokens=10)
+    config = OptimizerConfig(
+        name="sgd", learning_rate=0.1, schedule="constant", max_grad_norm=None, reference_tokens=10
+    )
     (first, second), state = run_optimizer(config, [jnp.ones(2)] * 2, [10, 5])
     np.testing.assert_allclose(first, -0.1, rtol=1e-6)
     np.testing.assert_allclose(second - first, -0.05, rtol=1e-6)
     np.testing.assert_allclose(current_learning_rate(state), 0.05, rtol=1e-6)
     with pytest.raises(ValueError, match=r"optimizer\.reference_tokens must be at least 1 or None, got 0"):
         OptimizerConfig(reference_tokens=0)
-
-
-def test_momentum_is_for_sgd():
-    with pytest.raises(ValueError, match=r"optimizer\.momentum is for sgd, got 0\.9 for adamw"):
-        OptimizerConfig(momentum=0.9)

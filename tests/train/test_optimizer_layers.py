@@ -1,6 +1,7 @@
 """Parameters that are frozen, and layers that learn more slowly than those above them."""
 
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -9,8 +10,11 @@ import numpy as np
 import optax
 import pytest
 
+from jaxnlp.models import Parameter
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.serialization import ConfigError
 from train.loop import set_up
@@ -18,7 +22,7 @@ from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
     current_learning_rate,
-    decayed,
+    has_weight_decay,
     layer_factors,
     leave_frozen,
     make_optimizer,
@@ -51,12 +55,12 @@ def by_path(tree):
     }
 
 
-def stepped(config, params, gradients, frozen=lambda path: False):
+def stepped(config, params, gradients, frozen=lambda path: False, parameter=TASKED.parameter):
     """Parameters after an update with each gradient, and the optimizer's state."""
-    optimizer = make_optimizer(config, make_schedule(config, total_steps=10), frozen=frozen)
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=10), parameter=parameter, frozen=frozen)
     state, update = optimizer.init(params), jax.jit(optimizer.update)
     for gradient in gradients:
-        updates, state = update(gradient, state, params, tokens=jnp.int32(1))
+        updates, state = update(gradient, state, params, progress=jnp.int32(1))
         params = optax.apply_updates(params, updates)
     return params, state
 
@@ -68,7 +72,7 @@ def stepped(config, params, gradients, frozen=lambda path: False):
         ({"name": "adam"}, 2),
         ({"name": "muon", "weight_decay": 0.3}, None),
         ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.3}, 1),
-        ({"name": "adamw", "reference_tokens": 1, "final_tokens": 5}, 2),
+        ({"name": "adamw", "reference_tokens": 1, "decay_tokens": 5}, 2),
     ],
 )
 def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
@@ -88,7 +92,7 @@ def test_frozen_parameters_keep_their_bits_and_have_no_moments(settings, kept):
 
 
 def test_trained_parameters_move_as_if_there_were_no_frozen_ones():
-    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, clip_norm=0.1)
+    config = OptimizerConfig(learning_rate=0.1, weight_decay=0.3, max_grad_norm=0.1)
     before = params_of(TASKED)
     heads = {name: part for name, part in before.items() if name != "encoder"}
     gradients = [jax.tree.map(lambda x, n=n: 100.0 * np.cos(x + n), before) for n in range(3)]
@@ -103,11 +107,14 @@ def test_state_without_frozen_parameters_and_layers_is_as_it_always_was():
     plain = optax.chain(
         clip_by_global_norm(1.0),
         optax.scale_by_adam(),
-        optax.add_decayed_weights(0.3, mask=decayed),
+        optax.add_decayed_weights(0.3, mask=functools.partial(has_weight_decay, describe=TASKED.parameter)),
         scale_by_progress(schedule, by_tokens=False),
     )
     free = dataclasses.replace(TASKED, freeze_encoder=False)
-    for optimizer in (make_optimizer(config, schedule), make_optimizer(config, schedule, frozen=free.frozen)):
+    for optimizer in (
+        make_optimizer(config, schedule, parameter=TASKED.parameter),
+        make_optimizer(config, schedule, parameter=TASKED.parameter, frozen=free.frozen),
+    ):
         chex.assert_trees_all_equal(optimizer.init(params), plain.init(params))
 
 
@@ -134,7 +141,9 @@ def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_
 
 
 def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_heads():
-    factors = by_path(layer_factors(params_of(dataclasses.replace(TASKED, freeze_encoder=False)), 0.5))
+    factors = by_path(
+        layer_factors(params_of(dataclasses.replace(TASKED, freeze_encoder=False)), TASKED.parameter, 0.5)
+    )
     seen = set()
     for path, factor in factors.items():
         if path[:2] == ("encoder", "blocks"):
@@ -147,9 +156,8 @@ def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_head
             assert path[0] in ("heads_sst", "heads_quora", "relations_pairs") or path[1] in ("final_norm", "pooler")
         seen.add(path[:2])
     assert len(seen) == 4 + 1 + 2 + 6
-    gpt = layer_factors(
-        params_of(GPTConfig(num_layers=2, num_heads=1, width=4, context_length=4, tie_embeddings=False)), 0.1
-    )
+    model = GPTConfig(num_layers=2, num_heads=1, width=4, context_length=4, tie_embeddings=False)
+    gpt = layer_factors(params_of(model), model.parameter, 0.1)
     np.testing.assert_allclose(gpt["blocks"]["feed_forward"]["up"]["kernel"].ravel(), [0.01, 0.1], rtol=1e-6)
     np.testing.assert_allclose([gpt["tokens"]["embedding"], gpt["positions"]], 0.001, rtol=1e-6)
     assert gpt["head"]["kernel"] == gpt["final_norm"]["scale"] == 1.0
@@ -159,11 +167,11 @@ def test_a_layers_factor_is_the_decay_to_the_power_of_its_distance_from_the_head
 def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
     params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
     gradient = jax.tree.map(np.cos, params)
-    config = OptimizerConfig(name=name, learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, clip_norm=None)
+    config = OptimizerConfig(name=name, learning_rate=1.0, weight_decay=0.5, layer_decay=0.7, max_grad_norm=None)
     (found, state), (plain, _) = (
         stepped(c, params, [gradient]) for c in (config, dataclasses.replace(config, layer_decay=1.0))
     )
-    factors = by_path(layer_factors(params, 0.7))
+    factors = by_path(layer_factors(params, TASKED.parameter, 0.7))
     for path, before in by_path(params).items():
         expected = factors[path] * (by_path(plain)[path] - before)
         np.testing.assert_allclose(by_path(found)[path] - before, expected, atol=1e-6, err_msg=path)
@@ -172,7 +180,10 @@ def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
 
 
 def test_layers_that_are_partly_frozen_have_the_factors_of_all():
-    params, config = params_of(TASKED), OptimizerConfig(name="sgd", layer_decay=0.5, clip_norm=None, learning_rate=1.0)
+    params, config = (
+        params_of(TASKED),
+        OptimizerConfig(name="sgd", layer_decay=0.5, max_grad_norm=None, learning_rate=1.0),
+    )
 
     def frozen(path):
         return "attention" in path or "tokens" in path
@@ -186,9 +197,77 @@ def test_layers_that_are_partly_frozen_have_the_factors_of_all():
     np.testing.assert_allclose(change["encoder", "segments"], 0.0625, rtol=1e-5)
 
 
+def nested(values):
+    """A tree of nested dicts, from values by path."""
+    tree = {}
+    for path, value in values.items():
+        node = tree
+        for name in path[:-1]:
+            node = node.setdefault(name, {})
+        node[path[-1]] = value
+    return tree
+
+
+def toy_factors(shapes, table, decay=0.5):
+    params = nested({path: np.ones(shape) for path, shape in shapes.items()})
+    return by_path(layer_factors(params, table.__getitem__, decay))
+
+
+def test_a_vision_transformer_has_its_patch_embedding_below_its_blocks_whatever_the_names():
+    shapes = {
+        ("patches", "kernel"): (12, 4),
+        ("class_token",): (4,),
+        ("transformer", "kernel"): (2, 4, 8),
+        ("classifier", "kernel"): (4, 3),
+    }
+    table = {
+        ("patches", "kernel"): Parameter("PD", "below", matrix=True),
+        ("class_token",): Parameter("D", "below"),
+        ("transformer", "kernel"): Parameter("LDF", 0, matrix=True),
+        ("classifier", "kernel"): Parameter("DC", matrix=True, head=True),
+    }
+    found = toy_factors(shapes, table)
+    assert found["patches", "kernel"] == found["class_token",] == 0.125
+    np.testing.assert_array_equal(found["transformer", "kernel"], np.array([0.25, 0.5]).reshape(2, 1, 1))
+    assert found["classifier", "kernel"] == 1.0
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+def test_encoder_and_decoder_count_their_own_blocks(stacked):
+    shapes, table = {("shared", "embedding"): (5, 4)}, {("shared", "embedding"): Parameter("VD", "below")}
+    for side, layers in (("encoder", 1), ("decoder", 3)):
+        shapes |= {(side, "tokens"): (5, 4), (side, "norm"): (4,)}
+        table |= {(side, "tokens"): Parameter("VD", "below"), (side, "norm"): Parameter("D", "above")}
+        if stacked:
+            shapes |= {(side, "blocks", "kernel"): (layers, 4, 4)}
+            table |= {(side, "blocks", "kernel"): Parameter("LDD", matrix=True)}
+        else:
+            shapes |= {(side, f"block_{n}", "kernel"): (4, 4) for n in range(layers)}
+            table |= {(side, f"block_{n}", "kernel"): Parameter("DD", n, matrix=True) for n in range(layers)}
+    found = toy_factors(shapes, table)
+
+    def of_blocks(side):
+        return [float(x) for path, value in found.items() if path[0] == side and len(path) == 3 for x in value.ravel()]
+
+    assert (of_blocks("encoder"), of_blocks("decoder")) == ([0.5], [0.125, 0.25, 0.5])
+    assert (found["encoder", "tokens"], found["decoder", "tokens"]) == (0.25, 0.0625)
+    assert found["encoder", "norm"] == found["decoder", "norm"] == 1.0
+    assert found["shared", "embedding"] == 0.0625
+
+
+def test_recurrent_layers_are_blocks():
+    model = RecurrentLMConfig(embedding_width=4, widths=(6, 4), tie_embeddings=True)
+    factors = by_path(layer_factors(params_of(model), model.parameter, 0.5))
+    assert {factors[path].item() for path in factors if "layer_0_forward" in path} == {0.25}
+    assert {factors[path].item() for path in factors if "layer_1_forward" in path} == {0.5}
+    assert factors["tokens", "embedding"] == 0.125
+
+
 def test_layer_decay_is_refused_where_no_blocks_are_trained():
-    optimizer = make_optimizer(OptimizerConfig(layer_decay=0.5), lambda progress: progress)
-    with pytest.raises(ConfigError, match=r"layer_decay is for models with blocks that are trained; .* give 1"):
-        optimizer.init(tree(0))
-    with pytest.raises(ConfigError, match=r"layer_decay is for models with blocks"):
-        stepped(OptimizerConfig(layer_decay=0.5), params_of(TASKED), [], TASKED.frozen)
+    message = r"layer_decay needs a model with blocks that are trained, and this model has none; set it to 1"
+    two_layers = PerceiverConfig(num_layers=2, num_heads=1, width=4, context_length=4, num_latents=2)
+    config = OptimizerConfig(layer_decay=0.5)
+    with pytest.raises(ConfigError, match=message):
+        stepped(config, params_of(two_layers), [], parameter=two_layers.parameter)
+    with pytest.raises(ConfigError, match=message):
+        stepped(config, params_of(TASKED), [], TASKED.frozen)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from train.language import NeuralCache, next_word_losses
 
 from data.word_text import WordText
 from jaxnlp import __main__ as commands
@@ -15,7 +16,6 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.runs import load_run, make_decoder
 from train import evaluate
 from train.evaluate import Evaluate, score
-from train.language import NeuralCache, next_word_losses
 
 
 @pytest.fixture(scope="module")

@@ -19,5 +19,5 @@ def test_each_recipe_trains_evaluates_and_continues_its_sample(quick_fit, tmp_pa
     outcome = quick_fit(config, tmp_path)
     assert int(outcome.state.step) == 3
     assert int(outcome.state.skipped_updates) == 0
-    assert (tmp_path / "samples.jsonl").read_text().count("\n") == 1
+    assert (tmp_path / "blocks.jsonl").read_text().count("\n") == 1
     assert (tmp_path / "words.json").exists()

@@ -1,12 +1,12 @@
 import jax
 import numpy as np
 import pytest
+from train.words import describe, frequent_words, nearest, position_losses, some_batches
 
 from data import Split
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.text.words import WordVocabulary
 from train import words
-from train.words import describe, frequent_words, nearest, position_losses, some_batches
 
 VOCABULARY = WordVocabulary(["<unk>", "tide", "sand", "of", "the", "3rd", "eats", "stone"], unknown="<unk>")
 BATCH, POSITIONS = 3, 5

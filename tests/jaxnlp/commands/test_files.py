@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.commands.files import chunks, one_line, report_cut, rows_of
+from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -20,11 +20,11 @@ def test_rows_are_texts_or_texts_with_their_pairs():
     [
         ({"texts": ["a", " \t"]}, "text 2 is blank"),
         ({"texts": ["a"], "pairs": [""], "count": 2}, "text 1 is blank, or its pair is"),
-        ({"texts": ["a", "caf\udce9"]}, r"text 2 is no UTF-8, or its pair is not: 'caf\\udce9'"),
-        ({"texts": ["a"], "pairs": ["b"]}, "--pair is for tasks about two texts; leave it out"),
+        ({"texts": ["a", "caf\udce9"]}, r"text 2 is not UTF-8, or its pair is not: 'caf\\udce9'"),
+        ({"texts": ["a"], "pairs": ["b"]}, "--pair applies only to pairs of texts; remove it"),
         ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "got 2 texts and 1 after --pair"),
-        ({"texts": ["a"], "file": Path("x")}, "from the command or from a file: give one of them"),
-        ({"pairs": ["a"], "file": Path("x"), "count": 2}, "from the command or from a file: give one of them"),
+        ({"texts": ["a"], "file": Path("x")}, "from the command line or from a file, not both"),
+        ({"pairs": ["a"], "file": Path("x"), "count": 2}, "from the command line or from a file, not both"),
     ],
 )
 def test_texts_that_cannot_be_are_named(arguments, message):
@@ -46,7 +46,7 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
         (b"a\tb\nc\n", 2, r"line 2: expected two texts with one tab between them, got 0 tabs"),
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
         (b"a\t \n", 2, r"line 1: a text is blank; remove the line"),
-        (b"a\nb\xff\n", 1, r"line 2: no UTF-8: invalid start byte at byte 2"),
+        (b"a\nb\xff\n", 1, r"line 2: not UTF-8: invalid start byte at byte 2"),
         (b"", 1, r" is empty; it should hold a text a line"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_line_is_one_line():
     assert one_line("a\r\nb\tc\u2028d\x85e  f\\n") == "a b c d e  f\\n"
 
 
-def test_cut_texts_are_reported_when_there_are_some(capsys):
-    report_cut(0, 3, 128)
-    report_cut(1200, 3000, 128)
-    assert capsys.readouterr() == ("", "note: 1,200 of 3,000 texts were cut after 128 tokens\n")
+def test_truncated_texts_are_reported_when_there_are_some(capsys):
+    report_truncated(0, 3, 128)
+    report_truncated(1200, 3000, 128)
+    assert capsys.readouterr() == ("", "note: 1,200 of 3,000 texts were truncated to 128 tokens\n")

@@ -4,9 +4,9 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from jaxnlp.commands.generate import Generate
 
 from jaxnlp.__main__ import main
-from jaxnlp.commands.generate import Generate
 from jaxnlp.runs import load_run
 from jaxnlp.text.words import WordVocabulary
 

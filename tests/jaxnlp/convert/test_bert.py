@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from jaxnlp.convert.bert import PREFIXES, WeightsError, from_huggingface, to_huggingface
-from jaxnlp.models.bert import BertConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
 
 VOCABULARY = 11
-CONFIG = BertConfig(num_layers=2, num_heads=2, width=4, hidden_width=6, max_positions=5)
+CONFIG = BertConfig(num_layers=2, num_heads=2, width=4, feed_forward_width=6, max_positions=5)
 
 
 def parameters(config=CONFIG):
     """Of the encoder and of the heads, each element random."""
-    model = config.build(VOCABULARY)
+    model = Bert(config, VOCABULARY)
 
     def shapes():
         params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
@@ -127,7 +127,7 @@ def test_all_that_does_not_fit_is_listed():
         "  unknown: classifier.weight (2, 4)",
         "  unknown: step ()",
         "Unknown tensors are left alone by how their names begin: --ignore classifier. step (commands), "
-        "--model.pretrained-ignore classifier. step (training) or ignore=('classifier.', 'step')",
+        "--init-ignore classifier. step (training) or ignore=('classifier.', 'step')",
     ]
     del held["classifier.weight"], held["step"]
     with pytest.raises(WeightsError, match=r"^(?!.*ignore)(?s:.*)missing: encoder.layer.1.output.dense.bias") as caught:
@@ -158,14 +158,14 @@ def test_a_head_may_be_there_alone_but_not_in_part(other):
 
 
 def test_another_model_is_refused():
-    with pytest.raises(WeightsError, match=r"no weights of BERT: none of 1 tensors is called embeddings.word_emb"):
+    with pytest.raises(WeightsError, match=r"not a BERT checkpoint: none of its 1 tensors is called embeddings"):
         from_huggingface({"wte.weight": np.zeros((3, 4), np.float32)}, CONFIG, VOCABULARY)
 
 
 def test_parameters_of_another_shape_are_not_exported():
     params, _ = parameters()
     changed = {**params, "pooler": {**params["pooler"], "bias": np.zeros(3, np.float32)}}
-    with pytest.raises(WeightsError, match=r"pooler/bias gives pooler.dense.bias \(3,\), expected \(4,\)"):
+    with pytest.raises(WeightsError, match=r"pooler/bias that fits the config: its shape is \(3,\), expected \(4,\)"):
         to_huggingface(changed, CONFIG, VOCABULARY)
     with pytest.raises(WeightsError, match="no parameter segments that fits"):
         to_huggingface({name: value for name, value in params.items() if name != "segments"}, CONFIG, VOCABULARY)

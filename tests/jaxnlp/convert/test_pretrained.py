@@ -21,7 +21,14 @@ from safetensors.torch import save_file as save_torch
 
 from jaxnlp.convert import pretrained
 from jaxnlp.convert.bert import WeightsError
-from jaxnlp.convert.pretrained import Classifier, PretrainedError, load_pretrained, save_pretrained
+from jaxnlp.convert.pretrained import (
+    Classifier,
+    PretrainedError,
+    load_pretrained,
+    pretrained_task,
+    save_pretrained,
+)
+from jaxnlp.models.bert import Bert
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 PIECES = [*SPECIAL, "the", "cat", "sat", "##s", "on", "mat", "."]
@@ -60,7 +67,7 @@ def encode(held, texts=TEXTS, longest=16):
     width = max(map(len, tokens))
     padded = np.array([np.pad(row, (0, width - len(row))) for row in tokens])
     mask = np.arange(width)[None] < np.array([len(row) for row in tokens])[:, None]
-    model = held.config.build(len(held.params["tokens"]["embedding"]))
+    model = Bert(held.config, len(held.params["tokens"]["embedding"]))
     encoding = model.apply({"params": held.params}, jnp.asarray(padded), None, jnp.asarray(mask))
     return np.asarray(encoding.hidden), mask, encoding.pooled
 
@@ -276,7 +283,7 @@ def test_what_this_library_would_lose_is_not_written(folder, tmp_path, pooling, 
 
 def test_a_classifier_needs_its_place(theirs, folder, tmp_path):
     held = load_pretrained(folder)
-    classifier = Classifier(np.zeros((8, 2), np.float32), np.zeros(2, np.float32), 0.1)
+    classifier = Classifier(np.zeros((8, 2), np.float32), np.zeros(2, np.float32), 0.1, ("0", "1"))
     theirs.save_pretrained(folder)
     for wrong in (load_pretrained(folder), held._replace(config=dataclasses.replace(held.config, use_pooler=False))):
         with pytest.raises(ValueError, match="a classifier stands on the pooler, and in place of pretraining heads"):
@@ -310,7 +317,7 @@ def test_a_pickle_is_refused_with_the_command_that_converts_it(folder):
         ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
         ({"is_decoder": True}, "is_decoder True"),
         ({"hidden_size": None}, "no hidden_size"),
-        ({"num_attention_heads": 3}, "num_heads must divide model.width, got 3 heads for width 8"),
+        ({"num_attention_heads": 3}, "num_heads must divide model.encoder.width, got 3 heads for width 8"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers 2.0, expected a whole number"),
         ({"hidden_size": "8"}, "hidden_size '8', expected a whole number"),
         ({"vocab_size": True}, "vocab_size True, expected a whole number"),
@@ -345,6 +352,19 @@ def test_files_that_are_missing_or_damaged_are_named(folder):
     (folder / "config.json").mkdir()
     with pytest.raises(PretrainedError, match=r"it has no file config.json"):
         load_pretrained(folder)
+
+
+def test_the_task_of_weights_is_known_before_they_are_read(folder, tmp_path):
+    (folder / "model.safetensors").unlink()
+    assert pretrained_task(folder) == "jaxnlp.tasks.text_tasks:TextTasks"
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"model_type": "roberta"}))
+    with pytest.raises(PretrainedError, match="model_type must be one of bert, got 'roberta'"):
+        pretrained_task(folder)
+    with pytest.raises(
+        PretrainedError, match=r"is neither a training run nor pretrained weights: it has no config.json"
+    ):
+        pretrained_task(tmp_path)
 
 
 def test_weights_of_another_shape_are_listed_with_the_folder(folder):

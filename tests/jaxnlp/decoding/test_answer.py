@@ -3,8 +3,8 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
-
 from jaxnlp.decoding.answer import LONGEST_ANSWER, QuestionError, answer
+
 from jaxnlp.decoding.generate import Decoder
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 

@@ -10,7 +10,10 @@ from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.complete import complete
 from jaxnlp.decoding.generate import Decoder
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import make_decoder
+
+pytestmark = pytest.mark.sweep
 
 SIZE, CONTEXT = 4, 24
 PROMPT = np.array([[1, 3, 0], [2, 2, 1], [0, 1, 1]], np.int32)
@@ -28,7 +31,9 @@ def log_softmax(logits):
 @functools.cache
 def tiny_gpt():
     """Parameters, decoder and log-probabilities of what follows, [B, T, V], by a pass without cache."""
-    config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=CONTEXT, use_bias=False, scan_layers=True)
+    config = GPTConfig(
+        num_layers=1, num_heads=2, width=8, context_length=CONTEXT, use_bias=False, compute=Compute(scan_layers=True)
+    )
     model = config.build(SIZE)
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
     generator = np.random.default_rng(1)
@@ -114,6 +119,7 @@ def test_wide_enough_it_ranks_all_sequences_as_brute_force_does(model, stop):
             assert found[len(expected) :] == [((), -np.inf)] * (width - len(expected))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("num_beams", "stop"), [(1, 3), (2, 1), (3, None), (3, 0), (7, 3)])
 def test_equals_a_search_over_lists_that_never_ends_early(model, num_beams, stop):
     params, decoder, log_probabilities, size = model
@@ -142,6 +148,7 @@ def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     assert (np.diff(result.scores, axis=1) <= 0.0).all()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("stop", [None, 0, 2])
 def test_one_beam_decodes_greedily(model, stop):
     params, decoder, _, _ = model

@@ -9,7 +9,12 @@ import pytest
 from jaxnlp.decoding.generate import Decoder, bucket_length, generate
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import make_decoder
+
+pytestmark = pytest.mark.sweep
 
 GREEDY = Sampling(temperature=0.0)
 KEY = jax.random.key(0)
@@ -43,17 +48,18 @@ class Counter:
 
 VARIANTS = {
     "vanilla": {},
-    "synthesizer": {"variant": "synthesizer"},
-    "prefix": {"variant": "perceiver", "num_layers": 3, "num_latents": 12},
-    "along": {"variant": "perceiver", "num_layers": 3, "num_latents": 6, "latent_placement": "along"},
+    "synthesizer": {"kind": SynthesizerConfig},
+    "prefix": {"kind": PerceiverConfig, "num_layers": 3, "num_latents": 12},
+    "along": {"kind": PerceiverConfig, "num_layers": 3, "num_latents": 6, "latent_placement": "along"},
 }
 
 
 @functools.cache
 def tiny_gpt(context, variant="vanilla"):
     """Parameters, decoder and full forward pass of a GPT with weights of ordinary size."""
-    settings = {"num_layers": 1, "num_heads": 2, "width": 8, "use_bias": False, "scan_layers": True}
-    config = GPTConfig(context_length=context, **(settings | VARIANTS[variant]))
+    settings = {"num_layers": 1, "num_heads": 2, "width": 8, "use_bias": False, "compute": Compute(scan_layers=True)}
+    settings |= VARIANTS[variant]
+    config = settings.pop("kind", GPTConfig)(context_length=context, **settings)
     model = config.build(11)
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), KEY)["params"]
     generator = np.random.default_rng(1)
@@ -95,6 +101,7 @@ def test_greedy_generation_equals_reading_the_whole_text_for_each_token(variant,
     assert length > 1 or len(np.unique(found)) > 3  # no model that repeats itself
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("context", "length"), [(20, 5), (20, 20), (7, 3), (1, 1)])
 def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     prompt = random_prompt(2, length)
@@ -102,6 +109,7 @@ def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     np.testing.assert_array_equal(continue_prompt(context, prompt, count), continue_naively(context, prompt, count))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_newest_half_is_read_again_whatever_the_cache_keeps(variant):
     prompt = random_prompt(2, 5)

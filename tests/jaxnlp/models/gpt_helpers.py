@@ -1,5 +1,6 @@
-"""What tests of GPT share."""
+"""Shared by the tests of GPT, Perceiver and Synthesizer."""
 
+import dataclasses
 import functools
 
 import jax
@@ -7,23 +8,31 @@ import numpy as np
 import optax
 
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.nn.compute import Compute
 
 LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY, BATCH = 2, 2, 8, 10, 13, 3
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, size=(BATCH, CONTEXT)).astype(np.int32)
 TARGETS = np.random.default_rng(1).integers(0, VOCABULARY, size=(BATCH, CONTEXT)).astype(np.int32)
 LATENTS = 4
+COMPUTE = {field.name for field in dataclasses.fields(Compute)}
 VARIANTS = {
     "vanilla": {},
-    "synthesizer": {"variant": "synthesizer"},
-    "prefix": {"variant": "perceiver", "num_layers": 4, "num_latents": LATENTS},
-    "along": {"variant": "perceiver", "num_layers": 4, "num_latents": LATENTS, "latent_placement": "along"},
+    "synthesizer": {"kind": SynthesizerConfig},
+    "prefix": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": LATENTS},
+    "along": {"kind": PerceiverConfig, "num_layers": 4, "num_latents": LATENTS, "latent_placement": "along"},
 }
 
 
-def make_model(*, vocabulary_size=VOCABULARY, **changes):
-    """A small GPT that loops over its layers, since that compiles in half the time; a test says it may."""
+def make_model(*, vocabulary_size=VOCABULARY, kind=GPTConfig, **changes):
+    """A small model that loops over its layers, which compiles in half the time; a test shows that it may.
+
+    Fields of `Compute` are taken among those of the model.
+    """
+    compute = {"scan_layers": True} | {name: changes.pop(name) for name in COMPUTE & changes.keys()}
     settings = {"num_layers": LAYERS, "num_heads": HEADS, "width": WIDTH, "context_length": CONTEXT}
-    return GPTConfig(**(settings | {"scan_layers": True} | changes)).build(vocabulary_size)
+    return kind(**(settings | changes), compute=Compute(**compute)).build(vocabulary_size)
 
 
 def make_key(seed):

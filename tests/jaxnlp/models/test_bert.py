@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import chex
 import jax
@@ -9,11 +10,12 @@ import torch
 import transformers
 
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
-from jaxnlp.models.bert import BertConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
+from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.positions import sinusoidal_positions
 
 VOCABULARY, LENGTH = 29, 9
-CONFIG = BertConfig(num_layers=3, num_heads=2, width=8, hidden_width=20, max_positions=12)
+CONFIG = BertConfig(num_layers=3, num_heads=2, width=8, feed_forward_width=20, max_positions=12)
 
 
 def batch(rows=4, length=LENGTH, seed=0):
@@ -28,8 +30,9 @@ def batch(rows=4, length=LENGTH, seed=0):
     return jnp.array(tokens), jnp.array(segments), jnp.array(places[None] < ends[:, None])
 
 
+@functools.cache
 def initial(config=CONFIG):
-    return config.build(VOCABULARY).init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    return jax.jit(Bert(config, VOCABULARY).init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
 
 
 def rival(config=CONFIG, kind=transformers.BertModel):
@@ -40,7 +43,7 @@ def rival(config=CONFIG, kind=transformers.BertModel):
         hidden_size=config.width,
         num_hidden_layers=config.num_layers,
         num_attention_heads=config.num_heads,
-        intermediate_size=config.hidden_width,
+        intermediate_size=config.feed_forward_width,
         max_position_embeddings=config.max_positions,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -62,7 +65,7 @@ def tensors_of(model):
     [
         CONFIG,
         dataclasses.replace(CONFIG, num_layers=1, num_heads=1),
-        dataclasses.replace(CONFIG, width=12, num_heads=4, hidden_width=7, max_positions=9, scan_layers=True),
+        dataclasses.replace(CONFIG, width=12, num_heads=4, feed_forward_width=7, max_positions=9),
     ],
     ids=["small", "one head", "scanned"],
 )
@@ -80,7 +83,7 @@ def test_hidden_states_pooled_outputs_and_all_gradients_are_those_of_transformer
         {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}, config, VOCABULARY
     ).params
 
-    model = config.build(VOCABULARY)
+    model = Bert(config, VOCABULARY)
 
     def loss(params):
         encoding = model.apply({"params": params}, tokens, segments, mask)
@@ -106,7 +109,7 @@ def test_pretraining_heads_are_those_of_transformers():
     with torch.no_grad():
         expected = theirs(*[torch.from_numpy(np.array(a)).long() for a in (tokens, mask, segments)])
     params, heads = from_huggingface(tensors_of(theirs), CONFIG, VOCABULARY)
-    encoding = CONFIG.build(VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    encoding = Bert(CONFIG, VOCABULARY).apply({"params": params}, tokens, segments, mask)
     rows = encoding.hidden.reshape(-1, CONFIG.width)
     x, bias, follows = PretrainingHeads(VOCABULARY).apply({"params": heads}, rows, encoding.pooled)
     logits = x @ params["tokens"]["embedding"].T + bias[None]
@@ -118,7 +121,7 @@ def test_pretraining_heads_are_those_of_transformers():
 
 
 def test_padding_changes_nothing_and_texts_do_not_see_each_other():
-    model, params, (tokens, segments, mask) = CONFIG.build(VOCABULARY), initial(), batch()
+    model, params, (tokens, segments, mask) = Bert(CONFIG, VOCABULARY), initial(), batch()
     encode = jax.jit(lambda *arguments: model.apply({"params": params}, *arguments))
     expected = encode(tokens, segments, mask)
     garbage = jnp.where(mask, tokens, (tokens + 7) % VOCABULARY)
@@ -132,7 +135,7 @@ def test_padding_changes_nothing_and_texts_do_not_see_each_other():
 
 
 def test_segments_and_positions_count():
-    model, params, (tokens, segments, _) = CONFIG.build(VOCABULARY), initial(), batch()
+    model, params, (tokens, segments, _) = Bert(CONFIG, VOCABULARY), initial(), batch()
     plain = model.apply({"params": params}, tokens)
     zeros = model.apply({"params": params}, tokens, jnp.zeros_like(segments))
     chex.assert_trees_all_equal(plain, zeros)
@@ -147,8 +150,8 @@ def test_segments_and_positions_count():
 def test_looping_and_recomputing_change_neither_function_nor_gradient_nor_dropout(changes):
     params, (tokens, segments, mask) = initial(), batch()
 
-    def value_and_gradient(config):
-        model = config.build(VOCABULARY)
+    def value_and_gradient(compute):
+        model = Bert(CONFIG, VOCABULARY, compute)
 
         def loss(params):
             rngs = {"dropout": jax.random.key(3)}
@@ -157,12 +160,12 @@ def test_looping_and_recomputing_change_neither_function_nor_gradient_nor_dropou
 
         return jax.jit(jax.value_and_grad(loss))(params)
 
-    found, expected = value_and_gradient(dataclasses.replace(CONFIG, **changes)), value_and_gradient(CONFIG)
+    found, expected = value_and_gradient(Compute(**changes)), value_and_gradient(Compute())
     chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_dropout_is_for_training_and_follows_the_key():
-    model, params, (tokens, _, _) = CONFIG.build(VOCABULARY), initial(), batch()
+    model, params, (tokens, _, _) = Bert(CONFIG, VOCABULARY), initial(), batch()
 
     def hidden(seed):
         return model.apply(
@@ -180,22 +183,22 @@ def test_variants_are_what_they_say():
     params = initial(config)
     assert "positions" not in params
     assert "pooler" not in params
-    encoding = config.build(VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    encoding = Bert(config, VOCABULARY).apply({"params": params}, tokens, segments, mask)
     assert encoding.pooled is None
     # Normalised once, at the end: what comes out has mean 0 and variance 1, what the last block gives has not.
     np.testing.assert_allclose(encoding.hidden.var(axis=-1), 1.0, rtol=1e-3)
     assert np.abs(encoding.layers[-1].var(axis=-1) - 1.0).max() > 0.01
     table = sinusoidal_positions(12, 8)
     learned = dataclasses.replace(config, positions="learned")
-    same = learned.build(VOCABULARY).apply({"params": params | {"positions": table}}, tokens, segments, mask)
+    same = Bert(learned, VOCABULARY).apply({"params": params | {"positions": table}}, tokens, segments, mask)
     chex.assert_trees_all_close(same, encoding, atol=1e-6)
 
 
 def test_short_products_are_near_the_exact_ones():
     params, (tokens, segments, mask) = initial(), batch()
-    exact = CONFIG.build(VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    exact = Bert(CONFIG, VOCABULARY).apply({"params": params}, tokens, segments, mask)
     for changes in ({"matmul_dtype": "bfloat16"}, {"dtype": "bfloat16"}):
-        model = dataclasses.replace(CONFIG, **changes).build(VOCABULARY)
+        model = Bert(CONFIG, VOCABULARY, Compute(**changes))
         short = model.apply({"params": params}, tokens, segments, mask)
         assert short.hidden.dtype == changes.get("dtype", "float32")
         np.testing.assert_allclose(short.hidden.astype(jnp.float32)[mask], exact.hidden[mask], atol=0.1)
@@ -203,18 +206,21 @@ def test_short_products_are_near_the_exact_ones():
 
 def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
     with pytest.raises(ValueError, match="a text of 13 tokens exceeds the 12 positions"):
-        CONFIG.build(VOCABULARY).apply({"params": initial()}, jnp.zeros((1, 13), jnp.int32))
+        Bert(CONFIG, VOCABULARY).apply({"params": initial()}, jnp.zeros((1, 13), jnp.int32))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_layers": 0}, "model.num_layers must be at least 1, got 0"),
-        ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 8"),
-        ({"hidden_width": 0}, "model.hidden_width must be at least 1, got 0"),
-        ({"dropout_rate": 1.0}, r"model.dropout_rate must lie in \[0, 1\), got 1.0"),
-        ({"positions": "sinusoidal", "width": 9, "num_heads": 3}, "model.width must be even for sinusoidal .*, got 9"),
-        ({"epsilon": 0.0}, r"model.epsilon must lie in \(0, 1\), got 0.0"),
+        ({"num_layers": 0}, "model.encoder.num_layers must be at least 1, got 0"),
+        ({"num_heads": 3}, "model.encoder.num_heads must divide model.encoder.width, got 3 heads for width 8"),
+        ({"feed_forward_width": 0}, "model.encoder.feed_forward_width must be at least 1, got 0"),
+        ({"dropout_rate": 1.0}, r"model.encoder.dropout_rate must lie in \[0, 1\), got 1.0"),
+        (
+            {"positions": "sinusoidal", "width": 9, "num_heads": 3},
+            "model.encoder.width must be even .*, got 9",
+        ),
+        ({"epsilon": 0.0}, r"model.encoder.epsilon must lie in \(0, 1\), got 0.0"),
     ],
 )
 def test_config_that_cannot_be_is_refused_with_field_and_value(changes, message):
@@ -225,5 +231,5 @@ def test_config_that_cannot_be_is_refused_with_field_and_value(changes, message)
 def test_export_is_for_what_transformers_has():
     for changes in ({"positions": "sinusoidal"}, {"pre_norm": True}):
         config = dataclasses.replace(CONFIG, **changes)
-        with pytest.raises(ValueError, match=f"Transformers' BERT has no {next(iter(changes))}"):
+        with pytest.raises(ValueError, match=f"Transformers' BERT does not support {next(iter(changes))}"):
             to_huggingface(initial(config), config, VOCABULARY)

@@ -12,10 +12,12 @@ import transformers
 from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
-from train.objectives import masked_tokens
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
+from tests.jaxnlp.models.parameter_helpers import assert_described
 
 VOCABULARY, LENGTH, PREDICTIONS = 31, 10, 4
-ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, hidden_width=20, max_positions=12)
+ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, feed_forward_width=20, max_positions=12)
 CONFIG = BertPretrainingConfig(encoder=ENCODER)
 
 
@@ -46,7 +48,7 @@ def rival(encoder=ENCODER):
         hidden_size=encoder.width,
         num_hidden_layers=encoder.num_layers,
         num_attention_heads=encoder.num_heads,
-        intermediate_size=encoder.hidden_width,
+        intermediate_size=encoder.feed_forward_width,
         max_position_embeddings=encoder.max_positions,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
@@ -79,8 +81,9 @@ def test_loss_and_all_gradients_are_those_of_transformers():
     found.loss.backward()
     gradients = parameters({name: parameter.grad for name, parameter in theirs.named_parameters()})
     params = parameters(theirs.state_dict())
-    step = jax.jit(jax.value_and_grad(masked_tokens(CONFIG.build(VOCABULARY)), has_aux=True), static_argnums=2)
-    (loss, _), ours = step(params, held, None)
+    objective = MaskedLanguageModel().objective(CONFIG.build(VOCABULARY), None)
+    step = jax.jit(jax.value_and_grad(lambda params: objective.loss(params, held, None, ()), has_aux=True))
+    (loss, _), ours = step(params)
     np.testing.assert_allclose(loss, found.loss.item(), rtol=1e-5)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5 * max(1.0, float(np.abs(b).max()))), ours, gradients
@@ -129,9 +132,33 @@ def test_dropout_is_for_training_and_follows_the_key():
     ("changes", "message"),
     [
         ({"use_pooler": False}, r"model\.encoder\.use_pooler must be True, got False"),
-        ({"segments": 1}, r"model\.encoder\.segments must be at least 2, of the first text and the second, got 1"),
+        (
+            {"num_segments": 1},
+            r"model\.encoder\.num_segments must be at least 2, .*, got 1",
+        ),
     ],
 )
 def test_an_encoder_that_cannot_tell_what_follows_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, **changes))
+
+
+def test_every_parameter_is_described_and_no_other():
+    for changes in ({}, {"pre_norm": True}, {"positions": "sinusoidal"}):
+        config = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, **changes))
+        init = config.build(VOCABULARY).init
+        shapes = jax.eval_shape(lambda key, init=init: init(key, jnp.zeros((1, 1), jnp.int32)), jax.random.key(0))
+        found = assert_described(config, shapes["params"])
+        heads = {path for path, entry in found.items() if entry.head}
+        assert heads == {("heads", "token_bias"), ("heads", "follows", "kernel"), ("heads", "follows", "bias")}
+        assert found["encoder", "blocks", "attention", "qkv", "kernel"].axes == "LD3HK"
+        assert found["encoder", "embedding_norm", "scale"].depth == "below"
+        assert found["heads", "transform", "kernel"].depth == "above"
+
+
+def test_dropout_and_compute_are_not_part_of_the_architecture():
+    changed = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, dropout_rate=0.3), compute=Compute(remat=True))
+    assert changed.architecture() == CONFIG.architecture()
+    other = BertPretrainingConfig(encoder=dataclasses.replace(ENCODER, pre_norm=True))
+    assert other.architecture() != CONFIG.architecture()
+    assert CONFIG.max_length == ENCODER.max_positions

@@ -11,6 +11,9 @@ import torch
 import transformers
 
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.nn.compute import Compute
 from tests.jaxnlp.models.gpt_helpers import (
     BATCH,
     CONTEXT,
@@ -54,6 +57,9 @@ def from_hugging_face(named):
     def dense(name):
         return {leaf: stacked(f"{name}.{source}") for leaf, source in (("kernel", "weight"), ("bias", "bias"))}
 
+    def heads(layer):
+        return {leaf: array.reshape(*array.shape[:-1], 3, HEADS, -1) for leaf, array in layer.items()}
+
     def stacked(name):
         return np.stack([value(f"transformer.h.{layer}.{name}") for layer in range(LAYERS)])
 
@@ -65,7 +71,7 @@ def from_hugging_face(named):
         "positions": value("transformer.wpe.weight"),
         "blocks": {
             "attention_norm": stacked_norm("ln_1"),
-            "attention": {"qkv": dense("attn.c_attn"), "out": dense("attn.c_proj")},
+            "attention": {"qkv": heads(dense("attn.c_attn")), "out": dense("attn.c_proj")},
             "feed_forward_norm": stacked_norm("ln_2"),
             "feed_forward": {"up": dense("mlp.c_fc"), "down": dense("mlp.c_proj")},
         },
@@ -115,6 +121,7 @@ def optimised_programs():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.usefixtures("optimised_programs")
 @pytest.mark.parametrize(
     ("variant", "changes"),
@@ -232,6 +239,7 @@ def test_without_biases_there_is_no_bias_leaf(variant, count):
     assert len(biases(make_model(**VARIANTS[variant]))) == count
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("variant", "tied"), [("vanilla", False), ("vanilla", True), ("synthesizer", True), ("along", True)]
 )
@@ -270,23 +278,23 @@ def test_a_sequence_longer_than_the_context_is_refused():
         ({"num_heads": 0}, "model.num_heads must be at least 1, got 0"),
         ({"width": -8}, "model.width must be at least 1, got -8"),
         ({"context_length": 0}, "model.context_length must be at least 1, got 0"),
-        ({"hidden_width": 0}, "model.hidden_width must be at least 1, got 0"),
-        ({"variant": "perceiver", "num_layers": 1}, "model.num_layers must be at least 2 for a perceiver, got 1"),
+        ({"feed_forward_width": 0}, "model.feed_forward_width must be at least 1, got 0"),
+        ({"kind": PerceiverConfig, "num_layers": 1}, "model.num_layers must be at least 2 for a perceiver, got 1"),
         (
-            {"variant": "perceiver", "num_latents": 0},
+            {"kind": PerceiverConfig, "num_latents": 0},
             "model.num_latents must lie between 1 and model.context_length, 128, got 0",
         ),
         (
-            {"variant": "perceiver", "num_latents": 65, "context_length": 64},
+            {"kind": PerceiverConfig, "num_latents": 65, "context_length": 64},
             "model.num_latents must lie between 1 and model.context_length, 64, got 65",
         ),
         (
-            {"latent_placement": "along"},
-            "model.latent_placement along is of a perceiver's latents, and model.variant is vanilla",
+            {"kind": PerceiverConfig, "latent_placement": "allong"},
+            "model.latent_placement must be one of prefix, along, got 'allong'; did you mean along?",
         ),
         (
-            {"variant": "synthesizer", "attention_implementation": "xla"},
-            "model.attention_implementation must be auto or vjp for a synthesizer, got xla",
+            {"kind": SynthesizerConfig, "compute": Compute(attention="xla")},
+            "model.compute.attention must be auto or vjp for a synthesizer, got xla",
         ),
         ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 128"),
         ({"embedding_dropout_rate": 1.0}, "model.embedding_dropout_rate must lie in [0, 1), got 1.0"),
@@ -296,8 +304,10 @@ def test_a_sequence_longer_than_the_context_is_refused():
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_config_that_cannot_be_is_refused_with_its_value(changes, message):
+    changes = dict(changes)
+    kind = changes.pop("kind", GPTConfig)
     with pytest.raises(ValueError, match=re.escape(message)):
-        GPTConfig(**changes)
+        kind(**changes)
 
 
 def test_configs_are_values():
@@ -321,7 +331,7 @@ def test_logits_are_the_hidden_states_through_the_output_layer(tied):
 
 def test_implementations_of_attention_give_the_same_gradients_and_an_impossible_one_is_refused():
     def gradients(implementation):
-        model = make_model(attention_implementation=implementation)
+        model = make_model(attention=implementation)
         params = initial_params(model, make_key(0))
         return jax.jit(jax.grad(lambda p: jnp.square(model.apply({"params": p}, TOKENS)).sum()))(params)
 

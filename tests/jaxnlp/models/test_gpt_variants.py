@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jaxnlp.models import ModelConfig
-from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.serialization import from_json, to_json
 from tests.jaxnlp.models.gpt_helpers import (
     BATCH,
@@ -28,6 +27,7 @@ from tests.jaxnlp.models.gpt_helpers import (
     random_params,
     shapes_of,
 )
+from tests.jaxnlp.models.parameter_helpers import assert_described
 
 STANDS_AT = {"prefix": (0, 1, 2, 3), "along": (1, 4, 6, 9)}  # what the latents' positions come to
 each_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -81,6 +81,7 @@ def test_examples_of_a_batch_do_not_see_each_other(variant):
     assert np.abs(before[1] - after[1]).max(axis=-1).min() > 1e-4
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(
     ("variant", "sizes", "scan_layers"),
     [
@@ -145,12 +146,12 @@ def test_empty_cache_has_room_for_the_context(variant, dtype):
     assert (model.capacity, int(cache.length)) == (CONTEXT, 0)
 
 
-@pytest.mark.parametrize(("tied", "hidden_width"), [(False, None), (True, 5)])
+@pytest.mark.parametrize(("tied", "width"), [(False, None), (True, 5)])
 @pytest.mark.parametrize("use_bias", [False, True])
 @each_variant
-def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, hidden_width):
-    model = make_model(**VARIANTS[variant], tie_embeddings=tied, use_bias=use_bias, hidden_width=hidden_width)
-    d, f = WIDTH, hidden_width or 4 * WIDTH
+def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, width):
+    model = make_model(**VARIANTS[variant], tie_embeddings=tied, use_bias=use_bias, feed_forward_width=width)
+    d, f = WIDTH, width or 4 * WIDTH
     scores = WIDTH // HEADS * CONTEXT if variant == "synthesizer" else 0
     attention = (3 * d * d + scores + (3 * d + CONTEXT if use_bias else 0)) if scores else 4 * d * d + 4 * d * use_bias
     norm = 2 * d if use_bias else d
@@ -161,6 +162,7 @@ def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, hidde
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes_of(model))) == expected
 
 
+@pytest.mark.sweep(2)
 @each_variant
 def test_bfloat16_keeps_float32_parameters_and_logits(variant):
     settings = VARIANTS[variant]
@@ -208,10 +210,6 @@ def test_a_perceiver_of_two_layers_has_no_blocks_between_and_reads_with_a_cache(
     assert "blocks" not in params
     logits, _ = apply(model, model.decoding_params(params), TOKENS, cache=model.empty_cache(BATCH))
     np.testing.assert_allclose(logits, apply(model, params, TOKENS), atol=1e-5)
-
-
-def test_latents_are_ignored_where_there_is_no_perceiver():
-    assert GPTConfig(context_length=8, num_latents=32).build(3).config.num_latents == 32
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -308,3 +306,22 @@ def test_initial_loss_of_a_variant_is_that_of_guessing(variant):
     model = make_model(**VARIANTS[variant], width=32)
     logits = apply(model, initial_params(model, make_key(0)), TOKENS)
     assert abs(float(mean_loss(logits)) - np.log(VOCABULARY)) < 0.02
+
+
+@pytest.mark.parametrize("changes", [{}, {"tie_embeddings": True, "use_bias": False}], ids=str)
+@each_variant
+def test_every_parameter_is_described_and_no_other(variant, changes):
+    model = make_model(**VARIANTS[variant], **changes)
+    found = assert_described(model.config, shapes_of(model))
+    assert {path for path, entry in found.items() if entry.head} == (set() if changes else {("head", "kernel")})
+    assert found["blocks", "attention", "out", "kernel"].axes == "LDD"
+    assert found["tokens", "embedding"].depth == found["positions",].depth == "below"
+    assert found["final_norm", "scale"].depth == "above"
+
+
+@each_variant
+def test_a_config_knows_its_maximum_length_and_what_decides_its_function(variant):
+    config = make_model(**VARIANTS[variant], residual_dropout_rate=0.1, remat=True).config
+    assert config.max_length == CONTEXT
+    assert config.architecture() == make_model(**VARIANTS[variant]).config.architecture()
+    assert config.architecture() != make_model(**VARIANTS[variant], use_bias=False).config.architecture()

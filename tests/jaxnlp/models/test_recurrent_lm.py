@@ -11,8 +11,10 @@ from jaxnlp.decoding.generate import generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import make_decoder
 from jaxnlp.serialization import from_json, to_json
+from tests.jaxnlp.models.parameter_helpers import assert_described
 
 VOCABULARY, BATCH, POSITIONS = 11, 3, 7
 TOKENS = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS)).astype(np.int32)
@@ -36,6 +38,7 @@ def made(name):
     return model, jax.tree.unflatten(tree, random)
 
 
+@functools.partial(jax.jit, static_argnames="model")
 def logits(model, params, tokens, key=None):
     rngs = None if key is None else {"dropout": key}
     return model.apply({"params": params}, tokens, deterministic=key is None, rngs=rngs)
@@ -114,6 +117,7 @@ def test_under_jit_a_row_with_a_token_outside_the_vocabulary_is_nan_and_the_othe
     np.testing.assert_allclose(found[[0, 2]], model.predict(params, TOKENS)[np.array([0, 2])], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", SHAPES)
 def test_generation_with_carried_states_writes_what_reading_everything_again_would(name):
     model, params = made(name)
@@ -152,18 +156,18 @@ def test_homeworks_model_has_as_many_parameters_as_published():
 
 def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_zero():
     model = RecurrentLMConfig(embedding_width=64, widths=(32,)).build(500)
-    params = model.init(jax.random.key(0), TOKENS)["params"]
+    params = jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
     for values in (params["tokens"]["embedding"], params["head_kernel"]):
         assert 0.099 < float(jnp.abs(values).max()) <= 0.1
         assert abs(float(values.mean())) < 5 * 0.1 / 3**0.5 / values.size**0.5
     assert not params["head_bias"].any()
 
 
-def test_a_model_may_begin_at_the_frequencies_of_words():
-    config = RecurrentLMConfig(embedding_width=3, widths=(4,), begin_at_frequencies=True)
+def test_the_unigram_bias_scores_each_token_by_its_frequency():
+    config = RecurrentLMConfig(embedding_width=3, widths=(4,))
     model, counts = config.build(5), np.array([7, 0, 2, 0, 6])
-    params = model.init(jax.random.key(0), TOKENS[:, :1])["params"]
-    changed = params | model.bias_at_frequencies(counts)
+    params = jax.jit(model.init)(jax.random.key(0), TOKENS[:, :1])["params"]
+    changed = params | model.unigram_bias(counts)
     np.testing.assert_allclose(np.exp(changed["head_bias"]), (counts + 1) / 20.0, rtol=1e-6)
     assert {name: value for name, value in changed.items() if name != "head_bias"} == {
         name: value for name, value in params.items() if name != "head_bias"
@@ -182,9 +186,8 @@ def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
 
 def reading(params, rate, key=3, batch=TOKENS):
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
-    return model.apply(
-        {"params": params}, batch, deterministic=False, rngs={"dropout": jax.random.key(key)}, method="read"
-    )
+    read = jax.jit(functools.partial(model.apply, deterministic=False, method="read"))
+    return read({"params": params}, batch, rngs={"dropout": jax.random.key(key)})
 
 
 def test_output_mask_is_the_same_at_all_positions_and_differs_between_sequences():
@@ -226,9 +229,9 @@ def test_weight_dropout_is_one_mask_of_the_recurrent_matrices_for_all_positions_
 
 def test_short_types_keep_float32_parameters_and_stay_near_float32():
     model, params = made("tied")
-    short = RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, dtype="bfloat16").build(VOCABULARY)
-    rounded = RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, matmul_dtype="bfloat16").build(
-        VOCABULARY
+    short, rounded = (
+        RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=compute).build(VOCABULARY)
+        for compute in (Compute(dtype="bfloat16"), Compute(matmul_dtype="bfloat16"))
     )
     expected = logits(model, params, TOKENS)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(short.init(jax.random.key(0), TOKENS)))
@@ -247,13 +250,16 @@ def test_config_reads_back_equal_from_json():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cell": "lstmm"}, "cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'"),
+        ({"cell": "lstmm"}, "model.cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'; did you mean lstm?"),
         ({"embedding_width": 0}, "model.embedding_width must be at least 1, got 0"),
         ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
         ({"widths": (4, 0)}, "model.widths needs a layer, each at least 1 wide, got (4, 0)"),
-        ({"forget_bias": float("nan")}, "must be finite, and is for an lstm alone: give 0 for cell lstm, got nan"),
-        ({"begin_at_frequencies": True, "use_output_bias": False}, "it needs model.use_output_bias"),
-        ({"cell": "gru", "forget_bias": 1.0}, "is for an lstm alone: give 0 for cell gru, got 1.0"),
+        ({"forget_bias": float("nan")}, "model.forget_bias must be finite, got nan"),
+        ({"widths": (4,), "hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to models with several"),
+        (
+            {"cell": "gru", "forget_bias": 1.0},
+            "model.forget_bias applies only to the cell lstm; leave it at 0.0",
+        ),
         *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
     ],
 )
@@ -285,3 +291,28 @@ def test_input_mask_is_the_same_at_all_positions_and_differs_between_sequences()
     used = np.asarray(pull(jnp.ones_like(y))[0]["tokens"]["embedding"])[:10].reshape(2, 5, 4) != 0.0
     assert (used == used[:, :1]).all()
     assert (used[0] != used[1]).any()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"cell": "gru", "use_output_bias": False}, {"tie_embeddings": True}, {"cell": "rnn_tanh", "widths": (3, 4)}],
+    ids=str,
+)
+def test_every_parameter_is_described_and_no_other(changes):
+    config = RecurrentLMConfig(**({"embedding_width": 4, "widths": (6, 5)} | changes))
+    init = config.build(VOCABULARY).init
+    shapes = jax.eval_shape(lambda key: init(key, TOKENS), jax.random.key(0))["params"]
+    found = assert_described(config, shapes)
+    tied, biased = config.tie_embeddings, config.use_output_bias
+    heads = set() if tied else {("head_kernel",)}
+    heads |= {("head_bias",)} if biased else set()
+    assert {path for path, entry in found.items() if entry.head} == heads
+    assert found["recurrent", "layer_1_forward", "kernel"].depth == 1
+    assert found["tokens", "embedding"].depth == "below"
+
+
+def test_the_initial_forget_bias_is_no_part_of_the_architecture():
+    plain, other = RecurrentLMConfig(), RecurrentLMConfig(forget_bias=1.0, output_dropout_rate=0.5)
+    assert plain.architecture() == other.architecture()
+    assert plain.architecture() != RecurrentLMConfig(scale_embeddings=True).architecture()
+    assert plain.max_length is None

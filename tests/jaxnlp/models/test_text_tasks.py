@@ -8,13 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from data.minbert import LABELS
 from jaxnlp.models import text_tasks
-from jaxnlp.models.bert import BertConfig, Encoding
+from jaxnlp.models.bert import Bert, BertConfig, BertOutput
 from jaxnlp.models.text_tasks import TextTasksConfig, cosine, pair_features, pool
+from jaxnlp.text.labels import Labels
 
-VOCABULARY, ALL = 13, ("sst", "cfimdb", "quora", "sts")
+VOCABULARY, ALL = 13, tuple(LABELS.items())
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=10)
-CONFIG = TextTasksConfig(encoder=ENCODER, tasks=ALL)
+CONFIG = TextTasksConfig(encoder=ENCODER)
 
 
 def batch(texts, rows=3, length=6, seed=0):
@@ -24,10 +26,11 @@ def batch(texts, rows=3, length=6, seed=0):
     return jnp.array(tokens), jnp.array(np.arange(length)[None, None] < ends[:, :, None])
 
 
-def build(config=CONFIG):
-    """The model, and parameters larger than initial ones, so that all parts count."""
-    model = config.build(VOCABULARY)
-    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+@functools.cache
+def build(config=CONFIG, parts=ALL, token_dropout_rate=0.0):
+    """The model, and parameters larger than initial ones, so that every parameter matters."""
+    model = config.build(VOCABULARY, parts, token_dropout_rate)
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 2, 1), jnp.int32))["params"]
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(jax.random.key(1), len(leaves))
     return model, jax.tree.unflatten(
@@ -35,32 +38,63 @@ def build(config=CONFIG):
     )
 
 
-@functools.partial(jax.jit, static_argnames=("model", "texts", "task", "deterministic"))
-def answers(model, params, texts, **arguments):
-    return model.apply({"params": params}, *batch(texts), **arguments)
+@functools.partial(jax.jit, static_argnames=("model", "texts"))
+def outputs(model, params, texts):
+    return model.apply({"params": params}, *batch(texts))
 
 
-def test_each_task_has_an_answer_of_its_shape():
+@functools.partial(jax.jit, static_argnames=("model", "texts", "part", "deterministic"))
+def predict(model, params, texts, part, **arguments):
+    return model.apply({"params": params}, *batch(texts), part, method="predict", **arguments)
+
+
+def test_each_part_has_an_output_of_its_shape():
     model, params = build()
-    singles, pairs = answers(model, params, 1), answers(model, params, 2)
-    assert {name: answer.shape for name, answer in singles.items()} == {"sst": (3, 5), "cfimdb": (3, 2)}
-    assert {name: answer.shape for name, answer in pairs.items()} == {"quora": (3,), "sts": (3,)}
-    for name, answer in (singles | pairs).items():
-        assert answer.dtype == jnp.float32
-        chex.assert_trees_all_close(answers(model, params, 1 if name in singles else 2, task=name), answer)
+    singles, pairs = outputs(model, params, 1), outputs(model, params, 2)
+    assert {name: output.shape for name, output in singles.items()} == {"sst": (3, 5), "cfimdb": (3, 2)}
+    shapes = {"sst": (3, 5), "cfimdb": (3, 2), "quora": (3,), "sts": (3,)}
+    assert {name: output.shape for name, output in pairs.items()} == shapes
+    for name, labels in ALL:
+        expected = (singles if labels.texts == 1 else pairs)[name]
+        assert expected.dtype == jnp.float32
+        chex.assert_trees_all_close(predict(model, params, labels.texts, name), expected, atol=1e-6)
+    chex.assert_trees_all_close(pairs["sst"], model.apply({"params": params}, *(x[:, :1] for x in batch(2)))["sst"])
     assert (np.abs(pairs["sts"]) <= 1.0).all()
 
 
-@pytest.mark.parametrize(("task", "texts"), [("sst", 2), ("quora", 1)])
-def test_a_task_about_another_number_of_texts_is_refused(task, texts):
+@pytest.mark.parametrize("texts", [1, 2])
+def test_classes_of_texts_and_of_pairs_may_have_any_names_and_number(texts):
+    parts = (("mood", Labels("classification", texts, ("angry", "calm", "none", "sad"))),)
+    model, params = build(CONFIG, parts)
+    assert params["heads_mood"]["kernel"].shape == (8 if texts == 1 else 40, 4)
+    assert predict(model, params, texts, "mood").shape == (3, 4)
+
+
+def test_initialisation_makes_every_head_with_values_that_other_parts_do_not_change():
+    key, tokens = jax.random.key(0), jnp.zeros((1, 2, 1), jnp.int32)
+    config = dataclasses.replace(CONFIG, similarity="learned", pair_layer="separate")
+    every = config.build(VOCABULARY, ALL).init(key, tokens)["params"]
+    assert every.keys() == {
+        "encoder",
+        *(f"heads_{name}" for name, _ in ALL),
+        *(f"relations_{name}" for name, labels in ALL if labels.texts == 2),
+    }
+    single = config.build(VOCABULARY, (("quora", dict(ALL)["quora"]),)).init(key, tokens)["params"]
+    assert single.keys() == {"encoder", "heads_quora", "relations_quora"}
+    chex.assert_trees_all_equal(single, {name: every[name] for name in single})
+
+
+@pytest.mark.parametrize(("part", "texts"), [("sst", 2), ("quora", 1)])
+def test_another_number_of_texts_is_refused(part, texts):
     model, params = build()
-    with pytest.raises(ValueError, match=rf"{task} is about {3 - texts} text\(s\), got {texts}"):
-        answers(model, params, texts, task=task)
+    message = rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
+    with pytest.raises(ValueError, match=message):
+        predict(model, params, texts, part)
 
 
 def encode(config, params, tokens, mask):
-    """Each text alone, [S][B, D], pooled as the config has it."""
-    encoder = config.encoder.build(VOCABULARY)
+    """The vector of each text, [S][B, D], pooled as in the config."""
+    encoder = Bert(config.encoder, VOCABULARY)
     return [
         pool(
             encoder.apply({"params": params["encoder"]}, tokens[:, number], None, mask[:, number]),
@@ -72,113 +106,128 @@ def encode(config, params, tokens, mask):
 
 
 @pytest.mark.parametrize("pooling", ["cls", "pooler", "mean"])
-def test_answers_are_heads_on_the_vectors_of_single_texts(pooling):
+def test_outputs_are_those_of_heads_on_the_vectors_of_single_texts(pooling):
     config = dataclasses.replace(CONFIG, pooling=pooling)
     model, params = build(config)
     (u,) = encode(config, params, *batch(1))
     expected = u @ params["heads_sst"]["kernel"] + params["heads_sst"]["bias"][None]
-    np.testing.assert_allclose(answers(model, params, 1)["sst"], expected, atol=1e-5)
+    np.testing.assert_allclose(outputs(model, params, 1)["sst"], expected, atol=1e-5)
     u, v = encode(config, params, *batch(2))
     features = np.concatenate([u, v, u - v, np.abs(u - v), u * v], axis=1)
     logit = features @ params["heads_quora"]["kernel"] + params["heads_quora"]["bias"][None]
-    found = answers(model, params, 2)
+    found = outputs(model, params, 2)
     np.testing.assert_allclose(found["quora"], logit[:, 0], atol=1e-4)
     expected = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(u, v, strict=True)]
     np.testing.assert_allclose(found["sts"], expected, atol=1e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
-    ("relation", "similarity", "layers"),
+    ("pair_layer", "similarity", "layers"),
     [
-        ("none", "relation", []),
-        ("separate", "relation", ["relations_quora", "relations_sts"]),
+        ("none", "learned", []),
+        ("separate", "learned", ["relations_quora", "relations_sts"]),
         ("separate", "cosine", ["relations_quora"]),
-        ("shared", "relation", ["relations_pairs"]),
+        ("shared", "learned", ["relations_pairs"]),
         ("shared", "cosine", ["relations_pairs"]),
     ],
 )
-def test_relation_layers_are_those_that_the_config_has(relation, similarity, layers):
-    config = dataclasses.replace(CONFIG, relation=relation, similarity=similarity)
+def test_pair_layers_are_those_of_the_config(pair_layer, similarity, layers):
+    config = dataclasses.replace(CONFIG, pair_layer=pair_layer, similarity=similarity)
     model, params = build(config)
     assert sorted(name for name in params if name.startswith("relations")) == layers
-    assert ("heads_sts" in params) == (similarity == "relation")
-    found = answers(model, params, 2)
-    if similarity == "relation":
+    assert ("heads_sts" in params) == (similarity == "learned")
+    found = outputs(model, params, 2)
+    if similarity == "learned":
         assert ((found["sts"] > 0.0) & (found["sts"] < 1.0)).all()
     for name in layers:
         changed = {**params, name: jax.tree.map(lambda x: x + 1.0, params[name])}
-        for task, answer in answers(model, changed, 2).items():
-            concerned = name == f"relations_{task}" or (name == "relations_pairs" and f"heads_{task}" in params)
-            assert (np.abs(answer - found[task]).max() > 1e-4) == concerned, (name, task)
+        for part, output in outputs(model, changed, 2).items():
+            of_pairs = LABELS[part].texts == 2 and f"heads_{part}" in params
+            concerned = name == f"relations_{part}" or (name == "relations_pairs" and of_pairs)
+            assert (np.abs(output - found[part]).max() > 1e-4) == concerned, (name, part)
 
 
-def test_a_logit_of_the_cosine_is_added_to_a_paraphrases_alone():
+def test_the_logit_of_the_cosine_is_added_only_to_paraphrases():
     plain, params = build()
     model, _ = build(dataclasses.replace(CONFIG, cosine_logit=(10.0, 0.8)))
-    without, found = answers(plain, params, 2), answers(model, params, 2)
+    without, found = outputs(plain, params, 2), outputs(model, params, 2)
     np.testing.assert_allclose(found["quora"] - without["quora"], 10.0 * (without["sts"] - 0.8), atol=1e-5)
     np.testing.assert_array_equal(found["sts"], without["sts"])
 
 
+def parts_of(*names):
+    return tuple((name, LABELS[name]) for name in names)
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "tasks", "what"),
+    ("name", "value", "unread", "read", "what"),
     [
-        ("relation", "separate", ("sst", "sts"), "features of a pair"),
-        ("cosine_logit", (10.0, 0.8), ("sst", "sts"), "paraphrases"),
-        ("token_dropout_rate", 0.1, ("quora", "sts"), "single texts"),
+        ("similarity", "learned", "sst quora", "sts", "parts with similarities"),
+        ("pair_layer", "separate", "sst sts", "quora", "parts with features of a pair"),
+        ("pair_layer", "shared", "cfimdb", "sst quora", "parts with features of a pair"),
+        ("cosine_logit", (10.0, 0.8), "sst sts", "quora", "parts with paraphrases"),
+        ("head_dropout_rate", 0.2, "sts", "sts sst", "parts with a head"),
     ],
 )
-def test_a_setting_that_no_task_reads_is_refused(name, value, tasks, what):
-    for others in (ALL, *(tuple(name for name in ALL if name not in tasks),)):
-        TextTasksConfig(tasks=others, **{name: value})
-    with pytest.raises(ValueError, match=rf"model.{name} is for a task .*{what}, got the tasks {', '.join(tasks)}"):
-        TextTasksConfig(tasks=tasks, **{name: value})
+def test_an_option_that_no_part_reads_is_refused(name, value, unread, read, what):
+    config = TextTasksConfig(**{name: value})
+    config.check_labels(parts_of(*read.split()))
+    with pytest.raises(ValueError, match=rf"model\.{name} applies only to {what}; leave it at"):
+        config.check_labels(parts_of(*unread.split()))
+
+
+@pytest.mark.parametrize("name", ["dropout_rate", "attention_dropout_rate"])
+def test_dropout_in_a_frozen_encoder_is_refused(name):
+    encoder = dataclasses.replace(ENCODER, **{name: 0.2})
+    TextTasksConfig(encoder=encoder)
+    with pytest.raises(ValueError, match=rf"model\.encoder\.{name} applies only to an encoder that is trained"):
+        TextTasksConfig(encoder=encoder, freeze_encoder=True)
 
 
 @pytest.mark.parametrize("given", [(math.nan, 0.8), (math.inf, 0.8), (-1.0, 0.8), (0.0, 0.8), (10.0, math.nan)])
-def test_a_logit_of_the_cosine_has_a_slope_above_zero(given):
-    with pytest.raises(ValueError, match=r"model\.cosine_logit must be a slope above 0 and a threshold, both finite"):
-        TextTasksConfig(tasks=("quora",), cosine_logit=given)
+def test_the_logit_of_the_cosine_needs_a_positive_slope(given):
+    with pytest.raises(ValueError, match=r"model\.cosine_logit must be a positive slope and a threshold, both finite"):
+        TextTasksConfig(cosine_logit=given)
 
 
-def test_a_frozen_encoder_learns_nothing_and_drops_nothing():
+def test_a_frozen_encoder_has_no_gradient_and_no_dropout():
     config = dataclasses.replace(CONFIG, freeze_encoder=True, head_dropout_rate=0.0)
     model, params = build(config)
 
     @functools.partial(jax.jit, static_argnums=1)
     def loss(params, model=model):
-        return answers(model, params, 1, task="sst", deterministic=False, rngs={"dropout": jax.random.key(0)}).sum()
+        return predict(model, params, 1, "sst", deterministic=False, rngs={"dropout": jax.random.key(0)}).sum()
 
     gradients = jax.grad(loss)(params)
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
     assert gradients["heads_sst"]["kernel"].any()
-    np.testing.assert_allclose(loss(params), answers(model, params, 1, task="sst").sum(), rtol=1e-6)
+    np.testing.assert_allclose(loss(params), predict(model, params, 1, "sst").sum(), rtol=1e-6)
     free, _ = build(dataclasses.replace(config, freeze_encoder=False))
     assert any(leaf.any() for leaf in jax.tree.leaves(jax.grad(lambda p: loss(p, free))(params)["encoder"]))
 
 
-def test_what_is_frozen_is_the_encoder_where_the_config_says_so():
+def test_frozen_parameters_are_those_of_a_frozen_encoder_and_of_an_unread_pooler():
     _, params = build()
     paths = [tuple(part.key for part in path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     frozen = dataclasses.replace(CONFIG, freeze_encoder=True)
     assert {path for path in paths if frozen.frozen(path)} == {path for path in paths if path[0] == "encoder"}
-    assert not any(ENCODER.frozen(path) for path in paths)
     for pooling, unread in (("pooler", set()), ("mean", {"pooler"}), ("cls", {"pooler"})):
         free = dataclasses.replace(CONFIG, pooling=pooling)
         assert {path[1] for path in paths if free.frozen(path)} == unread
 
 
 def test_a_frozen_encoder_without_heads_is_refused():
-    for tasks, similarity in [(("sts",), "relation"), (("sts", "sst"), "cosine")]:
-        TextTasksConfig(tasks=tasks, similarity=similarity, freeze_encoder=True)
+    for parts, similarity in [(parts_of("sts"), "learned"), (parts_of("sts", "sst"), "cosine")]:
+        TextTasksConfig(similarity=similarity, freeze_encoder=True).check_labels(parts)
     with pytest.raises(ValueError, match=r"freeze_encoder leaves nothing to train: sts by cosine has no head"):
-        TextTasksConfig(tasks=("sts",), freeze_encoder=True)
+        TextTasksConfig(freeze_encoder=True).check_labels(parts_of("sts"))
 
 
-def test_hidden_tokens_are_as_if_they_were_not_there_and_the_first_never_is(monkeypatch):
+def test_token_dropout_acts_as_padding_on_single_texts_in_training_and_keeps_the_first_token(monkeypatch):
     encoder = dataclasses.replace(CONFIG.encoder, dropout_rate=0.0, attention_dropout_rate=0.0)
-    config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, pooling="mean", token_dropout_rate=0.4)
-    model, params = build(config)
+    config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, pooling="mean")
+    model, params = build(config, token_dropout_rate=0.4)
     tokens, mask = batch(1)
     kept = np.random.default_rng(3).random((len(tokens), tokens.shape[2])) < 0.6
     drawn = []
@@ -188,21 +237,19 @@ def test_hidden_tokens_are_as_if_they_were_not_there_and_the_first_never_is(monk
         return jnp.array(kept)
 
     monkeypatch.setattr(text_tasks, "keep_mask", known)
-    found = model.apply(
-        {"params": params}, tokens, mask, "sst", deterministic=False, rngs={"dropout": jax.random.key(0)}
-    )
+    in_training = {"deterministic": False, "rngs": {"dropout": jax.random.key(0)}, "method": "predict"}
+    found = model.apply({"params": params}, tokens, mask, "sst", **in_training)
     assert drawn == [(kept.shape, 0.4, 0)]
     kept[:, 0] = True
     seen = mask & kept.reshape(mask.shape)
     assert seen.sum() < mask.sum()
-    np.testing.assert_allclose(found, model.apply({"params": params}, tokens, seen, "sst"), atol=1e-6)
-    model.apply({"params": params}, tokens, mask, "sst")
-    pairs = batch(2)
-    model.apply({"params": params}, *pairs, "quora", deterministic=False, rngs={"dropout": jax.random.key(0)})
-    assert len(drawn) == 1  # in training alone, and of single texts
+    expected = model.apply({"params": params}, tokens, seen, "sst", method="predict")
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    model.apply({"params": params}, *batch(2), "quora", **in_training)
+    assert len(drawn) == 1
 
 
-def test_padding_changes_no_answer():
+def test_padding_changes_no_output():
     model, params = build(dataclasses.replace(CONFIG, pooling="mean"))
     tokens, mask = batch(2)
     garbage = jnp.where(mask, tokens, 3)
@@ -228,10 +275,10 @@ def test_cosine_of_a_zero_vector_is_zero_with_finite_gradients():
     np.testing.assert_allclose(cosine(u, -u), -1.0, rtol=1e-6)
 
 
-def test_pools_are_what_they_say():
+def test_pooling_takes_the_first_token_or_the_mean_without_padding():
     hidden = jnp.arange(24.0).reshape(2, 3, 4)
     mask = jnp.array([[True, True, False], [True, True, True]])
-    encoding = Encoding(hidden, None, hidden[None])
+    encoding = BertOutput(hidden, None, hidden[None])
     np.testing.assert_array_equal(pool(encoding, mask, "cls"), hidden[:, 0])
     np.testing.assert_array_equal(pool(encoding, mask, "mean"), jnp.stack([hidden[0, :2].mean(0), hidden[1].mean(0)]))
     with pytest.raises(ValueError, match="this encoder has no pooler"):
@@ -241,12 +288,32 @@ def test_pools_are_what_they_say():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tasks": ("sst", "nli")}, "model.tasks are some of sst, cfimdb, quora, sts, each once, got sst, nli"),
+        ({"pooling": "max"}, "model.pooling must be one of cls, pooler, mean, got 'max'"),
+        ({"similarity": "relation"}, "model.similarity must be one of cosine, learned, got 'relation'"),
         ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must lie in \[0, 1\), got 1.0"),
-        ({"token_dropout_rate": -0.1}, r"model.token_dropout_rate must lie in \[0, 1\), got -0.1"),
-        ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "this encoder has no pooler; choose cls or mean"),
+        ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "needs an encoder with a pooler; set model"),
     ],
 )
-def test_config_that_cannot_be_is_refused(changes, message):
+def test_a_config_with_an_impossible_value_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **changes)
+
+
+def test_every_parameter_has_its_axes_and_heads_are_known():
+    config = dataclasses.replace(CONFIG, pair_layer="separate", similarity="learned")
+    model = config.build(VOCABULARY, ALL)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, 2, 1), jnp.int32))["params"]
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        names = tuple(part.key for part in path)
+        parameter = config.parameter(names)
+        assert len(parameter.axes) == leaf.ndim, names
+        assert parameter.head == names[0].startswith("heads_"), names
+    with pytest.raises(KeyError, match="this model has no parameter classifier/kernel"):
+        config.parameter(("classifier", "kernel"))
+
+
+def test_vectors_of_another_number_of_rows_are_refused():
+    """A single row would be broadcast."""
+    for function in (pair_features, cosine):
+        with pytest.raises(AssertionError, match="shape"):
+            function(jnp.ones((1, 4)), jnp.ones((3, 4)))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from jaxnlp.nn.attention import CrossAttention, SelfAttention
+from jaxnlp.nn.compute import Compute
 from jaxnlp.typing import BATCH_AXIS
 
 BATCH, POSITIONS, WIDTH, HEADS = 2, 6, 8, 2
@@ -19,11 +20,16 @@ def random_params(*, use_bias=True):
     """Weights and biases of ordinary size, none of them zero."""
     generator = np.random.default_rng(1)
     params = {}
-    for name, columns in (("qkv", 3 * WIDTH), ("out", WIDTH)):
-        params[name] = {"kernel": 0.5 * generator.normal(size=(WIDTH, columns))}
+    for name, columns in (("qkv", (3, HEADS, WIDTH // HEADS)), ("out", (WIDTH,))):
+        params[name] = {"kernel": 0.5 * generator.normal(size=(WIDTH, *columns))}
         if use_bias:
             params[name]["bias"] = generator.normal(size=columns)
     return jax.tree.map(np.float32, params)
+
+
+def flat(kernel):
+    """[D, ...] as [D, F]."""
+    return kernel.reshape(len(kernel), -1)
 
 
 @functools.partial(jax.jit, static_argnums=0, static_argnames="deterministic")
@@ -40,9 +46,9 @@ def padded_cache(*, capacity=POSITIONS, filler=0.0):
 def test_values_and_gradients_equal_those_of_pytorch(use_bias):
     params = random_params(use_bias=use_bias)
     theirs = torch.nn.MultiheadAttention(WIDTH, HEADS, bias=use_bias, batch_first=True)
-    weights = {"in_proj_weight": params["qkv"]["kernel"].T, "out_proj.weight": params["out"]["kernel"].T}
+    weights = {"in_proj_weight": flat(params["qkv"]["kernel"]).T, "out_proj.weight": params["out"]["kernel"].T}
     if use_bias:
-        weights |= {"in_proj_bias": params["qkv"]["bias"], "out_proj.bias": params["out"]["bias"]}
+        weights |= {"in_proj_bias": params["qkv"]["bias"].reshape(-1), "out_proj.bias": params["out"]["bias"]}
     theirs.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
     leaf = torch.tensor(X, requires_grad=True)
     future = torch.tensor(~np.tri(POSITIONS, dtype=bool))
@@ -60,7 +66,7 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias):
     y, params_gradient, x_gradient = ours(params, X)
     np.testing.assert_allclose(y, expected.detach(), atol=1e-5)
     np.testing.assert_allclose(x_gradient, leaf.grad, atol=1e-5)
-    np.testing.assert_allclose(params_gradient["qkv"]["kernel"].T, theirs.in_proj_weight.grad, atol=2e-5)
+    np.testing.assert_allclose(flat(params_gradient["qkv"]["kernel"]).T, theirs.in_proj_weight.grad, atol=2e-5)
     np.testing.assert_allclose(params_gradient["out"]["kernel"].T, theirs.out_proj.weight.grad, atol=2e-5)
 
 
@@ -108,7 +114,7 @@ def test_parameters_have_the_stated_shapes_and_spread():
     )["params"]
     shapes = jax.tree.map(np.shape, params)
     assert shapes == {
-        "qkv": {"kernel": (64, 192), "bias": (192,)},
+        "qkv": {"kernel": (64, 3, 4, 16), "bias": (3, 4, 16)},
         "out": {"kernel": (64, 64), "bias": (64,)},
     }
     for name, stddev in (("qkv", 0.02), ("out", 0.005)):
@@ -131,7 +137,7 @@ def test_dropout_needs_a_key_in_training_and_does_nothing_otherwise(rates):
 
 
 def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
-    module, params = SelfAttention(HEADS, 0.3, 0.3), random_params()
+    module, params = SelfAttention(HEADS, attention_dropout_rate=0.3, dropout_rate=0.3), random_params()
     x = np.random.default_rng(3).normal(size=(8, POSITIONS, WIDTH)).astype(np.float32)
 
     def run(x):
@@ -142,7 +148,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
 
 
 def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
-    module = SelfAttention(HEADS, dtype="bfloat16")
+    module = SelfAttention(HEADS, compute=Compute(dtype="bfloat16"))
     x = jnp.asarray(X, jnp.bfloat16)
     params = jax.eval_shape(lambda key: module.init(key, x, deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
@@ -162,8 +168,8 @@ def load_theirs(params):
     theirs = torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
     projections = [params["qkv"]] if "qkv" in params else [params["q"], params["kv"]]
     weights = {
-        "in_proj_weight": np.concatenate([dense["kernel"].T for dense in projections]),
-        "in_proj_bias": np.concatenate([dense["bias"] for dense in projections]),
+        "in_proj_weight": np.concatenate([flat(dense["kernel"]).T for dense in projections]),
+        "in_proj_bias": np.concatenate([dense["bias"].reshape(-1) for dense in projections]),
         "out_proj.weight": params["out"]["kernel"].T,
         "out_proj.bias": params["out"]["bias"],
     }
@@ -206,7 +212,8 @@ VISIBLE = np.tri(POSITIONS, 4, dtype=bool)
 
 def cross_params():
     qkv = random_params()["qkv"]
-    q, kv = ({name: value[..., part] for name, value in qkv.items()} for part in (slice(WIDTH), slice(WIDTH, None)))
+    q = {name: value[..., 0, :, :] for name, value in qkv.items()}
+    kv = {name: value[..., 1:, :, :] for name, value in qkv.items()}
     return {"q": q, "kv": kv, "out": random_params()["out"]}
 
 
@@ -240,7 +247,7 @@ def test_cross_attention_gives_values_gradients_and_weights_of_pytorch():
     np.testing.assert_allclose(found["intermediates"]["weights"][0], expected_weights.detach(), atol=1e-6)
     for found, leaf in zip(input_gradients, leaves, strict=True):
         np.testing.assert_allclose(found, leaf.grad, atol=1e-5)
-    in_proj = np.concatenate([gradients["q"]["kernel"], gradients["kv"]["kernel"]], axis=1)
+    in_proj = np.concatenate([flat(gradients["q"]["kernel"]), flat(gradients["kv"]["kernel"])], axis=1)
     np.testing.assert_allclose(in_proj.T, theirs.in_proj_weight.grad, atol=2e-5)
     np.testing.assert_allclose(gradients["out"]["kernel"].T, theirs.out_proj.weight.grad, atol=2e-5)
 
@@ -281,3 +288,65 @@ def test_cross_attention_names_shapes_that_do_not_fit(x, memory):
 def test_input_of_two_axes_is_refused():
     with pytest.raises(ValueError, match=re.escape("expected x [B, T, D], got x (6, 8)")):
         apply(SelfAttention(HEADS), random_params(), X[0])
+
+
+def test_a_cache_with_a_mask_hides_what_the_mask_hides():
+    module, params = SelfAttention(HEADS), random_params()
+    visible = np.arange(POSITIONS) != 1
+    whole, _ = apply(module, params, X, attention_mask=visible[None, None, None])
+    first, cache = apply(
+        module, params, X[:, :3], cache=padded_cache(), cached_positions=0, attention_mask=visible[None, None, None]
+    )
+    second, _ = apply(
+        module, params, X[:, 3:], cache=cache, cached_positions=3, attention_mask=visible[None, None, None]
+    )
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-6)
+    assert np.abs(whole - apply(module, params, X)[0]).max() > 1e-3
+
+
+def test_a_cache_needs_causal_attention():
+    with pytest.raises(ValueError, match=re.escape("a cache needs causal attention; set causal=True")):
+        apply(SelfAttention(HEADS, causal=False), random_params(), X, cache=padded_cache(), cached_positions=0)
+
+
+def grouped_params():
+    """Of 2 query heads that share one key head; and the same function with the key head repeated."""
+    qkv = random_params()["qkv"]
+    q = {name: value[..., 0, :, :] for name, value in qkv.items()}
+    kv = {name: value[..., 1:, :1, :] for name, value in qkv.items()}
+    repeated = {
+        name: np.concatenate([q[name][..., None, :, :], np.repeat(kv[name], HEADS, axis=-2)], axis=-3) for name in qkv
+    }
+    out = random_params()["out"]
+    return {"q": q, "kv": kv, "out": out}, {"qkv": repeated, "out": out}
+
+
+def test_query_heads_of_a_group_share_keys_and_values():
+    params, repeated = grouped_params()
+    module = SelfAttention(HEADS, num_key_heads=1)
+    expected, _ = apply(SelfAttention(HEADS), repeated, X)
+    np.testing.assert_allclose(apply(module, params, X)[0], expected, atol=1e-6)
+    cache = (np.zeros((BATCH, 1, POSITIONS, WIDTH // HEADS), np.float32),) * 2
+    cached, (keys, _) = apply(module, params, X, cache=cache, cached_positions=0)
+    np.testing.assert_allclose(cached, expected, atol=1e-6)
+    assert keys.shape == cache[0].shape
+    (shown, _), found = module.apply({"params": params}, X, deterministic=True, mutable=["intermediates"])
+    np.testing.assert_allclose(shown, expected, atol=1e-6)
+    assert found["intermediates"]["weights"][0].shape == (BATCH, HEADS, POSITIONS, POSITIONS)
+
+
+def test_key_heads_that_do_not_divide_the_heads_are_named():
+    message = "num_key_heads must divide num_heads, got 3 key heads for 2 heads"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        apply(SelfAttention(HEADS, num_key_heads=3), random_params(), X)
+
+
+def test_keys_and_values_of_a_memory_serve_each_step():
+    module, params = CrossAttention(HEADS), cross_params()
+    whole = module.apply({"params": params}, X, MEMORY, deterministic=True)
+    keys_and_values = module.keys_and_values(params, MEMORY)
+    assert [array.shape for array in keys_and_values] == [(BATCH, HEADS, 4, WIDTH // HEADS)] * 2
+    without_projection = {name: value for name, value in params.items() if name != "kv"}
+    for t in range(POSITIONS):
+        step = module.apply({"params": without_projection}, X[:, t : t + 1], keys_and_values, deterministic=True)
+        np.testing.assert_allclose(step, whole[:, t : t + 1], atol=1e-6)

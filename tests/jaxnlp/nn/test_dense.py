@@ -8,6 +8,7 @@ import pytest
 import torch
 from jax.nn.initializers import normal
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 
 ROWS, WIDTH, FEATURES = 5, 6, 9
@@ -56,7 +57,9 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias):
 
 def test_rounded_operands_leave_everything_else_in_float32():
     params = random_params()
-    y, params_gradient, x_gradient = value_and_gradients(Dense(FEATURES, matmul_dtype="bfloat16"), params, X, UPSTREAM)
+    y, params_gradient, x_gradient = value_and_gradients(
+        Dense(FEATURES, compute=Compute(matmul_dtype="bfloat16")), params, X, UPSTREAM
+    )
     x, kernel, upstream = (
         array.astype(ml_dtypes.bfloat16).astype(np.float64) for array in (X, params["kernel"], UPSTREAM)
     )
@@ -71,9 +74,9 @@ def test_rounded_operands_leave_everything_else_in_float32():
     assert np.abs(y - apply(Dense(FEATURES), params, X)).max() > 1e-3
 
 
-@pytest.mark.parametrize("matmul_dtype", [None, "bfloat16", "float32"])
+@pytest.mark.parametrize("matmul_dtype", [None, "bfloat16"])
 def test_bfloat16_keeps_float32_parameters_and_gradients(matmul_dtype):
-    module, params = Dense(FEATURES, dtype="bfloat16", matmul_dtype=matmul_dtype), random_params()
+    module, params = Dense(FEATURES, compute=Compute(dtype="bfloat16", matmul_dtype=matmul_dtype)), random_params()
     assert {leaf.dtype for leaf in jax.tree.leaves(initial_params(module, X))} == {jnp.dtype("float32")}
     y, params_gradient, x_gradient = value_and_gradients(module, params, X, jnp.asarray(UPSTREAM, jnp.bfloat16))
     assert y.dtype == jnp.bfloat16
@@ -101,7 +104,7 @@ def test_initial_weights_have_the_spread_of_gpt2_unless_told_otherwise():
 def test_rows_do_not_see_each_other():
     changed = X.copy()
     changed[2] += 1.0
-    module, params = Dense(FEATURES, matmul_dtype="bfloat16"), random_params()
+    module, params = Dense(FEATURES, compute=Compute(matmul_dtype="bfloat16")), random_params()
     before, after = (np.asarray(apply(module, params, x)) for x in (X, changed))
     np.testing.assert_array_equal(np.delete(before, 2, axis=0), np.delete(after, 2, axis=0))
     assert np.abs(before[2] - after[2]).max() > 1e-3
@@ -110,5 +113,15 @@ def test_rows_do_not_see_each_other():
 @pytest.mark.parametrize("rows", [0, 1])
 def test_no_row_or_one_is_enough(rows):
     params = random_params()
-    y = apply(Dense(FEATURES, matmul_dtype="bfloat16"), params, X[:rows])
+    y = apply(Dense(FEATURES, compute=Compute(matmul_dtype="bfloat16")), params, X[:rows])
     np.testing.assert_allclose(y, X[:rows] @ params["kernel"] + params["bias"], atol=0.05, strict=True)
+
+
+def test_several_axes_of_features_are_one_axis_in_values_and_initial_weights():
+    several, one = Dense((3, 3)), Dense(9)
+    params, flat = initial_params(several, X), initial_params(one, X)
+    assert jax.tree.map(np.shape, params) == {"kernel": (WIDTH, 3, 3), "bias": (3, 3)}
+    np.testing.assert_array_equal(params["kernel"].reshape(WIDTH, 9), flat["kernel"])
+    params = random_params()
+    split = {"kernel": params["kernel"].reshape(WIDTH, 3, 3), "bias": params["bias"].reshape(3, 3)}
+    np.testing.assert_array_equal(apply(several, split, X), apply(one, params, X))

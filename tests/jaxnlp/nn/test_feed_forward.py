@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.feed_forward import FeedForward
 
 BATCH, POSITIONS, WIDTH, HIDDEN = 2, 5, 6, 9
@@ -29,12 +30,12 @@ def apply(module, params, x, *, deterministic=True, dropout_key=None):
     return module.apply({"params": params}, x, deterministic=deterministic, rngs=rngs)
 
 
-@pytest.mark.parametrize(("use_bias", "approximate_gelu"), [(True, False), (False, True)])
-def test_values_and_gradients_equal_those_of_pytorch(use_bias, approximate_gelu):
+@pytest.mark.parametrize(("use_bias", "activation"), [(True, "gelu"), (False, "gelu_tanh"), (True, "relu")])
+def test_values_and_gradients_equal_those_of_pytorch(use_bias, activation):
     params = random_params(use_bias=use_bias)
     theirs = torch.nn.Sequential(
         torch.nn.Linear(WIDTH, HIDDEN, bias=use_bias),
-        torch.nn.GELU("tanh" if approximate_gelu else "none"),
+        {"gelu": torch.nn.GELU(), "gelu_tanh": torch.nn.GELU("tanh"), "relu": torch.nn.ReLU()}[activation],
         torch.nn.Linear(HIDDEN, WIDTH, bias=use_bias),
     )
     for layer, name in ((theirs[0], "up"), (theirs[2], "down")):
@@ -46,7 +47,7 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias, approximate_gelu)
     upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
     expected.backward(torch.tensor(upstream))
 
-    module = FeedForward(HIDDEN, approximate_gelu=approximate_gelu, use_bias=use_bias)
+    module = FeedForward(HIDDEN, activation=activation, use_bias=use_bias)
 
     @jax.jit
     def ours(params, x):
@@ -96,7 +97,7 @@ def test_outputs_are_dropped_in_training_alone():
 
 
 def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
-    module, x = FeedForward(HIDDEN, dtype="bfloat16"), jnp.asarray(X, jnp.bfloat16)
+    module, x = FeedForward(HIDDEN, compute=Compute(dtype="bfloat16")), jnp.asarray(X, jnp.bfloat16)
     params = jax.eval_shape(lambda key: module.init(key, x, deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     y = apply(module, random_params(), x)

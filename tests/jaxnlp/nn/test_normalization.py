@@ -4,7 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.normalization import LayerNorm
+
+pytestmark = pytest.mark.sweep
 
 WIDTH = 6
 
@@ -43,7 +46,7 @@ def test_initial_parameters_are_those_of_flax(use_bias):
 def test_bfloat16_gives_bfloat16_with_float32_parameters_and_statistics():
     # Around 300, bfloat16 is two apart: means and variances of such values need more digits than it has.
     x = jnp.asarray(300.0 + 8.0 * np.random.default_rng(1).normal(size=(4, WIDTH)), jnp.bfloat16)
-    module = LayerNorm(dtype="bfloat16")
+    module = LayerNorm(compute=Compute(dtype="bfloat16"))
     params = module.init(jax.random.key(0), x)["params"]
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     y = module.apply({"params": params}, x)

@@ -7,18 +7,21 @@ import numpy as np
 import pytest
 import torch
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.perceiver import DownProject, UpProject, latent_positions
 from jaxnlp.typing import BATCH_AXIS
+
+pytestmark = pytest.mark.sweep
 
 BATCH, WIDTH, HEADS, HIDDEN, LATENTS = 2, 8, 2, 12, 4
 ARGUMENTS = {
     "num_heads": HEADS,
-    "hidden_width": HIDDEN,
+    "feed_forward_width": HIDDEN,
+    "mixer": "memory",
     "attention_dropout_rate": 0.0,
     "residual_dropout_rate": 0.0,
     "use_bias": True,
     "residual_stddev": 0.02,
-    "dtype": "float32",
     "deterministic": True,
 }
 SHORT, LONG = 3, 7  # fewer positions than latents, and more
@@ -73,9 +76,12 @@ def from_theirs(named, *, down):
             "bias": np.concatenate([named[f"{name}.bias"] for name in names]),
         }
 
+    def heads(layer, *parts):
+        return {name: value.reshape(*value.shape[:-1], *parts, HEADS, WIDTH // HEADS) for name, value in layer.items()}
+
     params = {
         "memory_norm": norm("memory_norm"),
-        "attention": {"q": dense("query"), "kv": dense("key", "value"), "out": dense("proj")},
+        "attention": {"q": heads(dense("query")), "kv": heads(dense("key", "value"), 2), "out": dense("proj")},
         "feed_forward_norm": norm("mlp_norm"),
         "feed_forward": {"up": dense("up"), "down": dense("down")},
     }
@@ -94,7 +100,7 @@ def make_down(**changes):
 
 
 def make_up(**changes):
-    return UpProject(**(ARGUMENTS | changes))
+    return UpProject(**(ARGUMENTS | {"normalise_queries": False} | changes))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
@@ -227,8 +233,8 @@ def test_weights_asked_for_mix_the_values_to_what_attention_adds():
     normed = (latents - latents.mean(-1, keepdims=True)) / np.sqrt(latents.var(-1, keepdims=True) + 1e-5)
     normed = normed * params["memory_norm"]["scale"] + params["memory_norm"]["bias"]
     attention = params["attention"]
-    values = (normed @ attention["kv"]["kernel"] + attention["kv"]["bias"])[..., WIDTH:]
-    mixed = np.einsum("bhts,bshk->bthk", weights, values.reshape(BATCH, LATENTS, HEADS, -1)).reshape(x.shape)
+    values = np.einsum("bsd,dhk->bshk", normed, attention["kv"]["kernel"][:, 1]) + attention["kv"]["bias"][1]
+    mixed = np.einsum("bhts,bshk->bthk", weights, values).reshape(x.shape)
     added = mixed @ attention["out"]["kernel"] + attention["out"]["bias"]
     np.testing.assert_allclose(x + added, y, atol=2e-5)
 
@@ -258,7 +264,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
 
 @pytest.mark.parametrize("dtypes", [{"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}], ids=str)
 def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
-    module, params = make_down(**dtypes), random_params(down=True)
+    module, params = make_down(compute=Compute(**dtypes)), random_params(down=True)
     x = jnp.asarray(random_inputs(LONG), dtypes.get("dtype", "float32"))
     shapes = jax.eval_shape(lambda key: module.init(key, x, (0, 1))["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
@@ -269,7 +275,7 @@ def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
 
 
 def test_latents_begin_within_pytorchs_xavier_bound_and_writers_have_their_own_spread():
-    module = make_down(num_latents=32, hidden_width=128, residual_stddev=0.004)
+    module = make_down(num_latents=32, feed_forward_width=128, residual_stddev=0.004)
     x = np.zeros((1, 1, 64), np.float32)
     params = jax.jit(lambda key: module.init(key, x, (0,)))(jax.random.key(0))["params"]
     theirs = torch.nn.init.xavier_uniform_(torch.empty(1, 32, 64)).numpy()

@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from jaxnlp.convert.torch_recurrent import from_torch, to_torch
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.recurrent import CELLS, Recurrent, RecurrentDirection, empty_states, uniform_of_width
+
+pytestmark = pytest.mark.sweep
 
 BATCH, POSITIONS, WIDTH, STATE, LAYERS = 3, 5, 4, 6, 2
 LENGTHS = np.array([5, 2, 1])
@@ -156,6 +159,7 @@ def test_the_initial_distribution_has_the_width_as_its_argument():
     assert 0.49 < np.abs(array).max() <= 0.5
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("cell", CELLS)
 def test_directions_are_layers_that_read_each_sequence_forwards_and_backwards(cell):
     module = Recurrent(cell, (STATE,), bidirectional=True)
@@ -185,6 +189,7 @@ def test_states_carry_a_sequence_from_one_part_to_the_next(cell):
     assert_near((np.concatenate([first, second], axis=1), end), (whole, final))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("cell", CELLS)
 def test_no_states_are_zeros(cell):
     module = Recurrent(cell, (STATE,) * LAYERS, bidirectional=True)
@@ -315,7 +320,9 @@ def test_what_makes_no_layers_is_refused():
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_short_types_are_those_of_outputs_and_states_and_not_of_parameters(cell):
-    exact, short = (Recurrent(cell, (STATE, STATE), bidirectional=True, dtype=d) for d in ("float32", "bfloat16"))
+    exact, short = (
+        Recurrent(cell, (STATE, STATE), bidirectional=True, compute=Compute(dtype=d)) for d in ("float32", "bfloat16")
+    )
     params = initial_params(short)
     assert all(array.dtype == jnp.float32 for array in jax.tree.leaves(params))
     y, states = apply(short, params, X, lengths=LENGTHS)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.synthesizer import SynthesizerAttention
 from jaxnlp.typing import BATCH_AXIS
 
@@ -40,15 +41,20 @@ class Theirs(torch.nn.Module):
         return self.proj((weights @ heads(self.value(x))).transpose(1, 2).reshape(batch, positions, width))
 
 
+def heads_apart(*parts):
+    """Arrays [..., D] as one, [..., n, H, K]."""
+    return np.stack([part.reshape(*part.shape[:-1], HEADS, WIDTH // HEADS) for part in parts], axis=-3)
+
+
 def from_theirs(named):
     """Our parameters of theirs, or of their gradients."""
     params = {
-        "zv": {"kernel": np.concatenate([named["w1.weight"].T, named["value.weight"].T], axis=1)},
+        "zv": {"kernel": heads_apart(named["w1.weight"].T, named["value.weight"].T)},
         "kernel": named["w2"],
         "out": {"kernel": named["proj.weight"].T},
     }
     if "b2" in named:
-        params["zv"]["bias"] = np.concatenate([named["w1.bias"], named["value.bias"]])
+        params["zv"]["bias"] = heads_apart(named["w1.bias"], named["value.bias"])
         params |= {"bias": named["b2"], "out": params["out"] | {"bias": named["proj.bias"]}}
     return params
 
@@ -130,7 +136,8 @@ def test_weights_asked_for_mix_the_values_to_the_output():
     (y, _), found = make_module().apply({"params": params}, X, deterministic=True, mutable=["intermediates"])
     (weights,) = found["intermediates"]["weights"]
     assert weights.shape == (BATCH, HEADS, POSITIONS, POSITIONS)
-    values = (X @ params["zv"]["kernel"] + params["zv"]["bias"])[..., WIDTH:].reshape(BATCH, POSITIONS, HEADS, -1)
+    zv = params["zv"]
+    values = np.einsum("btd,dhk->bthk", X, zv["kernel"][:, 1]) + zv["bias"][1]
     mixed = np.einsum("bhts,bshk->bthk", weights, values).reshape(X.shape)
     np.testing.assert_allclose(mixed @ params["out"]["kernel"] + params["out"]["bias"], y, atol=1e-5)
 
@@ -141,7 +148,7 @@ def test_begins_with_nearly_equal_weights_and_the_stated_spread():
         jax.random.key(0)
     )["params"]
     assert jax.tree.map(np.shape, params) == {
-        "zv": {"kernel": (128, 256), "bias": (256,)},
+        "zv": {"kernel": (128, 2, 2, 64), "bias": (2, 2, 64)},
         "kernel": (64, 200),
         "bias": (200,),
         "out": {"kernel": (128, 128), "bias": (128,)},
@@ -182,7 +189,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
 
 @pytest.mark.parametrize("dtypes", [{"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}], ids=str)
 def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
-    module, params = make_module(**dtypes), random_params()
+    module, params = make_module(compute=Compute(**dtypes)), random_params()
     x = jnp.asarray(X, jnp.bfloat16)
     shapes = jax.eval_shape(lambda key: module.init(key, x, deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}

@@ -1,12 +1,15 @@
 import functools
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
-from jaxnlp.nn.transformer import DecoderBlock, EncoderBlock
+from jaxnlp.nn.attention import CrossAttention
+from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.transformer import TransformerBlock, stack, unstacked
 from jaxnlp.ops import masks
 
 BATCH, POSITIONS, WIDTH, HEADS, HIDDEN = 2, 5, 8, 2, 12
@@ -16,15 +19,14 @@ X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.fl
 def make_block(**changes):
     settings = {
         "num_heads": HEADS,
-        "hidden_width": HIDDEN,
+        "feed_forward_width": HIDDEN,
         "attention_dropout_rate": 0.0,
         "residual_dropout_rate": 0.0,
         "use_bias": True,
         "residual_stddev": 0.02,
-        "dtype": "float32",
         "deterministic": True,
     }
-    return DecoderBlock(**(settings | changes))
+    return TransformerBlock(**(settings | changes))
 
 
 def random_params():
@@ -36,9 +38,12 @@ def random_params():
     def norm():
         return {"scale": 1.0 + 0.2 * generator.normal(size=WIDTH), "bias": generator.normal(size=WIDTH)}
 
+    def heads(layer, parts):
+        return {name: value.reshape(*value.shape[:-1], parts, HEADS, -1) for name, value in layer.items()}
+
     params = {
         "attention_norm": norm(),
-        "attention": {"qkv": dense(WIDTH, 3 * WIDTH), "out": dense(WIDTH, WIDTH)},
+        "attention": {"qkv": heads(dense(WIDTH, 3 * WIDTH), 3), "out": dense(WIDTH, WIDTH)},
         "feed_forward_norm": norm(),
         "feed_forward": {"up": dense(WIDTH, HIDDEN), "down": dense(HIDDEN, WIDTH)},
     }
@@ -46,9 +51,9 @@ def random_params():
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def apply(block, params, x, cache=None, cached_positions=0, dropout_key=None):
+def apply(block, params, x, cache=None, cached_positions=0, dropout_key=None, **memory):
     rngs = None if dropout_key is None else {"dropout": dropout_key}
-    return block.apply({"params": params}, x, cache, cached_positions, rngs=rngs)
+    return block.apply({"params": params}, x, cache=cache, cached_positions=cached_positions, rngs=rngs, **memory)
 
 
 def test_equals_a_pre_norm_block_of_pytorch():
@@ -58,8 +63,8 @@ def test_equals_a_pre_norm_block_of_pytorch():
     )
     attention, feed_forward = params["attention"], params["feed_forward"]
     weights = {
-        "self_attn.in_proj_weight": attention["qkv"]["kernel"].T,
-        "self_attn.in_proj_bias": attention["qkv"]["bias"],
+        "self_attn.in_proj_weight": attention["qkv"]["kernel"].reshape(WIDTH, -1).T,
+        "self_attn.in_proj_bias": attention["qkv"]["bias"].reshape(-1),
         "self_attn.out_proj.weight": attention["out"]["kernel"].T,
         "self_attn.out_proj.bias": attention["out"]["bias"],
         "linear1.weight": feed_forward["up"]["kernel"].T,
@@ -112,9 +117,9 @@ def test_dropout_acts_on_each_branch_and_not_on_the_residual_stream(kept, silenc
 
 
 def test_weights_that_write_to_the_residual_stream_have_their_own_spread():
-    block = make_block(residual_stddev=0.004, hidden_width=128)
+    block = make_block(residual_stddev=0.004, feed_forward_width=128)
     x = np.zeros((1, 1, 64), np.float32)
-    params = jax.jit(lambda key: block.init(key, x, None, 0))(jax.random.key(0))["params"]
+    params = jax.jit(lambda key: block.init(key, x))(jax.random.key(0))["params"]
     attention, feed_forward = params["attention"], params["feed_forward"]
     for layer, stddev in (
         (attention["qkv"], 0.02),
@@ -128,7 +133,7 @@ def test_weights_that_write_to_the_residual_stream_have_their_own_spread():
 
 def test_without_biases_there_is_no_bias_leaf():
     block = make_block(use_bias=False)
-    params = jax.eval_shape(lambda key: block.init(key, X, None, 0)["params"], jax.random.key(0))
+    params = jax.eval_shape(lambda key: block.init(key, X)["params"], jax.random.key(0))
     assert not [path for path, _ in jax.tree_util.tree_leaves_with_path(params) if path[-1].key == "bias"]
 
 
@@ -142,7 +147,7 @@ def test_reading_in_parts_with_a_cache_equals_reading_at_once():
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-5)
 
 
-def test_encoder_block_equals_pytorchs_post_norm_layer_with_padding():
+def test_equals_pytorchs_post_norm_layer_with_padding():
     batch, positions, width, heads, hidden = 3, 7, 16, 4, 32
     theirs = torch.nn.TransformerEncoderLayer(
         width, heads, hidden, dropout=0.0, activation="gelu", layer_norm_eps=1e-12, batch_first=True
@@ -157,8 +162,8 @@ def test_encoder_block_equals_pytorchs_post_norm_layer_with_padding():
     params = {
         "attention": {
             "qkv": {
-                "kernel": array(theirs.self_attn.in_proj_weight, True),
-                "bias": array(theirs.self_attn.in_proj_bias),
+                "kernel": array(theirs.self_attn.in_proj_weight, True).reshape(width, 3, heads, -1),
+                "bias": array(theirs.self_attn.in_proj_bias).reshape(3, heads, -1),
             },
             "out": {
                 "kernel": array(theirs.self_attn.out_proj.weight, True),
@@ -172,10 +177,105 @@ def test_encoder_block_equals_pytorchs_post_norm_layer_with_padding():
         },
         "feed_forward_norm": {"scale": array(theirs.norm2.weight), "bias": array(theirs.norm2.bias)},
     }
-    ours, _ = EncoderBlock(num_heads=heads, hidden_width=hidden, deterministic=True).apply(
-        {"params": params}, jnp.asarray(x), masks.padding(jnp.asarray(lengths), positions)
+    block = TransformerBlock(
+        heads, hidden, deterministic=True, causal=False, norm="post", epsilon=1e-12, activation="gelu"
     )
+    mask = masks.padding(jnp.asarray(lengths), positions)
+    ours, _ = block.apply({"params": params}, jnp.asarray(x), attention_mask=mask)
     padded = torch.arange(positions)[None] >= torch.from_numpy(lengths)[:, None]
     theirs.train()  # PyTorch's fast path for inference leaves padded positions as zeros
     expected = theirs(torch.from_numpy(x), src_key_padding_mask=padded).detach().numpy()
     np.testing.assert_allclose(ours, expected, atol=2e-5)
+
+
+MEMORY = np.random.default_rng(4).normal(size=(BATCH, 4, WIDTH)).astype(np.float32)
+
+
+def cross_params(block):
+    """Of a block with cross-attention, all of ordinary size."""
+    generator = np.random.default_rng(5)
+    shapes = jax.eval_shape(lambda key: block.init(key, X, memory=MEMORY)["params"], jax.random.key(0))
+    return jax.tree.map(lambda leaf: np.float32(0.5 * generator.normal(size=leaf.shape)), shapes)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_block_with_cross_attention_equals_a_decoder_layer_of_pytorch(norm):
+    block = make_block(cross=True, norm=norm, activation="relu")
+    params = cross_params(block)
+    theirs = torch.nn.TransformerDecoderLayer(
+        WIDTH, HEADS, HIDDEN, dropout=0.0, activation="relu", norm_first=norm == "pre", batch_first=True
+    )
+    own, cross, feed_forward = params["attention"], params["cross_attention"], params["feed_forward"]
+
+    def projection(layers, name):
+        parts = [layer[name].reshape(WIDTH, -1).T if name == "kernel" else layer[name].reshape(-1) for layer in layers]
+        return np.concatenate(parts)
+
+    weights = {
+        "linear1.weight": feed_forward["up"]["kernel"].T,
+        "linear1.bias": feed_forward["up"]["bias"],
+        "linear2.weight": feed_forward["down"]["kernel"].T,
+        "linear2.bias": feed_forward["down"]["bias"],
+    }
+    for name, layers, out in (
+        ("self_attn", [own["qkv"]], own["out"]),
+        ("multihead_attn", [cross["q"], cross["kv"]], cross["out"]),
+    ):
+        weights |= {
+            f"{name}.in_proj_weight": projection(layers, "kernel"),
+            f"{name}.in_proj_bias": projection(layers, "bias"),
+            f"{name}.out_proj.weight": out["kernel"].T,
+            f"{name}.out_proj.bias": out["bias"],
+        }
+    for number, name in enumerate(("attention_norm", "cross_attention_norm", "feed_forward_norm"), 1):
+        weights |= {f"norm{number}.weight": params[name]["scale"], f"norm{number}.bias": params[name]["bias"]}
+    theirs.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    visible = np.array([[True] * 4, [True, True, False, False]])
+    expected = theirs(
+        torch.tensor(X),
+        torch.tensor(MEMORY),
+        tgt_mask=torch.tensor(~np.tri(POSITIONS, dtype=bool)),
+        memory_key_padding_mask=torch.tensor(~visible),
+    )
+    found, _ = apply(block, params, X, memory=MEMORY, memory_mask=visible[:, None, None])
+    np.testing.assert_allclose(found, expected.detach(), atol=2e-5)
+
+
+def test_a_cache_holds_the_keys_and_values_of_the_memory():
+    block = make_block(cross=True)
+    params = cross_params(block)
+    whole, _ = apply(block, params, X, memory=MEMORY)
+    remembered = CrossAttention(HEADS).keys_and_values(params["cross_attention"], MEMORY)
+    cache = (np.zeros((BATCH, HEADS, POSITIONS, WIDTH // HEADS), np.float32),) * 2 + remembered
+    first, cache = apply(block, params, X[:, :4], cache, np.int32(0))
+    second, cache = apply(block, params, X[:, 4:], cache, np.int32(4))
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-5)
+    np.testing.assert_array_equal(cache[2], remembered[0])
+
+
+class Stack(nn.Module):
+    """A module of nothing but a stack."""
+
+    compute: Compute = Compute()
+    caches: bool = False
+
+    @nn.compact
+    def __call__(self, x):
+        block = functools.partial(make_block, compute=self.compute, residual_dropout_rate=0.3, deterministic=False)
+        caches = (None,) * 3 if self.caches else None
+        return stack(block, 3, self.compute, x, caches=caches, return_layers=not self.caches)
+
+
+def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_separate_parameters():
+    rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+    params = Stack().init(rngs, X)["params"]
+    expected = Stack().apply({"params": params}, X, rngs=rngs)
+    assert expected.layers.shape == (3, *X.shape)
+    np.testing.assert_array_equal(expected.layers[-1], expected.hidden)
+    for compute in (Compute(scan_layers=True), Compute(remat=True), Compute(scan_layers=True, remat=True)):
+        found = Stack(compute).apply({"params": params}, X, rngs=rngs)
+        np.testing.assert_allclose(found.hidden, expected.hidden, atol=1e-6)
+        np.testing.assert_allclose(found.layers, expected.layers, atol=1e-6)
+    separate = unstacked(params, 3)
+    assert sorted(separate) == ["block_0", "block_1", "block_2"]
+    assert Stack(caches=True).apply({"params": separate}, X, rngs=rngs).hidden.shape == X.shape

@@ -25,6 +25,8 @@ from tests.jaxnlp.ops.attention_helpers import (
     values_and_gradients,
 )
 
+pytestmark = pytest.mark.sweep
+
 
 def attend_by_loops(q, k, v, mask, scale):
     """One query at a time, in float64."""

@@ -27,6 +27,8 @@ from tests.jaxnlp.ops.attention_helpers import (
     values_and_gradients,
 )
 
+pytestmark = pytest.mark.sweep
+
 LARGE_BLOCKS = MAX_QUERY_BLOCKS * QUERY_BLOCK + 3
 
 
@@ -50,6 +52,7 @@ def arguments_of(sizes, mask, settings):
     return inputs, keywords
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(
     ("sizes", "mask", "settings"),
     [
@@ -180,6 +183,7 @@ def test_other_programs_read_the_values_of_a_compiled_call_that_is_differentiate
         np.testing.assert_allclose(jax.jit(jnp.negative)(gradient), -expected, atol=1e-6)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("transformation", ["checkpoint", "vmap_of_grad", "grad_of_vmap", "scan"])
 def test_transformations_give_the_gradients_of_each_call(implementation, transformation):
@@ -210,6 +214,7 @@ def test_transformations_give_the_gradients_of_each_call(implementation, transfo
         np.testing.assert_allclose(gradient, expected, atol=2e-6)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize(
     ("transformation", "mapped"),

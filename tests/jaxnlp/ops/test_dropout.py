@@ -11,6 +11,8 @@ from jax.test_util import check_grads
 from jaxnlp.ops.dropout import dropout, keep_mask
 from jaxnlp.typing import BATCH_AXIS
 
+pytestmark = pytest.mark.sweep
+
 SIGMAS = 5.0
 
 compiled_dropout = jax.jit(dropout, static_argnums=1)

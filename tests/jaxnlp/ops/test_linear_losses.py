@@ -47,6 +47,7 @@ def assert_near(found, expected, tolerance):
 
 
 # 12 tokens: chunks that divide them, that leave a rest, and longer than all.
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("chunk", [1, 4, 5, 12, 100])
 def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(chunk):
     settings = {"label_smoothing": 0.1, "z_loss": 0.05}
@@ -61,6 +62,7 @@ def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(ch
         np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-12)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("bias", "loss_mask", "settings"),
     [

@@ -9,6 +9,8 @@ import pytest
 from jaxnlp.ops import masks
 from jaxnlp.ops.attention import attend
 
+pytestmark = pytest.mark.sweep
+
 SHAPES = [(5, 5, 0), (3, 7, 0), (7, 3, 0), (2, 6, 4), (1, 6, 5), (4, 1, 0), (1, 1, 0), (3, 4, 9)]
 
 

@@ -17,6 +17,8 @@ from jaxnlp.ops.matmul import (
     transposed,
 )
 
+pytestmark = pytest.mark.sweep
+
 ROWS, DEPTH, COLUMNS = 5, 300, 7
 SHAPES = [(ROWS, DEPTH, COLUMNS), (1, 6, 5), (4, 6, 1), (4, 1, 5), (1, 1, 1), (17, 33, 65), (0, 3, 2), (3, 0, 2)]
 

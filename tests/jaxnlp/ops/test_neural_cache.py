@@ -42,6 +42,7 @@ def test_a_window_of_nothing_remembers_nothing():
     assert [part.shape[1] for part in found] == [0, 0, 0]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("sizes", [(11,), (3, 8), (1,) * 11, (5, 1, 5)])
 def test_probability_of_a_text_read_in_parts_is_the_papers(sizes):
     hidden, words = text(11)

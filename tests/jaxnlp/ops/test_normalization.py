@@ -11,6 +11,8 @@ from jax.test_util import check_grads
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.normalization import layer_norm
 
+pytestmark = pytest.mark.sweep
+
 WIDTH = 8
 
 compiled_norm = jax.jit(layer_norm, static_argnames="epsilon")

@@ -11,6 +11,8 @@ from jaxnlp.ops import recurrent as module
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, recurrent
 
+pytestmark = pytest.mark.sweep
+
 BATCH, POSITIONS, WIDTH, STATE = 3, 5, 4, 6
 CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
 LENGTHS = np.array([5, 2, 1])

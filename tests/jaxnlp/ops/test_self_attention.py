@@ -11,6 +11,8 @@ from jaxnlp.ops import masks
 from jaxnlp.ops.attention import attend
 from jaxnlp.ops.self_attention import SelfAttentionGradients, self_attention, self_attention_gradients
 
+pytestmark = pytest.mark.sweep
+
 BATCH, POSITIONS, WIDTH, KEY_WIDTH, VALUE_WIDTH = 3, 5, 6, 4, 2
 
 compiled_attention = jax.jit(self_attention, static_argnames="causal")

@@ -12,7 +12,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import BertTokenizer
 
-from jaxnlp.text.vocabulary import load_vocabulary
 from jaxnlp.text.wordpiece import MASK, SPECIAL, WordPieceVocabulary
 
 PIECES = [
@@ -182,9 +181,8 @@ def test_truncation_of_one_call_does_not_reach_the_next(small):
     assert len(small.encode("the cat sat on the mat")) == 6
 
 
-def test_what_is_written_reads_back_equal(small, tmp_path):
-    (tmp_path / "vocabulary.json").write_text(small.to_json(), encoding="utf-8")
-    again = load_vocabulary(tmp_path / "vocabulary.json")
+def test_json_reads_back_equal(small):
+    again = WordPieceVocabulary.from_json(json.loads(json.dumps(small.to_json())))
     assert again == small
     assert hash(again) == hash(small)
     assert again.size == len(PIECES)
@@ -251,14 +249,14 @@ def test_ids_that_do_not_count_the_pieces_are_refused(tmp_path, small, shift):
     model, last = json.loads(small.tokenizer.to_str())["model"], small.size - 1
     model["vocab"][small.pieces([last])[0]] += shift
     altered(tmp_path, small, {}, model=model)
-    with pytest.raises(ValueError, match=rf"has {max(last + shift, last - 1)}, where {last} was expected"):
+    with pytest.raises(ValueError, match=rf"has {max(last + shift, last - 1)}; expected {last}"):
         WordPieceVocabulary.of_folder(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("[]", "expected an object, got list"),
         ('{"do_lower_case": "yes"}', "true or false, got 'yes'"),
     ],
@@ -272,7 +270,7 @@ def test_broken_settings_are_named(tmp_path, small, content, message):
 
 def test_a_normaliser_of_another_kind_is_refused_where_nothing_says_what_it_does(tmp_path, small):
     altered(tmp_path, small, {}, normalizer=TUTORIAL)
-    with pytest.raises(ValueError, match=r"its normaliser is Sequence, not BertNormalizer; say do_lower_case in"):
+    with pytest.raises(ValueError, match=r"its normaliser is Sequence, not BertNormalizer; set do_lower_case in"):
         WordPieceVocabulary.of_folder(tmp_path)
 
 
@@ -291,7 +289,7 @@ def test_pieces_have_ids(small):
     ("pieces", "message"),
     [
         ([*SPECIAL, "a", "b", "a"], "'a' occurs twice"),
-        (["[PAD]", "[UNK]", "[CLS]", "a"], r"lacks \[SEP\], \[MASK\]"),
+        (["[PAD]", "[UNK]", "[CLS]", "a"], r"missing: \[SEP\], \[MASK\]"),
     ],
 )
 def test_pieces_that_make_no_vocabulary_are_refused(pieces, message):
@@ -301,16 +299,31 @@ def test_pieces_that_make_no_vocabulary_are_refused(pieces, message):
 
 def test_another_kind_of_tokenizer_is_refused(tmp_path):
     Tokenizer(BPE()).save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ValueError, match=r"tokenizer.json holds no WordPiece tokenizer: expected a WordPiece.*got BPE"):
+    with pytest.raises(ValueError, match=r"tokenizer.json is not a WordPiece tokenizer: expected a WordPiece.*got BPE"):
         WordPieceVocabulary.of_folder(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "no json", "{}", "[]"])
 def test_files_that_hold_something_else_are_named(tmp_path, content):
-    for name, read in (("tokenizer.json", WordPieceVocabulary.of_folder), ("v.json", WordPieceVocabulary.load)):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(ValueError, match=rf"{name} holds no WordPiece"):
-            read(tmp_path if name == "tokenizer.json" else tmp_path / name)
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(ValueError, match=r"tokenizer.json is not a WordPiece"):
+        WordPieceVocabulary.of_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "wordpiece: expected a tokenizer as an object, got NoneType"),
+        ([], "wordpiece: expected a tokenizer as an object, got NoneType"),
+        ({"wordpiece": 3}, "wordpiece: expected a tokenizer as an object, got int"),
+        ({"wordpiece": {"model": 1}}, "wordpiece: not a WordPiece tokenizer: "),
+        ({"wordpiece": json.loads(Tokenizer(BPE()).to_str())}, "wordpiece: not a WordPiece tokenizer: expected a Wor"),
+    ],
+    ids=str,
+)
+def test_fields_that_make_no_vocabulary_are_named(fields, message):
+    with pytest.raises(ValueError, match=message):
+        WordPieceVocabulary.from_json(fields)
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path):
@@ -352,7 +365,7 @@ def test_a_vocabulary_of_texts_is_the_same_in_every_process(root):
 
 
 def test_a_vocabulary_too_small_for_the_characters_is_refused_with_what_it_needs():
-    message = r"of 14 pieces cannot hold the 5 special tokens, 6 characters .* and 4 that go on a word; it needs 15"
+    message = r"of 14 tokens is too small for 5 special tokens, .* 4 that continue words; it needs at least 15"
     with pytest.raises(ValueError, match=message):
         WordPieceVocabulary.of_texts(["ab ab abc xy zz"], 14)
 

@@ -68,33 +68,37 @@ def test_an_empty_text_has_no_ids():
 
 
 @pytest.mark.parametrize("unknown", [UNK, None])
-def test_json_reads_back_equal(tmp_path, unknown):
+def test_json_reads_back_equal(unknown):
     vocabulary = WordVocabulary(WORDS, unknown=unknown)
-    path = tmp_path / "vocabulary.json"
-    path.write_text(vocabulary.to_json(), encoding="utf-8")
-    assert WordVocabulary.load(path) == vocabulary
-    assert json.loads(path.read_bytes()) == {"words": list(WORDS), "unknown": unknown}
+    assert WordVocabulary.from_json(json.loads(json.dumps(vocabulary.to_json()))) == vocabulary
+    assert vocabulary.to_json() == {"words": list(WORDS), "unknown": unknown}
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", "{}", '{"words": ["a"]}', '{"words": [1], "unknown": null}', '{"words": 3, "unknown": null}']
+    ("fields", "message"),
+    [
+        ({}, "words: expected a list of strings, got NoneType"),
+        ({"words": 3, "unknown": None}, "words: expected a list of strings, got int"),
+        ({"words": ["a", 1], "unknown": None}, "words[1]: expected a string, got 1"),
+        ({"words": ["a"]}, "unknown must be a word or null"),
+        ({"words": ["a"], "unknown": 1}, "unknown must be a word or null"),
+    ],
+    ids=str,
 )
-def test_a_file_that_holds_something_else_is_named(tmp_path, content):
-    path = tmp_path / "vocabulary.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=re.escape(f"{path} holds no word vocabulary")):
-        WordVocabulary.load(path)
+def test_an_entry_that_makes_no_vocabulary_is_named(fields, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        WordVocabulary.from_json(fields)
 
 
 @pytest.mark.parametrize(
     ("words", "unknown", "message"),
     [
         ([], None, "at least one word, got none"),
-        (["a", ""], None, "some characters and no white space, got ''"),
-        (["a", "b c"], None, "some characters and no white space, got 'b c'"),
-        (["a\n"], None, r"no white space, got 'a\n'"),
-        (["a", "b", "a"], None, "distinct, but 'a' occurs twice"),
-        (["a", "b"], UNK, "'<unk>', which is to stand for unknown words, is not in the vocabulary"),
+        (["a", ""], None, "words[1] must not be empty or contain white space, got ''"),
+        (["a", "b c"], None, "words[1] must not be empty or contain white space, got 'b c'"),
+        (["a\n"], None, r"words[0] must not be empty or contain white space, got 'a\n'"),
+        (["a", "b", "a"], None, "words[2] is 'a', which is words[0] too"),
+        (["a", "b"], UNK, "unknown is '<unk>', which is not among the words"),
     ],
 )
 def test_what_is_no_vocabulary_is_refused(words, unknown, message):

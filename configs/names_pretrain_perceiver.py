@@ -1,0 +1,25 @@
+"""Birth places: names_pretrain with a Perceiver in place of the GPT.
+
+Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with 32 latents at the first positions.
+With --model.latent-placement along the latents are spread over the whole context.
+Cost: 20 to 30 minutes on two CPU cores.
+Expect: see docs/results/names_pretrain-perceiver.json.
+Command: python -m train names_pretrain_perceiver --workdir runs/names_pretrain_perceiver
+"""
+
+import dataclasses
+
+from configs import names_pretrain
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.nn.compute import Compute
+from train.config import TrainConfig
+
+
+def get_config() -> TrainConfig:
+    return dataclasses.replace(
+        names_pretrain.get_config(),
+        recipe="names_pretrain_perceiver",
+        model=PerceiverConfig(
+            num_layers=4, num_heads=8, width=256, context_length=128, compute=Compute(matmul_dtype="auto")
+        ),
+    )

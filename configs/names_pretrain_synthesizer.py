@@ -1,0 +1,25 @@
+"""Birth places: names_pretrain with a Synthesizer in place of the GPT.
+
+Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with attention weights computed without dot
+products.
+Cost: 20 to 30 minutes on two CPU cores.
+Expect: see docs/results/names_pretrain-synthesizer.json.
+Command: python -m train names_pretrain_synthesizer --workdir runs/names_pretrain_synthesizer
+"""
+
+import dataclasses
+
+from configs import names_pretrain
+from jaxnlp.models.synthesizer import SynthesizerConfig
+from jaxnlp.nn.compute import Compute
+from train.config import TrainConfig
+
+
+def get_config() -> TrainConfig:
+    return dataclasses.replace(
+        names_pretrain.get_config(),
+        recipe="names_pretrain_synthesizer",
+        model=SynthesizerConfig(
+            num_layers=4, num_heads=8, width=256, context_length=128, compute=Compute(matmul_dtype="auto")
+        ),
+    )

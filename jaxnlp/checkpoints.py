@@ -1,0 +1,222 @@
+"""Reading a run's checkpoints: which there are, what each one records, and its parameters, all checked.
+
+Each checkpoint holds arrays (params, training, and ema where the run keeps an average) and one `Record`: config and
+processor, the data's fingerprint, metrics, and a checksum of every array. A record has a digest of its own. Everything
+that loads a checkpoint checks them: an edited config, another processor, a flipped bit, a copied or renamed checkpoint
+and a missing item are errors.
+"""
+
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from jaxnlp.serialization import differences
+from jaxnlp.typing import PyTree
+
+_logger = logging.getLogger(__name__)
+
+CONFIG_FILE = "config.json"
+PROCESSOR_FILE = "processor.json"
+CHECKPOINTS = "checkpoints"
+PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
+BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints")
+"""Fields of a run's config that may change from start to start, besides every `compute`."""
+
+
+class RunError(ValueError):
+    """A folder that is not a run, or a run that lacks what was asked of it."""
+
+
+class DamagedCheckpointError(ValueError):
+    """A checkpoint whose contents are not what was saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What a checkpoint says of itself.
+
+    Attributes:
+      step: steps done.
+      config: the run's config as JSON.
+      processor_digest: SHA-256 of the processor as JSON.
+      description: of the data.
+      fingerprint: of the data; changes when the data changes.
+      train_seconds: spent on training so far.
+      metrics: of the evaluation at this step: `score`, the best metric signed so that higher is better, and `loss`;
+        None = it was not evaluated.
+      losses: the plain validation losses of all evaluations so far.
+      data_state: of the data's iterator, after the last batch.
+      items: by item, the CRC-32 of each array, by its path.
+    """
+
+    step: int
+    config: dict[str, Any]
+    processor_digest: str
+    description: str
+    fingerprint: str
+    train_seconds: float
+    metrics: dict[str, float] | None
+    losses: list[float]
+    data_state: dict[str, Any]
+    items: dict[str, dict[str, int]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The record and its digest."""
+        fields = dataclasses.asdict(self)
+        return fields | {"digest": json_digest(fields)}
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What orders checkpoints, higher is better: the score, then the negative loss; NaN is worst."""
+        found = self.metrics or {}
+        score, loss = found.get("score", math.nan), found.get("loss", math.nan)
+        return (-math.inf if math.isnan(score) else score, -math.inf if math.isnan(loss) else -loss)
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """The steps whose checkpoints a run's folder has, in ascending order; unfinished ones do not count."""
+    path = (folder / CHECKPOINTS).absolute()
+    return sorted(int(p.name) for p in path.iterdir() if p.name.isdecimal() and p.is_dir()) if path.is_dir() else []
+
+
+def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
+    """The step of a run's checkpoint; the best is the latest where none has a score or a loss.
+
+    Raises: RunError when there is no such checkpoint, naming those there are.
+    """
+    steps = checkpoint_steps(folder)
+    if not steps:
+        raise RunError(f"{folder} has no checkpoint yet")
+    if checkpoint == "latest":
+        return steps[-1]
+    if checkpoint == "best":
+        ranks = {}
+        for step in steps:
+            try:
+                record = read_record(folder, step)
+            except DamagedCheckpointError as error:
+                _logger.warning("the checkpoint of step %d is left out: %s", step, error)
+                continue
+            if record.rank > (-math.inf, -math.inf):
+                ranks[step] = record.rank
+        return max(ranks, key=ranks.__getitem__) if ranks else steps[-1]
+    if checkpoint not in steps:
+        raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has {', '.join(map(str, steps))}")
+    return checkpoint
+
+
+def read_record(folder: Path, step: int) -> Record:
+    """What a checkpoint says of itself, checked.
+
+    Raises: DamagedCheckpointError when it was changed, is of another step, or an item is missing.
+    """
+    place = (folder / CHECKPOINTS / str(step)).absolute()
+    fields = dict(restore_items(place, **{RECORD: ocp.args.JsonRestore()})[RECORD])
+    digest = fields.pop("digest", None)
+    if digest != json_digest(fields):
+        raise DamagedCheckpointError(f"the record of checkpoint {place} fails its checksum")
+    record = Record(**fields)
+    if record.step != step:
+        raise DamagedCheckpointError(f"checkpoint {place} is that of step {record.step}, copied or renamed")
+    missing = [name for name in record.items if not (place / name).is_dir()]
+    if missing:
+        raise DamagedCheckpointError(f"checkpoint {place} has lost its {', '.join(missing)}")
+    return record
+
+
+def check_run_files(folder: Path, record: Record) -> None:
+    """Raises RunError, naming the field, when config.json or processor.json are not those that the checkpoint is of."""
+    config = _read_json(folder / CONFIG_FILE)
+    changed = differences(identity(record.config), identity(config))
+    if changed:
+        lines = "".join(f"\n  {line}" for line in changed)
+        raise RunError(f"{folder / CONFIG_FILE} was edited since the run was trained; undo the change:{lines}")
+    path = folder / PROCESSOR_FILE
+    if not path.is_file():
+        raise RunError(f"{path} is missing; the run cannot be used without it")
+    if json_digest(_read_json(path)) != record.processor_digest:
+        raise RunError(f"{path} was edited since the run was trained, or is that of another run; restore it")
+
+
+def identity(config: Any) -> Any:
+    """A config as JSON without what does not decide a run's numbers: every `compute`, bookkeeping, and the run's length
+    where the learning rate does not depend on it."""
+    if not isinstance(config, dict):
+        return config
+    dropped = {"compute", *BOOKKEEPING}
+    optimizer = config.get("optimizer")
+    if isinstance(optimizer, dict):
+        ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
+        if optimizer.get("schedule") == "constant" or any(end is not None for end in ends):
+            dropped.add("total_steps")
+    return {name: identity(value) for name, value in config.items() if name not in dropped}
+
+
+def read_params(folder: Path, step: int, like: PyTree) -> PyTree:
+    """A checkpoint's parameters for evaluation: the average where the run keeps one.
+
+    Args:
+      folder: of the run.
+      step: of the checkpoint.
+      like: jax.ShapeDtypeStruct of each parameter, with its sharding.
+
+    Raises: DamagedCheckpointError when they are not what was saved.
+    """
+    record = read_record(folder, step)
+    item = EMA if EMA in record.items else PARAMS
+    place = (folder / CHECKPOINTS / str(step)).absolute()
+    restored = restore_items(place, **{item: ocp.args.StandardRestore(like)})[item]
+    check_arrays(restored, record.items[item], f"{item} of checkpoint {place}")
+    return restored
+
+
+def restore_items(place: Path, **items: Any) -> Any:
+    """Items of one checkpoint's folder. Raises: DamagedCheckpointError when one cannot be read."""
+    missing = [name for name in items if not (place / name).is_dir()]
+    if missing:
+        raise DamagedCheckpointError(f"checkpoint {place} has no {', '.join(missing)}")
+    try:
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+            return checkpointer.restore(place, args=ocp.args.Composite(**items))
+    except MemoryError:
+        raise
+    # Orbax and TensorStore raise errors of many types for damaged files.
+    except Exception as error:
+        raise DamagedCheckpointError(
+            f"checkpoint {place} cannot be read, choose another with --checkpoint: {error}"
+        ) from error
+
+
+def checksums(tree: PyTree) -> dict[str, int]:
+    """CRC-32 of each array, by its path in the tree."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): zlib.crc32(np.ascontiguousarray(leaf).data) for path, leaf in leaves}
+
+
+def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:
+    """Raises DamagedCheckpointError, naming the first array, when arrays fail their checksums."""
+    found = checksums(tree)
+    changed = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
+    if changed:
+        raise DamagedCheckpointError(f"{name}: {len(changed)} arrays fail their checksum, first: {changed[0]}")
+
+
+def json_digest(value: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error

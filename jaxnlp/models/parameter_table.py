@@ -1,0 +1,78 @@
+"""Tables of a model's parameters: what `ModelConfig.parameter` looks up."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from jaxnlp.models import Parameter
+
+Path = tuple[str, ...]
+Table = dict[Path, Parameter]
+
+
+def find(table: Table, path: Path) -> Parameter:
+    """The entry of a path. Raises: KeyError naming a path that the model does not have."""
+    path = tuple(path)
+    if path not in table:
+        raise KeyError(f"this model has no parameter {'/'.join(path)}")
+    return table[path]
+
+
+def dense(path: Path, kernel: str, *, use_bias: bool = True) -> dict[Path, str]:
+    """A dense layer: its kernel has these axes, its bias all but the first."""
+    axes = {(*path, "kernel"): kernel}
+    return axes | ({(*path, "bias"): kernel[1:]} if use_bias else {})
+
+
+def norm(path: Path, *, use_bias: bool = True) -> dict[Path, str]:
+    """A normalisation layer."""
+    return {(*path, "scale"): "D"} | ({(*path, "bias"): "D"} if use_bias else {})
+
+
+def entries(
+    axes: Mapping[Path, str],
+    depth: int | Literal["below", "above"] = "above",
+    *,
+    prefix: Path = (),
+    stacked: bool = False,
+    head: bool = False,
+) -> dict[Path, Parameter]:
+    """Entries of parameters with these axes; those called kernel are matrices.
+
+    Args:
+      axes: glossary letters, by path.
+      depth: of all of them.
+      prefix: goes before each path.
+      stacked: whether each has an axis L in front.
+      head: whether they map to the model's outputs.
+    """
+    return {
+        (*prefix, *path): Parameter("L" * stacked + letters, depth, path[-1].endswith("kernel"), head)
+        for path, letters in axes.items()
+    }
+
+
+def block(
+    mixer: Literal["dot", "synthesizer", "memory"] = "dot", *, use_bias: bool = True, norms: tuple[str, ...] = ()
+) -> dict[Path, str]:
+    """Axes of a `TransformerBlock`, by path.
+
+    Args:
+      mixer: see `TransformerBlock`.
+      use_bias: whether dense and normalisation layers have biases.
+      norms: names of the normalisations before attention; () = `attention_norm`.
+    """
+    projections = {
+        "dot": {"qkv": "D3HK"},
+        "synthesizer": {"zv": "D2HK"},
+        "memory": {"q": "DHK", "kv": "D2HK"},
+    }[mixer]
+    axes: dict[Path, str] = {}
+    for name, kernel in (projections | {"out": "DD"}).items():
+        axes |= dense(("attention", name), kernel, use_bias=use_bias)
+    if mixer == "synthesizer":
+        axes |= dense(("attention",), "KS", use_bias=use_bias)
+    axes |= dense(("feed_forward", "up"), "DF", use_bias=use_bias)
+    axes |= dense(("feed_forward", "down"), "FD", use_bias=use_bias)
+    for name in (*(norms or ("attention_norm",)), "feed_forward_norm"):
+        axes |= norm((name,), use_bias=use_bias)
+    return axes

@@ -1,0 +1,107 @@
+"""Perceiver: a decoder-only language model whose blocks transform a few latents and not the whole sequence.
+
+Source: Jaegle et al. 2021 (Perceiver), as in CS224N, assignment 5; otherwise as `models.gpt`. See `nn.perceiver`.
+"""
+
+import dataclasses
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.decoder import Decoder, DecoderConfig
+from jaxnlp.nn.cache import LayerCache
+from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.perceiver import DownProject, LatentPlacement, UpProject, latent_positions
+from jaxnlp.nn.transformer import TransformerBlock, stack
+
+
+@dataclasses.dataclass(frozen=True)
+class PerceiverConfig(DecoderConfig):
+    """Shape of a Perceiver. The projections to the latents and back are two of its `num_layers`."""
+
+    num_latents: int = 32
+    """Number of latents, M, from 1 to the context length."""
+    latent_placement: LatentPlacement = "prefix"
+    """prefix: latents at the first M positions, as in the assignment; an output sees only its own token and the
+    first M. along: latents along the whole context, next to the tokens; an output sees all earlier tokens."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.num_layers < 2:
+            raise ValueError(f"model.num_layers must be at least 2 for a perceiver, got {self.num_layers}")
+        if not 1 <= self.num_latents <= self.context_length:
+            raise ValueError(
+                f"model.num_latents must lie between 1 and model.context_length, {self.context_length}, "
+                f"got {self.num_latents}"
+            )
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks in the stack: all layers except the first and the last."""
+        return self.num_layers - 2
+
+    def build(self, vocabulary_size: int) -> "Perceiver":
+        return Perceiver(self, vocabulary_size)
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        table = dict(self.parameters_around())
+        for name in ("down_project", "up_project"):
+            queries = name == "down_project" or self.latent_placement == "along"
+            norms = ("query_norm", "memory_norm") if queries else ("memory_norm",)
+            axes = parameter_table.block("memory", use_bias=self.use_bias, norms=norms)
+            axes |= {("latents",): "1MD"} if name == "down_project" else {}
+            table |= parameter_table.entries(axes, "below" if name == "down_project" else "above", prefix=(name,))
+        if self.num_blocks:
+            blocks = parameter_table.block(use_bias=self.use_bias)
+            table |= parameter_table.entries(blocks, 0, prefix=("blocks",), stacked=True)
+        return parameter_table.find(table, path)
+
+
+class Perceiver(Decoder):
+    """Latents read the sequence, blocks transform the latents, and the sequence reads the latents.
+
+    With the placement `prefix` an output does not see all earlier tokens, see `nn.perceiver`. Attributes: as `Decoder`.
+    """
+
+    config: PerceiverConfig
+
+    def mix(
+        self,
+        x: jax.Array,
+        caches: tuple[LayerCache, ...] | None,
+        first: jax.Array,
+        compute: Compute,
+        *,
+        deterministic: bool,
+    ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
+        # The cache stores the inputs, and latents are computed again with each read. A token completes a latent at some
+        # positions and none at others, while shapes are static; and there are few latents.
+        config = self.config
+        arguments = config.block_arguments(deterministic=deterministic, compute=compute)
+        inputs = x
+        if caches is not None:
+            ((inputs,),) = caches
+            inputs = jax.lax.dynamic_update_slice_in_dim(inputs, x.astype(inputs.dtype), first, axis=1)
+            caches = ((inputs,),)
+        # With a cache these are all latents. No output sees those at inputs which are not read yet.
+        positions = latent_positions(
+            config.latent_placement, config.num_latents, config.context_length, inputs.shape[1]
+        )
+        down = nn.remat(DownProject, static_argnums=2) if compute.remat else DownProject
+        up = nn.remat(UpProject, static_argnums=3) if compute.remat else UpProject
+        project_down = down(**arguments, mixer="memory", num_latents=config.num_latents, name="down_project")
+        block = functools.partial(TransformerBlock, **arguments)
+        no_caches = None if caches is None else (None,) * config.num_blocks
+        latents = stack(block, config.num_blocks, compute, project_down(inputs, positions), caches=no_caches).hidden
+        along = config.latent_placement == "along"
+        if along:
+            latents = jnp.concatenate([latents, inputs], axis=1)
+            positions = (*positions, *range(inputs.shape[1]))
+        project_up = up(**arguments, mixer="memory", normalise_queries=along, name="up_project")
+        return project_up(x, latents, positions, first), caches
+
+    def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:
+        return [((batch, self.config.context_length, self.config.width),)]

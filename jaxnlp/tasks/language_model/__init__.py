@@ -1,0 +1,287 @@
+"""Language modelling: predict each token from those before it; plain, or with the state carried from batch to batch."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.models import ModelConfig
+from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
+from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks.language_model.commands import Generate
+from jaxnlp.tasks.language_model.evaluators import (
+    Continuations,
+    NextWord,
+    Perplexity,
+    RecurrentValidation,
+    Validation,
+)
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+
+_SAMPLE = 0x5A3
+"""Separates the key of sampled tokens from those that Linen derives from the same key for dropout."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel(Task):
+    """Mean cross-entropy of each token given those before it, in nats per token.
+
+    Batches hold `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
+    """
+
+    label_smoothing: float = 0.0
+    """Share of each target's probability that is spread evenly over the vocabulary in training."""
+    z_loss: float = 0.0
+    """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
+    chunk_tokens: int | None = None
+    """Score N tokens at a time, so that the logits of all tokens never exist at once; None = all at once."""
+    num_sampled: int | None = None
+    """Train on a sampled softmax with N sampled tokens; evaluation is exact. None = the full softmax."""
+    num_frequent: int = 4_000
+    """With num_sampled: the N most frequent tokens are always part of the normaliser."""
+    sample_prompt: str | None = None
+    """Generate text from this prompt at each evaluation, for the report; None = no samples."""
+    sample_tokens: int = 200
+    """Number of tokens in each sample."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+        if not 0.0 <= self.z_loss < math.inf:
+            raise ValueError(f"task.z_loss must be finite and not negative, got {self.z_loss}")
+        for name in ("chunk_tokens", "num_sampled"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"task.{name} must be at least 1 or None, got {value}")
+        if self.num_frequent < 0:
+            raise ValueError(f"task.num_frequent must not be negative, got {self.num_frequent}")
+        if self.sample_tokens < 1:
+            raise ValueError(f"task.sample_tokens must be at least 1, got {self.sample_tokens}")
+        if self.num_sampled is not None and (self.label_smoothing or self.z_loss):
+            raise ValueError(
+                "task.num_sampled estimates the plain cross-entropy; set task.label_smoothing and task.z_loss to 0"
+            )
+        refuse_unread(
+            self,
+            [
+                ReadWhen("num_frequent", 4_000, self.num_sampled is not None, "a sampled softmax (task.num_sampled)"),
+                ReadWhen("sample_tokens", 200, self.sample_prompt is not None, "samples (task.sample_prompt)"),
+            ],
+        )
+
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        del split
+        loss = MetricKind(processor.unit, "nats", "lower")
+        return {"loss": loss, "objective": loss} if self._is_regularised else {"loss": loss}
+
+    @property
+    def _is_regularised(self) -> bool:
+        return bool(self.label_smoothing or self.z_loss)
+
+    def check(self, model: ModelConfig, data: DataFacts) -> None:
+        if data.parts:
+            raise ValueError(f"a language model learns from texts without labels, and the data has {data.parts}")
+
+    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
+        if self.num_sampled is not None and corpus.token_counts is None:
+            raise DataError("task.num_sampled needs token counts, which this data set does not have")
+        if self.sample_prompt is not None:
+            _check_prompt(self.sample_prompt, model.max_length, corpus.processor)
+
+    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
+        return model.build(processor.size), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
+
+    def objective(self, model: nn.Module, corpus: Corpus | None) -> Objective:
+        scorer = _LinearLosses(self, model, None if corpus is None else corpus.token_counts)
+        whole = self.chunk_tokens is None and self.num_sampled is None
+        extra: dict[str, Any] = {} if whole else {"return_hidden": True}
+
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            y: Any = model.apply(
+                {"params": params},
+                batch["tokens"],
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+                **extra,
+            )
+            if whole:
+                found = cross_entropy(y, batch["targets"], batch["loss_mask"], **self._smoothing(key))
+            else:
+                found = scorer(params, y, batch, key)
+            return self._measured(found, found.objective, key, batch, carry)
+
+        return Objective(loss, progress=self._progress)
+
+    _progress = "loss"
+
+    def _smoothing(self, key: PRNGKey | None) -> dict[str, Any]:
+        """What training adds to the cross-entropy; evaluation adds nothing."""
+        return {} if key is None else {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+
+    def _measured(
+        self, found: TokenLosses, objective: Array, key: PRNGKey | None, batch: Batch, carry: PyTree
+    ) -> tuple[Array, tuple[Metrics, PyTree]]:
+        """The scalar to minimise, and the metrics, from sums over a batch."""
+        metrics: Metrics = {"loss": (found.nll, found.count)}
+        if key is not None and self._is_regularised:
+            metrics["objective"] = (objective, found.count)
+        return objective / jnp.maximum(found.count, 1.0), (metrics | self._more_metrics(batch), carry)
+
+    def _more_metrics(self, batch: Batch) -> Metrics:
+        del batch
+        return {}
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {"generate": Generate}
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentLanguageModel(LanguageModel):
+    """The same for recurrent models, which continue each row where the previous batch ended.
+
+    objective = cross-entropy + alpha mean_t |d_t|^2 + beta mean_t |h_{t+1} - h_t|^2
+
+    with h_t the last layer's outputs, d_t the same after dropout, and means over scored positions and features.
+
+    Batches are those of `LanguageModel`. Where they have `reset` [B] bool, rows that are False continue from the
+    carried states, and the others begin with zeros; without it all rows begin with zeros.
+
+    Source: Merity et al. 2018, section 4.6, for both regularisers; Williams and Peng 1990 for truncated
+    back-propagation.
+    """
+
+    activation_regularization: float = 0.0
+    """Weight of the mean square of the last layer's outputs, after dropout (AR, alpha)."""
+    temporal_activation_regularization: float = 0.0
+    """Weight of the mean square of the change of these outputs from one position to the next, before dropout (TAR,
+    beta)."""
+    init_bias_from_unigram: bool = False
+    """Initialise the output bias with the logarithm of each token's frequency in training."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("activation_regularization", "temporal_activation_regularization"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"task.{name} must be finite and not negative, got {getattr(self, name)}")
+
+    @property
+    def _is_regularised(self) -> bool:
+        return bool(
+            super()._is_regularised or self.activation_regularization or self.temporal_activation_regularization
+        )
+
+    def check(self, model: ModelConfig, data: DataFacts) -> None:
+        super().check(model, data)
+        if self.init_bias_from_unigram and not model.architecture().get("use_output_bias"):
+            raise ValueError("task.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
+
+    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
+        super().check_corpus(model, corpus)
+        if self.init_bias_from_unigram and corpus.token_counts is None:
+            raise DataError("task.init_bias_from_unigram needs token counts, which this data set does not have")
+
+    def begin(self, model: Any, corpus: Corpus) -> Params:
+        return model.unigram_bias(corpus.token_counts) if self.init_bias_from_unigram else {}
+
+    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
+        scorer = _LinearLosses(self, model, None if corpus is None else corpus.token_counts)
+
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            states = None
+            if "reset" in batch:
+                states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], jnp.zeros_like(s), s), carry)
+            read = model.apply(
+                {"params": params},
+                batch["tokens"],
+                states,
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+                method="read",
+            )
+            found = scorer(params, read.hidden, batch, key)
+            objective, mask = found.objective, batch["loss_mask"]
+            if key is not None and self.activation_regularization:
+                objective += found.count * self.activation_regularization * _mean_square(read.dropped, mask)
+            if key is not None and self.temporal_activation_regularization:
+                change = read.outputs[:, 1:] - read.outputs[:, :-1]
+                weight = found.count * self.temporal_activation_regularization
+                objective += weight * _mean_square(change, mask[:, 1:])
+            carry = jax.lax.stop_gradient(read.states if "reset" in batch else carry)
+            return self._measured(found, objective, key, batch, carry)
+
+        return Objective(loss, empty_carry=model.empty_cache)
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {
+            "validation": RecurrentValidation,
+            "perplexity": Perplexity,
+            "next_word": NextWord,
+            "continuations": Continuations,
+        }
+
+
+class _LinearLosses:
+    """Scores the output layer's inputs [B, T, D]: against the whole vocabulary, or in training against a sample."""
+
+    def __init__(self, task: LanguageModel, model: Any, token_counts: np.ndarray | None):
+        self._task, self._model = task, model
+        self._sampled, self._frequent, self._rare = task.num_sampled, None, None
+        if self._sampled is None or token_counts is None:
+            return
+        if len(token_counts) <= task.num_frequent:  # all tokens are frequent: the softmax is exact
+            self._sampled = None
+            return
+        by_count = np.argsort(-token_counts, kind="stable")
+        self._frequent, self._rare = np.split(by_count.astype(np.int32), [task.num_frequent])
+
+    def __call__(self, params: Params, hidden: Array, batch: Batch, key: PRNGKey | None) -> TokenLosses:
+        w, b = self._model.output_layer(params)
+        rows, targets = hidden.reshape(-1, hidden.shape[-1]), batch["targets"].reshape(-1)
+        scored = (rows, w, b, targets, batch["loss_mask"].reshape(-1))
+        matmul_dtype = self._model.config.compute.operand_dtype
+        if self._sampled is None or key is None:
+            chunk = self._task.chunk_tokens
+            return linear_cross_entropy(*scored, chunk=chunk, matmul_dtype=matmul_dtype, **self._task._smoothing(key))
+        if self._frequent is None or self._rare is None:
+            raise ValueError("task.num_sampled needs token counts in training, and there is no corpus")
+        return sampled_cross_entropy(
+            *scored,
+            frequent=jnp.asarray(self._frequent),
+            rare=jnp.asarray(self._rare),
+            samples=self._sampled,
+            key=jax.random.fold_in(key, _SAMPLE),
+            matmul_dtype=matmul_dtype,
+        )
+
+
+def _mean_square(x: Array, mask: Array) -> Array:
+    """Of x [B, T, K], over the positions [B, T] where the mask is True, in float32."""
+    squares = jnp.square(x.astype(jnp.float32)).mean(axis=-1)
+    return jnp.where(mask, squares, 0.0).sum() / jnp.maximum(mask.sum().astype(jnp.float32), 1.0)
+
+
+def _check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:
+    """Raises DataError for a prompt that would fail at the first evaluation."""
+    try:
+        length = len(vocabulary.encode(prompt))
+    except UnknownTokenError as error:
+        raise DataError(
+            f"task.sample_prompt {prompt!r} contains tokens that are not in the vocabulary; give another or None: "
+            f"{error}"
+        ) from error
+    if not length or (max_length is not None and length > max_length):
+        expected = "at least one token" if max_length is None else f"1 to {max_length} tokens"
+        raise DataError(f"task.sample_prompt must have {expected}, got {length}; give another or None")

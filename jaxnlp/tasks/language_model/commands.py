@@ -1,0 +1,130 @@
+"""`jaxnlp generate RUN`: text from a language model."""
+
+import dataclasses
+import logging
+from typing import Annotated
+
+import jax
+import numpy as np
+import tyro
+
+from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.generate import decoder_of
+from jaxnlp.decoding.generate import generate as generate_tokens
+from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.text.words import WordVocabulary
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Generate(Command):
+    """Generates text from a prompt, streaming it to the terminal."""
+
+    prompt: str = "\n"
+    """Text to continue."""
+    max_new_tokens: int = 500
+    """Number of tokens to generate."""
+    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
+    seed: int = 0
+    """The same seed gives the same text."""
+    num_samples: int = 1
+    """Number of texts."""
+    stop: str | None = None
+    """Stop after this token: a character, or a word, "<eol>" for the end of a line; None = at max_new_tokens."""
+    length_penalty: float = 0.0
+    """Beam search: length penalty; larger favours longer outputs. Useful with a stop."""
+    num_beams: int = 1
+    """Number of beams; above 1: beam search instead of sampling, best first."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("max_new_tokens", "num_samples", "num_beams"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+        if not 0.0 <= self.length_penalty < float("inf"):
+            raise ValueError(f"length_penalty must be finite and not negative, got {self.length_penalty}")
+        if self.length_penalty and self.num_beams == 1:
+            raise ValueError("--length-penalty applies only to beam search; set --num-beams")
+        if self.num_beams > 1:
+            if self.sampling != Sampling() or self.seed != 0:
+                raise ValueError("--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed")
+            if self.num_samples > self.num_beams:
+                raise ValueError(f"--num-samples must be at most --num-beams, {self.num_beams}, got {self.num_samples}")
+
+    def __call__(self, trained: Trained) -> None:
+        """Prints the texts: the first sample as it grows, all others whole.
+
+        Raises:
+          UnknownTokenError: for a prompt that is not in the model's vocabulary.
+          ValueError: for a stop that is not one token, an empty prompt, or one longer than the context; with beams,
+            when the context cannot hold all new tokens.
+        """
+        vocabulary = trained.processor
+        if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):
+            _logger.warning("%d words of the prompt are read as %s: unknown words", unknown, vocabulary.unknown)
+        stop = self._stop_token(trained)
+        if self.num_beams > 1:
+            self._search(trained, stop)
+        else:
+            self._draw(trained, stop)
+
+    def _stop_token(self, trained: Trained) -> int | None:
+        if self.stop is None:
+            return None
+        vocabulary = trained.processor
+        tokens = vocabulary.encode(self.stop)
+        if len(tokens) != 1:
+            raise ValueError(f"--stop must be one token, got {self.stop!r}, which is {len(tokens)}")
+        if isinstance(vocabulary, WordVocabulary) and vocabulary.count_unknown(self.stop):
+            raise ValueError(f"--stop must be a word of the vocabulary, got {self.stop!r}")
+        return int(tokens[0])
+
+    def _search(self, trained: Trained, stop: int | None) -> None:
+        found = beam_search(
+            decoder_of(trained.model),
+            trained.params,
+            trained.processor.encode(self.prompt)[None],
+            num_beams=self.num_beams,
+            max_new_tokens=self.max_new_tokens,
+            stop=stop,
+            length_penalty=self.length_penalty,
+        )
+        # There may be fewer results than beams.
+        arrays = map(np.asarray, (found.tokens[0], found.lengths[0]))
+        rows = [row[:length] for row, length in zip(*arrays, strict=True) if length]
+        for number, row in enumerate(rows[: self.num_samples], start=1):
+            print(self._title(number), self.prompt, trained.processor.decode(row), sep="")
+
+    def _draw(self, trained: Trained, stop: int | None) -> None:
+        decode = trained.processor.decode
+        steps = generate_tokens(
+            decoder_of(trained.model),
+            trained.params,
+            np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1)),
+            max_new_tokens=self.max_new_tokens,
+            key=jax.random.key(self.seed),
+            sampling=self.sampling,
+            stop=stop,
+        )
+        new_tokens: list[np.ndarray] = []
+        stopped = False
+        for tokens in steps:
+            if not new_tokens:  # not before the first token exists: after an error nothing is printed
+                print(self._title(1), self.prompt, sep="", end="", flush=True)
+            if not stopped:  # the other samples may continue
+                print(decode(tokens[:1]), end="", flush=True)
+            stopped = stopped or tokens[0] == stop
+            new_tokens.append(tokens)
+        print()
+        for row in range(1, self.num_samples):
+            drawn = [int(tokens[row]) for tokens in new_tokens]
+            if stop in drawn:
+                drawn = drawn[: drawn.index(stop) + 1]
+            print(self._title(row + 1), self.prompt, decode(drawn), sep="")
+
+    def _title(self, number: int) -> str:
+        return f"--- sample {number} ---\n" if self.num_samples > 1 else ""

@@ -1,0 +1,322 @@
+"""How language models are scored: the loss with samples, perplexity with a neural cache, next words, continuations."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+from jaxnlp.blocks import MarkedText
+from jaxnlp.corpus import DataError, NumpyBatch
+from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.generate import Decoder, decoder_of, generate
+from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.metrics import total
+from jaxnlp.ops.neural_cache import cache_probability, remembered
+from jaxnlp.serialization import to_json
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
+from jaxnlp.tasks.language_model.words import word_blocks
+from jaxnlp.text.windows import NextWordWindow
+from jaxnlp.text.words import EOL, WordVocabulary
+from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
+
+PREDICTED_TOGETHER = 128
+"""Rows whose next word is predicted in one call: a decoder holds the logits of all positions of their prompts."""
+SCORED_TOGETHER = 8
+"""Continuations scored in one call, with the logits of all their positions."""
+_PARTS = 0x9A7
+"""Separates the keys of later parts from those that `generate` derives from the first part's key for its tokens."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """The task's own loss; with task.sample_prompt also a sample for the report."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        return Evaluation(scoring.sums(), blocks=self._blocks(scoring))
+
+    def _blocks(self, scoring: Scoring) -> list[Block]:
+        return sample_blocks(scoring)
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentValidation(Validation):
+    """The same; for words the report also shows the perplexity by position and nearest neighbours."""
+
+    def _blocks(self, scoring: Scoring) -> list[Block]:
+        blocks = super()._blocks(scoring)
+        if isinstance(scoring.trained.processor, WordVocabulary) and scoring.training is not None:
+            blocks += word_blocks(scoring)
+        return blocks
+
+
+def decoder(scoring: Scoring) -> Decoder:
+    """The model's decoder, made once: each one compiles its programs again."""
+    return scoring.once("decoder", lambda: decoder_of(scoring.trained.model))
+
+
+def sample_blocks(scoring: Scoring) -> list[Block]:
+    """Text generated from the task's prompt at temperature 1, where it has one; the same seed gives the same text."""
+    task: Any = scoring.trained.task
+    if task.sample_prompt is None:
+        return []
+    vocabulary = scoring.trained.processor
+    tokens = generate(
+        decoder(scoring),
+        scoring.params_here(),
+        vocabulary.encode(task.sample_prompt)[None],
+        max_new_tokens=task.sample_tokens,
+        key=jax.random.key(scoring.trained.config.get("seed", 0)),
+    )
+    text = vocabulary.decode(int(token[0]) for token in tokens)
+    return [Block("Samples", MarkedText(paragraphs=(((task.sample_prompt, True), (text, False)),)), keep="all")]
+
+
+@dataclasses.dataclass(frozen=True)
+class Perplexity(Evaluator):
+    """exp of the mean negative log-likelihood per token of a text read in one pass; line ends count as tokens.
+
+    With a window, a continuous cache (Grave et al. 2017) is mixed into the model's probabilities; its options are to be
+    chosen on the validation split.
+    """
+
+    cache_window: int = 0
+    """Number of past tokens in the neural cache, W; 0 = no cache."""
+    cache_theta: float = 0.3
+    """Weight of hidden-state similarity (theta)."""
+    cache_weight: float = 0.1
+    """Weight of the cache in the mixture (lambda); the model has the rest."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.cache_window < 0:
+            raise ValueError(f"cache_window must be at least 0, got {self.cache_window}")
+        if not 0.0 <= self.cache_theta < float("inf"):
+            raise ValueError(f"cache_theta must be finite and not negative, got {self.cache_theta}")
+        if not 0.0 <= self.cache_weight < 1.0:
+            raise ValueError(f"cache_weight must lie in [0, 1), got {self.cache_weight}")
+        if not self.cache_window and (self.cache_theta, self.cache_weight) != (0.3, 0.1):
+            raise ValueError("cache_theta and cache_weight apply only to a neural cache; set cache_window")
+
+    @property
+    def metrics(self) -> Mapping[str, MetricKind]:
+        return {name: MetricKind("tokens", "", "lower") for name in ("perplexity", "perplexity_with_cache")}
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        model: Any = scoring.trained.model
+        batches = scoring.split.batches
+        if not len(batches):
+            raise DataError(f"{scoring.split_name} has no text to score")
+        rows = len(batches[0]["tokens"])
+        found = scoring.fold(_losses_with_cache(model, self), empty_carry(model, rows, self.cache_window))
+        mean = found["loss"]
+        name = "perplexity_with_cache" if self.cache_window else "perplexity"
+        remarks = {"cache": to_json(self)} if self.cache_window else {}
+        return Evaluation({name: Metric(float(np.exp(mean.value)), mean.count)}, remarks=remarks)
+
+
+def token_losses(
+    model: Any, params: Params, batches: Iterator[NumpyBatch], cache: Perplexity | None = None
+) -> tuple[float, int]:
+    """Negative log-likelihood in nats, summed over one pass, and the number of tokens.
+
+    Args:
+      model: a `jaxnlp.models.recurrent_lm.RecurrentLM`.
+      params: its parameters.
+      batches: in the order of the text; `tokens`, `targets`, `loss_mask` [B, T], and `reset` [B], True where a row
+        begins with zero states; without `reset` every row of every batch does.
+      cache: None, or a window of 0 = only the model.
+    """
+    cache = cache or Perplexity()
+    step = jax.jit(_losses_with_cache(model, cache), donate_argnums=2)
+    found, carry = [], None
+    for batch in batches:
+        if carry is None or "reset" not in batch:
+            carry = empty_carry(model, len(batch["tokens"]), cache.cache_window)
+        carry, metrics = step(params, batch, carry)
+        found.append(metrics)
+    loss, count = total(jax.device_get(found))["loss"]
+    return float(loss), int(count)
+
+
+def empty_carry(model: Any, rows: int, window: int) -> PyTree:
+    """States of zeros and an empty neural cache of W entries: keys [B, W, K], tokens [B, W], and which are filled."""
+    states = model.empty_cache(rows)
+    width = states[-1][0][0].shape[-1]
+    memory = (jnp.zeros((rows, window, width)), jnp.zeros((rows, window), jnp.int32), jnp.zeros((rows, window), bool))
+    return states, memory
+
+
+def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]]:
+    def step(params: Params, batch: Batch, carry: PyTree) -> tuple[PyTree, Metrics]:
+        states, memory = carry
+        if "reset" in batch:
+            begins = batch["reset"]
+            states = jax.tree.map(lambda s: jnp.where(begins[:, None], jnp.zeros_like(s), s), states)
+            memory = (*memory[:2], memory[2] & ~begins[:, None])
+        read = model.apply({"params": params}, batch["tokens"], states, method="read")
+        logits, targets, mask = model.logits(params, read.hidden), batch["targets"], batch["loss_mask"]
+        chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+        likelihood = chosen - jax.nn.logsumexp(logits, axis=-1)
+        if cache.cache_window:
+            probability, filled = cache_probability(read.outputs, targets, mask, *memory, theta=cache.cache_theta)
+            weight = jnp.where(filled, cache.cache_weight, 0.0)
+            # Logarithms: exponentials would underflow where both find a word nearly impossible.
+            likelihood = jnp.logaddexp(jnp.log1p(-weight) + likelihood, jnp.log(weight * probability))
+            memory = remembered(read.outputs, targets, mask, *memory)
+        loss = -jnp.where(mask, likelihood, 0.0).sum()
+        return (read.states, memory), {"loss": (loss, mask.sum(dtype=jnp.float32))}
+
+    return step
+
+
+@dataclasses.dataclass(frozen=True)
+class NextWord(Evaluator):
+    """Mean negative log-likelihood, in nats, of the word after each window of a fixture (CMU 11-785, homework 4).
+
+    The split `prediction` of the homework's data has the windows; --file takes another .npz of `inp` and `out`.
+    """
+
+    default_split: ClassVar[str] = "prediction"
+
+    @property
+    def metrics(self) -> Mapping[str, MetricKind]:
+        return {"next_word_nll": MetricKind("windows", "nats", "lower")}
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        windows: Sequence[NextWordWindow] = scoring.split.examples
+        if not windows or not isinstance(windows[0], NextWordWindow):
+            raise DataError(f"{scoring.split_name} has no windows with next words; give --file FILE.npz")
+        inputs, targets = (np.stack([getattr(w, name) for w in windows]) for name in ("inputs", "target"))
+        losses = next_word_losses(scoring.trained.model, scoring.params_here(), inputs, targets)
+        return Evaluation({"next_word_nll": Metric(float(losses.mean()), len(losses))})
+
+
+def next_word_losses(model: Any, params: Params, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Negative log-likelihood, in nats, of the word after each row: inputs [N, T], targets [N] -> [N]."""
+    predict, found = jax.jit(model.predict), []
+    for part, wanted in _parts(PREDICTED_TOGETHER, inputs, targets):
+        scores = jax.nn.log_softmax(predict(params, part).astype(jnp.float32), axis=-1)
+        found.append(-np.asarray(jnp.take_along_axis(scores, jnp.asarray(wanted)[:, None], axis=-1))[:, 0])
+    return np.concatenate(found)[: len(inputs)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Continuations(Evaluator):
+    """Continues the prompts of a fixture (CMU 11-785, homework 4), and scores them with another model.
+
+    The split `generation` of the homework's data has the prompts; --file takes another .npy of token ids [N, T].
+    """
+
+    default_split: ClassVar[str] = "generation"
+
+    scorer: str | None = None
+    """A run that scores the continuations; it must have the same vocabulary."""
+    max_new_tokens: int = 20
+    """Number of tokens in a continuation."""
+    sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=lambda: Sampling(temperature=0.0)
+    )
+    seed: int = 0
+    """The same seed gives the same continuations."""
+    num_beams: int = 1
+    """Number of beams; above 1: beam search instead of sampling."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+        for name in ("num_beams", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        drawn = bool(self.seed) or self.sampling != Sampling(temperature=0.0)
+        if drawn and self.num_beams > 1:
+            raise ValueError("--num-beams cannot be combined with --temperature, --top-k, --top-p or --seed")
+        if drawn and not self.sampling.temperature:
+            raise ValueError("--top-k, --top-p and --seed need --temperature: at temperature 0 nothing is sampled")
+
+    @property
+    def metrics(self) -> Mapping[str, MetricKind]:
+        return {"scorer_perplexity": MetricKind("tokens", "", "lower")}
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        run, prompts = scoring.trained, scoring.split.examples
+        if not prompts or not isinstance(prompts[0], np.ndarray):
+            raise DataError(f"{scoring.split_name} has no prompts; give --file FILE.npy")
+        rows = np.stack(prompts)
+        scorer = None if self.scorer is None else self._load_scorer(scoring)
+        added = self._continue(decoder(scoring), scoring.params_here(), rows)
+        lines = [
+            f"{' '.join(_words(run, prompt))} | {' '.join(_words(run, new))}\n"
+            for prompt, new in zip(rows, added, strict=True)
+        ]
+        predictions = {"continuations.txt": "".join(lines)}
+        if scorer is None:
+            return Evaluation({}, predictions)
+        nll, tokens = continuation_loss(scorer, rows, added)
+        remarks = {
+            "scorer": {"recipe": scorer.name, "steps": scorer.step, "config": scorer.config.get("model")},
+            "sampling": to_json(self.sampling) | {"seed": self.seed} if self.num_beams == 1 else None,
+            "num_beams": self.num_beams,
+            "max_new_tokens": self.max_new_tokens,
+        }
+        return Evaluation({"scorer_perplexity": Metric(float(np.exp(nll / tokens)), tokens)}, predictions, (), remarks)
+
+    def _load_scorer(self, scoring: Scoring) -> Trained:
+        scorer = scoring.load_run(str(self.scorer))
+        if "perplexity" not in scorer.task.evaluators():
+            raise DataError(f"--scorer {self.scorer} is not a recurrent language model")
+        if scorer.processor != scoring.trained.processor:
+            raise DataError(f"--scorer {self.scorer} has another vocabulary; give a run with the same one")
+        return scorer
+
+    def _continue(self, decoder: Decoder, params: Params, prompts: np.ndarray) -> np.ndarray:
+        """[N, T] int32 -> [N, max_new_tokens] int32."""
+        found = []
+        for number, (part,) in enumerate(_parts(PREDICTED_TOGETHER, prompts)):
+            if self.num_beams > 1:
+                beams = beam_search(decoder, params, part, num_beams=self.num_beams, max_new_tokens=self.max_new_tokens)
+                found.append(np.asarray(beams.tokens[:, 0]))
+                continue
+            tokens = generate(
+                decoder,
+                params,
+                part,
+                max_new_tokens=self.max_new_tokens,
+                key=_key_of_part(self.seed, number),
+                sampling=self.sampling,
+            )
+            found.append(np.stack(list(tokens), axis=1))
+        return np.concatenate(found)[: len(prompts)]
+
+
+def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -> tuple[float, int]:
+    """Negative log-likelihood in nats of continuations [N, n] after prompts [N, T], and their number of tokens."""
+    text = np.concatenate([prompts, added], axis=1)
+    tokens, targets = text[:, :-1], text[:, 1:]
+    scored = np.broadcast_to(np.arange(1, text.shape[1]) >= prompts.shape[1], targets.shape)
+    parts = _parts(SCORED_TOGETHER, tokens, targets, scored)
+    batches = (dict(zip(("tokens", "targets", "loss_mask"), part, strict=True)) for part in parts)
+    return token_losses(scorer.model, scorer.params, batches)
+
+
+def _key_of_part(seed: int, number: int) -> PRNGKey:
+    """The seed's own for the first part: few prompts are continued as if there were no parts."""
+    key = jax.random.key(seed)
+    return key if number == 0 else jax.random.fold_in(jax.random.fold_in(key, _PARTS), number)
+
+
+def _parts(rows: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Arrays [N, ...] in parts of this many rows, or of N if fewer; zeros fill the last part: one compilation."""
+    rows = min(rows, len(arrays[0]))
+    for start in range(0, len(arrays[0]), rows):
+        part = [array[start : start + rows] for array in arrays]
+        yield tuple(np.pad(x, [(0, rows - len(x))] + [(0, 0)] * (x.ndim - 1)) for x in part)
+
+
+def _words(run: Trained, tokens: np.ndarray) -> list[str]:
+    """One string a token, line ends too: a continuation stays on one line."""
+    return [run.processor.decode([token]).strip(" ").replace("\n", EOL) for token in tokens]

@@ -1,0 +1,98 @@
+"""What a word language model has learnt, for the report: perplexity by position, and nearest neighbours of words."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.blocks import Line, Lines, Table
+from jaxnlp.corpus import NumpyBatch, Split
+from jaxnlp.ops.losses import cross_entropy
+from jaxnlp.tasks import Block, Scoring
+from jaxnlp.text.words import WordVocabulary
+from jaxnlp.typing import Array, Batch, Params
+
+MAX_SCORED = 16_000
+"""About how many words the curve by position is measured on."""
+MAX_COUNTED = 100_000
+"""About how many words of the training text are counted to find the frequent ones."""
+RANKS = (10, 30, 60, 100, 200, 300, 500, 1000)
+"""Ranks, by frequency, of the words whose neighbours are shown."""
+MIN_LETTERS = 3
+"""Length of such a word."""
+NEIGHBOURS = 6
+"""Number of neighbours shown for each word."""
+MAX_PERPLEXITY = 50.0
+"""Nats above which a perplexity is not computed: the number would be meaningless."""
+
+
+def word_blocks(scoring: Scoring) -> list[Block]:
+    """Perplexity by position in a row, each row read without context before it; and nearest embeddings."""
+    model, vocabulary = scoring.trained.model, scoring.trained.processor
+    params = scoring.params_here()
+    losses = scoring.once("position losses", lambda: jax.jit(lambda p, batch: position_losses(model, p, batch)))
+    found = [losses(params, batch) for batch in some_batches(scoring.split, MAX_SCORED)]
+    sums, counts = (np.array(part, np.float64).sum(axis=0) for part in zip(*jax.device_get(found), strict=True))
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    perplexities = np.exp(np.minimum(sums / counts, MAX_PERPLEXITY))
+    curve = Line("perplexity", tuple(range(1, 1 + len(counts))), tuple(perplexities.round(2).tolist()))
+    note = (
+        "At position 1 a word is predicted from one word before it, at position 2 from two. "
+        f"Means over {int(counts.sum()):,} words of validation; no row has context before it."
+    )
+    assert scoring.training is not None
+    training = scoring.training
+    ids = scoring.once("frequent words", lambda: frequent_words(vocabulary, training))
+    neighbours = scoring.once("neighbours", lambda: jax.jit(lambda p: nearest(model.embeddings(p), jnp.array(ids))))
+    words, rows = vocabulary.words, []
+    if ids:
+        for i, near, cosines in zip(ids, *map(np.asarray, neighbours(params)), strict=True):
+            listed = ", ".join(f"{words[j]} {cosine:.2f}" for j, cosine in zip(near, cosines, strict=True))
+            rows.append((words[i], listed))
+    return [
+        Block("Perplexity by position", Lines((curve,), "position", "perplexity", note)),
+        Block("Nearest embeddings", Table(("word", "nearest words, with their cosine"), tuple(rows))),
+    ]
+
+
+def position_losses(model: Any, params: Params, batch: Batch) -> tuple[Array, Array]:
+    """Sums of the losses in nats and their numbers at each position of a batch's rows, [T] each."""
+    logits = model.apply({"params": params}, batch["tokens"])
+    found = jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
+    return found.nll, found.count
+
+
+def frequent_words(vocabulary: WordVocabulary, split: Split) -> list[int]:
+    """Ids of the words at RANKS among those of letters only, most frequent first; fewer in a small text."""
+    counts = np.zeros(vocabulary.size, np.int64)
+    for batch in some_batches(split, MAX_COUNTED):
+        counts += np.bincount(batch["targets"][batch["loss_mask"]], minlength=vocabulary.size)
+    in_order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    fitting = [int(i) for i in in_order if vocabulary.words[i].isalpha() and len(vocabulary.words[i]) >= MIN_LETTERS]
+    return [fitting[rank - 1] for rank in RANKS if rank <= len(fitting)]
+
+
+def nearest(embeddings: Array, ids: Array) -> tuple[Array, Array]:
+    """The nearest words by cosine, and their cosines [N, NEIGHBOURS] each, nearest first; never the word itself.
+
+    Args:
+      embeddings: [V, D]; with fewer than NEIGHBOURS + 1 words, all others are given.
+      ids: [N] int.
+    """
+    embeddings = embeddings.astype(jnp.float32)
+    lengths = jnp.linalg.norm(embeddings, axis=1, keepdims=True)
+    directions = embeddings / jnp.maximum(lengths, jnp.finfo(jnp.float32).tiny)
+    cosines = directions[ids] @ directions.T
+    cosines = cosines.at[jnp.arange(len(ids)), ids].set(-jnp.inf)
+    values, near = jax.lax.top_k(cosines, min(NEIGHBOURS, len(embeddings) - 1))
+    return near, values
+
+
+def some_batches(split: Split, tokens: int) -> Iterator[NumpyBatch]:
+    """Batches at even distances, of about this many tokens together, and at least one."""
+    number = len(split.batches)
+    chosen = min(number, -(-tokens // split.batches[0]["tokens"].size))
+    for i in range(chosen):
+        yield split.batches[i * number // chosen]

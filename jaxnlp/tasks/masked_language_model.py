@@ -1,0 +1,138 @@
+"""BERT's pretraining: predict masked tokens, and whether a text follows another."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.models import ModelConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
+from jaxnlp.tasks import Command, Evaluation, Evaluator, MetricKind, Objective, Scoring, Task
+from jaxnlp.tasks.text_tasks.commands import Attention, Embed, Export
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLanguageModel(Task):
+    """Mean cross-entropy of the masked tokens, plus that of the second text following the first, in nats.
+
+    Batches have `tokens`, `segments` [B, T] int and `attention_mask` [B, T] bool; `positions`, `targets` [B, P] int and
+    `predicted` [B, P] bool say what is predicted where; `follows` [B] int is 1 where the second text follows; rows
+    where `loss_mask` [B] is False are padding.
+
+    The count of `loss` is the number of rows, and its sum that many times the sum of both means: where a batch is read
+    in shards or parts, or a split in batches, `loss` weights theirs by rows, not by masked tokens. `mlm/loss` is exact
+    everywhere.
+
+    Source: Devlin et al. 2019, appendix A.2.
+    """
+
+    label_smoothing: float = 0.0
+    """Share of each masked token's probability that is spread evenly over the vocabulary in training."""
+    z_loss: float = 0.0
+    """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
+    chunk_tokens: int | None = None
+    """Score N masked tokens at a time, so that the logits of all never exist at once; None = as many as fit 2^24."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+        if not 0.0 <= self.z_loss < math.inf:
+            raise ValueError(f"task.z_loss must be finite and not negative, got {self.z_loss}")
+        if self.chunk_tokens is not None and self.chunk_tokens < 1:
+            raise ValueError(f"task.chunk_tokens must be at least 1 or None, got {self.chunk_tokens}")
+
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        del processor, split
+        loss = MetricKind("examples", "nats", "lower")
+        return {
+            "loss": loss,
+            **({"objective": loss} if self.label_smoothing or self.z_loss else {}),
+            "mlm/loss": MetricKind("masked tokens", "nats", "lower"),
+            "mlm/accuracy": MetricKind("masked tokens"),
+            "nsp/loss": loss,
+            "nsp/accuracy": MetricKind("examples"),
+            "positions_per_token": MetricKind("tokens", "", "lower"),
+        }
+
+    def check(self, model: ModelConfig, data: DataFacts) -> None:
+        if not isinstance(model, BertPretrainingConfig):
+            raise ValueError(f"a masked language model needs a BertPretrainingConfig, got {type(model).__name__}")
+
+    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
+        return model.build(processor.size), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
+
+    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
+        matmul_dtype = model.config.compute.operand_dtype
+
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            x, logits = model.apply(
+                {"params": params},
+                batch["tokens"],
+                batch["segments"],
+                batch["attention_mask"],
+                batch["positions"],
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+            )
+            w, b = model.output_layer(params)
+            rows, targets = x.reshape(-1, x.shape[-1]), batch["targets"].reshape(-1)
+            scored = (batch["predicted"] & batch["loss_mask"][:, None]).reshape(-1)
+            smoothing = {} if key is None else {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
+            masked = linear_cross_entropy(
+                rows, w, b, targets, scored, chunk=self.chunk_tokens, matmul_dtype=matmul_dtype, **smoothing
+            )
+            classes = 1 - batch["follows"]  # class 0: the second text follows, as in released weights
+            following = cross_entropy(logits, classes, batch["loss_mask"])
+            right = (logits.argmax(axis=-1) == classes) & batch["loss_mask"]
+            count = following.count
+            objective = _mean(masked.objective, masked.count) + _mean(following.objective, count)
+            plain = _mean(masked.nll, masked.count) + _mean(following.nll, count)
+            mask = batch["attention_mask"]
+            metrics: Metrics = {
+                "loss": (plain * count, count),
+                "mlm/loss": (masked.nll, masked.count),
+                "nsp/loss": (following.nll, count),
+                "nsp/accuracy": (right.sum().astype(count.dtype), count),
+                "positions_per_token": (jnp.asarray(mask.size, jnp.float32), mask.sum(dtype=jnp.float32)),
+            }
+            if key is not None and (self.label_smoothing or self.z_loss):
+                metrics["objective"] = (objective * count, count)
+            if key is None:
+                predicted = _most_likely(rows, w, b, self.chunk_tokens)
+                metrics["mlm/accuracy"] = ((scored & (predicted == targets)).sum().astype(count.dtype), masked.count)
+            return objective, (metrics, carry)
+
+        return Objective(loss, progress="positions_per_token")
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {"embed": Embed, "attention": Attention, "export": Export}
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """Losses and accuracies of masked tokens and of following texts."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        return Evaluation(scoring.sums())
+
+
+def _mean(value: Array, count: Array) -> Array:
+    return value / jnp.maximum(count, 1.0)
+
+
+def _most_likely(x: Array, w: Array, b: Array, chunk: int | None) -> Array:
+    """The token with the highest logit [N] int32 for each of x [N, D]; as many logits at a time as the loss holds."""
+    w, b = w.astype(x.dtype), b.astype(x.dtype)
+    size = max(1, min(len(x), MAX_LOGITS // w.shape[1] if chunk is None else chunk))
+    return jax.lax.map(lambda row: (row @ w + b).argmax().astype(jnp.int32), x, batch_size=size)

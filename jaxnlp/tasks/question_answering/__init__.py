@@ -1,0 +1,41 @@
+"""Question answering by a language model over characters: `question MASK answer MASK`, scored on the answer."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxnlp.corpus import Split
+from jaxnlp.tasks import Command, Evaluator, MetricKind
+from jaxnlp.tasks.language_model import LanguageModel
+from jaxnlp.tasks.question_answering.commands import Predict
+from jaxnlp.tasks.question_answering.evaluators import ConstantAnswer, Validation
+from jaxnlp.typing import Batch, Metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionAnswering(LanguageModel):
+    """Language modelling of the answers' characters, validated by the share of exactly right answers.
+
+    Source: CS224N assignment 5.
+    """
+
+    _progress = "positions_per_token"
+
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        declared = {**super().metrics(processor, split)}
+        if split.scored and len(split.examples):
+            declared["exact_match"] = MetricKind("questions")
+        return declared | {"positions_per_token": MetricKind(processor.unit, "", "lower")}
+
+    def _more_metrics(self, batch: Batch) -> Metrics:
+        tokens = batch["tokens"]
+        # Padding is PAD, id 0, on both sides.
+        return {"positions_per_token": (jnp.asarray(tokens.size, jnp.float32), (tokens != 0).sum(dtype=jnp.float32))}
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation, "constant_answer": ConstantAnswer}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {**super().commands(), "predict": Predict}

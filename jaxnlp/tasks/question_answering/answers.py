@@ -1,0 +1,59 @@
+"""Answers to questions, by models that were trained on `question MASK answer MASK`."""
+
+from collections.abc import Sequence
+
+from jaxnlp.decoding.complete import complete
+from jaxnlp.decoding.generate import Decoder
+from jaxnlp.text import UnknownTokenError
+from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
+from jaxnlp.text.questions import Question
+from jaxnlp.typing import Params
+
+MAX_ANSWER = 32
+"""Number of tokens after which an answer without an end is truncated."""
+
+
+class QuestionError(ValueError):
+    """A question that cannot be asked; the message shows it and says why."""
+
+
+def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, questions: Sequence[str]) -> list[str]:
+    """What a model generates after each question and MASK, up to the next MASK, taking the most probable character.
+
+    Args:
+      decoder: the model's step function and cache.
+      params: its parameters.
+      vocabulary: must have PAD and MASK.
+      questions: without MASK.
+
+    Raises:
+      QuestionError: for a question that is empty, has characters outside the vocabulary, or leaves no room for an
+        answer.
+    """
+    prompts = []
+    for question in questions:
+        if not question.strip() or MASK in question or PAD in question:
+            raise QuestionError(f"a question must have text, without {MASK!r} and {PAD!r}, got {question!r}")
+        try:
+            prompt = vocabulary.encode(question + MASK)
+        except UnknownTokenError as error:
+            raise QuestionError(f"question {question!r}: {error}") from error
+        if decoder.capacity is not None and len(prompt) >= decoder.capacity:
+            raise QuestionError(
+                f"question {question!r} has {len(question)} characters; it must fit the model's context of "
+                f"{decoder.capacity} together with MASK and an answer"
+            )
+        prompts.append(prompt)
+    stop = int(vocabulary.encode(MASK)[0])
+    completions = complete(decoder, params, prompts, stop=stop, max_new_tokens=MAX_ANSWER)
+    return [vocabulary.decode(tokens) for tokens in completions]
+
+
+def exact_match(answers: Sequence[str], questions: Sequence[Question]) -> float:
+    """Share of answers that equal the expected ones, character for character."""
+    return sum(a == q.answer for a, q in zip(answers, questions, strict=True)) / len(questions)
+
+
+def one_line(answer: str) -> str:
+    """An answer without line breaks: an untrained model may generate some."""
+    return " ".join(answer.splitlines())

@@ -1,0 +1,36 @@
+"""`jaxnlp predict RUN`: answers to questions."""
+
+import dataclasses
+from pathlib import Path
+
+import tyro
+
+from jaxnlp.commands.files import chunks, rows_of
+from jaxnlp.decoding.generate import decoder_of
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.question_answering.answers import answer, one_line
+from jaxnlp.text.characters import MASK
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict(Command):
+    """Answers questions, one line for each."""
+
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Questions; none = those of the file, or of standard input."""
+    file: Path | None = None
+    """A UTF-8 file with one question a line; - = standard input."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Prints the answers; those to a file's first lines before it reads the rest.
+
+        Raises:
+          QuestionError: for a question with unknown characters, or one that is too long.
+          ValueError, OSError: for questions that are missing or cannot be read.
+        """
+        if MASK not in trained.processor.characters:
+            raise ValueError(f"the run in {trained.folder} was not trained on questions; it has: generate")
+        decoder = decoder_of(trained.model)
+        for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
+            for line in answer(decoder, trained.params, trained.processor, [question for (question,) in rows]):
+                print(one_line(line))

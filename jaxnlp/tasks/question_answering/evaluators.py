@@ -1,0 +1,172 @@
+"""How answers are scored: exact matches, what each character of an answer attends to, and a constant answer."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.blocks import HeatMap, Table
+from jaxnlp.corpus import DataError, Split
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.tasks.language_model.evaluators import decoder, sample_blocks
+from jaxnlp.tasks.question_answering.answers import answer, exact_match, one_line
+from jaxnlp.text.characters import MASK
+from jaxnlp.text.questions import Question
+from jaxnlp.typing import Array, Params
+
+MAX_MAPS = 4
+"""Number of questions whose attention is shown."""
+MAX_LISTED = 50
+"""Number of answers listed in the report."""
+LENGTH_MULTIPLE = 32
+"""Texts whose attention is shown are padded to multiples of it, so that few programs are compiled."""
+SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 or more", 20, None))
+"""Groups of questions by how often their answer occurs among the training answers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """The loss of the answers' characters and, of a split with questions, the share of exactly right answers."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        metrics, blocks = scoring.sums(), sample_blocks(scoring)
+        questions: Sequence[Question] = scoring.split.examples
+        if not len(questions):
+            return Evaluation(metrics, blocks=blocks)
+        texts = [question.text for question in questions]
+        given = answer(decoder(scoring), scoring.params_here(), scoring.trained.processor, texts)
+        predictions = {"answers.txt": "".join(f"{one_line(line)}\n" for line in given)}
+        if scoring.split.scored:
+            metrics["exact_match"] = Metric(exact_match(given, questions), len(questions))
+            blocks += answer_blocks(questions, given, scoring.training) + attention_blocks(scoring, questions, given)
+        return Evaluation(metrics, predictions, blocks)
+
+
+@dataclasses.dataclass(frozen=True)
+class ConstantAnswer(Evaluator):
+    """The baseline that a model must beat: one answer to every question."""
+
+    answer: str | None = None
+    """The answer, such as London; None = the most frequent one among the training questions."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        questions: Sequence[Question] = scoring.split.examples
+        if not len(questions) or not scoring.split.scored:
+            raise DataError(f"{scoring.split_name} has no questions with answers")
+        place = self.answer
+        if place is None:
+            if scoring.training is None or not len(scoring.training.examples):
+                raise DataError("the most frequent answer needs training questions; give --answer")
+            counts = Counter(question.answer for question in scoring.training.examples)
+            place = counts.most_common(1)[0][0]
+        share = exact_match([str(place)] * len(questions), questions)
+        return Evaluation({"exact_match": Metric(share, len(questions))}, remarks={"answer": place})
+
+    @property
+    def metrics(self) -> Mapping[str, MetricKind]:
+        return {"exact_match": MetricKind("questions")}
+
+
+def answer_blocks(questions: Sequence[Question], given: Sequence[str], training: Split | None) -> list[Block]:
+    """Shares of right answers by how often the answer occurs in training, and the first answers."""
+    right = [q.answer == line for q, line in zip(questions, given, strict=True)]
+    blocks = []
+    if training is not None:
+        seen = Counter(question.answer for question in training.examples)
+        rows = []
+        for label, low, high in SEEN:
+            group = [
+                r
+                for q, r in zip(questions, right, strict=True)
+                if low <= seen[q.answer] and (high is None or seen[q.answer] <= high)
+            ]
+            if group:
+                rows.append((label, len(group), sum(group) / len(group)))
+        header = ("occurrences in training", "questions", "right")
+        blocks.append(Block("Accuracy by frequency of the answer", Table(header, tuple(rows), bars=(2,))))
+    listed = tuple(
+        (q.text, line, str(q.answer)) for q, line in zip(questions[:MAX_LISTED], given[:MAX_LISTED], strict=True)
+    )
+    table = Table(
+        ("question", "answer", "expected"),
+        listed,
+        marks=tuple("good" if r else "bad" for r in right[:MAX_LISTED]),
+        note=f"{sum(right):,} of {len(right):,} right; the first {len(listed)} are listed.",
+        folded=True,
+    )
+    return [*blocks, Block("Answers", table)]
+
+
+def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Sequence[str]) -> list[Block]:
+    """For a few answers, the attention of each character through all layers."""
+    model: Any = scoring.trained.model
+    shown = [(q, line) for q, line in zip(questions, given, strict=True) if line][:MAX_MAPS]
+    if not shown or not hasattr(model, "attention_maps"):
+        return []
+    vocabulary = scoring.trained.processor
+    # The last character of an answer is generated and never read.
+    texts = [vocabulary.encode(f"{q.text}{MASK}{line[:-1]}") for q, line in shown]
+    maps = scoring.once("attention maps", lambda: _jitted_maps(model))
+    weights = attention_to_inputs(maps(scoring.params_here(), _padded(texts, model.capacity)))
+    blocks = []
+    for number, ((question, line), rollout) in enumerate(zip(shown, weights, strict=False), 1):
+        first = len(question.text)  # the position that predicts the answer's first character
+        rows = rollout[first : first + len(line), : first + 1]
+        verdict = "right" if line == question.answer else f"expected {question.answer}"
+        heat = HeatMap(
+            rows=tuple(line),
+            columns=tuple(question.text + MASK),
+            weights=tuple(map(tuple, rows.round(3).tolist())),
+            title=f"{line} ({verdict})",
+            note="What each character of the answer attends to: attention rollout through all layers.",
+        )
+        blocks.append(Block(f"Attention {number}", heat))
+    return blocks
+
+
+def _jitted_maps(model: Any) -> Any:
+    def maps(params: Params, tokens: Array) -> dict[str, Array]:
+        return model.attention_maps(params, tokens)
+
+    return jax.jit(maps)
+
+
+def _padded(texts: Sequence[np.ndarray], capacity: int) -> np.ndarray:
+    """[MAX_MAPS, T] with T in few sizes. Padding behind a text does not change it: the model is causal."""
+    longest = max(map(len, texts))
+    tokens = np.zeros((MAX_MAPS, min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, capacity)), np.int32)
+    for row, text in zip(tokens, texts, strict=False):
+        row[: len(text)] = text
+    return tokens
+
+
+def attention_to_inputs(maps: Mapping[str, Any]) -> np.ndarray:
+    """Attention rollout: how much each output takes from each input through all layers [B, T, T]; rows sum to 1.
+
+    The layers' matrices are multiplied, their heads averaged; half of each layer's output counts as the residual
+    connection. A Perceiver's outputs take half from their own input and half through the latents.
+
+    Args:
+      maps: of `attention_maps`, in any order.
+
+    Source: Abnar and Zuidema 2020.
+    """
+    means = {name: np.asarray(weights).mean(axis=1) for name, weights in maps.items()}
+    down, up = means.pop("down_project", None), means.pop("up_project", None)
+    stack = None
+    for number in range(len(means)):  # jit sorts them by name, block_10 before block_2
+        weights = means[f"block_{number}"]
+        layer = 0.5 * weights + 0.5 * np.eye(weights.shape[1])
+        stack = layer if stack is None else layer @ stack
+    if down is None or up is None:
+        assert stack is not None
+        return stack
+    latents = down if stack is None else stack @ down
+    number, positions = latents.shape[1], up.shape[1]
+    total = np.repeat(np.eye(positions)[None], len(up), axis=0)
+    total[:, :, : up.shape[2] - number] += up[:, :, number:]  # inputs that are read next to the latents
+    total[:, :, : latents.shape[2]] += up[:, :, :number] @ latents
+    return 0.5 * total

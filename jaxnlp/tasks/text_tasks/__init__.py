@@ -1,0 +1,200 @@
+"""Text tasks: classes, paraphrases and similarities of texts and pairs; one part, or several with one encoder."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.convert.pretrained import PretrainedError, load_pretrained
+from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.models import ModelConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.ops.gradient_surgery import project_conflicts
+from jaxnlp.ops.losses import cross_entropy
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
+from jaxnlp.tasks.text_tasks.commands import Attention, Embed, Export, Predict
+from jaxnlp.tasks.text_tasks.evaluators import Validation
+from jaxnlp.text.labels import Labels
+from jaxnlp.text.text_processor import TextProcessor
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
+
+SIMILARITY = "similarity"
+"""The part of a pretrained encoder that was not trained on any: the cosine of texts' vectors."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTasks(Task):
+    """Predicts the labels of texts and pairs of texts.
+
+    Classification: cross-entropy, in nats. Paraphrase: the same of two classes, from one logit. Similarity: the square
+    of the difference between the score and the label's fraction of the highest label.
+
+    Batches hold `tokens` [B, S, T] int, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float
+    under the part's name. Training logs the metrics of each part, such as `sst/loss` and `sst/accuracy`; with several
+    parts it logs no plain `loss`, since the order of the batches would weight it.
+    """
+
+    label_smoothing: float = 0.0
+    """Classifications: share of each target's probability that is spread evenly over the classes in training."""
+    part_weights: tuple[float, ...] = ()
+    """Weight of each part's loss, in the order of data.parts; empty = 1 for all."""
+    gradient_surgery: bool = False
+    """With a batch of each part in a step: project away the conflicting part of each part's gradient (PCGrad)."""
+    token_dropout_rate: float = 0.0
+    """Share of a single text's tokens hidden in training, never the first; small data sets are memorised without it."""
+    normalize_embeddings: bool = False
+    """L2-normalise text embeddings."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+        if not 0.0 <= self.token_dropout_rate < 1.0:
+            raise ValueError(f"task.token_dropout_rate must lie in [0, 1), got {self.token_dropout_rate}")
+        if not all(0.0 < weight < math.inf for weight in self.part_weights):
+            raise ValueError(f"task.part_weights must be positive, got {self.part_weights}")
+
+    def metrics(self, processor: TextProcessor, split: Split) -> Mapping[str, MetricKind]:
+        loss = MetricKind("examples", "nats", "lower")
+        found = {"loss": loss}
+        if self._is_objective_apart(processor.parts):
+            found["objective"] = loss
+        for name, labels in processor.parts:
+            found[f"{name}/loss"] = (
+                loss if labels.kind != "similarity" else MetricKind("pairs", "squared error", "lower")
+            )
+            if labels.kind == "similarity":
+                found |= {f"{name}/{measure}": MetricKind("pairs") for measure in ("pearson", "spearman")}
+            else:
+                found[f"{name}/accuracy"] = MetricKind("examples")
+        if [labels.kind for _, labels in processor.parts] == ["similarity"]:
+            found["loss"] = found[f"{processor.names[0]}/loss"]
+        if split.scored:
+            found["mean_score"] = MetricKind("examples")
+        return found | {"positions_per_token": MetricKind("tokens", "", "lower")}
+
+    def _is_objective_apart(self, parts: tuple[tuple[str, Labels], ...]) -> bool:
+        """Whether what is minimised differs from the plain loss of one part."""
+        return bool(len(parts) > 1 or self.label_smoothing or any(weight != 1.0 for weight in self.part_weights))
+
+    def check(self, model: ModelConfig, data: DataFacts) -> None:
+        if not isinstance(model, TextTasksConfig):
+            raise ValueError(f"text tasks need a TextTasksConfig, got model {type(model).__name__}")
+        if not data.parts:
+            raise ValueError("text tasks need data with labels, and this data set has no parts")
+        if self.part_weights and len(self.part_weights) != len(data.parts):
+            raise ValueError(
+                f"task.part_weights needs one weight for each of {', '.join(data.parts)}, got {self.part_weights}"
+            )
+        if self.gradient_surgery and (not data.together or len(data.parts) < 2):
+            raise ValueError(
+                "task.gradient_surgery needs a batch of each of several parts in a step; set data.schedule together "
+                f"and several data.parts, got {', '.join(data.parts)}"
+            )
+        if self.token_dropout_rate and model.freeze_encoder:
+            raise ValueError("task.token_dropout_rate changes nothing while model.freeze_encoder is set; leave it at 0")
+
+    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
+        parts = corpus.processor.parts
+        try:
+            model.check_labels(parts)  # type: ignore[attr-defined]
+        except ValueError as error:
+            raise DataError(str(error)) from error
+        kinds = {labels.kind for _, labels in parts}
+        if self.label_smoothing and "classification" not in kinds:
+            raise DataError("task.label_smoothing applies only to classifications, and the data has none; set it to 0")
+        if self.token_dropout_rate and all(labels.texts == 2 for _, labels in parts):
+            raise DataError("task.token_dropout_rate applies only to single texts, and the data has pairs; set it to 0")
+
+    def build(self, model: ModelConfig, processor: TextProcessor) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
+        assert isinstance(model, TextTasksConfig)
+        module = model.build(processor.vocabulary.size, processor.parts, self.token_dropout_rate)
+        texts = max(labels.texts for _, labels in processor.parts)
+        return module, (jax.ShapeDtypeStruct((1, texts, 1), jnp.int32),)
+
+    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
+        parts: dict[str, Labels] = dict(model.parts)
+        weights = dict(zip(parts, self.part_weights or [1.0] * len(parts), strict=True))
+        apart = self._is_objective_apart(model.parts)
+
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            (name,) = batch.keys() & parts.keys()
+            labels, loss_mask = parts[name], batch["loss_mask"]
+            # A masked row's label may be anything, also NaN, which a product with 0 would pass on to the gradient.
+            targets = jnp.where(loss_mask, batch[name], 0.0)
+            output = model.apply(
+                {"params": params},
+                batch["tokens"],
+                batch["attention_mask"],
+                name,
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+                method="predict",
+            )
+            smoothing = 0.0 if key is None else self.label_smoothing
+            objective, plain, count, right = _losses(output, targets, loss_mask, labels, smoothing)
+            metrics: Metrics = {f"{name}/loss": (plain, count)}
+            if right is not None:
+                metrics[f"{name}/accuracy"] = ((right & loss_mask).sum().astype(plain.dtype), count)
+            if len(parts) == 1:
+                metrics["loss"] = (plain, count)
+            if (key is not None and apart) or "loss" not in metrics:
+                metrics["objective"] = (weights[name] * objective, count)
+            mask = batch["attention_mask"]
+            metrics["positions_per_token"] = (jnp.asarray(mask.size, jnp.float32), mask.sum(dtype=jnp.float32))
+            return weights[name] * objective / jnp.maximum(count, 1.0), (metrics, carry)
+
+        def without_conflicts(gradients: Mapping[str, PyTree], key: PRNGKey) -> PyTree:
+            return project_conflicts(list(gradients.values()), key)
+
+        combine = without_conflicts if self.gradient_surgery else None
+        return Objective(loss, progress="positions_per_token", combine=combine)
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {"predict": Predict, "embed": Embed, "attention": Attention, "export": Export}
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A BERT of Transformers or sentence-transformers: similarity by the cosine of its texts' vectors.
+
+        Raises: PretrainedError, WeightsError as `load_pretrained`; for modules of sentence-transformers behind the
+          pooling that the library does not have.
+        """
+        found = load_pretrained(place, ignore=ignore)
+        others = [kind for kind in found.behind_pooling if kind != "Normalize"]
+        pooling: Any = found.pooling or "mean"
+        if others or pooling not in ("cls", "pooler", "mean"):
+            what = ", ".join(others) or f"pooling {pooling}"
+            raise PretrainedError(f"{place} computes embeddings with {what}, which is not supported")
+        longest = min(found.longest or found.config.max_positions, found.config.max_positions)
+        processor = TextProcessor(found.vocabulary, longest, ((SIMILARITY, Labels("similarity", 2, highest=1.0)),))
+        config = TextTasksConfig(encoder=found.config, pooling=pooling)
+        task = cls(normalize_embeddings="Normalize" in found.behind_pooling)
+        model, _ = task.build(config, processor)
+        params = {"encoder": found.params} | ({} if found.heads is None else {"heads": found.heads})
+        params = jax.device_put(params, jax.local_devices()[0])
+        return Trained(task, model, params, processor, name=str(place))
+
+
+def _losses(
+    output: Array, targets: Array, loss_mask: Array, labels: Labels, label_smoothing: float
+) -> tuple[Array, Array, Array, Array | None]:
+    """Sums of what is minimised and of the plain loss, the number of rows, and which rows are right, where that is."""
+    if labels.kind == "classification":
+        classes = targets.astype(jnp.int32)
+        found = cross_entropy(output, classes, loss_mask, label_smoothing=label_smoothing)
+        return found.objective, found.nll, found.count, output.argmax(axis=-1) == classes
+    if labels.kind == "paraphrase":
+        losses, right = jax.nn.softplus(output) - targets * output, (output > 0.0) == (targets > 0.5)
+    else:
+        losses, right = jnp.square(output - targets / labels.highest), None
+    loss = jnp.where(loss_mask, losses, 0.0).sum()
+    return loss, loss, loss_mask.sum().astype(losses.dtype), right

@@ -1,0 +1,237 @@
+"""What a trained encoder says about texts: predictions of its parts, embeddings, and attention weights."""
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.models.bert import Bert, BertModelConfig
+from jaxnlp.models.text_tasks import Pooling, pool
+from jaxnlp.tasks import Trained
+from jaxnlp.text.labels import Labels
+from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
+from jaxnlp.typing import Batch, Params
+
+BATCH_TOKENS = 4096
+"""Positions in a batch, padding included: more would be no faster on a CPU."""
+MIN_LENGTH = 16
+"""Texts are padded to this length, or to 2, 4, 8, ... times it: each length is a program to compile."""
+
+
+class TextOutputs(NamedTuple):
+    """A value for each text, in their order.
+
+    Attributes:
+      values: [N, ...] float32.
+      truncated: number of texts that were longer than the maximum length.
+    """
+
+    values: np.ndarray
+    truncated: int
+
+
+class AttentionMaps(NamedTuple):
+    """Attention weights on a text.
+
+    Attributes:
+      tokens: of the text, T of them.
+      weights: of all layers and heads [L, H, T, T] float32; row t is what token t attends to, and sums to 1.
+      truncated: whether the text was longer than allowed.
+    """
+
+    tokens: list[str]
+    weights: np.ndarray
+    truncated: bool
+
+
+def vocabulary_of(trained: Trained) -> WordPieceVocabulary:
+    """The tokenizer of a model of texts."""
+    return getattr(trained.processor, "vocabulary", trained.processor)
+
+
+def max_length_of(trained: Trained) -> int:
+    """Length in tokens to which texts are truncated: as in training, or what the encoder reads."""
+    return getattr(trained.processor, "max_length", None) or encoder_config(trained).max_positions
+
+
+def encoder_config(trained: Trained) -> Any:
+    """The BERT within a model. Raises: ValueError when there is none."""
+    config: Any = getattr(trained.model, "config", None)
+    if not isinstance(config, BertModelConfig):
+        raise ValueError(f"{trained.name} has no BERT: its model is a {type(trained.model).__name__}")
+    return config.encoder
+
+
+def predict_texts(
+    trained: Trained,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    part: str,
+    batch_tokens: int = BATCH_TOKENS,
+) -> TextOutputs:
+    """Predictions of one part.
+
+    Texts of similar length are read together, so a value depends on the other texts only by rounding.
+
+    Args:
+      trained: a model of text tasks.
+      texts: N of them, at least one.
+      pairs: the second text of each, where the part has pairs.
+      part: one of the processor's.
+      batch_tokens: positions read at once, of each text of a pair.
+
+    Returns:
+      Of a classification the probabilities of its classes [N, C]. Of a paraphrase the probability of the texts meaning
+      the same [N]. Of a similarity a score on the scale of its labels, such as 0 to 5 [N].
+
+    Raises:
+      ValueError: when the model has no such part; when there is no text, or not as many pairs as the part needs.
+    """
+    labels = trained.processor.labels(part)
+    if (pairs is None) != (labels.texts == 1):
+        what = "one text per example; remove pairs" if labels.texts == 1 else "two texts per example; give pairs"
+        raise ValueError(f"{part} takes {what}")
+    if pairs is not None and len(pairs) != len(texts):
+        raise ValueError(f"each text needs a pair, got {len(texts)} texts and {len(pairs)} pairs")
+    columns = [texts] if pairs is None else [texts, pairs]
+    compute = functools.partial(_predict, trained.model, trained.params, part)
+    return _read(trained, columns, compute, batch_tokens)
+
+
+def embed_texts(
+    trained: Trained,
+    texts: Sequence[str],
+    *,
+    pooling: Pooling | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+) -> TextOutputs:
+    """The embedding of each text [N, D]; L2-normalised where the task has `normalize_embeddings`.
+
+    Args:
+      trained: a model with a BERT.
+      texts: N of them, at least one.
+      pooling: how a text's vector is computed; None = as the model has it, or the mean.
+      batch_tokens: positions read at once.
+
+    Raises: ValueError when there is no text, or the encoder has no pooler to pool by.
+    """
+    encoder = encoder_config(trained)
+    pooling = pooling or getattr(trained.model.config, "pooling", "mean")
+    if pooling == "pooler" and not encoder.use_pooler:
+        raise ValueError("this encoder has no pooler; set pooling to cls or mean")
+    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
+    found = _read(trained, [texts], functools.partial(_embed, bert, pooling, trained.params["encoder"]), batch_tokens)
+    if not getattr(trained.task, "normalize_embeddings", False):
+        return found
+    return found._replace(values=l2_normalize(found.values))
+
+
+def l2_normalize(vectors: np.ndarray) -> np.ndarray:
+    """[N, D] with norm 1; a zero vector stays zero."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def attend_text(
+    trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None
+) -> AttentionMaps:
+    """The attention weights of the encoder on a text.
+
+    Args:
+      trained: a model with a BERT.
+      text: what is read.
+      pair: a second text, read together with the first: [CLS] text [SEP] pair [SEP]. Text tasks read theirs apart.
+      max_length: in tokens, special ones included, at most the model's; None = the model's.
+
+    Raises: ValueError for a pair where the encoder has no segment embeddings; when `max_length` is too short.
+    """
+    encoder = encoder_config(trained)
+    if pair is not None and encoder.num_segments < 2:
+        raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
+    longest = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
+    vocabulary = vocabulary_of(trained)
+    found = vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
+    (tokens,), (segments,) = found.tokens, found.segments
+    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
+    weights = _attention(bert, trained.params["encoder"], tokens[None], segments[None])[:, 0]
+    return AttentionMaps(vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
+
+
+def probabilities(output: jax.Array, labels: Labels) -> jax.Array:
+    """From a part's outputs to what `predict_texts` returns."""
+    if labels.kind == "classification":
+        return jax.nn.softmax(output, axis=-1)
+    if labels.kind == "paraphrase":
+        return jax.nn.sigmoid(output)
+    return jnp.clip(output, 0.0, 1.0) * float(labels.highest)
+
+
+def most_likely(predicted: np.ndarray, labels: Labels) -> np.ndarray:
+    """The labels [N] float32 that predictions mean: the most probable class, or the score."""
+    if labels.kind == "classification":
+        predicted = predicted.argmax(axis=-1)
+    elif labels.kind == "paraphrase":
+        predicted = predicted > 0.5
+    return predicted.astype(np.float32)
+
+
+def part_predictions(model: Any, part: str) -> Callable[[Params, Batch], jax.Array]:
+    """A function of parameters and a batch of the part: what `predict_texts` returns."""
+    labels = dict(model.parts)[part]
+
+    def predict(params: Params, batch: Batch) -> jax.Array:
+        arguments = (batch["tokens"], batch["attention_mask"], part)
+        return probabilities(model.apply({"params": params}, *arguments, method="predict"), labels)
+
+    return predict
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _predict(model: Any, params: Params, part: str, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    return part_predictions(model, part)(params, {"tokens": tokens, "attention_mask": mask})
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _embed(bert: Bert, pooling: Pooling, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    output: Any = bert.apply({"params": params}, tokens[:, 0], None, mask[:, 0])
+    return pool(output, mask[:, 0], pooling).astype(jnp.float32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _attention(bert: Bert, params: Params, tokens: jax.Array, segments: jax.Array) -> jax.Array:
+    return bert.attention_maps(params, tokens, segments)[1]
+
+
+def _read(
+    trained: Trained,
+    columns: Sequence[Sequence[str]],
+    compute: Callable[[np.ndarray, np.ndarray], jax.Array],
+    batch_tokens: int,
+) -> TextOutputs:
+    """`compute` of all rows, each a text or two, in batches of one shape for each length."""
+    if not columns[0]:
+        raise ValueError("there is no text")
+    longest, vocabulary = max_length_of(trained), vocabulary_of(trained)
+    tokenized = [vocabulary.tokenize(column, longest=longest) for column in columns]
+    rows = list(zip(*(part.tokens for part in tokenized), strict=True))
+    by_length = defaultdict(list)
+    for number, row in enumerate(rows):
+        length = MIN_LENGTH * _power_of_two(-(-max(map(len, row)) // MIN_LENGTH))
+        by_length[min(length, longest)].append(number)
+    values: dict[int, np.ndarray] = {}
+    for length, numbers in by_length.items():
+        size = min(_power_of_two(len(numbers)), max(1, batch_tokens // length))
+        for start in range(0, len(numbers), size):
+            part = numbers[start : start + size]
+            computed = np.asarray(compute(*padded_texts([rows[number] for number in part], size, length)))
+            values |= zip(part, computed, strict=False)
+    return TextOutputs(np.stack([values[number] for number in range(len(rows))]), sum(p.truncated for p in tokenized))
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << (number - 1).bit_length()

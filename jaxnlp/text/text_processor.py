@@ -1,0 +1,61 @@
+"""Between texts with labels and arrays: a tokenizer, the maximum length, and the labels of each part."""
+
+import dataclasses
+from typing import Any, Self
+
+from jaxnlp.text.labels import Labels
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class TextProcessor:
+    """The processor of models that read texts and predict their labels. Equal by value.
+
+    Attributes:
+      vocabulary: the tokenizer.
+      max_length: maximum length of a text in tokens, special tokens included; longer texts are truncated.
+      parts: (name, labels) of each part.
+    """
+
+    vocabulary: WordPieceVocabulary
+    max_length: int
+    parts: tuple[tuple[str, Labels], ...]
+
+    def __post_init__(self):
+        if self.max_length < 3:
+            raise ValueError(f"max_length must be at least 3, got {self.max_length}")
+        if not self.parts or len(set(self.names)) != len(self.parts):
+            raise ValueError(f"parts must have distinct names, at least one, got {', '.join(self.names) or 'none'}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts' names."""
+        return tuple(name for name, _ in self.parts)
+
+    def labels(self, name: str) -> Labels:
+        """The labels of a part. Raises: ValueError naming the parts there are."""
+        for part, labels in self.parts:
+            if part == name:
+                return labels
+        raise ValueError(f"there is no part {name!r}; this model has: {', '.join(self.names)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {
+            "vocabulary": self.vocabulary.to_json(),
+            "max_length": self.max_length,
+            "parts": [[name, labels.to_json()] for name, labels in self.parts],
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        for name, kind in (("vocabulary", dict), ("max_length", int), ("parts", list)):
+            if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
+                raise ValueError(f"text processor: {name} is missing or not of type {kind.__name__}")
+        parts = []
+        for part in fields["parts"]:
+            if not isinstance(part, list) or len(part) != 2 or not isinstance(part[0], str):
+                raise ValueError(f"text processor: a part must be a name and its labels, got {part!r}")
+            parts.append((part[0], Labels.from_json(part[1])))
+        return cls(WordPieceVocabulary.from_json(fields["vocabulary"]), fields["max_length"], tuple(parts))

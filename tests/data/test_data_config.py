@@ -1,0 +1,33 @@
+import pytest
+
+from data import DataConfig, DataError, require_processor
+from jaxnlp.text.characters import CharacterVocabulary
+from jaxnlp.text.words import WordVocabulary
+
+
+def test_a_data_set_has_no_length_and_no_parts_and_carries_nothing_unless_it_says_so():
+    config = DataConfig()
+    assert (config.max_length, config.parts, config.together, config.carries) == (None, (), False, False)
+
+
+def test_a_batch_has_at_least_one_example():
+    with pytest.raises(ValueError, match=r"^data\.batch_size must be at least 1, got 0$"):
+        DataConfig(batch_size=0)
+
+
+def test_not_a_number_is_not_enough():
+    with pytest.raises(ValueError, match=r"^data\.batch_size must be at least 1, got nan$"):
+        DataConfig(batch_size=float("nan"))
+
+
+def test_a_config_without_a_data_set_says_so():
+    for call in (lambda: DataConfig().load(0), lambda: DataConfig().read_file(None, None)):
+        with pytest.raises(TypeError, match=r"DataConfig .*: it does not define "):
+            call()
+
+
+def test_a_processor_of_another_kind_is_refused():
+    words = WordVocabulary(["a"])
+    assert require_processor(words, WordVocabulary) is words
+    with pytest.raises(DataError, match="this data set needs a CharacterVocabulary, got a WordVocabulary; use a model"):
+        require_processor(words, CharacterVocabulary)

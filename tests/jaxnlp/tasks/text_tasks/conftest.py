@@ -1,0 +1,60 @@
+"""A small trained model of four parts, in memory, and the fixtures of commands."""
+
+import io
+import sys
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.text.labels import Labels
+from jaxnlp.text.text_processor import TextProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+LABELS = {
+    "sst": Labels("classification", 1, ("0", "1", "2", "3", "4")),
+    "reviews": Labels("classification", 1, ("negative", "positive")),
+    "quora": Labels("paraphrase", 2, ("0", "1")),
+    "sts": Labels("similarity", 2, highest=5.0),
+}
+WORDS = ["the", "cat", "sat", "##s", "on", "mat", "dog", "ate", "a", "big", "fish", "."]
+
+MakeTrained = Callable[..., Trained]
+
+
+@pytest.fixture(scope="session")
+def make_trained() -> MakeTrained:
+    """Makes a model with parameters larger than initial ones: `make_trained("sst", "sts", pooling="cls")`."""
+
+    def make(*names: str, max_length: int = 40, task: TextTasks | None = None, **fields: object) -> Trained:
+        encoder = BertConfig(num_layers=2, num_heads=2, width=8, max_positions=40)
+        config = TextTasksConfig(**{"encoder": encoder, "pooling": "mean", **fields})
+        parts = tuple((name, LABELS[name]) for name in names or LABELS)
+        processor = TextProcessor(WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS]), max_length, parts)
+        task = task or TextTasks()
+        model, inputs = task.build(config, processor)
+        params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+        leaves, tree = jax.tree.flatten(params)
+        draw = np.random.default_rng(0)
+        params = tree.unflatten([leaf + 0.3 * draw.standard_normal(leaf.shape, np.float32) for leaf in leaves])
+        return Trained(task, model, params, processor, name="tiny")
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained(make_trained: MakeTrained) -> Trained:
+    """A model of all four parts; its embeddings are means over tokens."""
+    return make_trained()
+
+
+@pytest.fixture
+def on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Puts bytes there."""
+    return lambda content: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from jaxnlp.text.labels import Labels
+from jaxnlp.text.text_processor import TextProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"])
+FIELDS = {"mood": Labels("classification", 1, ("good", "bad")), "alike": Labels("similarity", 2, highest=5.0)}
+PROCESSOR = TextProcessor(VOCABULARY, 32, tuple(FIELDS.items()))
+
+
+def test_json_reads_back_equal():
+    again = TextProcessor.from_json(json.loads(json.dumps(PROCESSOR.to_json(), sort_keys=True)))
+    assert again == PROCESSOR
+    assert hash(again) == hash(PROCESSOR)
+    assert again.names == ("mood", "alike")
+
+
+def test_processors_of_other_fields_differ():
+    other = WordPieceVocabulary.of_pieces([*SPECIAL, "cat", "the"])
+    assert TextProcessor(other, 32, PROCESSOR.parts) != PROCESSOR
+    assert TextProcessor(VOCABULARY, 31, PROCESSOR.parts) != PROCESSOR
+    assert TextProcessor(VOCABULARY, 32, PROCESSOR.parts[:1]) != PROCESSOR
+
+
+def test_labels_are_found_by_the_name_of_their_part():
+    assert PROCESSOR.labels("alike") == FIELDS["alike"]
+    with pytest.raises(ValueError, match="there is no part 'sst'; this model has: mood, alike"):
+        PROCESSOR.labels("sst")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": None}, "vocabulary is missing or not of type dict"),
+        ({"vocabulary": {}}, "wordpiece: expected a tokenizer"),
+        ({"max_length": "3"}, "max_length is missing or not of type int"),
+        ({"max_length": 2}, "max_length must be at least 3, got 2"),
+        ({"parts": []}, "parts must have distinct names, at least one, got none"),
+        ({"parts": [["a"]]}, "a part must be a name and its labels"),
+        ({"parts": [["a", {}]]}, "labels: expected kind, texts, names and highest"),
+    ],
+    ids=str,
+)
+def test_fields_that_make_no_processor_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TextProcessor.from_json(PROCESSOR.to_json() | changes)
+
+
+def test_parts_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="distinct names, at least one, got mood, mood"):
+        TextProcessor(VOCABULARY, 32, PROCESSOR.parts[:1] * 2)

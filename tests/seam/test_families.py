@@ -1,0 +1,120 @@
+"""Two families of this folder train, resume, are scored, reported, loaded and used; the core knows neither."""
+
+import ast
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+
+from jaxnlp.__main__ import main as jaxnlp_main
+from jaxnlp.runs import load_run
+from tests.seam import images, tagger
+from train.config import update
+from train.evaluate import main as evaluate_main
+from train.loop import fit
+from train.report import write_report
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = [
+    "train",
+    "data/__init__.py",
+    "jaxnlp/runs.py",
+    "jaxnlp/__main__.py",
+    "jaxnlp/tasks/__init__.py",
+    "jaxnlp/checkpoints.py",
+]
+
+
+def params_of(folder):
+    return load_run(folder, checkpoint="latest").params
+
+
+def test_a_killed_run_continues_to_the_same_bits(finished, killed):
+    for a, b in zip(jax.tree.leaves(params_of(finished)), jax.tree.leaves(params_of(killed)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_family_learns(finished):
+    rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    accuracy = [row["accuracy"] for row in rows if row["split"] == "validation"]
+    assert accuracy[-1] >= 0.8
+
+
+def test_evaluation_prints_the_declared_metrics_and_records_them(finished, tmp_path, capsys):
+    assert evaluate_main([str(finished), "--record", str(tmp_path / "ledger.json")]) == 0
+    printed = capsys.readouterr().out
+    assert "validation accuracy" in printed
+    entries = json.loads((tmp_path / "ledger.json").read_text())
+    assert {entry["metric"] for entry in entries} >= {"loss", "accuracy"}
+
+
+def test_a_file_without_labels_is_predicted(finished, family, tmp_path, capsys):
+    if family is not tagger:
+        pytest.skip("only the tagger reads files")
+    (tmp_path / "sentences.txt").write_text("the red dog sees\na cat\n")
+    assert evaluate_main([str(finished), "--file", str(tmp_path / "sentences.txt")]) == 0
+    assert capsys.readouterr().out.splitlines() == ["DET ADJ NOUN VERB", "DET NOUN"]
+
+
+def test_the_report_draws_the_blocks_of_the_family(finished, family):
+    page = write_report(finished).read_text()
+    names = {tagger: ["Tags", "Marked"], images: ["Least certain", "Its pixels", "Margins"]}[family]
+    assert all(name in page for name in names)
+    assert "<script>" not in page
+
+
+def test_its_verb_runs_from_the_command_line(finished, family, tmp_path, capsys):
+    image = np.zeros((8, 8), np.float32)
+    image[:, 3] = 1.0
+    np.save(tmp_path / "image.npy", image)
+    arguments = {
+        tagger: ["tag", str(finished), "the", "dog"],
+        images: ["classify", str(finished), str(tmp_path / "image.npy")],
+    }
+    expected = {tagger: "DET NOUN\n", images: "vertical\n"}
+    assert jaxnlp_main(arguments[family]) == 0
+    assert capsys.readouterr().out == expected[family]
+
+
+def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finished, family, capsys):
+    assert jaxnlp_main(["generate", str(finished)]) == 2
+    assert {tagger: "tag", images: "classify"}[family] in capsys.readouterr().err
+
+
+def test_another_run_begins_with_its_parameters(finished, family, tmp_path):
+    config = update(family.get_config(init_from=str(finished), total_steps=1), **{"optimizer.learning_rate": 1e-9})
+    state = fit(config, tmp_path / "run", console=Console(quiet=True)).state
+    for a, b in zip(jax.tree.leaves(params_of(finished)), jax.tree.leaves(state.params), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def core_files():
+    for place in CORE:
+        yield from sorted((ROOT / place).rglob("*.py")) if (ROOT / place).is_dir() else [ROOT / place]
+
+
+def test_no_core_file_names_a_family():
+    words = ("tagger", "Tagging", "PatchConfig", "Bars", "seam", "bert", "gpt", "lstm", "perceiver", "vocabulary")
+    found = [(path.relative_to(ROOT), word) for path in core_files() for word in words if word in code_of(path).lower()]
+    assert found == []
+
+
+def code_of(path):
+    """A file's code without its comments and docstrings: prose may give examples."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [
+                child
+                for child in body
+                if not (
+                    isinstance(child, ast.Expr)
+                    and isinstance(child.value, ast.Constant)
+                    and isinstance(child.value.value, str)
+                )
+            ] or [ast.Pass()]
+    return ast.unparse(tree)

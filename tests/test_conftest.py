@@ -1,0 +1,53 @@
+"""Which cases of a sweep `make test` runs."""
+
+import types
+
+import pytest
+
+from tests.conftest import covering, evenly_spaced, pytest_collection_modifyitems
+
+
+@pytest.mark.parametrize(
+    ("count", "chosen", "numbers"), [(5, 1, [0]), (5, 2, [0, 4]), (5, 3, [0, 2, 4]), (3, 3, [0, 1, 2]), (2, 7, [0, 1])]
+)
+def test_chosen_cases_are_evenly_spaced(count, chosen, numbers):
+    assert evenly_spaced(count, chosen) == numbers
+
+
+def test_chosen_cases_cover_every_value_of_every_parameter():
+    cases = [[a, b, c] for a in "pqrs" for b in "pqr" for c in "pq"]
+    kept = [cases[number] for number in covering(cases)]
+    assert len(kept) == 4
+    assert [len(set(column)) for column in zip(*kept, strict=True)] == [4, 3, 2]
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 2)], ids=["pair"])
+@pytest.mark.parametrize("c", [3])
+def test_pytest_gives_a_case_one_id_for_each_parametrize(request, a, b, c):
+    assert list(request.node.callspec._idlist) == ["3", "pair"]
+
+
+class Case:
+    """A collected test, and the marks that it is given."""
+
+    def __init__(self, name, number, ids, mark):
+        self.nodeid, self.given, self._mark = f"{name}[{number}]", [], mark
+        self.keywords = set() if mark is None else {"sweep"}
+        self.callspec = types.SimpleNamespace(_idlist=ids)
+
+    def get_closest_marker(self, name):
+        return self._mark
+
+    def add_marker(self, mark):
+        self.given.append(mark.name)
+
+
+def test_the_cases_of_each_sweep_that_are_not_chosen_are_thorough():
+    square = [[x, y] for x in "pq" for y in "pq"]
+    items = [
+        Case(name, number, ids, mark)
+        for name, mark in (("a", pytest.mark.sweep.mark), ("b", pytest.mark.sweep(1).mark), ("c", None))
+        for number, ids in enumerate(square)
+    ]
+    pytest_collection_modifyitems(items)
+    assert [item.nodeid for item in items if item.given == ["thorough"]] == ["a[1]", "a[2]", "b[1]", "b[2]", "b[3]"]

@@ -1,0 +1,93 @@
+import math
+
+import pytest
+
+from train.report.metrics import (
+    Declared,
+    best,
+    charts,
+    declared_metrics,
+    main_split,
+    progress_of,
+    singular,
+)
+
+LOSS = {"of": "tokens", "unit": "nats", "better": "lower"}
+SHARE = {"of": "questions", "unit": "", "better": "higher"}
+
+
+def row(step, split="validation", **values):
+    return {"step": step, "split": split, **values}
+
+
+def test_the_metric_that_selects_the_best_checkpoint_comes_first():
+    environment = {"metrics": {"loss": LOSS, "accuracy": SHARE}, "best_metric": "accuracy"}
+    assert list(declared_metrics(environment)) == ["accuracy", "loss"]
+    assert declared_metrics(environment)["loss"] == Declared("tokens", "nats", "lower")
+    assert list(declared_metrics(environment | {"best_metric": "bleu"})) == ["loss", "accuracy"]
+    assert declared_metrics({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (["loss"], r"metrics: expected an object with one entry a metric, got list"),
+        ({"loss": "nats"}, r"metrics\.loss: expected an object of texts: of, unit and better; got 'nats'"),
+        ({"loss": {"of": 3}}, r"metrics\.loss: expected an object of texts"),
+        ({"loss": {"units": "nats"}}, r"metrics\.loss: unknown field 'units'; expected of, unit and better"),
+        ({"loss": LOSS | {"better": "up"}}, r"metrics\.loss\.better: expected lower or higher, got 'up'"),
+    ],
+)
+def test_a_malformed_declaration_is_named(metrics, message):
+    with pytest.raises(ValueError, match=message):
+        declared_metrics({"metrics": metrics})
+
+
+def test_each_unit_has_one_chart_and_the_objective_is_drawn_with_the_loss():
+    declared = declared_metrics({"metrics": {"loss": LOSS, "accuracy": SHARE, "sst/loss": LOSS, "bleu": SHARE}})
+    by_unit = charts(declared)
+    assert [(chart.name, chart.unit) for chart in by_unit] == [("loss", "nats"), ("scores", "")]
+    assert list(by_unit[0].metrics) == ["loss", "objective", "sst/loss"]
+    assert list(by_unit[1].metrics) == ["accuracy", "bleu"]
+
+
+def test_names_of_charts_are_those_of_files_and_differ():
+    declared = {
+        "../../a b": Declared(unit="x"),
+        "p/throughput": Declared(unit="y"),
+        "a": Declared(unit="a/b"),
+        "c": Declared(unit="a/b"),
+        "d": Declared(unit="a b"),
+        "e": Declared(unit="a b"),
+        "\u6c49": Declared(unit="z"),
+    }
+    assert [chart.name for chart in charts(declared)] == ["a_b", "throughput_2", "a_b_3", "a_b_4", "metrics"]
+
+
+def test_the_unit_is_read_in_words():
+    assert Declared("tokens", "nats").per == "nats per token"
+    assert Declared("entities", "nats").per == "nats per entity"
+    assert Declared("questions").per == ""
+    assert singular("examples") == "example"
+
+
+def test_throughput_counts_what_the_progress_metric_counts():
+    declared = declared_metrics({"metrics": {"loss": SHARE, "pieces": LOSS}})
+    assert progress_of({}, declared) == "questions"
+    assert progress_of({"progress": "pieces"}, declared) == "tokens"
+
+
+def test_values_of_validation_count_before_those_of_other_splits_and_of_training_last():
+    rows = [row(1, "train", loss=1), row(1, "other", loss=1), row(1, "dev", loss=1, accuracy=0.5)]
+    assert main_split(rows, "loss") == "dev"
+    assert main_split([*rows, row(2, loss=1)], "loss") == "validation"
+    assert main_split(rows[:2], "loss") == "other"
+    assert main_split(rows[:1], "loss") == "train"
+
+
+def test_the_best_value_goes_by_the_declared_direction_and_the_earliest_counts():
+    rows = [row(1, a=0.2), row(2, a=0.8), row(3, a=math.nan), row(4, a=0.8), row(5, a=0.2), row(6, "train", a=9.0)]
+    assert best(rows, "a", "higher") == ("validation", 0.8, 2)
+    assert best(rows, "a", "lower") == ("validation", 0.2, 1)
+    assert best(rows, "b", "lower") is None
+    assert best([row(1, a=None), row(2, a=math.inf)], "a", "lower") is None

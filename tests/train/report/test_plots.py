@@ -1,0 +1,246 @@
+import html
+import math
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from jaxnlp.blocks import Line, Lines
+from train.report.metrics import Chart, Declared
+from train.report.plots import (
+    MAX_CURVES,
+    PALETTE,
+    chart_title,
+    curve,
+    downsample,
+    draw_chart,
+    draw_learning_rate,
+    draw_lines,
+    draw_throughput,
+    inline,
+    plain,
+    series_of,
+    smooth,
+    value_limits,
+)
+
+NATS = Declared("tokens", "nats", "lower")
+LOSS = Chart("loss", "nats", {"loss": NATS, "objective": NATS})
+HOSTILE = ("'DejaVu Sans', #6c7683 <a> $x$ & _", 'id="x" url(#a) d="1.23456"', 'xlink:href="#b" <!-- c -->')
+
+
+def loss_row(step, split="train", **values):
+    return {"step": step, "split": split, "loss": 1.0 / step} | values
+
+
+def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
+    code = (
+        "import sys, train.report; assert not {'matplotlib', 'jax'} & set(sys.modules);"
+        "train.report.plots.draw_learning_rate([]);"
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=True)
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_alone():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    draw_learning_rate([loss_row(1)])
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_downsampled_curve_keeps_ends_gaps_and_every_extreme_within_the_limit():
+    steps, values = np.arange(10_000.0), np.random.default_rng(0).normal(size=10_000)
+    values[[1234, 8765]] = 50.0, -50.0
+    values[5000:5200] = np.nan
+    few_steps, few_values = downsample(steps, values, 1000)
+    assert len(few_values) <= 1000
+    assert (np.diff(few_steps) > 0).all()
+    np.testing.assert_array_equal(few_values, values[few_steps.astype(int)])
+    assert np.nanmax(few_values) == 50.0
+    assert np.nanmin(few_values) == -50.0
+    assert np.isnan(few_values).any()
+    assert few_steps[0] < 20
+    assert few_steps[-1] >= 9980
+
+
+def test_short_curve_is_not_downsampled():
+    steps, values = np.arange(5.0), np.array([3.0, np.nan, 1.0, 2.0, np.inf])
+    np.testing.assert_array_equal(downsample(steps, values, 5), (steps, values))
+
+
+def test_smoothed_values_are_means_of_their_finite_neighbours():
+    steps, values = np.arange(5.0), np.array([8.0, 4.0, np.nan, 2.0, 6.0])
+    np.testing.assert_array_equal(smooth(steps, values, 3), (steps, [8.0, 6.0, 3.0, 4.0, 4.0]))
+
+
+@pytest.mark.parametrize("window", [1, 4, 101])
+def test_smoothing_keeps_a_constant_and_its_first_value_and_the_limit(window):
+    steps, values = np.arange(1000.0), np.full(1000, 2.5)
+    smooth_steps, smooth_values = smooth(steps, values, window, 300)
+    assert len(smooth_steps) <= 300
+    assert (smooth_steps[0], smooth_steps[-1]) == (0, 999)
+    np.testing.assert_array_equal(smooth_values, 2.5)
+    values[0] = 9.0
+    assert smooth(steps, values, window)[1][0] == 9.0
+
+
+def test_an_explosion_does_not_smear_over_what_follows_it():
+    values = np.full(200, 2.0)
+    values[50] = 1e20
+    np.testing.assert_array_equal(smooth(np.arange(200.0), values, 5)[1][60:], 2.0)
+
+
+def test_smoothing_leaves_a_gap_where_nothing_is_finite():
+    values = np.full(50, 2.0)
+    values[20:30] = np.nan, *[np.inf] * 9
+    gap = np.isnan(smooth(np.arange(50.0), values, 3)[1])
+    assert list(np.flatnonzero(gap)) == list(range(21, 29))
+
+
+def test_high_first_losses_do_not_flatten_the_rest():
+    steps = np.arange(1.0, 1001.0)
+    low, high = value_limits([(steps, 2.0 + 9.0 * np.exp(-steps / 10))])
+    assert low < 2.0
+    assert high < 3.0
+
+
+def test_axis_shows_everything_where_nothing_sticks_out():
+    steps = np.arange(1.0, 1001.0)
+    rising = np.linspace(2.0, 5.0, 8)
+    low, high = value_limits([(steps, 3.0 - steps / 1000), (np.linspace(100, 1000, 8), rising)])
+    assert low < 2.0
+    assert high > 5.0
+
+
+def test_axis_ignores_what_is_not_finite_and_is_never_empty():
+    assert value_limits([]) is None
+    assert value_limits([(np.array([1.0]), np.array([np.nan]))]) is None
+    for value in (0.0, 2.0, -2.0):
+        low, high = value_limits([(np.array([1.0, 2.0, 3.0]), np.array([value, np.inf, np.nan]))])
+        assert low < value < high
+
+
+def test_curve_takes_one_number_of_one_split_and_reads_what_is_none_as_nan():
+    rows = [
+        {"step": 1, "split": "train", "loss": 3.0},
+        {"step": 1, "split": "validation", "loss": 9.0},
+        {"step": 2, "split": "train", "loss": None},
+        {"step": 3, "split": "train"},
+        {"step": 4, "split": "train", "loss": 1},
+    ]
+    np.testing.assert_array_equal(curve(rows, "train", "loss"), [[1, 2, 4], [3.0, np.nan, 1.0]])
+
+
+def test_long_runs_draw_small_files():
+    rows = [
+        {"step": step, "split": "train", "loss": 1 + (step * 7919 % 101) / 100, "learning_rate": 1e-3}
+        for step in range(1, 20_001)
+    ]
+    for drawing in (draw_chart(LOSS, rows), draw_learning_rate(rows)):
+        assert len(drawing) < 60_000
+        assert all(path.count(" L ") < 2000 for path in re.findall(r' d="([^"]*)"', drawing))
+
+
+@pytest.fixture(scope="module")
+def hostile_chart():
+    """Two metrics on five splits, of which three have names that look like parts of an SVG file."""
+    rows = [loss_row(step, split, objective=2.0) for step in (1, 2) for split in ("train", "validation", *HOSTILE)]
+    return draw_chart(LOSS, rows, narrow=True)
+
+
+def test_inlined_drawing_leaves_every_colour_to_the_page(hostile_chart):
+    element = inline(hostile_chart, "name", 'A "label"')
+    assert element.startswith('<svg viewBox="0 0 ')
+    assert 'aria-label="A &quot;label&quot;"' in element
+    colours = re.findall(r"(?:fill|stroke): (#\w+|var\(\S+?\)|none)", element)
+    assert len(colours) > 10
+    assert set(colours) <= {"none"} | {f"var({role})" for role in PALETTE}
+    assert "http" not in element
+    ids = re.findall(r'<[^>]*\bid="([^"]*)"', element)
+    assert ids
+    assert all(each.startswith("name-") for each in ids)
+
+
+def test_names_of_splits_are_drawn_letter_for_letter(hostile_chart):
+    for drawing in (hostile_chart, inline(hostile_chart, "name", "label")):
+        for name in HOSTILE:
+            assert html.escape(f"{name} loss", quote=False) in drawing
+        ElementTree.fromstring(drawing)
+
+
+def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
+    rows = [loss_row(1, objective=2.0), loss_row(1, "validation"), loss_row(2)]
+    assert [(series.split, series.metric, list(series.values)) for series in series_of(LOSS, rows)] == [
+        ("train", "loss", [1.0, 0.5]),
+        ("train", "objective", [2.0]),
+        ("validation", "loss", [1.0]),
+    ]
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", hostile_chart)
+    for name in ("train loss", "train objective", "validation loss", "validation objective"):
+        assert name in texts
+    assert "Loss, objective (nats per token)" in texts
+
+
+@pytest.mark.parametrize(
+    ("metrics", "measured", "title"),
+    [
+        ({"loss": NATS, "objective": NATS}, [], "Loss (nats per token)"),
+        ({"loss": NATS, "objective": NATS}, ["loss"], "Loss (nats per token)"),
+        ({"sst/loss": NATS, "sts/loss": NATS}, ["sst/loss", "sts/loss"], "Loss (nats per token)"),
+        ({"loss": NATS, "b": Declared("words", "nats")}, ["loss", "b"], "Loss, b (nats)"),
+        ({"exact_match": Declared()}, ["exact_match"], "Exact match"),
+        ({name: Declared() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
+    ],
+)
+def test_a_title_names_the_metrics_and_their_unit(metrics, measured, title):
+    chart = Chart("c", next(iter(metrics.values())).unit, metrics)
+    assert (
+        chart_title(chart, series_of(chart, [{"step": 1, "split": "train", **dict.fromkeys(measured, 1.0)}])) == title
+    )
+
+
+def test_more_curves_than_can_be_told_apart_are_left_out_and_the_title_says_so():
+    chart = Chart("scores", "", {f"part{n}/f1": Declared() for n in range(MAX_CURVES + 3)})
+    rows = [{"step": step, "split": "dev", **dict.fromkeys(chart.metrics, 0.5)} for step in (1, 2)]
+    drawing = draw_chart(chart, rows)
+    assert f"F1, first {MAX_CURVES} of {MAX_CURVES + 3} curves" in drawing
+    assert f"dev part{MAX_CURVES - 1}/f1" in drawing
+    assert f"dev part{MAX_CURVES}/f1" not in drawing
+
+
+def test_throughput_is_that_of_the_progress_metric():
+    rows = [{"step": step, "split": "train", "questions_per_second": 5.0} for step in (1, 2)]
+    assert "Throughput (questions/s)" in draw_throughput(rows, "questions")
+    assert "nothing measured" not in draw_throughput(rows, "questions")
+    assert "nothing measured" in draw_throughput(rows, "tokens")
+
+
+def test_lines_of_a_block_have_their_names_and_labels():
+    lines = Lines((Line("_each", (1, 2, 3), (4, 5, 6)), Line("$mean$", (1, 3), (5, 5))), "position", "Perplexity")
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", draw_lines(lines))
+    assert {"_each", "$mean$", "position", "Perplexity"} <= set(texts)
+    assert "step" not in texts
+    assert draw_lines(lines) is draw_lines(lines)  # earlier steps are not drawn again
+
+
+@pytest.mark.parametrize("values", [(), (2.0,), (math.nan,) * 3, (1e9, 5.0), (1e200, math.inf), (-1e9,)])
+def test_odd_lines_can_be_drawn(values):
+    lines = Lines((Line("", tuple(range(len(values))), values),), "x", "y")
+    ElementTree.fromstring(draw_lines(lines))
+
+
+def test_labels_that_fonts_or_xml_cannot_hold_are_made_plain():
+    assert plain("a\nb\x00c\udc80") == "a b\ufffdc\ufffd"
+    assert len(plain("x" * 100)) == 60
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawing = draw_lines(Lines((Line("\u6c49\u5b57\x00", (1, 2), (1, 2)),), "\U0001f600", "\ud800"))
+    ElementTree.fromstring(drawing)
+    assert "\u6c49\u5b57\ufffd" in drawing

@@ -1,0 +1,119 @@
+"""A run's folder as one page: `python -m train.report RUN` rebuilds it at any time.
+
+The page knows kinds of blocks and declared metrics; it knows no task.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxnlp.files import write_file
+from train.report import plots
+from train.report.blocks import Drawn, block_from_json
+from train.report.metrics import charts, declared_metrics, progress_of
+from train.report.page import Figure, render_page
+
+Rows = list[dict[str, Any]]
+
+
+def write_report(run: Path) -> Path:
+    """Path of the run's new `report.html`; its charts are also saved in `plots/`, each as an SVG file.
+
+    A pure function of what the run has written so far, finished or not: the same folder gives the same bytes.
+
+    Args:
+      run: folder with config.json, environment.json and metrics.jsonl; blocks.jsonl where the task reports blocks.
+
+    Raises:
+      FileNotFoundError: when one of the first three is missing.
+      ValueError: when one of them is broken; the message names the file and the line.
+    """
+    config, environment = _read_json(run / "config.json"), _read_json(run / "environment.json")
+    try:
+        metrics = declared_metrics(environment)
+    except ValueError as error:
+        raise ValueError(f"{run / 'environment.json'}: {error}") from error
+    rows = read_metrics(run / "metrics.jsonl")
+    blocks = read_blocks(run / "blocks.jsonl") if (run / "blocks.jsonl").exists() else []
+    figures = draw_figures(rows, environment)
+    page = render_page(config, environment, metrics, rows, blocks, figures)
+    for figure in figures:
+        _replace(run / "plots" / f"{figure.name}.svg", figure.wide)
+    return _replace(run / "report.html", page)
+
+
+def draw_figures(rows: Rows, environment: dict[str, Any]) -> list[Figure]:
+    """A chart for each unit of the declared metrics, the learning rate and the throughput."""
+    metrics = declared_metrics(environment)
+    of = progress_of(environment, metrics)
+    drawn = [
+        Figure(
+            chart.name,
+            f"{plots.chart_title(chart, plots.series_of(chart, rows))} by step",
+            plots.draw_chart(chart, rows),
+            plots.draw_chart(chart, rows, narrow=True),
+        )
+        for chart in charts(metrics)
+    ]
+    return [
+        *drawn,
+        Figure("learning_rate", "Learning rate by step", plots.draw_learning_rate(rows)),
+        Figure("throughput", f"{of.capitalize()} per second by step", plots.draw_throughput(rows, of)),
+    ]
+
+
+def read_metrics(path: Path) -> Rows:
+    """Rows of a metrics.jsonl, in file order. A last line that a killed process left half-written is dropped.
+
+    Raises:
+      ValueError: when another line is broken, or a row has no step or split; the message names file and line.
+    """
+    return [row for _, row in _read_lines(path, ("step", "split"))]
+
+
+def read_blocks(path: Path) -> list[Drawn]:
+    """Blocks of a blocks.jsonl, in file order. A last line that a killed process left half-written is dropped.
+
+    Raises:
+      ValueError: when another line is broken or of an unknown kind; the message names file and line.
+    """
+    blocks = []
+    for number, row in _read_lines(path, ()):
+        try:
+            blocks.append(block_from_json(row))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+    return blocks
+
+
+def _read_lines(path: Path, keys: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
+    lines = [(number, line) for number, line in enumerate(path.read_bytes().split(b"\n"), 1) if line.strip()]
+    rows = []
+    for number, line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if number == lines[-1][0]:
+                break
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        missing = [key for key in keys if not isinstance(row, dict) or key not in row]
+        if missing or not isinstance(row, dict):
+            raise ValueError(f"{path}, line {number}: expected an object with {', '.join(missing) or 'fields'}")
+        rows.append((number, row))
+    return rows
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        tree = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(tree, dict):
+        raise ValueError(f"{path}: expected an object, got {type(tree).__name__}")
+    return tree
+
+
+def _replace(path: Path, text: str) -> Path:
+    write_file(path, text.encode("utf-8", "replace"))  # a sampled byte sequence may hold lone surrogates
+    return path

@@ -1,0 +1,130 @@
+"""What a run declares of its metrics in environment.json, and what is read from that: units, charts, best values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from train.report.formats import is_finite
+
+Rows = Sequence[dict[str, Any]]
+
+OBJECTIVE = "objective"
+"""What is minimised, where it differs from the plain loss; it has the unit of the loss without being declared."""
+
+
+class Declared(NamedTuple):
+    """One metric, as `jaxnlp.tasks.MetricKind` declares it; this package works without jax.
+
+    Attributes:
+      of: what its count counts: tokens, questions, examples.
+      unit: of its value: nats; "" = none.
+      better: lower or higher.
+    """
+
+    of: str = "examples"
+    unit: str = ""
+    better: str = "higher"
+
+    @property
+    def per(self) -> str:
+        """The unit in words, `nats per token`; "" where there is none."""
+        return f"{self.unit} per {singular(self.of)}" if self.unit else ""
+
+
+class Chart(NamedTuple):
+    """The declared metrics of one unit.
+
+    Attributes:
+      name: of the SVG file.
+      unit: as declared.
+      metrics: by name, in the order of their declaration.
+    """
+
+    name: str
+    unit: str
+    metrics: Mapping[str, Declared]
+
+
+def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
+    """The metrics that environment.json declares, the one that selects the best checkpoint first.
+
+    Raises:
+      ValueError: when the declaration is malformed.
+    """
+    found = environment.get("metrics", {})
+    if not isinstance(found, dict):
+        raise ValueError(f"metrics: expected an object with one entry a metric, got {type(found).__name__}")
+    metrics = {}
+    for name, fields in found.items():
+        if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
+            raise ValueError(f"metrics.{name}: expected an object of texts: of, unit and better; got {fields!r}")
+        if unknown := sorted(fields.keys() - set(Declared._fields)):
+            raise ValueError(f"metrics.{name}: unknown field {unknown[0]!r}; expected of, unit and better")
+        metrics[name] = Declared(**fields)
+        if metrics[name].better not in ("lower", "higher"):
+            raise ValueError(f"metrics.{name}.better: expected lower or higher, got {metrics[name].better!r}")
+    first = environment.get("best_metric")
+    return {first: metrics[first]} | metrics if isinstance(first, str) and first in metrics else metrics
+
+
+def progress_of(environment: Mapping[str, Any], metrics: Mapping[str, Declared]) -> str:
+    """What throughput counts: tokens."""
+    progress = metrics.get(str(environment.get("progress", "loss")))
+    return "tokens" if progress is None else progress.of
+
+
+def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
+    """The declared metrics by unit. The objective, which is not declared, is drawn with the loss."""
+    by_unit: dict[str, dict[str, Declared]] = {}
+    for name, metric in metrics.items():
+        by_unit.setdefault(metric.unit, {})[name] = metric
+        if name == "loss" and OBJECTIVE not in metrics:
+            by_unit[metric.unit][OBJECTIVE] = metric
+    found: list[Chart] = []
+    for unit, members in by_unit.items():
+        bases = {base(name) for name in members} - {OBJECTIVE}
+        name = _file_name(bases.pop() if len(bases) == 1 else unit or "scores")
+        taken = {"learning_rate", "throughput", *(chart.name for chart in found)}
+        found.append(Chart(f"{name}_{len(found) + 1}" if name in taken else name, unit, members))
+    return found
+
+
+def base(name: str) -> str:
+    """A metric's name without the part that it is measured on: `loss` of `sst/loss`."""
+    return name.rpartition("/")[2]
+
+
+def spaced(name: str) -> str:
+    """A metric's name as words."""
+    return name.replace("_", " ")
+
+
+def singular(plural: str) -> str:
+    """token of tokens, entity of entities."""
+    return plural[:-3] + "y" if plural.endswith("ies") else plural.removesuffix("s")
+
+
+def splits_of(rows: Rows, metric: str) -> list[str]:
+    """The splits that a metric was measured on, in the order of their first rows."""
+    return list(dict.fromkeys(row["split"] for row in rows if metric in row))
+
+
+def main_split(rows: Rows, metric: str) -> str:
+    """The split whose values count: validation or dev, another one that is not trained on, or train."""
+    splits = splits_of(rows, metric)
+    preferred = (name for name in ("validation", "dev", *splits) if name in splits and name != "train")
+    return next(preferred, "train")
+
+
+def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
+    """Split, value and step of the best finite value; None = there is none. The earliest of equal values counts."""
+    split = main_split(rows, metric)
+    found = [(row[metric], row["step"]) for row in rows if row["split"] == split and is_finite(row.get(metric))]
+    if not found:
+        return None
+    value, step = min(found) if better == "lower" else min(found, key=lambda pair: (-pair[0], pair[1]))
+    return split, value, step
+
+
+def _file_name(words: str) -> str:
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in words.lower())
+    return "_".join(part for part in kept.split("_") if part)[:40] or "metrics"

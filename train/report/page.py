@@ -1,0 +1,324 @@
+"""The page of a run's report: one HTML document that includes its charts and styles and requests no other file."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from string import Template
+from typing import Any, NamedTuple
+
+from train.report.blocks import Drawn, render_blocks
+from train.report.formats import duration, is_finite, number, short, text
+from train.report.metrics import OBJECTIVE, Declared, best, progress_of, singular, spaced
+from train.report.plots import inline
+
+Object = dict[str, Any]
+Rows = Sequence[Object]
+
+_BEST_TILES = 4
+_LARGEST_EXPONENT = 50.0  # a perplexity of more would not fit a tile
+_WITH_PERPLEXITY = ("tokens", "words", "characters")
+
+_STYLE = """
+:root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --soft: #f0f2f5; --line: #e3e7ec; --ink: #1b222b;
+  --muted: #5b6673; --good: #17744a; --wait: #8a5a00; --series-0: #0072b2; --series-1: #d55e00; --series-2: #00805e;
+  --series-3: #a5578b; --mono: ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace }
+@media (prefers-color-scheme: dark) { :root { --page: #0f1318; --card: #171c23; --soft: #1f262f; --line: #2a323d;
+  --ink: #e8ecf1; --muted: #9aa6b4; --good: #57d39b; --wait: #e8b04a; --series-0: #56b4e9; --series-1: #f5913e;
+  --series-2: #3ecfa3; --series-3: #dd94c2 } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--page); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif }
+main { max-width: 1120px; margin: auto; padding: clamp(20px, 4vw, 56px) clamp(14px, 3vw, 32px) }
+h1 { margin: 0; font-size: clamp(1.5rem, 4.5vw, 2.25rem); letter-spacing: -.02em; line-height: 1.15;
+  overflow-wrap: anywhere }
+h2 { margin: 2.75rem 0 1rem; font-size: 1.2rem; letter-spacing: -.01em }
+h3 { margin: 0 0 .6rem; font-size: 1rem }
+:is(h2, h3) small { margin-left: .35em; color: var(--muted); font: .8rem var(--mono); letter-spacing: 0 }
+p { margin: .5rem 0; color: var(--muted) }
+code, pre { font-family: var(--mono); font-size: .85em; overflow-wrap: anywhere }
+svg { display: block; width: 100%; height: auto }
+svg * { stroke-linejoin: round }
+.card, figure, dl div { margin: 0; padding: 1rem 1.15rem; background: var(--card);
+  border: 1px solid var(--line); border-radius: 12px }
+.eyebrow { margin: 0 0 .3rem; font-size: .9rem }
+.progress { height: 5px; margin: 1.1rem 0 1.4rem; border-radius: 3px; background: var(--line); overflow: hidden }
+.progress div { height: 100%; border-radius: 3px; background: #d9982b }
+.finished .progress div { background: var(--good) }
+.state { color: var(--wait); font-weight: 600 }
+.finished .state { color: var(--good) }
+.warning { margin: 0 0 12px; padding: .7rem 1.15rem; border-left: 4px solid var(--series-1); border-radius: 4px;
+  background: var(--soft); color: var(--ink) }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; margin: 0 0 12px }
+dt { color: var(--muted); font-size: .85rem }
+dd { margin: .1rem 0 0; font-size: 1.45rem; font-weight: 650; letter-spacing: -.02em; white-space: nowrap;
+  font-variant-numeric: tabular-nums }
+dd small { display: block; white-space: normal; color: var(--muted); font-size: .8rem; font-weight: 400;
+  letter-spacing: 0 }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 12px;
+  margin-top: 12px }
+.narrow { display: none }
+figure + figure { margin-top: 12px }
+.pair > figure + figure { margin-top: 0 }
+.columns { columns: 2 380px; column-gap: 12px }
+.columns .card { break-inside: avoid; margin-bottom: 12px }
+.scroll { width: fit-content; min-width: min(100%, 34rem); max-width: 100%; overflow-x: auto }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums }
+th, td { padding: .34rem 1.2rem .34rem 0; border-top: 1px solid var(--line); text-align: left; vertical-align: top }
+th { color: var(--muted); font-weight: 400 }
+tr:first-child > * { border-top: 0 }
+.number { text-align: right }
+.mark { width: 1.2em; padding-right: .6rem; font-weight: 650 }
+.mark.good { color: var(--good) }
+.mark.bad { color: var(--series-1) }
+.block td { white-space: pre-wrap }
+.block th { white-space: nowrap }
+.block p { font-size: .9rem }
+.block thead + tbody tr:first-child > * { border-top: 1px solid var(--line) }
+.block .card > pre:first-child { margin-top: .3rem }
+.steps :is(.card, figure) { padding: .5rem 0 .2rem; border: 0 }
+.block p:first-child { margin-top: 0 }
+.block > :is(.card, figure) + :is(.card, figure) { margin-top: 12px }
+.block figure { width: fit-content; max-width: 100% }
+.block .lines { width: 660px }
+.share { white-space: nowrap }
+.share > span { display: inline-block; vertical-align: middle }
+.share > span:first-child { width: 3.6em; margin-right: .7em; text-align: right }
+.track { width: clamp(5rem, 18vw, 12rem); height: .7em; border-radius: 3px; background: var(--soft) }
+.bar { display: block; height: 100%; min-width: 1px; border-radius: 3px; background: var(--series-0) }
+.heat { font-family: var(--mono); font-size: .85rem }
+.heat :is(th, td) { padding: 0 .6rem 0 0; border: 0; white-space: pre; line-height: 1.35 }
+.heat th { color: var(--ink); font-weight: 650; width: 1ch }
+.heat caption { padding-bottom: .3rem; color: var(--muted); text-align: left; white-space: pre }
+.heat span { background: color-mix(in srgb, var(--series-0) calc(.7 * var(--share)), transparent) }
+.heat.words td { line-height: 1.7 }
+.heat.words span { padding: .1em .35em; margin-right: 2px; border-radius: 3px }
+.picture img { display: block; max-width: 100%; height: auto }
+.card.tree th { width: 50%; font: .8rem/1.7 var(--mono); overflow-wrap: anywhere }
+.card.tree td { padding-right: 0; font: .8rem/1.7 var(--mono); overflow-wrap: anywhere }
+.measured :is(th[scope=col], td) { text-align: right; padding-right: 0; padding-left: 1.2rem }
+.measured th[scope=col] { color: var(--ink); font-weight: 600 }
+.measured th small { color: var(--muted); font-weight: 400 }
+.measured th[scope=col] small { display: block }
+.measured th[scope=row] small { margin-left: .35em }
+.measured tbody tr:first-child > * { border-top: 1px solid var(--line) }
+.steps { padding-block: .3rem }
+details { padding: .5rem 0 }
+details + details { border-top: 1px solid var(--line) }
+summary { cursor: pointer; font-weight: 600 }
+pre { margin: .7rem 0 .3rem; padding: .9rem 1rem; border-radius: 8px; background: var(--soft); line-height: 1.55;
+  white-space: pre-wrap }
+pre b { color: var(--series-0); font-weight: 700 }
+footer { margin-top: 2.75rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .9rem }
+@media (max-width: 700px) { .wide { display: none } .narrow { display: block }
+  dl { grid-template-columns: 1fr 1fr } dl div:last-child:nth-child(odd) { grid-column: 1 / -1 }
+  figure { padding: .8rem .7rem }
+  dd { font-size: 1.25rem } .card, dl div { padding-inline: .9rem } }
+"""
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$recipe: run report</title>
+<style>$style</style>
+</head>
+<body>
+<main>
+<header class="$state">
+<p class="eyebrow">$device</p>
+<h1>$recipe</h1>
+<p><span class="state">$status</span> $progress</p>
+<div class="progress"><div style="width: $percent%"></div></div>
+</header>
+$warnings
+<dl>$tiles</dl>
+$charts
+<div class="pair">$pair</div>
+$blocks
+$measured
+<section><h2>Config</h2><div class="columns">$config</div></section>
+<section><h2>Environment</h2><div class="columns">$environment</div></section>
+<footer>$continuation<p><code>python -m train.report RUN</code> rebuilds this page from the run's folder.</p></footer>
+</main>
+</body>
+</html>
+""")
+
+
+class Figure(NamedTuple):
+    """A chart of the page.
+
+    Attributes:
+      name: of its SVG file.
+      label: what it shows, for screen readers.
+      wide: SVG.
+      narrow: SVG for small screens; None = two such charts share a row.
+    """
+
+    name: str
+    label: str
+    wide: str
+    narrow: str | None = None
+
+
+def render_page(
+    config: Object,
+    environment: Object,
+    metrics: Mapping[str, Declared],
+    rows: Rows,
+    blocks: Sequence[Drawn],
+    figures: Sequence[Figure],
+) -> str:
+    """The document.
+
+    Args:
+      config: the run's config, nested objects with a key `type`.
+      environment: the machine, the software and what the run declares.
+      metrics: what the run declares of its metrics.
+      rows: the measured values, in step order.
+      blocks: what the task reports, in step order.
+      figures: the charts.
+    """
+    step, total = max((row["step"] for row in rows), default=0), config.get("total_steps")
+    finished = total is not None and step >= total
+    shown_environment = {key: value for key, value in environment.items() if key not in ("metrics", "best_metric")}
+    return _PAGE.substitute(
+        style=_STYLE,
+        recipe=text(config.get("recipe", "run")),
+        device=text(" x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)),
+        state="finished" if finished else "unfinished",
+        status="Finished" if finished else "Unfinished",
+        progress=f"at step {step:,}" + (f" of {total:,}" if total else ""),
+        percent=f"{100 * min(1, step / total) if total else 0:.1f}",
+        warnings="".join(f'<p class="warning">{text(line)}</p>' for line in _warnings(rows, metrics)),
+        tiles="".join(
+            f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(remark)}</small></dd></div>"
+            for name, value, remark in _tiles(rows, metrics, environment)
+        ),
+        charts="".join(_chart(figure, n) for n, figure in enumerate(figures) if figure.narrow is not None),
+        pair="".join(_chart(figure, n) for n, figure in enumerate(figures) if figure.narrow is None),
+        blocks=render_blocks(blocks),
+        measured=_measured(rows, metrics),
+        config="".join(_section(*section) for section in _sections("run", config)),
+        environment="".join(_section(*section) for section in _sections("machine", shown_environment)),
+        continuation="" if finished else _continuation(environment),
+    )
+
+
+def _chart(figure: Figure, index: int) -> str:
+    wide = inline(figure.wide, f"chart-{index}", figure.label)
+    if figure.narrow is None:
+        return f"<figure>{wide}</figure>"
+    narrow = inline(figure.narrow, f"chart-{index}-narrow", figure.label)
+    return f'<figure><div class="wide">{wide}</div><div class="narrow">{narrow}</div></figure>'
+
+
+def _tiles(rows: Rows, metrics: Mapping[str, Declared], environment: Object) -> Iterator[tuple[str, str, str]]:
+    """The figures at the head of the page: name, value, remark."""
+    measured = [(name, metric, best(rows, name, metric.better)) for name, metric in metrics.items()]
+    for name, metric, found in [each for each in measured if each[2] is not None][:_BEST_TILES]:
+        split, value, step = found  # type: ignore[misc]
+        meaning = metric.per or f"over {spaced(metric.of)}"
+        yield f"Best {split} {spaced(name)}", number(value), f"{meaning}, {metric.better} is better, step {step:,}"
+    for name, metric, found in measured:
+        if found and (metric.unit, metric.better) == ("nats", "lower") and metric.of in _WITH_PERPLEXITY:
+            if "perplexity" not in metrics:
+                split, value, step = found
+                value = math.exp(min(value, _LARGEST_EXPONENT))
+                remark = f"per {singular(metric.of)}, exp of the {spaced(name)}, step {step:,}"
+                yield f"Best {split} perplexity", number(value), remark
+            break
+    if is_finite(parameters := environment.get("parameters")) and parameters:
+        yield "Parameters", short(parameters), f"{parameters:,}"
+    if seconds := _finite(rows, "train_seconds"):
+        yield "Training time", duration(seconds[-1]), f"{seconds[-1]:,.1f} seconds"
+    of = progress_of(environment, metrics)
+    if speeds := _finite(rows, f"{of}_per_second"):
+        yield "Throughput", short(statistics.median(speeds)), f"{of}/s, median"
+
+
+def _warnings(rows: Rows, metrics: Mapping[str, Declared]) -> Iterator[str]:
+    if not metrics:
+        yield "environment.json declares no metrics, so none is drawn."
+    for name in dict.fromkeys([*metrics, OBJECTIVE]):
+        logged = [row for row in rows if name in row]
+        broken = [row for row in logged if not is_finite(row[name])]
+        if broken:
+            where = f"{broken[0]['split']}, step {broken[0]['step']:,}"
+            yield f"{len(broken)} of {len(logged)} logged values of {name} are not finite; the first: {where}."
+    if (skipped := _finite(rows, "skipped_updates")) and skipped[-1]:
+        yield f"{skipped[-1]:,} updates were skipped, because a loss or gradient was not finite."
+
+
+def _measured(rows: Rows, metrics: Mapping[str, Declared]) -> str:
+    """The last row of every split, side by side."""
+    last = {row["split"]: row for row in rows}
+    if not last:
+        return ""
+    keys = dict.fromkeys([*metrics, *(key for row in last.values() for key in row if key not in ("step", "split"))])
+    head = "".join(
+        f'<th scope="col">{text(split)}<small>step {row["step"]:,}</small></th>' for split, row in last.items()
+    )
+    body = "".join(
+        f'<tr><th scope="row">{text(spaced(key))}{_unit(metrics.get(key))}</th>'
+        + "".join(f"<td>{text(number(row[key])) if key in row else ''}</td>" for row in last.values())
+        + "</tr>"
+        for key in keys
+        if any(key in row for row in last.values())
+    )
+    table = f'<table class="measured"><thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<section><h2>Last measured</h2><div class="card scroll">{table}</div></section>'
+
+
+def _unit(metric: Declared | None) -> str:
+    return f"<small>{text(metric.per)}</small>" if metric is not None and metric.per else ""
+
+
+def _sections(title: str, tree: Object) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Title, type and rows: the tree's own values first, then every nested object as a section."""
+    nested = {name: value for name, value in tree.items() if isinstance(value, dict)}
+    yield title, _type(tree), list(_leaves({name: value for name, value in tree.items() if name not in nested}))
+    for name, value in nested.items():
+        yield name, _type(value), list(_leaves(value))
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        value = {str(index): item for index, item in enumerate(value)}
+    if not isinstance(value, dict):
+        yield name, value if isinstance(value, str) else "none" if value is None else json.dumps(value)
+        return
+    tag = _type(value)
+    if name and tag:
+        yield name, tag
+    for key, item in value.items():
+        if not (tag and key == "type"):
+            yield from _leaves(item, f"{name}.{key}" if name else key)
+
+
+def _type(tree: Object) -> str:
+    """Name of the dataclass in a saved config's tag "module:Name"; "" where there is no tag."""
+    return str(tree.get("type", "")).partition(":")[2]
+
+
+def _section(title: str, subtitle: str, rows: list[tuple[str, str]]) -> str:
+    head = f"<h3>{text(title)} <small>{text(subtitle)}</small></h3>"
+    body = "".join(
+        f'<tr><th scope="row">{text(name).replace("_", "_<wbr>")}</th><td>{text(value)}</td></tr>'
+        for name, value in rows
+    )
+    return f'<div class="card tree">{head}<table>{body}</table></div>'
+
+
+def _continuation(environment: Object) -> str:
+    command = environment.get("command")
+    if not command:
+        return ""
+    command = command if isinstance(command, str) else " ".join(command)
+    return f"<p>The run was started by <code>{text(command)}</code>; the same command continues it.</p>"
+
+
+def _finite(rows: Rows, key: str) -> list[float]:
+    return [row[key] for row in rows if is_finite(row.get(key))]

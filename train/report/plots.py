@@ -1,0 +1,336 @@
+"""The curves of a run as SVG: files that can be opened on their own, and elements of a page that follow its theme."""
+
+import functools
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxnlp.blocks import Lines
+from train.report.formats import text as escaped
+from train.report.metrics import OBJECTIVE, Chart, base, spaced, splits_of
+
+if TYPE_CHECKING:  # matplotlib takes half a second to import, and a run that starts does not need it
+    from matplotlib.axes import Axes
+
+Rows = Sequence[dict[str, Any]]
+Curve = tuple[np.ndarray, np.ndarray]
+
+# Mid tones, legible on white and on near-black: an SVG file does not know the page around it.
+# All differ, so that `inline` can replace each by the page's own colour for the same role.
+PALETTE = {
+    "--ink": "#6c7683",
+    "--muted": "#78828f",
+    "--series-0": "#1f7fc0",
+    "--series-1": "#d9651b",
+    "--series-2": "#0f9d76",
+    "--series-3": "#b8649a",
+}
+SERIES = [colour for role, colour in PALETTE.items() if role.startswith("--series")]
+MARKERS = "osD^"
+STYLES = ("-", "--", ":", "-.")
+MAX_POINTS = 1200  # about one a pixel at the widest
+MAX_CURVES = 16  # colours times line styles
+MAX_LABEL = 60  # characters
+
+
+class Series(NamedTuple):
+    """One metric on one split: what one curve of a chart shows."""
+
+    split: str
+    metric: str
+    steps: np.ndarray
+    values: np.ndarray
+
+
+def draw_chart(chart: Chart, rows: Rows, *, narrow: bool = False) -> str:
+    """SVG of the metrics of one unit by step, a curve for each metric and split; narrow = for small screens."""
+    size, columns = ((420, 330), 2) if narrow else ((1040, 380), 5)
+    return _draw(f"{chart.name}{'_narrow' * narrow}", size, lambda axes: _chart(axes, chart, rows, columns))
+
+
+def draw_learning_rate(rows: Rows) -> str:
+    """SVG of the learning rate by step."""
+    return _draw("learning_rate", (480, 240), lambda axes: _learning_rate(axes, rows))
+
+
+def draw_throughput(rows: Rows, of: str) -> str:
+    """SVG of the throughput by step; `of` is what it counts."""
+    return _draw("throughput", (480, 240), lambda axes: _throughput(axes, rows, of))
+
+
+@functools.lru_cache(maxsize=128)  # the blocks of earlier steps are drawn again at each evaluation
+def draw_lines(lines: Lines) -> str:
+    """SVG of a block's curves on common axes."""
+    return _draw("lines", (620, 320), lambda axes: _lines(axes, lines), plain(lines.x_label), steps=False)
+
+
+def inline(svg: str, name: str, label: str) -> str:
+    """The drawing as an element of an HTML page.
+
+    Args:
+      svg: of this module.
+      name: prefix of its ids, unique on the page.
+      label: what it shows, for screen readers; escaped here.
+    """
+    view_box, body = re.search(r'<svg[^>]*(viewBox="[^"]*")[^>]*>(.*)</svg>', svg, re.DOTALL).groups()  # type: ignore[union-attr]
+    body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)
+
+    def adapted(tag: str) -> str:
+        tag = re.sub(r'\bid="', f'id="{name}-', tag)
+        tag = tag.replace('xlink:href="#', f'href="#{name}-').replace("url(#", f"url(#{name}-")
+        for role, colour in PALETTE.items():
+            tag = tag.replace(colour, f"var({role})")
+        return tag
+
+    return f'<svg {view_box} role="img" aria-label="{escaped(label)}">{_in_tags(body, adapted)}</svg>'
+
+
+def plain(text: str) -> str:
+    """A text that fonts and XML can hold: on one line, without control characters, at most MAX_LABEL characters."""
+    text = "".join(letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text)
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "\u2026"
+
+
+def curve(rows: Rows, split: str, key: str) -> Curve:
+    """Steps and values of one number of one split; anything but a number is NaN."""
+    pairs = [(row["step"], row[key]) for row in rows if row["split"] == split and key in row]
+    values = [value if isinstance(value, int | float) else np.nan for _, value in pairs]
+    return np.array([step for step, _ in pairs], float), np.array(values, float)
+
+
+def downsample(steps: np.ndarray, values: np.ndarray, most: int = MAX_POINTS) -> Curve:
+    """At most `most` points of a curve: the lowest and the highest of each stretch, so that no spike is lost."""
+    if len(values) <= most:
+        return steps, values
+    finite = np.isfinite(values)
+    kept = set()
+    for stretch in np.array_split(np.arange(len(values)), most // 2):
+        kept.add(stretch[np.where(finite, values, np.inf)[stretch].argmin()])
+        kept.add(stretch[np.where(finite, values, -np.inf)[stretch].argmax()])
+    index = sorted(kept)
+    return steps[index], values[index]
+
+
+def smooth(steps: np.ndarray, values: np.ndarray, window: int, most: int = 400) -> Curve:
+    """Mean of the finite values of a window around each of at most `most` points; NaN where there are none.
+
+    The window is narrower at the start, where a loss falls fast.
+    """
+    index = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
+    means = []
+    for i in index:
+        half = min(window // 2, i)
+        near = values[i - half : i + half + 1]
+        near = near[np.isfinite(near)]
+        means.append(near.mean() if len(near) else np.nan)
+    return steps[index], np.array(means)
+
+
+def value_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """Ends of the vertical axis: high values of the first twentieth and rare spikes may lie above it.
+
+    They are left out only where they would take more than a third of the height. None = no value is finite.
+    """
+    finite = [(steps[np.isfinite(values)], values[np.isfinite(values)]) for steps, values in curves]
+    finite = [(steps, values) for steps, values in finite if len(values)]
+    if not finite:
+        return None
+    every_step, every_value = (np.concatenate(parts) for parts in zip(*finite, strict=True))
+    settled = every_step.min() + 0.05 * np.ptp(every_step)
+    later = [values[steps >= settled] for steps, values in finite]
+    low, top = every_value.min(), every_value.max()
+    high = max(np.quantile(values, 0.99) for values in later if len(values))
+    if top - low <= 1.5 * (high - low):
+        high = top
+    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+def series_of(chart: Chart, rows: Rows) -> list[Series]:
+    """The measured curves of a chart, those of training first."""
+    found = [
+        Series(split, metric, *curve(rows, split, metric))
+        for metric in chart.metrics
+        for split in splits_of(rows, metric)
+    ]
+    return sorted(found, key=lambda series: series.split != "train")
+
+
+def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
+    """The metrics by name and their unit: `Loss (nats per token)`."""
+    metrics = list(dict.fromkeys(series.metric for series in shown)) or list(chart.metrics)
+    names = list(dict.fromkeys(spaced(base(metric)) for metric in metrics))
+    if OBJECTIVE in names and not shown:
+        names.remove(OBJECTIVE)
+    title = ", ".join(names[:3]) + (", \u2026" if len(names) > 3 else "")
+    units = {chart.metrics[metric].per for metric in metrics}
+    unit = units.pop() if len(units) == 1 else chart.unit
+    return f"{title[:1].upper()}{title[1:]}" + (f" ({unit})" if unit else "")
+
+
+def _chart(axes: "Axes", chart: Chart, rows: Rows, legend_columns: int) -> None:
+    measured = series_of(chart, rows)
+    shown = measured[:MAX_CURVES]
+    limits = value_limits([(series.steps, series.values) for series in shown])
+    if limits is None:
+        _say_nothing_measured(axes)
+    only_split = len({series.metric for series in shown}) == 1
+    few = sum(series.split == "train" for series in shown) == 1
+    handles: list[Any] = []
+    # The first colour is that of the training curve in every run.
+    for number, series in enumerate(shown, 0 if any(series.split == "train" for series in shown) else 1):
+        steps, values = series.steps, series.values
+        label = plain(series.split if only_split else f"{series.split} {spaced(series.metric)}")
+        colour, style = SERIES[number % len(SERIES)], STYLES[number // len(SERIES) % len(STYLES)]
+        if series.split != "train":
+            handles += axes.plot(
+                *downsample(steps, values),
+                color=colour,
+                lw=1.8,
+                ls=style,
+                marker=MARKERS[(number - 1) % len(MARKERS)],
+                ms=4.5,
+                markevery=max(1, len(values) // 25),
+                label=label,
+            )
+        elif len(values) < 50:
+            marker = "o" if len(values) < 3 else ""
+            handles += axes.plot(steps, values, color=colour, lw=1.6, ls=style, marker=marker, ms=4.5, label=label)
+        else:
+            raw = axes.plot(*downsample(steps, values), color=colour, lw=1.0, alpha=0.45, label=label)
+            smoothed = smooth(steps, values, len(values) // 40)
+            mean = axes.plot(*smoothed, color=colour, lw=1.8, ls=style, label=f"{label}, smoothed" if few else label)
+            handles += [*raw, *mean] if few else mean
+    if limits:
+        axes.set_ylim(*limits)
+        top = max(np.max(series.values, initial=-np.inf, where=np.isfinite(series.values)) for series in shown)
+        if top > limits[1]:
+            axes.annotate(
+                f"up to {top:.4g} above",
+                (1, 1),
+                (-4, -2),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                ha="right",
+                va="top",
+                color=PALETTE["--muted"],
+            )
+    left_out = f", first {len(shown)} of {len(measured)} curves" if len(shown) < len(measured) else ""
+    _legend(axes, handles, chart_title(chart, shown) + left_out, legend_columns)
+
+
+def _legend(axes: "Axes", handles: list[Any], title: str, columns: int) -> None:
+    legend = axes.figure.legend(
+        handles=handles,
+        loc="outside upper left",
+        ncols=columns,
+        title=plain(title),
+        alignment="left",
+        labelcolor=PALETTE["--muted"],
+        frameon=False,
+        borderpad=0,
+    )
+    for text, handle in zip(legend.get_texts(), handles, strict=True):
+        text.set_text(handle.get_label())
+    legend.get_title().set(color=PALETTE["--ink"], fontsize=13, fontweight="bold")
+
+
+def _lines(axes: "Axes", lines: Lines) -> None:
+    shown = lines.lines[:MAX_CURVES]
+    handles: list[Any] = []
+    for number, line in enumerate(shown):
+        x, y = (
+            np.array([value if abs(value) < 1e100 else np.nan for value in values], float)
+            for values in (line.x, line.y)
+        )
+        marker = MARKERS[number % len(MARKERS)] if len(x) <= 25 else ""
+        style = STYLES[number // len(SERIES) % len(STYLES)]
+        colour = SERIES[number % len(SERIES)]
+        handles += axes.plot(
+            *downsample(x, y), color=colour, lw=1.8, ls=style, marker=marker, ms=4.5, label=plain(line.name)
+        )
+    if not any(np.isfinite(handle.get_ydata()).any() for handle in handles):
+        _say_nothing_measured(axes)
+    left_out = f", first {len(shown)} of {len(lines.lines)} lines" if len(shown) < len(lines.lines) else ""
+    named = [handle for handle in handles if handle.get_label()]
+    _legend(axes, named, lines.y_label + left_out, 3)
+
+
+def _learning_rate(axes: "Axes", rows: Rows) -> None:
+    _single(axes, "Learning rate", 1.0, *curve(rows, "train", "learning_rate"))
+    axes.yaxis.set_major_formatter(lambda value, _: re.sub(r"e([+-])0*", r"e\1", f"{value:g}"))
+
+
+def _throughput(axes: "Axes", rows: Rows, of: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    steps, values = curve(rows, "train", f"{of}_per_second")
+    _single(axes, f"Throughput ({plain(of)}/s)", 0.6, steps, values)
+    if np.isfinite(values).any():
+        median = float(np.median(values[np.isfinite(values)]))
+        axes.axhline(median, color=PALETTE["--ink"], lw=1.2, ls=(0, (4, 3)), zorder=3)
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _single(axes: "Axes", title: str, alpha: float, steps: np.ndarray, values: np.ndarray) -> None:
+    axes.figure.suptitle(title, x=0.012, ha="left", color=PALETTE["--ink"], fontsize=13, fontweight="bold")
+    finite = np.isfinite(values)
+    if not finite.any():
+        _say_nothing_measured(axes)
+    axes.plot(*downsample(steps, values), color=SERIES[0], alpha=alpha, marker="o" if finite.sum() < 3 else "", ms=4.5)
+    axes.set_ylim(0, 1.08 * values[finite].max(initial=0.0) or 1.0)
+
+
+def _say_nothing_measured(axes: "Axes") -> None:
+    axes.text(0.5, 0.5, "nothing measured", transform=axes.transAxes, ha="center", color=PALETTE["--muted"])
+
+
+def _draw(
+    name: str, size: tuple[int, int], fill: Callable[["Axes"], None], x_label: str = "step", *, steps: bool = True
+) -> str:
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.ticker import MaxNLocator
+
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # Fonts only measure the texts here, the reader's browser draws them: a missing glyph is no loss.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        matplotlib.rcdefaults()  # the same picture whatever the user's matplotlibrc says
+        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 12})
+        matplotlib.rcParams["text.parse_math"] = False  # a dollar sign in the name of a split is no formula
+        figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout=ConstrainedLayoutEngine(h_pad=0.1))
+        axes = figure.add_subplot()
+        fill(axes)
+        round_steps = [1, 2, 2.5, 5, 10]
+        axes.set_xlabel(x_label, color=PALETTE["--muted"], loc="right")
+        axes.xaxis.set_major_locator(MaxNLocator(8 if size[0] > 720 else 5, integer=steps, steps=round_steps))
+        axes.yaxis.set_major_locator(MaxNLocator(6 if size[1] > 300 else 4, steps=round_steps))
+        axes.margins(x=0.01)
+        if steps:
+            axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+            axes.set_xlim(left=0, right=None if axes.lines else 1)
+        axes.grid(axis="y", color=PALETTE["--muted"], alpha=0.22, lw=1)
+        axes.tick_params(length=0, pad=6, labelcolor=PALETTE["--muted"])
+        axes.spines[["top", "left", "right"]].set_visible(False)
+        axes.spines["bottom"].set(color=PALETTE["--muted"], alpha=0.5)
+        stream = io.StringIO()
+        no_metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
+    svg = re.sub(r"<!--.*?-->\s*", "", stream.getvalue(), flags=re.DOTALL)
+    return _in_tags(svg, _smaller)
+
+
+def _smaller(tag: str) -> str:
+    """A tag with the reader's font, and with paths in hundredths of a pixel: more digits are half of the file."""
+    tag = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, -apple-system, 'Segoe UI', sans-serif", tag)
+    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace(" \n", " "), tag)
+
+
+def _in_tags(svg: str, change: Callable[[str], str]) -> str:
+    """Changes the tags alone: the texts between them are of the run, and stay letter for letter."""
+    return re.sub(r"<[^>]*>", lambda tag: change(tag[0]), svg)

@@ -1,0 +1,243 @@
+"""A run's folder: what is written when it starts, and what may continue in it."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxnlp.checkpoints import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    PROCESSOR_FILE,
+    Record,
+    identity,
+    json_digest,
+    read_record,
+)
+from jaxnlp.corpus import Corpus
+from jaxnlp.files import write_file
+from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.serialization import ConfigError, differences, from_json
+from train.config import TrainConfig
+
+ENVIRONMENT_FILE = "environment.json"
+METRICS_FILE = "metrics.jsonl"
+BLOCKS_FILE = "blocks.jsonl"
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+
+
+class RunMismatchError(ValueError):
+    """A folder that holds another run."""
+
+
+def check(workdir: Path, config: Any) -> None:
+    """Passes for a new folder, and for one that holds a run of this config; writes nothing.
+
+    Args:
+      workdir: the run's folder.
+      config: as JSON.
+
+    Raises:
+      RunMismatchError: when it holds a run of another config; the message shows each difference. When it holds
+        something else, or a run whose checkpoints were deleted.
+    """
+    files = [path for path in (workdir, *workdir.parents) if path.is_file()]
+    if files:
+        raise RunMismatchError(f"{files[0]} is a file; give a directory with --workdir")
+    path = workdir / CONFIG_FILE
+    if path.exists():
+        refuse_change(identity(_read_json(path)), identity(config), f"{workdir} holds a run with another config")
+    else:
+        others = [name for name in (METRICS_FILE, BLOCKS_FILE, CHECKPOINTS) if (workdir / name).exists()]
+        if others:
+            raise RunMismatchError(
+                f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
+            )
+    saved = [row["step"] for row in _rows(workdir / METRICS_FILE) if row.get("split") == "validation"]
+    if saved and not (workdir / CHECKPOINTS).is_dir():  # a run killed during its first save has the empty folder
+        raise RunMismatchError(
+            f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "
+            f"{CHECKPOINTS}, or give another --workdir to start over"
+        )
+
+
+def check_continuation(record: Record, config: Any, processor: Any, corpus: Corpus, workdir: Path) -> None:
+    """Raises RunMismatchError when a checkpoint is of another config, processor or data than the run that continues."""
+    refuse_change(identity(record.config), identity(config), f"{workdir} has checkpoints of another config")
+    path = workdir / PROCESSOR_FILE
+    if json_digest(processor) != record.processor_digest:
+        held = _read_json(path) if path.is_file() else {}
+        refuse_change(held, processor, f"the processor of the data has changed since the run in {workdir} started")
+        raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
+    if path.is_file() and json_digest(_read_json(path)) != record.processor_digest:
+        raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
+    refuse_data_change(record, corpus, workdir)
+
+
+def refuse_data_change(record: Record, corpus: Corpus, workdir: Path) -> None:
+    """Raises RunMismatchError when the data is not what a checkpoint was trained on."""
+    if record.fingerprint != corpus.fingerprint:
+        before = {"description": record.description, "fingerprint": record.fingerprint}
+        now = {"description": corpus.description, "fingerprint": corpus.fingerprint}
+        refuse_change(before, now, f"the data has changed since the run in {workdir} started")
+
+
+def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
+    """`refuse_data_change` for a run's checkpoint of a step."""
+    refuse_data_change(read_record(workdir, step), corpus, workdir)
+
+
+def create(workdir: Path, config: Any, processor: Any) -> None:
+    """Writes config and processor, as JSON; to be called after existing checkpoints were read and checked."""
+    if jax.process_index() != 0:
+        return
+    (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    write_json(workdir / PROCESSOR_FILE, processor)
+    write_json(workdir / CONFIG_FILE, config)
+
+
+def refuse_change(before: Any, now: Any, message: str) -> None:
+    """Raises RunMismatchError with the message, a remedy and each difference, when there are differences."""
+    changed = differences(before, now)
+    if changed:
+        lines = "".join(f"\n  {line}" for line in changed)
+        raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{lines}")
+
+
+def read_config(workdir: Path) -> TrainConfig:
+    """The config of a run's folder. Raises: FileNotFoundError, or ConfigError naming the field that does not fit."""
+    path = workdir / CONFIG_FILE
+    try:
+        return from_json(_read_json(path), TrainConfig)
+    except ConfigError as error:
+        raise ConfigError(f"{path} cannot be read; it may be of another version: {error}") from error
+
+
+def read_environment(workdir: Path) -> dict[str, Any]:
+    """What a run's starts have recorded."""
+    return _read_json(workdir / ENVIRONMENT_FILE)
+
+
+def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:
+    """Records versions, device and command of this start; a continued run records its newest start.
+
+    Args:
+      workdir: the run's folder.
+      pretrained: SHA-256 of the parameters that the run begins with; the first start's stays.
+      facts: what else is recorded.
+    """
+    if jax.process_index() != 0:
+        return
+    if pretrained is None and (workdir / ENVIRONMENT_FILE).exists():
+        pretrained = read_environment(workdir).get("pretrained_sha256")
+    environment = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device_name(),
+        "devices": jax.device_count(),
+        "cpu_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "matmul_dtype_auto": operand_dtype("auto"),
+        "malloc": os.environ.get("GLIBC_TUNABLES"),
+        "pretrained_sha256": pretrained,
+        "versions": versions(),
+        "commit": commit(),
+        **facts,
+    }
+    write_json(workdir / ENVIRONMENT_FILE, environment)
+
+
+def update_environment(workdir: Path, **facts: Any) -> None:
+    """Adds facts to the environment's record."""
+    if jax.process_index() == 0:
+        write_json(workdir / ENVIRONMENT_FILE, read_environment(workdir) | facts)
+
+
+def read_ledger(path: Path) -> list[dict[str, Any]]:
+    """The entries of a ledger file. Raises: ValueError naming the file when it holds something else."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{path} is not a ledger: expected a list of objects, each an entry")
+    return entries
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that decide a run's numbers."""
+    return {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def commit() -> str | None:
+    """The checkout's commit, with `-dirty` where its files differ; None outside a git checkout."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def device_name() -> str:
+    """The accelerator's name, or the processor's."""
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        return device.device_kind
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file atomically."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def keep_lines_until(path: Path, step: int) -> None:
+    """Drops the lines of a JSON-lines file that a run wrote after the checkpoint it continues from."""
+    if not path.exists():
+        return
+    # Bytes split at line feeds alone; a text may hold other characters that str.splitlines() splits at.
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):
+                break  # half-written when the process died
+            raise RunMismatchError(f"{path}, line {number}: not JSON ({error}); remove the line to continue") from error
+        if row["step"] <= step:
+            kept.append(line.decode().rstrip("\n") + "\n")
+    write_text(path, "".join(kept))
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The readable rows of a JSON-lines file; none where there is no file."""
+    rows = []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # `keep_lines_until` refuses broken lines with their numbers
+        if isinstance(row, dict) and isinstance(row.get("step"), int):
+            rows.append(row)
+    return rows
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise RunMismatchError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a UTF-8 file atomically, and creates its parent directories."""
+    write_file(path, text.encode("utf-8"))

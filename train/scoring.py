@@ -1,0 +1,134 @@
+"""Scoring a trained model on a split: what evaluators are given (`jaxnlp.tasks.Scoring`)."""
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from jaxnlp.corpus import DataError, NumpyBatch, Split
+from jaxnlp.metrics import means, total
+from jaxnlp.runs import load_run
+from jaxnlp.tasks import Metric, Objective, Trained
+from jaxnlp.typing import Batch, Metrics, Params, PyTree
+from train.parallel import Parallel
+from train.step import eval_step
+
+T = TypeVar("T")
+
+
+class SplitScoring:
+    """A model, a split and the devices to score it on; see `jaxnlp.tasks.Scoring`.
+
+    Args:
+      trained: what is scored; its parameters laid out over the devices.
+      split: what it is scored on.
+      split_name: for messages.
+      training: the training examples, or None.
+      objective: the run's.
+      layout: of the devices.
+      kept: what `once` has made; training hands the same dict to each evaluation, so that programs compile once.
+    """
+
+    def __init__(
+        self,
+        trained: Trained,
+        split: Split,
+        split_name: str,
+        *,
+        training: Split | None,
+        objective: Objective,
+        layout: Parallel,
+        kept: dict[Hashable, Any],
+    ):
+        self.trained = trained
+        self.split = split
+        self.split_name = split_name
+        self.training = training
+        self._objective = objective
+        self._layout = layout
+        self._kept = kept
+
+    def sums(self) -> dict[str, Metric]:
+        """See `jaxnlp.tasks.Scoring`."""
+        if not len(self.split.batches):
+            return {}
+        step = self.once(
+            "objective", lambda: self._layout.compile_eval(functools.partial(eval_step, objective=self._objective))
+        )
+        found: list[Metrics] = []
+        carry = None
+        for batch in self.split.batches:
+            if carry is None:
+                carry = self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
+            metrics, carry = step(self.trained.params, self._layout.put_batch(batch), carry)
+            found.append(metrics)
+        return _as_metrics(found)
+
+    def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
+        """See `jaxnlp.tasks.Scoring`."""
+        run = self.once(("outputs", function), lambda: self._layout.compile_outputs(function))
+        parts = []
+        for batch in self.split.batches:
+            real = _real_rows(batch)
+            out = run(self.trained.params, self._layout.put_batch(batch))
+            parts.append(jax.tree.map(lambda x, real=real: np.asarray(x)[: len(real)][real], out))
+        if not parts:
+            raise DataError(f"{self.split_name} has no batches to compute outputs of")
+        joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+        rows = self.split.rows
+        return joined if rows is None else jax.tree.map(lambda x: _in_order(x, rows), joined)
+
+    def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
+        """See `jaxnlp.tasks.Scoring`."""
+        run, params, carry, found = jax.jit(step, donate_argnums=2), self.params_here(), empty, []
+        for batch in self.split.batches:
+            carry, metrics = run(params, batch, carry)
+            found.append(metrics)
+        return _as_metrics(found)
+
+    def part(self, name: str) -> "SplitScoring":
+        """See `jaxnlp.tasks.Scoring`."""
+        training = None if self.training is None else self.training.parts.get(name)
+        return SplitScoring(
+            self.trained,
+            self.split.parts[name],
+            f"{name}/{self.split_name}",
+            training=training,
+            objective=self._objective,
+            layout=self._layout,
+            kept=self._kept,
+        )
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """See `jaxnlp.tasks.Scoring`."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def params_here(self) -> Params:
+        """See `jaxnlp.tasks.Scoring`."""
+        return self._layout.fetch(self.trained.params)
+
+    def load_run(self, place: str) -> Trained:
+        """See `jaxnlp.tasks.Scoring`."""
+        return load_run(place)
+
+
+def _as_metrics(found: list[Metrics]) -> dict[str, Metric]:
+    summed = total(jax.device_get(found))
+    return {name: Metric(value, int(summed[name][1])) for name, value in means(summed).items()}
+
+
+def _real_rows(batch: NumpyBatch) -> np.ndarray:
+    """[B] bool: which rows are examples, and not padding."""
+    mask = np.asarray(batch["loss_mask"])
+    return np.asarray(mask.reshape(len(mask), -1).any(axis=1))
+
+
+def _in_order(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Outputs [N, ...] in the order of the batches, as [N, ...] in the order of the examples."""
+    ordered = np.empty_like(x)
+    ordered[rows] = x
+    return ordered

@@ -1,0 +1,119 @@
+"""What a config decides before the first step: data, model, objective, optimizer, and how the state is initialised."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.corpus import Corpus
+from jaxnlp.serialization import ConfigError
+from jaxnlp.tasks import MetricKind, Objective
+from jaxnlp.typing import Params
+from train.begin import Beginning, merge
+from train.config import TrainConfig
+from train.optimizer import Schedule, make_optimizer, make_schedule
+from train.step import StepOutput, TrainState, init_state, train_step
+
+
+class Setup(NamedTuple):
+    """What a config decides before the first step.
+
+    Attributes:
+      config: with a pretrained model's shape in it.
+      corpus: the data.
+      model: the Linen module.
+      objective: its loss.
+      metrics: the declared metrics of training and validation.
+      optimizer: see `train.optimizer`.
+      initial_state: given parameters -> the state before the first step; to be jitted.
+      given: the given parameters.
+    """
+
+    config: TrainConfig
+    corpus: Corpus
+    model: Any
+    objective: Objective
+    metrics: dict[str, MetricKind]
+    optimizer: Any
+    initial_state: Callable[[Params], TrainState]
+    given: Params
+
+    def release(self) -> "Setup":
+        """The same with shapes in place of the given parameters: the state has them now."""
+        return self._replace(given=jax.eval_shape(lambda: self.given))
+
+    def abstract_state(self) -> TrainState:
+        """Shapes and types of the state: nothing is computed."""
+        return jax.eval_shape(self.initial_state, self.given)
+
+
+def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = None) -> Setup:
+    """Data, model, objective and optimizer; nothing is computed on a device.
+
+    Args:
+      begun: what `begin` made of a config.
+      devices: how many share a batch.
+      schedule: replaces the config's.
+
+    Raises:
+      ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
+        and for a best metric that the task does not have.
+      DataError: when the data does not suffice, or has another vocabulary than the run to begin with.
+    """
+    config, task = begun.config, begun.config.task
+    corpus = config.data.load(config.seed, begun.processor)
+    validation = corpus.split("validation")
+    metrics = dict(task.metrics(corpus.processor, validation))
+    if config.best_metric not in metrics:
+        raise ConfigError(f"best_metric must be one of {', '.join(sorted(metrics))}, got {config.best_metric!r}")
+    task.check_corpus(config.model, corpus)
+    model, inputs = task.build(config.model, corpus.processor)
+    objective = task.objective(model, corpus)
+    rows = config.data.batch_size
+    carries = config.data.carries and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))
+    if carries and rows % devices:
+        raise ConfigError(f"rows carry state, so {devices} devices must divide data.batch_size, {rows}")
+    if carries and config.accumulation_steps > 1:
+        raise ConfigError(
+            f"rows carry state from batch to batch, so accumulation_steps must be 1, got {config.accumulation_steps}"
+        )
+    optimizer = make_optimizer(
+        config.optimizer,
+        schedule or make_schedule(config.optimizer, total_steps=config.total_steps),
+        parameter=config.model.parameter,
+        frozen=config.model.frozen,
+    )
+    init_key, state_key = jax.random.split(jax.random.key(config.seed))
+
+    def initial_state(given: Params) -> TrainState:
+        zeros = [jnp.zeros(x.shape, x.dtype) for x in inputs]
+        return init_state(
+            merge(model.init(init_key, *zeros)["params"], given),
+            optimizer,
+            state_key,
+            ema=config.ema_decay is not None,
+            mean=config.nt_asgd_patience is not None,
+            carry=objective.empty_carry(rows) if carries else (),
+        )
+
+    given = begun.params or task.begin(model, corpus)
+    return Setup(config, corpus, model, objective, metrics, optimizer, initial_state, given)
+
+
+def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:
+    """The pure step of (state, batch), everything else closed over."""
+    return functools.partial(
+        train_step,
+        objective=setup.objective,
+        optimizer=setup.optimizer,
+        ema_decay=setup.config.ema_decay,
+        accumulation_steps=setup.config.accumulation_steps,
+    )
+
+
+def count_parameters(params: Params) -> int:
+    """Number of values, frozen ones too; of arrays or their shapes."""
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(params))
