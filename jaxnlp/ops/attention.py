@@ -24,6 +24,7 @@ arrays as well, sum_s(A * dA) = sum_k(Y * dY), since Y = A V; it stays true unde
 import functools
 from typing import Literal, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -305,18 +306,23 @@ def _attend_vjp(q, k, v, bias, attention_mask, dropout_key, first_row, traced_qu
 
 
 def _forward(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query, settings):
-    shape = (*q.shape[:3], k.shape[2])
+    batch, heads, queries, width = q.shape
+    keys = k.shape[2]
+    chex.assert_shape((k, v), (batch, heads, keys, width))
+    shape = (batch, heads, queries, keys)
     first_query = traced_query if settings.first_query is None else settings.first_query
     ys, kept = [], []
-    for block in _blocks(q.shape[2], k.shape[2], settings):
+    for block in _blocks(queries, keys, settings):
         visible = _visible(attention_mask, settings.causal, first_query, block)
         block_bias = None if bias is None else _part(bias, block)
         block_q, block_k = q[:, :, block.start : block.stop], k[:, :, : block.keys]
         weights = _weights(block_q, block_k, block_bias, visible, settings.scale)
+        chex.assert_shape(weights, (batch, heads, block.stop - block.start, block.keys))
         dropped = _drop(weights, block, shape, settings.dropout_rate, dropout_key, first_row).astype(v.dtype)
         ys.append(product(dropped, v[:, :, : block.keys], "bhts,bhsk->bhtk"))
         kept.append(weights.astype(v.dtype))
     y = _joined(ys).astype(q.dtype)
+    chex.assert_shape(y, (batch, heads, queries, width))
     # An empty array has the shape and the dtype of the bias, which the backward does not need otherwise.
     like_bias = None if bias is None else jnp.zeros((0, *bias.shape), bias.dtype)
     return y, (q, k, v, y, kept, like_bias, dropout_key, first_row)
@@ -325,30 +331,37 @@ def _forward(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query
 def _backward(settings, residuals, dy):
     q, k, v, y, kept, like_bias, dropout_key, first_row = residuals
     wide = accumulator(q.dtype)
-    shape = (*q.shape[:3], k.shape[2])
+    batch, heads, queries, width = q.shape
+    keys = k.shape[2]
+    shape = (batch, heads, queries, keys)
     dy = row_major(dy)
     delta = (y.astype(wide) * dy.astype(wide)).sum(axis=-1, keepdims=True)
+    chex.assert_shape(delta, (batch, heads, queries, 1))
     dq, dk, dv, dz_sums = [], [], [], []
-    for block, weights in zip(_blocks(q.shape[2], k.shape[2], settings), kept, strict=True):
-        rows, keys = slice(block.start, block.stop), slice(0, block.keys)
+    for block, weights in zip(_blocks(queries, keys, settings), kept, strict=True):
+        rows, columns = slice(block.start, block.stop), slice(0, block.keys)
         dropped = _drop(weights, block, shape, settings.dropout_rate, dropout_key, first_row)
         dv.append(product(transposed(dy[:, :, rows]), dropped, "bhkt,bhts->bhks"))
-        da = product(dy[:, :, rows], v[:, :, keys], "bhtk,bhsk->bhts")
+        da = product(dy[:, :, rows], v[:, :, columns], "bhtk,bhsk->bhts")
         da = _drop(da, block, shape, settings.dropout_rate, dropout_key, first_row)
         dz = weights.astype(wide) * (da - delta[:, :, rows])
+        chex.assert_shape(dz, (batch, heads, block.stop - block.start, block.keys))
         if like_bias is not None:
-            dz_sums.append(_summed_over_broadcast(dz, like_bias.shape[1:], k.shape[2]))
+            dz_sums.append(_summed_over_broadcast(dz, like_bias.shape[1:], keys))
         dz = dz.astype(q.dtype)
-        dq.append(product(dz, k[:, :, keys], "bhts,bhsk->bhtk"))
+        dq.append(product(dz, k[:, :, columns], "bhts,bhsk->bhtk"))
         dk.append(product(transposed(q[:, :, rows]), dz, "bhkt,bhts->bhks"))
     # The factor last, in float32: bfloat16 operands would be rounded once more.
     dq = _joined(dq) * jnp.asarray(settings.scale, wide)
-    dk = _summed(dk, k.shape[2]) * jnp.asarray(settings.scale, wide)
-    dv = _summed(dv, k.shape[2])
+    dk = _summed(dk, keys) * jnp.asarray(settings.scale, wide)
+    dv = _summed(dv, keys)
     dk, dv = dk.swapaxes(2, 3), dv.swapaxes(2, 3)
+    chex.assert_shape(dq, (batch, heads, queries, width))
+    chex.assert_shape((dk, dv), (batch, heads, keys, width))
     dbias = None
     if like_bias is not None:
         dbias = (sum(dz_sums) if like_bias.shape[3] == 1 else _joined(dz_sums)).astype(like_bias.dtype)
+        chex.assert_shape(dbias, like_bias.shape[1:])
     return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), dbias, None, None, None, None
 
 

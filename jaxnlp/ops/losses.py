@@ -3,6 +3,7 @@
 import functools
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -237,12 +238,15 @@ rounded to 1e-6, and so is the loss of a token."""
 
 def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
     short_w = w.astype(dtype)
-    spread = label_smoothing / w.shape[1]
+    width, vocabulary = w.shape
+    spread = label_smoothing / vocabulary
 
     def add_chunk(carry, chunk):
         totals, dw, db = carry
         x, targets, weights = chunk
+        tokens = len(targets)
         scores = _logits(x, short_w, None, dtype)
+        chex.assert_shape(scores, (tokens, vocabulary))
         bias = None if b is None else b.astype(scores.dtype)
         z = scores if bias is None else scores + bias[None]
         highest = _row_bounds(scores, bias)
@@ -250,16 +254,20 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
         sums = exponentials.sum(axis=-1)
         log_normaliser = highest + jnp.log(sums)
+        chex.assert_shape((highest, sums, log_normaliser), (tokens,))
         losses = _losses_from(z, log_normaliser, targets, label_smoothing, z_loss)
         factor = weights * (1.0 + 2.0 * z_loss * log_normaliser) / sums
         # In int32, since V may exceed what the targets' dtype holds.
         onehot = jax.lax.broadcasted_iota(jnp.int32, z.shape, 1) == targets.astype(jnp.int32)[:, None]
         aim = jnp.where(onehot, 1.0 - label_smoothing + spread, spread) * weights[:, None]
         dz = jax.lax.optimization_barrier((exponentials * factor[:, None] - aim).astype(dtype))
+        chex.assert_shape((exponentials, aim, dz), (tokens, vocabulary))
         dx = product(dz, short_w, "nv,dv->nd").astype(x.dtype)
         dw = dw + product(transposed(x.astype(dtype)), dz, "dn,nv->dv")
         if db is not None:
             db = db + column_sums(dz)
+            chex.assert_shape(db, (vocabulary,))
+        chex.assert_shape((dx, dw), [(tokens, width), (width, vocabulary)])
         return (_added(totals, _sums(losses, weights)), dw, db), dx
 
     wide = accumulator(dtype)

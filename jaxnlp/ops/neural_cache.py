@@ -1,4 +1,4 @@
-"""The continuous cache of a recurrent language model: words come again where hidden states are alike.
+"""The continuous cache of a recurrent language model: words that followed similar hidden states become more likely.
 
 With h_t the hidden state that predicts word w_{t+1}, and memory (h_i, w_{i+1}) of the last W positions i < t,
 
@@ -10,6 +10,7 @@ Nothing is trained: it is a way of reading the model.
 Source: Grave et al. 2017, equations 3 and 4.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -35,23 +36,29 @@ def cache_probability(
       memory: hidden states of the W positions before the batch, oldest first [B, W, K].
       memory_words: the words that followed them [B, W] int.
       memory_filled: [B, W] bool, which of them there are.
-      theta: how much likeness counts; 0 = all the same.
+      theta: weight of the similarity of hidden states; 0 = all positions count alike.
 
     Returns:
       p_cache(target) [B, T] float32, and whether there is anything to look at [B, T] bool; where not, p_cache is 0.
     """
-    window, positions = memory.shape[1], hidden.shape[1]
+    batch, positions, width = hidden.shape
+    window = memory.shape[1]
     keys = jnp.concatenate([memory, hidden], axis=1).astype(jnp.float32)
     words = jnp.concatenate([memory_words, targets], axis=1)
     filled = jnp.concatenate([memory_filled, counted], axis=1)
     age = window + jnp.arange(positions)[:, None] - jnp.arange(window + positions)[None, :]
     seen = ((age >= 1) & (age <= window))[None] & filled[:, None, :]
+    chex.assert_shape(keys, (batch, window + positions, width))
+    chex.assert_shape((words, filled), (batch, window + positions))
+    chex.assert_shape(seen, (batch, positions, window + positions))
     found = seen.any(axis=-1)
     scores = jnp.where(seen, theta * jnp.einsum("btk,bsk->bts", hidden.astype(jnp.float32), keys), -jnp.inf)
+    chex.assert_equal_shape((scores, seen))
     highest = jnp.where(found, scores.max(axis=-1), 0.0)
     exponentials = jnp.exp(scores - highest[..., None])
     same = words[:, None, :] == targets[:, :, None]
     shares = jnp.where(same, exponentials, 0.0).sum(axis=-1) / jnp.where(found, exponentials.sum(axis=-1), 1.0)
+    chex.assert_shape((shares, found), (batch, positions))
     return shares, found
 
 

@@ -23,6 +23,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from jax.experimental import rnn
@@ -168,21 +169,23 @@ def _forward(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype):
 
 
 def _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, *, cell_vjp):
-    batch, positions, width = x.shape
+    batch, positions, input_width = x.shape
+    width, columns = w_h.shape  # K, G K
     wide = accumulator(x.dtype)
     # Time first, so that the scan cuts whole blocks of memory.
-    rows = x.swapaxes(0, 1).reshape(positions * batch, width).astype(dtype)
+    rows = x.swapaxes(0, 1).reshape(positions * batch, input_width).astype(dtype)
     short_w_h = w_h.astype(dtype)
     # Where the cell adds both products, both biases can be added here.
     early, late = (b, b_h) if b_h is None or not cell.additive else (b + b_h, None)
     u = product(rows, w_x.astype(dtype), "nd,dg->ng") + early.astype(wide)[None]
-    u = u.reshape(positions, batch, w_x.shape[1])
+    u = u.reshape(positions, batch, columns)
 
     def step(state: State, now: Any) -> tuple[State, Any]:
         u, valid = now
         v = product(state[0].astype(dtype), short_w_h, "bk,kg->bg")
         if late is not None:
             v = v + late.astype(wide)[None]
+        chex.assert_shape((u, v), (batch, columns))
         arguments = (u + v, state) if cell.additive else (u, v, state)
         # The pull-back is a tree of arrays, so the scan can keep what the cell's own gradient needs.
         new, pull = jax.vjp(cell.step, *arguments) if cell_vjp else (cell.step(*arguments), None)
@@ -192,6 +195,7 @@ def _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, *, cell_vjp):
 
     first = tuple(array.astype(wide) for array in state)
     final, (h, pulls) = jax.lax.scan(step, first, (u, valid), reverse=reverse)
+    chex.assert_shape(h, (positions, batch, width))
     outputs = h if valid is None else jnp.where(valid, h, jnp.zeros_like(h))
     result = (
         outputs.swapaxes(0, 1).astype(x.dtype),
@@ -204,6 +208,7 @@ def _backward(cell, reverse, dtype, residuals, cotangents):
     rows, first_h, h, pulls, w_x, w_h, b, b_h, valid, like_x, like_state = residuals
     d_outputs, d_final = cotangents
     positions, batch, width = h.shape
+    input_width, columns = w_x.shape  # D, G K
     wide = h.dtype
     back_w_h = transposed(w_h.astype(dtype))
 
@@ -214,6 +219,7 @@ def _backward(cell, reverse, dtype, residuals, cotangents):
             d_new = tuple(jnp.where(valid, d, jnp.zeros_like(d)) for d in d_new)
         *d_products, d_before = pull(d_new)
         dv = d_products[-1]
+        chex.assert_shape(d_products, (batch, columns))
         d_before = (d_before[0] + product(dv.astype(dtype), back_w_h, "bg,gk->bk"), *d_before[1:])
         if valid is not None:
             d_before = tuple(jnp.where(valid, before, after) for before, after in zip(d_before, d_state, strict=True))
@@ -223,15 +229,17 @@ def _backward(cell, reverse, dtype, residuals, cotangents):
     dy = d_outputs.swapaxes(0, 1).astype(wide)
     d_state, d_products = jax.lax.scan(step, last, (dy, pulls, valid), reverse=not reverse)
     # What the weights get from all time steps is one product each, as is what the input gets.
-    du, dv = (d.reshape(positions * batch, w_x.shape[1]) for d in (d_products[0], d_products[-1]))
+    du, dv = (d.reshape(positions * batch, columns) for d in (d_products[0], d_products[-1]))
     before = jnp.concatenate([h, first_h[None]])[1:] if reverse else jnp.concatenate([first_h[None], h])[:positions]
     before = before.reshape(positions * batch, width)
     short_du = du.astype(dtype)
     short_dv = short_du if cell.additive else dv.astype(dtype)
-    dx = product(short_du, w_x.astype(dtype), "ng,dg->nd").reshape(positions, batch, w_x.shape[0]).swapaxes(0, 1)
+    dx = product(short_du, w_x.astype(dtype), "ng,dg->nd").reshape(positions, batch, input_width).swapaxes(0, 1)
     dw_x = product(transposed(rows), short_du, "dn,ng->dg")
     dw_h = product(transposed(before.astype(dtype)), short_dv, "kn,ng->kg")
     db = column_sums(du)
+    chex.assert_shape(dx, (batch, positions, input_width))
+    chex.assert_shape((dw_x, dw_h, db), [(input_width, columns), (width, columns), (columns,)])
     db_h = None
     if b_h is not None:
         db_h = (db if cell.additive else column_sums(dv)).astype(b_h.dtype)

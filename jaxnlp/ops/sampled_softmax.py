@@ -12,6 +12,7 @@ luck. The logarithm is concave: the expected loss is the exact one at most, and 
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -108,23 +109,27 @@ def _estimate(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtyp
 def _forward(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtype):
     """All gradients at once, as `losses.linear_cross_entropy` has them: logits and exponentials are not kept."""
     wide = weights.dtype
+    (tokens, width), words = x.shape, len(summed)
     short_x, short_w = x.astype(dtype), w_summed.astype(dtype)
     z = product(short_x, short_w, "nd,vd->nv").astype(wide) + offsets[None]
     # A target among the summed words would count twice.
     z = jnp.where(summed[None] == targets[:, None], -jnp.inf, z)
     own = (x.astype(wide) * w_own.astype(wide)).sum(axis=-1) + b_own
+    chex.assert_shape((z, own), [(tokens, words), (tokens,)])
     highest = jnp.maximum(z.max(axis=-1), own)
     # Barriers: see losses.py.
     exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
     of_own = jnp.exp(own - highest)
     sums = exponentials.sum(axis=-1) + of_own
     losses = highest + jnp.log(sums) - own
+    chex.assert_shape((highest, sums, losses), (tokens,))
     total = (losses * weights).sum()
 
     dz = jax.lax.optimization_barrier((exponentials * (weights / sums)[:, None]).astype(dtype))
     d_own = weights * (of_own / sums - 1.0)
     dx = product(dz, short_w, "nv,vd->nd") + d_own[:, None] * w_own
     dw = product(transposed(short_x), dz, "dn,nv->dv").T
+    chex.assert_shape((dz, dx, dw, d_own), [(tokens, words), (tokens, width), (words, width), (tokens,)])
     gradients = (
         dx.astype(x.dtype),
         dw.astype(w_summed.dtype),

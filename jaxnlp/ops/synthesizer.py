@@ -10,6 +10,7 @@ feature more, against a 1 in the query: ReLU(Z) B + b_2 = [ReLU(Z) 1] [B; b_2]. 
 gradient by hand serves here as well.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -115,4 +116,7 @@ def _queries_and_keys(z, keys, w_b, b_2):
     if b_2 is not None:
         q = jnp.concatenate([q, jnp.ones_like(z[..., :1])], axis=-1)
         columns = jnp.concatenate([columns, b_2[:keys, None].astype(w_b.dtype)], axis=-1)
-    return q, jnp.broadcast_to(columns[None, :, None], (z.shape[0], keys, *q.shape[2:]))
+    batch, positions, heads, width = z.shape
+    extra = 0 if b_2 is None else 1
+    chex.assert_shape((q, columns), [(batch, positions, heads, width + extra), (keys, width + extra)])
+    return q, jnp.broadcast_to(columns[None, :, None], (batch, keys, heads, width + extra))

@@ -26,6 +26,8 @@ from tests.jaxnlp.ops.attention_helpers import (
     random_upstream,
 )
 
+pytestmark = pytest.mark.sweep
+
 
 @functools.partial(jax.jit, static_argnames=(*STATIC, "first_query"))
 def values_and_gradients(q, k, v, bias, upstream, **settings):
