@@ -129,15 +129,18 @@ class BertModelConfig(ModelConfig):
         theirs = pretrained.model.config
         if not isinstance(theirs, BertModelConfig):
             raise ValueError(f"it has no BERT: its model config is a {type(theirs).__name__}")
-        fields = dataclasses.fields(BertConfig)
-        rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
-        encoder = dataclasses.replace(theirs.encoder, **rates)
+        encoder = self.adopted_encoder(theirs.encoder)
         vocabulary = getattr(pretrained.processor, "vocabulary", pretrained.processor)
         shape = f"{encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
         config = dataclasses.replace(self, encoder=encoder)
         return Adopted(
             config, {"encoder": pretrained.params["encoder"]}, vocabulary, (f"encoder from {pretrained.name}: {shape}",)
         )
+
+    def adopted_encoder(self, pretrained: BertConfig) -> BertConfig:
+        """The shape of a pretrained encoder with this config's rates of dropout."""
+        names = [field.name for field in dataclasses.fields(BertConfig) if field.name.endswith("dropout_rate")]
+        return dataclasses.replace(pretrained, **{name: getattr(self.encoder, name) for name in names})
 
 
 class BertOutput(NamedTuple):

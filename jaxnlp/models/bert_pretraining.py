@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.bert import Bert, BertModelConfig, PretrainingHeads
+from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig, PretrainingHeads
 from jaxnlp.typing import Params
 
 
@@ -39,13 +39,14 @@ class BertPretrainingConfig(BertModelConfig):
         """The encoder, and those pretraining heads that there are; the pooler too, or a new one."""
         found = super().adopt(pretrained)
         heads = pretrained.params.get("heads", {})
-        encoder = found.config.encoder  # type: ignore[attr-defined]
         names = {"token_bias": "the head of masked tokens", "follows": "the head of next sentences"}
-        missing = ["the pooler"] * (not encoder.use_pooler)
+        missing = ["the pooler"] * ("pooler" not in found.params["encoder"])
         missing += [what for name, what in names.items() if name not in heads]
         notes = (f"{pretrained.name} does not have {', '.join(missing)}: initialised at random",) if missing else ()
-        config = dataclasses.replace(self, encoder=dataclasses.replace(encoder, use_pooler=True))
-        return Adopted(config, found.params | {"heads": heads}, found.processor, (*found.notes, *notes))
+        return found._replace(params=found.params | {"heads": heads}, notes=(*found.notes, *notes))
+
+    def adopted_encoder(self, pretrained: BertConfig) -> BertConfig:
+        return dataclasses.replace(super().adopted_encoder(pretrained), use_pooler=True)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[:1] == ("encoder",):

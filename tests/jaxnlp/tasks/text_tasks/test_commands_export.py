@@ -171,7 +171,7 @@ def test_an_impossible_export_is_refused(trained, finished_run, tmp_path, save_r
         (
             tmp_path / "empty",
             tmp_path / "new",
-            "is neither a training run nor pretrained weights: it has no config.json",
+            "is neither a training run nor pretrained weights",
         ),
     ):
         assert main(["export", str(run), str(folder)]) == 2

@@ -114,7 +114,7 @@ def test_truncated_texts_are_counted_on_standard_error(trained, capsys):
         (["--file", "nowhere", "--part", "sst"], "No such file or directory: 'nowhere'"),
         (
             ["--file", "nowhere"],
-            "has parts with one text, sst, cfimdb, and with two, quora, sts: choose one with --part",
+            "has parts with one text, sst, cfimdb, and with two, quora, sts: choose one",
         ),
         (["a", "--file", "nowhere", "--part", "sst"], "texts come from the command line or from a file, not both"),
         (["a", "--part", "nli"], "there is no part 'nli'; this model has: sst, cfimdb, quora, sts"),
