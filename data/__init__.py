@@ -46,6 +46,9 @@ class DataConfig(Config):
         `reset`."""
         return False
 
+    def check_steps(self, total_steps: int) -> None:
+        """Raises ValueError when a run of this many steps would never reach some of the data."""
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """The data set; the seed decides the order of training.
 

@@ -95,6 +95,14 @@ class MinBertData(DataConfig):
             ],
         )
 
+    def check_steps(self, total_steps: int) -> None:
+        needed = self.schedule_steps * len(self.parts)
+        if self.schedule == "sequential" and len(self.parts) > 1 and needed > total_steps:
+            raise ValueError(
+                f"data.schedule sequential with data.schedule_steps {self.schedule_steps} never reaches all of "
+                f"{', '.join(self.parts)} within total_steps {total_steps}; lower data.schedule_steps"
+            )
+
     @property
     def together(self) -> bool:
         """With the schedule together."""

@@ -148,10 +148,16 @@ def check_run_files(folder: Path, record: Record) -> None:
 
 
 def identity(config: Any) -> Any:
-    """A config as JSON without what does not decide a run's numbers: every `compute`, and bookkeeping."""
+    """A config as JSON without what does not decide a run's numbers: every `compute`, bookkeeping, and the run's length
+    where the learning rate does not depend on it."""
     if not isinstance(config, dict):
         return config
     dropped = {"compute", *BOOKKEEPING}
+    optimizer = config.get("optimizer")
+    if isinstance(optimizer, dict):
+        ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
+        if optimizer.get("schedule") == "constant" or any(end is not None for end in ends):
+            dropped.add("total_steps")
     return {name: identity(value) for name, value in config.items() if name not in dropped}
 
 

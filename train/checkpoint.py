@@ -1,8 +1,11 @@
 """Checkpoints of a run: state, data iterator and digests in one atomic item; damaged ones are named and set aside."""
 
+import contextlib
+import glob
 import logging
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,15 +57,25 @@ class Checkpoints:
         self._keep = keep
         self._ranks: dict[int, tuple[float, float]] = {}
         self._manager: ocp.CheckpointManager | None = None
+        self._on_exit = contextlib.ExitStack()
 
     def _open(self) -> ocp.CheckpointManager:
         """Orbax's manager; made at the first save, since it writes."""
         if self._manager is None:
+            for step in checkpoint_steps(self._workdir):
+                with contextlib.suppress(DamagedCheckpointError):  # a damaged one is never the best
+                    self._rank(read_record(self._workdir, step))
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
             )
-            self._manager = ocp.CheckpointManager(self._folder, options=options)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            place = self._on_exit.enter_context(_without_wildcards(self._folder))
+            self._manager = ocp.CheckpointManager(place, options=options)
         return self._manager
+
+    def _rank(self, record: Record) -> None:
+        if record.metrics is not None:
+            self._ranks[record.step] = record.rank
 
     def latest_step(self) -> int | None:
         """The newest step saved, or None."""
@@ -70,6 +83,13 @@ class Checkpoints:
             return self._manager.latest_step()
         steps = checkpoint_steps(self._workdir)
         return steps[-1] if steps else None
+
+    def latest_record(self) -> Record | None:
+        """What the newest checkpoint whose record can be read says of itself; None = there is none."""
+        for step in sorted(checkpoint_steps(self._workdir), reverse=True):
+            with contextlib.suppress(DamagedCheckpointError):  # `restore_latest` names it
+                return read_record(self._workdir, step)
+        return None
 
     def save(
         self,
@@ -116,8 +136,7 @@ class Checkpoints:
             data_state=data_state,
             items={name: checksums(tree) for name, tree in items.items()},
         )
-        if metrics is not None:
-            self._ranks[step] = record.rank
+        self._rank(record)
         manager.save(
             step,
             args=ocp.args.Composite(
@@ -147,8 +166,7 @@ class Checkpoints:
             except DamagedCheckpointError as error:
                 failures[step] = str(error)
                 continue
-            if record.metrics is not None:
-                self._ranks[step] = record.rank
+            self._rank(record)
         if failures and restored is None:
             reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
             raise DamagedCheckpointError(f"no checkpoint can be read, move them elsewhere to start over: {reasons}")
@@ -191,8 +209,22 @@ class Checkpoints:
 
     def __exit__(self, *_: object) -> None:
         """Waits until what was saved is on disk. Raises: what the writing raised."""
-        if self._manager is not None:
-            self._manager.close()
+        with self._on_exit:
+            if self._manager is not None:
+                self._manager.close()
+
+
+@contextlib.contextmanager
+def _without_wildcards(folder: Path) -> Iterator[Path]:
+    """The folder by a path without `*`, `?` and brackets: Orbax looks for the parts of what it has just written with
+    glob, finds none in a folder such as `lr[0.1]`, and leaves a checkpoint without them."""
+    if glob.escape(str(folder)) == str(folder):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        link = Path(directory) / folder.name
+        link.symlink_to(folder, target_is_directory=True)
+        yield link
 
 
 class _NewestAndBest(checkpoint_managers.PreservationPolicy):

@@ -78,6 +78,7 @@ class TrainConfig(Config):
         if self.init_ignore and self.init_from is None:
             raise ValueError(f"init_ignore applies only to pretrained weights; set init_from, got {self.init_ignore}")
         self.task.check(self.model, self.data)
+        self.data.check_steps(self.total_steps)
         longest, room = self.data.max_length, self.model.max_length
         if longest is not None and room is not None and longest > room:
             raise ValueError(

@@ -85,12 +85,14 @@ def fit(
     """
     workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
     begun = begin(config, workdir)
+    run_folder.check(workdir, to_json(begun.config))
     setup = set_up(begun, devices=layout.devices)
     config = setup.config
     batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
     with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
         run = _restore(workdir, checkpoints, setup, layout, batches) or _initialise(setup, layout)
-        setup, begun = setup.release(), begun._replace(params={}, params_for=None)  # the state holds the given parameters now
+        # The state holds the given parameters now.
+        setup, begun = setup.release(), begun._replace(params={}, params_for=None)
         _create_folder(workdir, setup, begun)
         _announce(console, setup, begun, run)
         if run.step < config.total_steps:
@@ -129,14 +131,14 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
 
     Raises: RunMismatchError when the folder holds another run; nothing has been written then.
     """
-    run_folder.check(workdir, to_json(setup.config))
+    newest = checkpoints.latest_record()
+    if newest is not None:  # before arrays are read: of other data they may have other shapes
+        processor = processor_to_json(setup.corpus.processor)
+        run_folder.check_continuation(newest, to_json(setup.config), processor, setup.corpus, workdir)
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state()))
     if restored is None:
         return None
     record = restored.record
-    run_folder.check_continuation(
-        record, to_json(setup.config), processor_to_json(setup.corpus.processor), setup.corpus, workdir
-    )
     batches.set_state(record.data_state)
     return Progress(layout.place(restored.state), record.step, record.train_seconds, tuple(record.losses))
 

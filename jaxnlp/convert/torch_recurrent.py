@@ -10,7 +10,8 @@ from jaxnlp.ops.checks import expect_float
 from jaxnlp.typing import Params
 
 PARTS = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
-"""Our names and PyTorch's. Its matrices are ours transposed; gates are in the same order."""
+"""Our names and PyTorch's. Our arrays have the gates on an axis of their own: kernel [D, G, K], bias [G, K]. PyTorch's
+are [G K, D] and [G K], with the gates in the same order."""
 
 
 def from_torch(
@@ -51,11 +52,11 @@ def from_torch(
             for bias in ("bias", "recurrent_bias")
             if names[*layer, "kernel"] in arrays
         }
-    _check(arrays, names, cell, transposed=True)
+    _check(arrays, names, cell, theirs=True)
 
     params = {}
     for layer in layers:
-        found = {part: np.array(arrays[names[*layer, part]].T, order="C") for part in PARTS}
+        found = {part: _from_their_layout(arrays[names[*layer, part]], CELLS[cell].gates) for part in PARTS}
         if cell != "gru":
             found["bias"] = found["bias"] + found.pop("recurrent_bias")
         params[_our(*layer)] = found
@@ -91,15 +92,27 @@ def to_torch(
     layers = _layers(cell, num_layers, bidirectional)
     parts = [part for part in PARTS if cell == "gru" or part != "recurrent_bias"]
     names = {(*layer, part): f"{_our(*layer)}/{part}" for layer in layers for part in parts}
-    _check(arrays, names, cell, transposed=False)
+    _check(arrays, names, cell, theirs=False)
 
     state_dict = {}
     for layer in layers:
         found = {part: arrays[names[*layer, part]] for part in parts}
         found.setdefault("recurrent_bias", np.zeros_like(found["bias"]))
         for part, name in PARTS.items():
-            state_dict[f"{prefix}{name}_{_their(*layer)}"] = np.array(found[part].T, order="C")
+            state_dict[f"{prefix}{name}_{_their(*layer)}"] = _to_their_layout(found[part])
     return state_dict
+
+
+def _from_their_layout(array: np.ndarray, gates: int) -> np.ndarray:
+    """[G K, D] -> [D, G, K], and a bias [G K] -> [G, K]; a copy in row-major order."""
+    split = array.reshape(gates, array.shape[0] // gates, *array.shape[1:])
+    return np.array(np.moveaxis(split, 2, 0) if split.ndim == 3 else split, order="C")
+
+
+def _to_their_layout(array: np.ndarray) -> np.ndarray:
+    """[D, G, K] -> [G K, D], and a bias [G, K] -> [G K]; a copy in row-major order."""
+    moved = np.moveaxis(array, 0, 2) if array.ndim == 3 else array
+    return np.array(moved.reshape(-1, *moved.shape[2:]), order="C")
 
 
 Layer = tuple[int, str]
@@ -123,7 +136,7 @@ def _their(number: int, direction: str) -> str:
 
 
 def _check(
-    arrays: dict[str, np.ndarray], names: dict[tuple[int, str, str], str], cell: CellName, *, transposed: bool
+    arrays: dict[str, np.ndarray], names: dict[tuple[int, str, str], str], cell: CellName, *, theirs: bool
 ) -> None:
     """Raises ValueError unless `arrays` are those of `names`, of floats, and of shapes that make up one network.
 
@@ -136,15 +149,15 @@ def _check(
     expect_float(**arrays)  # type: ignore[arg-type]
 
     width_in, width = (
-        np.atleast_2d(arrays[names[0, "forward", part]]).shape[-1 if transposed else 0]
+        np.atleast_2d(arrays[names[0, "forward", part]]).shape[-1 if theirs else 0]
         for part in ("kernel", "recurrent_kernel")
     )
-    gates, directions = CELLS[cell].gates * width, len({direction for _, direction, _ in names})
+    gates, directions = CELLS[cell].gates, len({direction for _, direction, _ in names})
     wrong = []
     for (number, _, part), name in names.items():
         below = directions * width if number else width_in
-        shape = {"kernel": (below, gates), "recurrent_kernel": (width, gates)}.get(part, (gates,))
-        expected = shape[::-1] if transposed else shape
+        read = {"kernel": (below,), "recurrent_kernel": (width,)}.get(part, ())
+        expected = (gates * width, *read) if theirs else (*read, gates, width)
         if arrays[name].shape != expected:
             wrong.append(f"{name} {arrays[name].shape}, expected {expected}")
     if wrong:

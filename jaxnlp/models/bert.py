@@ -5,7 +5,7 @@ Source: Devlin et al. 2019, and google-research/bert for what the paper leaves o
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import chex
 import flax.linen as nn
@@ -124,23 +124,26 @@ class BertModelConfig(ModelConfig):
     def architecture(self) -> dict[str, Any]:
         return super().architecture() | {"encoder": self.encoder.architecture()}
 
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's."""
+        return dataclasses.replace(self, encoder=encoder)
+
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder of any model around a BERT, with its shape; rates of dropout stay this config's."""
         theirs = pretrained.model.config
         if not isinstance(theirs, BertModelConfig):
             raise ValueError(f"it has no BERT: its model config is a {type(theirs).__name__}")
-        encoder = self.adopted_encoder(theirs.encoder)
+        fields = dataclasses.fields(BertConfig)
+        rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
+        encoder = dataclasses.replace(theirs.encoder, **rates)
         vocabulary = getattr(pretrained.processor, "vocabulary", pretrained.processor)
         shape = f"{encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
-        config = dataclasses.replace(self, encoder=encoder)
         return Adopted(
-            config, {"encoder": pretrained.params["encoder"]}, vocabulary, (f"encoder from {pretrained.name}: {shape}",)
+            self.with_encoder(encoder),
+            {"encoder": pretrained.params["encoder"]},
+            vocabulary,
+            (f"encoder from {pretrained.name}: {shape}",),
         )
-
-    def adopted_encoder(self, pretrained: BertConfig) -> BertConfig:
-        """The shape of a pretrained encoder with this config's rates of dropout."""
-        names = [field.name for field in dataclasses.fields(BertConfig) if field.name.endswith("dropout_rate")]
-        return dataclasses.replace(pretrained, **{name: getattr(self.encoder, name) for name in names})
 
 
 class BertOutput(NamedTuple):

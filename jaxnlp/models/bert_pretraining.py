@@ -4,7 +4,7 @@ Source: Devlin et al. 2019, section 3.1.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import chex
 import flax.linen as nn
@@ -35,18 +35,19 @@ class BertPretrainingConfig(BertModelConfig):
     def build(self, vocabulary_size: int) -> "BertPretraining":
         return BertPretraining(self, self.encoder.embeddings(vocabulary_size))
 
+    def with_encoder(self, encoder: BertConfig) -> Self:
+        """This config with a pretrained encoder's, and with a pooler, which is new where that encoder has none."""
+        return super().with_encoder(dataclasses.replace(encoder, use_pooler=True))
+
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder, and those pretraining heads that there are; the pooler too, or a new one."""
         found = super().adopt(pretrained)
         heads = pretrained.params.get("heads", {})
         names = {"token_bias": "the head of masked tokens", "follows": "the head of next sentences"}
-        missing = ["the pooler"] * ("pooler" not in found.params["encoder"])
+        missing = [] if "pooler" in found.params["encoder"] else ["the pooler"]
         missing += [what for name, what in names.items() if name not in heads]
         notes = (f"{pretrained.name} does not have {', '.join(missing)}: initialised at random",) if missing else ()
-        return found._replace(params=found.params | {"heads": heads}, notes=(*found.notes, *notes))
-
-    def adopted_encoder(self, pretrained: BertConfig) -> BertConfig:
-        return dataclasses.replace(super().adopted_encoder(pretrained), use_pooler=True)
+        return Adopted(found.config, found.params | {"heads": heads}, found.processor, (*found.notes, *notes))
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[:1] == ("encoder",):

@@ -52,7 +52,7 @@ class RecurrentDirection(nn.Module):
       forget_bias: added to the initial bias of an LSTM's forget gate.
       compute: types, and the implementation of the recurrence.
 
-    Parameters: kernel [D, G K], recurrent_kernel [K, G K], bias [G K], and for a GRU recurrent_bias [3 K].
+    Parameters: kernel [D, G, K], recurrent_kernel [K, G, K], bias [G, K], and for a GRU recurrent_bias [3, K].
 
     Source: Wan et al. 2013 (DropConnect); Merity et al. 2018, section 2, for it on recurrent matrices; Jozefowicz et
     al. 2015 for the forget gate's bias.
@@ -78,11 +78,11 @@ class RecurrentDirection(nn.Module):
         check_rate(self.weight_dropout_rate)
         if self.forget_bias and self.cell != "lstm":
             raise ValueError(f"forget_bias is for an lstm, got {self.forget_bias} for cell {self.cell}")
-        gates = cell.gates * self.width
-        w_x = self.param("kernel", initial, (x.shape[-1], gates))
-        w_h = self.param("recurrent_kernel", initial, (self.width, gates))
-        b = self.param("bias", self._initial_bias, (gates,))
-        b_h = self.param("recurrent_bias", initial, (gates,)) if self.cell == "gru" else None
+        gates = (cell.gates, self.width)
+        w_x = self.param("kernel", initial, (x.shape[-1], *gates))
+        w_h = self.param("recurrent_kernel", initial, (self.width, *gates))
+        b = self.param("bias", self._initial_bias, gates)
+        b_h = self.param("recurrent_bias", initial, gates) if self.cell == "gru" else None
         if self.weight_dropout_rate and not deterministic:
             w_h = dropout(w_h, self.weight_dropout_rate, self.make_rng("dropout"))
         return recurrent(
@@ -101,8 +101,7 @@ class RecurrentDirection(nn.Module):
 
     def _initial_bias(self, key, shape):
         bias = uniform_of_width(self.width)(key, shape)
-        forget = slice(self.width, 2 * self.width)
-        return bias.at[forget].add(self.forget_bias) if self.cell == "lstm" else bias
+        return bias.at[1].add(self.forget_bias) if self.cell == "lstm" else bias  # gate 1 is the forget gate
 
 
 class Recurrent(nn.Module):

@@ -99,10 +99,10 @@ def recurrent(
       cell: RNN_TANH, RNN_RELU, GRU or LSTM.
       x: [B, T, D], float.
       state: before the sequence, each array [B, K].
-      w_x: [D, G K].
-      w_h: [K, G K].
-      b: [G K].
-      b_h: [G K], added to the product with h; only the GRU's candidate tells it from b. None = zero.
+      w_x: [D, G, K].
+      w_h: [K, G, K].
+      b: [G, K].
+      b_h: [G, K], added to the product with h; it differs from b only in the GRU's candidate. None = zero.
       lengths: [B] int, from 0 to T: how many positions of each sequence there are; None = all. The state stops at the
         last of them, and outputs behind it are 0.
       reverse: read from each sequence's last position to its first.
@@ -132,6 +132,10 @@ def recurrent(
     positions = x.shape[1]
     valid = None if lengths is None else (jnp.arange(positions)[:, None] < lengths[None, :])[:, :, None]
     dtype = jnp.dtype(matmul_dtype or x.dtype).name
+    # One matrix product computes all gates; in row-major order the reshape moves nothing in memory.
+    columns = w_h.shape[1] * w_h.shape[2]
+    w_x, w_h, b = w_x.reshape(x.shape[2], columns), w_h.reshape(w_h.shape[0], columns), b.reshape(columns)
+    b_h = None if b_h is None else b_h.reshape(columns)
     return _recurrent(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype)
 
 
@@ -140,16 +144,16 @@ def _check(cell, x, state, w_x, w_h, b, b_h, lengths) -> None:
     gates, count = cell.gates, cell.states
     fits = (
         x.ndim == 3
-        and w_h.ndim == 2
+        and w_h.ndim == 3
         and len(state) == count
         and all(array.shape == (x.shape[0], w_h.shape[0]) for array in state)
-        and w_h.shape[1] == gates * w_h.shape[0]
-        and w_x.shape == (x.shape[2], w_h.shape[1])
+        and w_h.shape[1:] == (gates, w_h.shape[0])
+        and w_x.shape == (x.shape[2], *w_h.shape[1:])
         and b.shape == w_h.shape[1:]
         and (b_h is None or b_h.shape == b.shape)
         and (lengths is None or (lengths.shape == x.shape[:1] and jnp.issubdtype(lengths.dtype, jnp.integer)))
     )
-    expected = f"x [B, T, D], w_x [D, {gates} K], w_h [K, {gates} K], b and b_h [{gates} K], {count} states [B, K]"
+    expected = f"x [B, T, D], w_x [D, {gates}, K], w_h [K, {gates}, K], b and b_h [{gates}, K], {count} states [B, K]"
     expect(fits, expected + ("" if lengths is None else ", lengths [B] int"), **arrays, lengths=lengths)
     expect_float(**arrays)
 
@@ -263,9 +267,10 @@ def _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse):
     if reverse:
         x = _reversed(x, lengths)
     none, before = (lengths == 0)[:, None], state
-    # The layout of cuDNN: rows of W_x^T, rows of W_h^T, then both biases.
+    # The layout of cuDNN: W_x as [G, K, D], W_h as [G, K, K], then both biases.
+    matrices = [jnp.moveaxis(w, 0, -1) for w in (w_x, w_h)]
     biases = [b, jnp.zeros_like(b) if b_h is None else b_h]
-    weights = jnp.concatenate([array.T.reshape(-1) for array in (w_x, w_h, *biases)])
+    weights = jnp.concatenate([array.reshape(-1) for array in (*matrices, *biases)])
     h, c = (array[None] for array in state)
     # Without a word about precision JAX lets cuDNN round to TF32. It wants at least one position of each sequence.
     exact = jax.lax.Precision.HIGHEST

@@ -158,10 +158,11 @@ def lstm_weights(params, *, fused):
     for number in range(2):
         ours = params["recurrent"][f"layer_{number}_forward"]
         before, after = ("lstm.", f"_l{number}") if fused else (f"cells.{number}.", "")
-        weights[f"{before}weight_ih{after}"] = ours["kernel"].T
-        weights[f"{before}weight_hh{after}"] = ours["recurrent_kernel"].T
-        weights[f"{before}bias_ih{after}"] = ours["bias"]
-        weights[f"{before}bias_hh{after}"] = np.zeros_like(ours["bias"])
+        kernel, recurrent_kernel, bias = (np.asarray(ours[name]) for name in ("kernel", "recurrent_kernel", "bias"))
+        weights[f"{before}weight_ih{after}"] = kernel.reshape(len(kernel), -1).T
+        weights[f"{before}weight_hh{after}"] = recurrent_kernel.reshape(len(recurrent_kernel), -1).T
+        weights[f"{before}bias_ih{after}"] = bias.reshape(-1)
+        weights[f"{before}bias_hh{after}"] = np.zeros(bias.size, bias.dtype)
     return weights
 
 

@@ -65,7 +65,7 @@ def test_the_row_of_pretraining_is_what_the_ledger_holds(table, entries):
 
 def test_the_readme_says_the_same(root, entries):
     page = (root / "README.md").read_text(encoding="utf-8")
-    (found,) = re.findall(r"([\d.]+) nats per masked piece", page)
+    (found,) = re.findall(r"([\d.]+) nats per masked token", page)
     assert_shows(found, entries("bert_pretrain")["loss", "mlm/validation"])
     for task, shown in (
         ("sst", r"SST ([\d.]+%)"),

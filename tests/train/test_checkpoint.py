@@ -1,4 +1,3 @@
-import json
 import logging
 import shutil
 
@@ -9,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxnlp.runs import DamagedCheckpointError
+from jaxnlp.checkpoints import DamagedCheckpointError, read_record
 from train.checkpoint import Checkpoints
 from train.step import init_state
 
@@ -26,21 +25,36 @@ def make_state(step, *, ema=True, seed=7):
     return state.replace(step=jnp.int32(step), opt_state=opt_state, skipped_updates=jnp.int32(step // 2))
 
 
+def facts(step, losses=None):
+    """What is saved beside the state; a loss is the score too."""
+    loss = None if losses is None else losses[step]
+    return {
+        "config": {"recipe": "r"},
+        "processor": {"type": "jaxnlp.text:P"},
+        "description": "d",
+        "fingerprint": "f",
+        "train_seconds": step + 0.5,
+        "metrics": None if loss is None else {"score": -loss, "loss": loss},
+        "losses": [],
+        "data_state": {"next_index": step},
+    }
+
+
 def save(folder, steps, *, keep=10, losses=None, ema=True):
     with Checkpoints(folder, keep=keep) as checkpoints:
         for step in steps:
-            checkpoints.save(
-                make_state(step, ema=ema),
-                data_state={"next_index": step},
-                config={"recipe": "r"},
-                train_seconds=step + 0.5,
-                validation_error=None if losses is None else losses[step],
-            )
+            checkpoints.save(make_state(step, ema=ema), **facts(step, losses))
 
 
 def restore(folder, *, ema=True):
     with Checkpoints(folder, keep=10) as checkpoints:
-        return checkpoints.restore_latest(make_state(0, ema=ema, seed=0))
+        return checkpoints.restore_latest(like(make_state(0, ema=ema, seed=0)))
+
+
+def like(state):
+    """The abstract state that is restored into."""
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), state)
 
 
 def steps_on_disk(folder):
@@ -57,7 +71,7 @@ def assert_restored(restored, step, *, ema=True):
     chex.assert_trees_all_equal(restored.state.replace(key=None), expected.replace(key=None))
     np.testing.assert_array_equal(jax.random.key_data(restored.state.key), jax.random.key_data(expected.key))
     assert jax.random.key_impl(restored.state.key) == jax.random.key_impl(expected.key)
-    assert (restored.data_state, restored.train_seconds) == ({"next_index": step}, step + 0.5)
+    assert (restored.record.data_state, restored.record.train_seconds) == ({"next_index": step}, step + 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +105,7 @@ def test_newest_is_restored(run):
 def test_new_folder_has_nothing_to_restore(tmp_path):
     with Checkpoints(tmp_path, keep=1) as checkpoints:
         assert checkpoints.latest_step() is None
-        assert checkpoints.restore_latest(make_state(0)) is None
+        assert checkpoints.restore_latest(like(make_state(0))) is None
 
 
 def test_leaving_waits_until_everything_is_on_disk(tmp_path):
@@ -110,15 +124,15 @@ def test_buffers_may_be_donated_as_soon_as_save_returns(tmp_path):
     size = 2_000_000
     overwrite = jax.jit(lambda state: jax.tree.map(lambda x: x * 0 - 1, state), donate_argnums=0)
     state = init_state({"kernel": jnp.arange(size, dtype=jnp.float32)}, optax.adam(0.1), jax.random.key(0), ema=True)
-    like = jax.tree.map(jnp.copy, state)
+    shapes = like(state)
     with Checkpoints(tmp_path, keep=2) as checkpoints:
-        checkpoints.save(state, data_state={}, config={}, train_seconds=0.0)
+        checkpoints.save(state, **facts(0))
         rest = state.replace(key=None)
         for _ in range(20):
             rest = overwrite(rest)
     assert float(rest.params["kernel"][0]) == -1.0
     with Checkpoints(tmp_path, keep=2) as checkpoints:
-        restored = checkpoints.restore_latest(like)
+        restored = checkpoints.restore_latest(shapes)
     for tree in (restored.state.params, restored.state.ema):
         np.testing.assert_array_equal(tree["kernel"], np.arange(size, dtype=np.float32))
 
@@ -145,19 +159,20 @@ def test_best_is_kept_over_a_restart_and_no_others(tmp_path):
     assert steps_on_disk(tmp_path) == [2, 5, 6]
 
 
-def test_loss_that_is_no_number_is_never_the_best(tmp_path):
+def test_nan_is_never_the_best_loss(tmp_path):
     nan = float("nan")
     save(tmp_path, range(1, 7), keep=1, losses={1: nan, 2: 2.0, 3: nan, 4: 1.0, 5: nan, 6: 3.0})
     assert steps_on_disk(tmp_path) == [4, 6]
 
 
-def test_checkpoint_that_was_not_finished_does_not_count_and_is_cleared_away(run):
+def test_unfinished_checkpoint_does_not_count_and_the_next_save_removes_it(run):
     whole = run / "checkpoints" / "3"
-    unfinished = run / "checkpoints" / "4.orbax-checkpoint-tmp"
+    unfinished = run / "checkpoints" / "5.orbax-checkpoint-tmp"
     shutil.copytree(whole, unfinished)
     shutil.rmtree(unfinished / "params")
     assert_restored(restore(run), 3)
-    assert steps_on_disk(run) == [1, 2, 3]
+    save(run, [4])
+    assert steps_on_disk(run) == [1, 2, 3, 4]
 
 
 def flip(path):
@@ -188,10 +203,9 @@ PARTS = {
     "optimizer": lambda step: only((step / "training" / "d").iterdir()),
     "index of the parameters": lambda step: step / "params" / "manifest.ocdbt",
     "index of the optimizer": lambda step: step / "training" / "manifest.ocdbt",
-    "digests": lambda step: step / "digests" / "metadata",
-    "data and config": lambda step: step / "run" / "metadata",
+    "record": lambda step: step / "record" / "metadata",
 }
-FOLDERS = {name: lambda step, name=name: step / name for name in ("params", "ema", "training", "digests", "run")}
+FOLDERS = {name: lambda step, name=name: step / name for name in ("params", "ema", "training", "record")}
 
 
 @pytest.mark.parametrize(
@@ -201,21 +215,21 @@ FOLDERS = {name: lambda step, name=name: step / name for name in ("params", "ema
     ids=[f"{damage}-{part}" for part in PARTS for damage in ("flipped", "cut", "missing")]
     + [f"missing-folder-{name}" for name in FOLDERS],
 )
-def test_damaged_newest_is_named_and_set_aside_and_the_one_before_restored(run, caplog, damage, part):
+def test_damaged_newest_is_named_and_set_aside_and_the_previous_one_restored(run, caplog, damage, part):
     damage(part(run / "checkpoints" / "3"))
     as_damaged = contents(run / "checkpoints" / "3")
     with caplog.at_level(logging.WARNING, logger="train.checkpoint"):
         restored = restore(run)
     assert_restored(restored, 2)
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "train.checkpoint"]
-    assert warning.startswith("checkpoint of step 3 is damaged (")
+    assert warning.startswith("the checkpoint of step 3 is damaged (")
     assert f"moved to {run / 'damaged_checkpoints' / '3'}, continuing from step 2" in warning
     assert contents(run / "damaged_checkpoints" / "3") == as_damaged
     assert steps_on_disk(run) == [1, 2]
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, remove], ids=["flipped", "cut", "missing"])
-def test_no_damaged_file_goes_into_a_state_unnoticed_or_keeps_the_run_from_continuing(run, damage):
+def test_every_damaged_file_is_noticed_and_the_run_still_continues(run, damage):
     newest = run / "checkpoints" / "3"
     for path in [path for path in newest.rglob("*") if path.is_file() and "training" not in path.parts]:
         whole = path.read_bytes()
@@ -229,7 +243,7 @@ def test_no_damaged_file_goes_into_a_state_unnoticed_or_keeps_the_run_from_conti
 
 @pytest.mark.parametrize("field", ["next_index", "train_seconds"])
 def test_flipped_digit_of_the_data_state_is_noticed(run, field):
-    path = run / "checkpoints" / "3" / "run" / "metadata"
+    path = run / "checkpoints" / "3" / "record" / "metadata"
     content = path.read_text()
     changed = content.replace(f'"{field}": 3', f'"{field}": 2')
     assert changed != content
@@ -271,15 +285,45 @@ def test_all_damaged_is_an_error_that_names_each_and_nothing_is_moved(run):
     assert not (run / "damaged_checkpoints").exists()
 
 
-def test_saving_goes_on_after_a_damaged_checkpoint_was_set_aside(run):
+def test_saving_continues_after_a_damaged_checkpoint_was_set_aside(run):
     flip(PARTS["parameters"](run / "checkpoints" / "3"))
     with Checkpoints(run, keep=10) as checkpoints:
-        checkpoints.restore_latest(make_state(0))
+        checkpoints.restore_latest(like(make_state(0)))
         assert checkpoints.latest_step() == 2
-        checkpoints.save(make_state(3), data_state={"next_index": 3}, config={}, train_seconds=3.5)
+        checkpoints.save(make_state(3), **facts(3))
     assert_restored(restore(run), 3)
 
 
-def test_config_and_validation_loss_lie_in_the_checkpoint(run):
-    held = json.loads((run / "checkpoints" / "3" / "run" / "metadata").read_text())
-    assert (held["config"], held["validation_error"]) == ({"recipe": "r"}, 1.0)
+def test_the_record_of_a_checkpoint_says_what_was_saved(run):
+    record = read_record(run, 3)
+    assert (record.step, record.config, record.metrics) == (3, {"recipe": "r"}, {"score": -1.0, "loss": 1.0})
+    assert record.items.keys() == {"params", "ema", "training"}
+
+
+def test_a_copy_of_another_step_is_set_aside(run):
+    """Saving a step again keeps the first: a copy would stay with the weights of another step."""
+    shutil.rmtree(run / "checkpoints" / "3")
+    shutil.copytree(run / "checkpoints" / "2", run / "checkpoints" / "3")
+    assert_restored(restore(run), 2)
+    assert steps_on_disk(run) == [1, 2]
+
+
+def test_a_tie_of_the_score_is_broken_by_the_loss_and_nan_is_worst(tmp_path):
+    pairs = {1: (0.5, 2.0), 2: (0.5, 1.0), 3: (float("nan"), 0.1), 4: (0.5, float("nan")), 5: (0.1, 0.1)}
+    with Checkpoints(tmp_path, keep=1) as checkpoints:
+        for step, (score, loss) in pairs.items():
+            checkpoints.save(make_state(step), **facts(step) | {"metrics": {"score": score, "loss": loss}})
+    assert steps_on_disk(tmp_path) == [2, 5]
+
+
+def test_nothing_is_written_before_the_first_save(tmp_path):
+    with Checkpoints(tmp_path / "run", keep=1) as checkpoints:
+        assert checkpoints.restore_latest(like(make_state(0))) is None
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_with_brackets_in_its_name_can_be_read(tmp_path):
+    folder = tmp_path / "lr[0.1]"
+    save(folder, [1, 2], keep=1)
+    assert_restored(restore(folder), 2)
+    assert steps_on_disk(folder) == [2]

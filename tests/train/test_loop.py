@@ -1,3 +1,5 @@
+import dataclasses
+import gc
 import itertools
 import json
 import math
@@ -9,24 +11,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from train.folder import RunMismatchError
-from train.objectives import OBJECTIVES
 
 from data import DataError
 from data.word_text import WordText
-from jaxnlp.models.bert import BertConfig
+from jaxnlp.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.nn.compute import Compute
-from jaxnlp.runs import RunError
 from jaxnlp.serialization import ConfigError
+from jaxnlp.tasks import Evaluation, Metric
+from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train import loop
+from train.begin import begin
 from train.checkpoint import Checkpoints
 from train.config import update
-from train.loop import NonFiniteError, count_parameters, fit, other_function, set_up
+from train.loop import NonFiniteError, fit
+from train.parallel import make_parallel
 from train.report import read_blocks
+from train.run_folder import RunMismatchError
+from train.setup import count_parameters, set_up, step_function
+from train.validation import has_stalled
 
-TIMES = ("train_seconds", "tokens_per_second")
+TIMES = ("train_seconds", "characters_per_second", "words_per_second")
 
 
 def rows(workdir):
@@ -36,7 +40,7 @@ def rows(workdir):
 
 
 def saved_steps(workdir):
-    return sorted(int(path.name) for path in (workdir / "checkpoints").iterdir())
+    return checkpoint_steps(workdir)
 
 
 def arrays(state):
@@ -48,6 +52,19 @@ def files(workdir):
     return {str(path.relative_to(workdir)): path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
 
 
+def prepared(config):
+    """What a config decides, and the state before the first step."""
+    setup = set_up(begin(config))
+    return setup, jax.jit(setup.initial_state)(setup.given)
+
+
+def restored(config, workdir):
+    """The newest checkpoint of a run."""
+    like = make_parallel("jit").like(set_up(begin(config)).abstract_state())
+    with Checkpoints(workdir, keep=9) as checkpoints:
+        return checkpoints.restore_latest(like)
+
+
 def poisoned(batch):
     """Whether a batch's loss is made NaN: about one in five."""
     return batch["tokens"].sum() % 5 == 0
@@ -56,19 +73,19 @@ def poisoned(batch):
 @pytest.fixture
 def poison(monkeypatch):
     """Makes the training loss of some batches NaN; returns the steps of a config at which it is."""
-    objective = OBJECTIVES["next_token"]
+    plain = LanguageModel.objective
 
-    def next_token(model, config, token_counts):
-        loss_fn = objective(model, config, token_counts)
+    def objective(task, model, corpus):
+        found = plain(task, model, corpus)
 
-        def poisoned_loss(params, batch, key):
-            loss, metrics = loss_fn(params, batch, key)
+        def loss(params, batch, key, carry):
+            value, (metrics, carry) = found.loss(params, batch, key, carry)
             factor = 1.0 if key is None else jnp.where(poisoned(batch), jnp.nan, 1.0)
-            return loss * factor, {"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}
+            return value * factor, ({"loss": (metrics["loss"][0] * factor, metrics["loss"][1])}, carry)
 
-        return poisoned_loss
+        return dataclasses.replace(found, loss=loss)
 
-    monkeypatch.setitem(OBJECTIVES, "next_token", next_token)
+    monkeypatch.setattr(LanguageModel, "objective", objective)
 
     def steps(config):
         batches = itertools.islice(config.data.load(config.seed).train, config.total_steps)
@@ -114,10 +131,10 @@ def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp
 
 
 def test_seed_decides_parameters_dropout_and_data_order(tiny_config):
-    first, second = (set_up(tiny_config(seed=seed)) for seed in (0, 1))
-    assert not np.array_equal(first.state.params["head"]["kernel"], second.state.params["head"]["kernel"])
-    assert not np.array_equal(*(jax.random.key_data(setup.state.key) for setup in (first, second)))
-    assert not np.array_equal(*(next(iter(setup.corpus.train))["tokens"] for setup in (first, second)))
+    first, second = (prepared(tiny_config(seed=seed)) for seed in (0, 1))
+    assert not np.array_equal(*(state.params["head"]["kernel"] for _, state in (first, second)))
+    assert not np.array_equal(*(jax.random.key_data(state.key) for _, state in (first, second)))
+    assert not np.array_equal(*(next(iter(setup.corpus.train))["tokens"] for setup, _ in (first, second)))
 
 
 def test_training_lowers_the_loss(straight):
@@ -145,8 +162,9 @@ def test_learning_rate_in_the_log_is_the_schedules(straight):
 
 def test_evaluation_is_of_the_moving_average(straight):
     config, workdir, state = straight
-    setup = set_up(config)
-    sums = [setup.loss_fn(state.ema, batch, None)[1]["loss"] for batch in setup.corpus.split("validation").batches]
+    setup = set_up(begin(config))
+    batches = setup.corpus.split("validation").batches
+    sums = [setup.objective.loss(state.ema, batch, None, ())[1][0]["loss"] for batch in batches]
     loss, count = np.sum(np.array(sums), axis=0)
     assert rows(workdir)[-1]["split"] == "validation"
     np.testing.assert_allclose(rows(workdir)[-1]["loss"], loss / count, rtol=1e-5)
@@ -161,18 +179,16 @@ def test_finished_run_called_again_changes_nothing(straight, quiet):
     assert files(workdir) == before
 
 
-def test_checkpoint_holds_the_state_and_the_place_in_the_data(straight):
+def test_checkpoint_holds_the_state_and_the_position_in_the_data(straight):
     config, workdir, expected = straight
-    setup = set_up(config)
-    with Checkpoints(workdir, keep=9) as checkpoints:
-        restored = checkpoints.restore_latest(setup.state)
-    chex.assert_trees_all_equal(arrays(restored.state), expected)
-    batches = iter(setup.corpus.train)
+    found = restored(config, workdir)
+    chex.assert_trees_all_equal(arrays(found.state), expected)
+    batches = iter(set_up(begin(config)).corpus.train)
     for _ in range(config.total_steps):
         next(batches)
-    assert restored.data_state == batches.get_state()
-    held = json.loads((workdir / "checkpoints" / "12" / "run" / "metadata").read_text())
-    assert held["validation_error"] == rows(workdir)[-1]["loss"]
+    assert found.record.data_state == batches.get_state()
+    loss = rows(workdir)[-1]["loss"]
+    assert read_record(workdir, 12).metrics == {"score": -loss, "loss": loss}
 
 
 def test_run_ends_with_a_report_and_its_plots(straight):
@@ -182,7 +198,9 @@ def test_run_ends_with_a_report_and_its_plots(straight):
 
 
 def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, quick_fit):
-    config = tiny_config(total_steps=5, evaluate_every_steps=2, sample_prompt="the", sample_length_tokens=9)
+    config = tiny_config(
+        total_steps=5, evaluate_every_steps=2, task=LanguageModel(sample_prompt="the", sample_tokens=9)
+    )
     quick_fit(config, tmp_path)
     blocks = read_blocks(tmp_path / "blocks.jsonl")
     assert [(block.step, block.name, block.keep) for block in blocks] == [(n, "Samples", "all") for n in (2, 4, 5)]
@@ -193,8 +211,8 @@ def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, q
 
 @pytest.mark.parametrize("prompt", ["", "stone!", "the tide eats"], ids=["empty", "unknown character", "too long"])
 def test_prompt_that_cannot_be_continued_is_refused_before_the_first_step(tiny_config, tmp_path, quick_fit, prompt):
-    with pytest.raises(DataError, match="--sample-prompt"):
-        quick_fit(tiny_config(sample_prompt=prompt), tmp_path)
+    with pytest.raises(DataError, match=r"task\.sample_prompt"):
+        quick_fit(tiny_config(task=LanguageModel(sample_prompt=prompt)), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -251,10 +269,9 @@ def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_f
     good = int(re.search(r"not finite at step (\d+);", messages[0])[1]) - 1
     assert max(saved_steps(tmp_path), default=0) == good
     assert (f"the last good checkpoint is step {good}" if good else "no checkpoint before it") in messages[0]
-    with Checkpoints(tmp_path, keep=9) as checkpoints:
-        restored = checkpoints.restore_latest(set_up(config).state)
     if good:
-        chex.assert_tree_all_finite((restored.state.params, restored.state.opt_state))
+        found = restored(config, tmp_path)
+        chex.assert_tree_all_finite((found.state.params, found.state.opt_state))
 
 
 def test_a_report_that_fails_does_not_hide_how_the_run_ended(tiny_config, tmp_path, poison, quiet, monkeypatch, caplog):
@@ -296,8 +313,7 @@ def test_too_short_text_is_refused_and_leaves_no_folder(tiny_config, tmp_path, q
 
 
 def test_parameters_are_counted(tiny_config):
-    state = set_up(tiny_config()).state
-    assert count_parameters(state) == 11 * 8 + 8 * 11 + 11
+    assert count_parameters(prepared(tiny_config())[1].params) == 11 * 8 + 8 * 11 + 11
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +327,7 @@ def beginning(tiny_config, tiny_gpt, tmp_path_factory, quick_fit):
 def test_a_run_begins_with_the_newest_parameters_of_another(beginning, tiny_config, tiny_gpt):
     workdir, state = beginning
     config = tiny_config(model=tiny_gpt, ema_decay=0.9, seed=5)
-    begun, fresh = (set_up(each).state for each in (update(config, init_from=str(workdir)), config))
+    begun, fresh = (prepared(each)[1] for each in (update(config, init_from=str(workdir)), config))
     assert int(begun.step) == 0
     # What evaluation uses: the moving average, where the run keeps one.
     chex.assert_trees_all_equal(begun.params, state.ema)
@@ -330,42 +346,34 @@ def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(
         quick_fit(config, tmp_path / "run")
     shutil.rmtree(copy)
     assert int(quick_fit(config, tmp_path / "run").state.step) == 6
-    with pytest.raises(RunError, match="is not a run's folder"):
+    with pytest.raises(RunError, match=r"--init-from .*beginning"):
         quick_fit(config, tmp_path / "another")
-
-
-def test_rates_of_dropout_and_ways_to_compute_may_differ_from_the_run_that_is_begun_with():
-    encoder = BertConfig(dropout_rate=0.3, attention_dropout_rate=0.3)
-    compute = Compute(remat=True, matmul_dtype="bfloat16")
-    tasks = TextTasksConfig(encoder=encoder, compute=compute, head_dropout_rate=0.7, freeze_encoder=True)
-    assert other_function(TextTasksConfig(), tasks) == []
-    changed = other_function(TextTasksConfig(), TextTasksConfig(encoder=BertConfig(pre_norm=True), pooling="cls"))
-    assert [line.partition(":")[0] for line in changed] == ["encoder.pre_norm", "pooling"]
 
 
 def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
     beginning, tiny_config, tiny_gpt, tmp_path
 ):
     config = tiny_config(model=tiny_gpt, init_from=str(beginning[0]))
-    with pytest.raises(RunError, match=r"a run of another model.*\n  model\.width: 8 -> 4"):
-        set_up(update(config, **{"model.width": 4}))
+    with pytest.raises(RunError, match=r"another architecture.*\n  model\.width: 8 -> 4"):
+        begin(update(config, **{"model.width": 4}))
     # Parameters of the same shapes, and another function.
-    with pytest.raises(RunError, match=r"a run of another model.*\n  model\.num_heads: 2 -> 4"):
-        set_up(update(config, **{"model.num_heads": 4}))
-    set_up(update(config, **{"model.attention_dropout_rate": 0.7, "model.compute.scan_layers": True}))
+    with pytest.raises(RunError, match=r"another architecture.*\n  model\.num_heads: 2 -> 4"):
+        begin(update(config, **{"model.num_heads": 4}))
+    begin(update(config, **{"model.attention_dropout_rate": 0.7, "model.compute.scan_layers": True}))
     other = tmp_path / "other.txt"
     other.write_text("xyz " * 200)
-    with pytest.raises(DataError, match=r"its vocabulary of 11 tokens is not this data's of 4"):
-        set_up(update(config, **{"data.path": str(other)}))
+    with pytest.raises(DataError, match="vocabular"):
+        set_up(begin(update(config, **{"data.path": str(other)})))
 
 
-def test_the_best_checkpoint_by_answers_needs_questions(tiny_config, quick_fit, tmp_path):
-    with pytest.raises(DataError, match="--best-by exact_match needs a data set with questions"):
-        quick_fit(tiny_config(best_by="exact_match"), tmp_path / "run")
+def test_a_best_metric_that_is_never_measured_is_refused_before_the_first_step(tiny_config, quick_fit, tmp_path):
+    with pytest.raises(ConfigError, match="best_metric must be one of loss, got 'exact_match'"):
+        quick_fit(tiny_config(best_metric="exact_match"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
-def recurrent(tiny_config, small_text, **changes):
-    """A run of a word language model on eight tracks of random lengths."""
+def recurrent(tiny_config, small_text, task=None, **changes):
+    """A run of a word language model on eight streams of random lengths."""
     data = WordText(
         source="text_file",
         path=str(small_text),
@@ -376,7 +384,19 @@ def recurrent(tiny_config, small_text, **changes):
         evaluation_batch_size=3,
     )
     model = RecurrentLMConfig(embedding_width=4, widths=(5, 4), tie_embeddings=True, weight_dropout_rate=0.2)
-    return tiny_config(data=data, model=model, objective="next_token_carried", **changes)
+    return tiny_config(data=data, model=model, task=task or RecurrentLanguageModel(), **changes)
+
+
+def pretend_losses(monkeypatch, losses):
+    """Validations find these losses, one after the other."""
+    given = iter(losses)
+
+    def validate(self, step, state, log):
+        evaluation = Evaluation({"loss": Metric(next(given), 1)})
+        log.log_evaluation(step, "validation", {"loss": evaluation.metrics["loss"].value})
+        return evaluation
+
+    monkeypatch.setattr(loop.Validation, "__call__", validate)
 
 
 def test_a_run_that_carries_its_state_stops_and_continues_to_the_same_bits(
@@ -384,12 +404,11 @@ def test_a_run_that_carries_its_state_stops_and_continues_to_the_same_bits(
 ):
     """It is stopped between the evaluations that let averaging begin at step 6, and while it averages."""
     config = recurrent(
-        tiny_config, small_text, average_after_stall=1, total_steps=12, evaluate_every_steps=2, log_every_steps=1
+        tiny_config, small_text, nt_asgd_patience=1, total_steps=12, evaluate_every_steps=2, log_every_steps=1
     )
 
     def one_after_another():
-        losses = iter([3.0, 3.5, 3.6, 3.4, 3.7, 3.3])
-        monkeypatch.setattr(loop, "evaluate", lambda *_: ({"loss": next(losses)}, 1))
+        pretend_losses(monkeypatch, [3.0, 3.5, 3.6, 3.4, 3.7, 3.3])
 
     one_after_another()
     expected = quick_fit(config, tmp_path / "straight")
@@ -418,7 +437,7 @@ def begins_to_average(losses, patience):
 def test_the_validation_loss_has_stalled_when_algorithm_1_says_so(patience):
     begun = set()
     for losses in np.random.default_rng(patience).random((200, 12)).tolist():
-        stalled = [n for n in range(1, 13) if loop._has_stalled(losses[:n], patience)]
+        stalled = [n for n in range(1, 13) if has_stalled(losses[:n], patience)]
         assert next(iter(stalled), None) == begins_to_average(losses, patience)
         begun.add(next(iter(stalled), None))
     assert len(begun) > 1
@@ -427,9 +446,9 @@ def test_the_validation_loss_has_stalled_when_algorithm_1_says_so(patience):
 @pytest.mark.parametrize(("patience", "told"), [(5, True), (0, False)])
 def test_too_few_evaluations_to_average_are_told(tiny_config, tmp_path, monkeypatch, loud, patience, told):
     monkeypatch.setattr(loop, "write_report", lambda _: None)
-    config = tiny_config(average_after_stall=patience, total_steps=3, evaluate_every_steps=2)
+    config = tiny_config(nt_asgd_patience=patience, total_steps=3, evaluate_every_steps=2)
     fit(config, tmp_path, console=loud)
-    message = "averaging cannot begin: it takes 7 evaluations, and the run has 2"
+    message = "averaging needs at least 7 evaluations, and the run has 2"
     assert (message in loud.file.getvalue()) == told
 
 
@@ -441,9 +460,8 @@ def test_averaging_begins_when_the_validation_loss_stalls(
     tiny_config, small_text, tmp_path, quick_fit, monkeypatch, losses, begins
 ):
     """Evaluated every other step, and no lower than what was best more than one evaluation before."""
-    config = recurrent(tiny_config, small_text, average_after_stall=1, total_steps=8, evaluate_every_steps=2)
-    given = iter(losses)
-    monkeypatch.setattr(loop, "evaluate", lambda *_: ({"loss": next(given)}, 1))
+    config = recurrent(tiny_config, small_text, nt_asgd_patience=1, total_steps=8, evaluate_every_steps=2)
+    pretend_losses(monkeypatch, losses)
     state = quick_fit(config, tmp_path).state
     if begins is None:
         assert int(state.averaged) == 0
@@ -457,7 +475,7 @@ def test_rows_that_devices_cannot_share_are_refused_where_they_carry_state(
     tiny_config, small_text, tmp_path, quick_fit
 ):
     config = recurrent(tiny_config, small_text, **{"data.batch_size": 6})
-    with pytest.raises(ConfigError, match=r"each of 8 devices carries.*divide data\.batch_size, 6"):
+    with pytest.raises(ConfigError, match=r"8 devices must divide data\.batch_size, 6"):
         quick_fit(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -466,8 +484,11 @@ def test_rows_that_devices_cannot_share_are_refused_where_they_carry_state(
 def test_rows_that_carry_no_state_are_shared_by_any_number_of_devices(
     tiny_config, small_text, tmp_path, quick_fit, stop_at, mode
 ):
-    changes = {"data.mode": "windows", "data.batch_size": 6, "model.weight_dropout_rate": 0.0}
-    config = recurrent(tiny_config, small_text, log_every_steps=1, **changes)
+    config = recurrent(tiny_config, small_text, log_every_steps=1, **{"model.weight_dropout_rate": 0.0})
+    data = WordText(
+        source="text_file", path=str(small_text), mode="windows", batch_size=6, sequence_length=4, minimum_count=1
+    )
+    config = dataclasses.replace(config, data=data)
     with stop_at(5):
         quick_fit(config, tmp_path / "run", parallel=mode)
     found = quick_fit(config, tmp_path / "run", parallel=mode).state
@@ -475,45 +496,72 @@ def test_rows_that_carry_no_state_are_shared_by_any_number_of_devices(
     training = [row["loss"] for row in rows(tmp_path / "run") if row["split"] == "train"]
 
     # Without dropout the same updates by hand, on one device.
-    setup = set_up(config)
-    step = jax.jit(loop.step_function(config, setup))
-    state, losses = setup.state, []
+    setup, state = prepared(config)
+    step, losses = jax.jit(step_function(setup)), []
     assert state.carry == ()
     for batch in itertools.islice(setup.corpus.train, 12):
-        state, metrics = step(state, batch)
-        losses.append(metrics["loss"][0] / metrics["loss"][1])
+        state, output = step(state, batch)
+        losses.append(output.metrics["loss"][0] / output.metrics["loss"][1])
     np.testing.assert_allclose(training, losses, rtol=1e-4)
 
 
 def test_tokens_are_sampled_where_they_are_counted(tiny_config, small_text, tmp_path, quick_fit):
-    with pytest.raises(ConfigError, match=r"loss\.sampled_tokens needs a data set that counts its tokens"):
-        quick_fit(tiny_config(**{"loss.sampled_tokens": 2}), tmp_path / "run")
+    with pytest.raises(DataError, match=r"task\.num_sampled needs token counts"):
+        quick_fit(tiny_config(task=LanguageModel(num_sampled=2)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    config = recurrent(tiny_config, small_text, **{"loss.sampled_tokens": 2, "loss.frequent_tokens": 3})
+    config = recurrent(tiny_config, small_text, RecurrentLanguageModel(num_sampled=2, num_frequent=3))
     assert int(quick_fit(config, tmp_path / "run").state.skipped_updates) == 0
 
 
-def test_a_run_begins_at_the_frequencies_of_its_training_text(tiny_config, small_text):
-    config = recurrent(tiny_config, small_text, **{"loss.init_bias_from_unigram": True})
-    found = set_up(config)
-    counts = found.corpus.token_counts + 1.0
-    np.testing.assert_allclose(np.exp(found.state.params["head_bias"]), counts / counts.sum(), rtol=1e-5)
+def test_the_output_bias_begins_at_the_unigram_frequencies_of_the_training_text(tiny_config, small_text):
+    setup, state = prepared(recurrent(tiny_config, small_text, RecurrentLanguageModel(init_bias_from_unigram=True)))
+    counts = setup.corpus.token_counts + 1.0
+    np.testing.assert_allclose(np.exp(state.params["head_bias"]), counts / counts.sum(), rtol=1e-5)
     assert len(set(counts)) > 1
 
 
-def test_a_model_of_words_says_at_each_evaluation_what_it_has_learnt_about_them(
-    tiny_config, small_text, quick_fit, tmp_path
+def test_only_a_model_of_words_reports_what_it_has_learnt_about_them(tiny_config, small_text, quick_fit, tmp_path):
+    quick_fit(recurrent(tiny_config, small_text, total_steps=7), tmp_path / "words")
+    blocks = read_blocks(tmp_path / "words" / "blocks.jsonl")
+    assert [(block.step, block.name) for block in blocks] == [
+        (step, name) for step in (6, 7) for name in ("Perplexity by position", "Nearest embeddings")
+    ]
+    curves = [block.content.lines[0].y for block in blocks[::2]]
+    assert [len(curve) for curve in curves] == [4, 4]
+    assert curves[0] != curves[1]
+    quick_fit(tiny_config(total_steps=1), tmp_path / "characters")
+    assert read_blocks(tmp_path / "characters" / "blocks.jsonl") == []
+
+
+def live_bytes():
+    """Of all arrays on the device."""
+    gc.collect()
+    return sum(array.nbytes for array in jax.live_arrays())
+
+
+@pytest.mark.parametrize("kind", ["new", "resumed", "begun"])
+def test_one_state_is_in_memory_while_a_run_trains(
+    tiny_config, tiny_gpt, quick_fit, stop_at, tmp_path, monkeypatch, kind
 ):
-    found = []
-    for steps in (6, 12):
-        workdir = tmp_path / str(steps)
-        quick_fit(recurrent(tiny_config, small_text, total_steps=steps), workdir)
-        found.append(json.loads((workdir / "words.json").read_text()))
-    assert [one["step"] for one in found] == [6, 12]
-    assert all(len(one["positions"]) == 4 for one in found)
-    assert found[0]["positions"] != found[1]["positions"]
+    """Not the initial one too, nor the restored one, nor the parameters that the run begins with."""
+    config = tiny_config(model=dataclasses.replace(tiny_gpt, width=128, use_bias=True))
+    if kind == "begun":
+        quick_fit(config, tmp_path / "first")
+        config = update(config, init_from=str(tmp_path / "first"))
+    if kind == "resumed":
+        with stop_at(2):
+            quick_fit(config, tmp_path / "run")
+    abstract = set_up(begin(config)).abstract_state()
+    size = sum(math.prod(x.shape) * 4 for x in jax.tree.leaves((abstract.params, abstract.opt_state)))
+    jax.clear_caches()
+    before, seen = live_bytes(), []
 
+    def look(*_):
+        seen.append(live_bytes() - before)
+        raise KeyboardInterrupt
 
-def test_other_models_say_nothing_about_words(tiny_config, quick_fit, tmp_path):
-    quick_fit(tiny_config(total_steps=1), tmp_path / "run")
-    assert not (tmp_path / "run" / "words.json").exists()
+    monkeypatch.setattr(loop, "_log", look)
+    with pytest.raises(KeyboardInterrupt):
+        quick_fit(config, tmp_path / "run")
+    # An array counts once, whatever the number of devices that have a copy.
+    assert size <= seen[0] < 1.2 * size, (kind, seen[0], size)

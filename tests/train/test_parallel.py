@@ -7,15 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from train.evaluation import compile_evaluation, evaluate
-from train.objectives import next_token, next_token_carried
 
+from jaxnlp.corpus import Split
 from jaxnlp.models import Parameter
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
+from jaxnlp.ops.gradient_surgery import project_conflicts
+from jaxnlp.tasks import Objective, Trained
+from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
 from train.parallel import accumulation_parts, make_parallel, pad_rows, split_rows
+from train.scoring import SplitScoring
 from train.step import init_state, train_step
 
 VOCABULARY = 11
@@ -50,6 +53,17 @@ def random_batches(rows=13, length=8):
         yield {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": mask}
 
 
+def objective_of(model, task=None):
+    return (task or LanguageModel()).objective(model, None)
+
+
+def evaluate(objective, params, batches, layout):
+    """The objective's metrics of a split."""
+    trained = Trained(LanguageModel(), None, params, None)
+    split = Split(tuple(batches))
+    return SplitScoring(trained, split, "x", training=None, objective=objective, layout=layout, kept={}).sums()
+
+
 @functools.cache
 def parts():
     """Model, optimizer and a function that makes the initial state."""
@@ -71,20 +85,25 @@ def train(mode, device_count, accumulation_steps):
     model, optimizer, initial_state = parts()
     traces = []
 
-    def loss_fn(*arguments):
+    def loss(*arguments):
         traces.append(1)
-        return next_token(model)(*arguments)
+        return objective_of(model).loss(*arguments)
 
     layout = make_parallel(mode, jax.devices()[:device_count])
     step = layout.compile_train(
         functools.partial(
-            train_step, loss_fn=loss_fn, optimizer=optimizer, ema_decay=0.9, accumulation_steps=accumulation_steps
-        )
+            train_step,
+            objective=Objective(loss),
+            optimizer=optimizer,
+            ema_decay=0.9,
+            accumulation_steps=accumulation_steps,
+        ),
+        jax.eval_shape(initial_state),
     )
-    state, metrics = layout.replicate(initial_state()), []
+    state, metrics = layout.initialise(initial_state), []
     for batch in random_batches():
-        state, found = step(state, layout.put_batch(batch, accumulation_steps))
-        metrics.append(found)
+        state, output = step(state, layout.put_batch(batch, accumulation_steps))
+        metrics.append(output.metrics)
     state = layout.fetch(state)
     return jax.device_get((state.params, state.ema)), jax.device_get(metrics), len(traces)
 
@@ -126,12 +145,11 @@ def test_evaluation_on_eight_devices_equals_one(mode, devices):
     scores = []
     for name, count in [("jit", 1), (mode, 8)]:
         layout = make_parallel(name, devices[:count])
-        step = compile_evaluation(next_token(model), layout)
-        params = layout.replicate(initial_state()).params
-        scores.append(evaluate(step, params, random_batches(rows=5), layout))
-    (one, one_count), (eight, eight_count) = scores
-    assert one_count == eight_count
-    np.testing.assert_allclose(one["loss"], eight["loss"], rtol=1e-6)
+        params = layout.initialise(initial_state).params
+        scores.append(evaluate(objective_of(model), params, random_batches(rows=5), layout)["loss"])
+    one, eight = scores
+    assert one.count == eight.count
+    np.testing.assert_allclose(one.value, eight.value, rtol=1e-6)
 
 
 def test_checkpoint_of_one_mode_continues_in_the_other(tiny_config, tmp_path, quick_fit, stop_at):
@@ -152,24 +170,26 @@ def test_checkpoint_of_one_mode_continues_in_the_other(tiny_config, tmp_path, qu
 def test_fetched_state_is_the_one_that_was_laid_out(mode, count, devices):
     _, _, initial_state = parts()
     state, layout = initial_state(), make_parallel(mode, devices[:count])
-    found = layout.fetch(layout.replicate(state))
+    found = layout.fetch(layout.place(state))
     chex.assert_trees_all_equal(found.replace(key=None), state.replace(key=None))
     np.testing.assert_array_equal(jax.random.key_data(found.key), jax.random.key_data(state.key))
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("count", [1, 8])
-def test_laid_out_state_is_a_copy_that_may_be_donated(mode, count, devices):
+def test_an_initialised_state_equals_the_one_that_is_computed_on_one_device(mode, devices):
     _, _, initial_state = parts()
-    state, layout = initial_state(), make_parallel(mode, devices[:count])
-    before = jax.tree.map(np.array, state.params)
+    layout = make_parallel(mode, devices)
+    found, expected = layout.fetch(layout.initialise(initial_state)), initial_state()
+    chex.assert_trees_all_close(found.replace(key=None), expected.replace(key=None), rtol=1e-6)
 
-    def clear(state, batch, axis_name=None):
-        return state.replace(params=jax.tree.map(lambda x: x * 0, state.params)), batch["loss_mask"].sum()
 
-    step = layout.compile_train(clear)
-    step(layout.replicate(state), layout.put_batch(next(random_batches())))
-    chex.assert_trees_all_equal(state.params, before)
+@pytest.mark.parametrize("mode", MODES)
+def test_outputs_of_a_padded_batch_come_back_in_order(mode, devices):
+    layout = make_parallel(mode, devices)
+    run = layout.compile_outputs(lambda params, batch: batch["tokens"] * params)
+    batch = next(random_batches(rows=5))
+    found = run(layout.place(jnp.int32(2)), layout.put_batch(batch))
+    np.testing.assert_array_equal(found[:5], 2 * batch["tokens"])
 
 
 def test_padding_rows_are_zeros_that_no_loss_counts():
@@ -214,33 +234,35 @@ def train_carried(mode, device_count):
     """Parameters, final states and losses after reading four batches of 8 rows, each on where the last stopped."""
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), weight_dropout_rate=0.3, input_dropout_rate=0.3)
     model = model.build(VOCABULARY)
-    loss = next_token_carried(model)
+    objective = objective_of(model, RecurrentLanguageModel())
     config = OptimizerConfig(name="sgd", learning_rate=0.5, max_grad_norm=None)
     optimizer = make_optimizer(config, make_schedule(config, total_steps=4), parameter=describe)
-    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     layout = make_parallel(mode, jax.devices()[:device_count])
-    step = layout.compile_train(functools.partial(train_step, loss_fn=loss, optimizer=optimizer))
-    state = init_state(params, optimizer, jax.random.key(1), ema=False, carry=loss.empty(8))
-    state, losses = layout.replicate(state), []
+
+    def initial_state():
+        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+        return init_state(params, optimizer, jax.random.key(1), ema=False, carry=objective.empty_carry(8))
+
+    state, losses = layout.initialise(initial_state), []
+    step = functools.partial(train_step, objective=objective, optimizer=optimizer)
+    step = layout.compile_train(step, jax.eval_shape(initial_state))
     for number, batch in enumerate(itertools.islice(random_batches(rows=8), 4)):
-        state, metrics = step(state, layout.put_batch(batch | {"reset": np.full(8, number == 0)}))
-        losses.append(metrics["loss"])
-    evaluation = compile_evaluation(loss, layout)
-    scores = evaluate(
-        evaluation, state.params, [b | {"reset": np.full(5, False)} for b in random_batches(rows=5)], layout
-    )
+        state, output = step(state, layout.put_batch(batch | {"reset": np.full(8, number == 0)}))
+        losses.append(output.metrics["loss"])
+    batches = [b | {"reset": np.full(5, False)} for b in random_batches(rows=5)]
+    scores = evaluate(objective, state.params, batches, layout)["loss"]
     state = layout.fetch(state)
     return jax.device_get((state.params, state.carry)), jax.device_get(losses), scores
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_eight_devices_carry_the_states_of_their_rows(mode):
-    expected, expected_losses, (expected_scores, count) = train_carried("jit", 1)
-    found, losses, (scores, found_count) = train_carried(mode, 8)
+    expected, expected_losses, expected_score = train_carried("jit", 1)
+    found, losses, score = train_carried(mode, 8)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
     assert max(jax.tree.leaves(largest_relative_differences(expected, found))) < 1e-5
-    assert found_count == count
-    np.testing.assert_allclose(scores["loss"], expected_scores["loss"], rtol=1e-5)
+    assert score.count == expected_score.count
+    np.testing.assert_allclose(score.value, expected_score.value, rtol=1e-5)
 
 
 class OneLayer(nn.Module):
@@ -253,8 +275,8 @@ class OneLayer(nn.Module):
         return nn.Dense(VOCABULARY)(x)
 
 
-def batches_of_tasks():
-    """Of two tasks that ask opposite things, of other shapes, with unequal numbers of tokens a row."""
+def batches_of_parts():
+    """Two parts with opposite targets and other shapes, with unequal numbers of tokens a row."""
     for one, other in zip(random_batches(rows=13, length=8), random_batches(rows=7, length=5), strict=True):
         yield {"one": one, "other": other | {"targets": VOCABULARY - 1 - other["targets"]}}
 
@@ -264,20 +286,25 @@ def train_together(mode, device_count):
     """Parameters and metrics of five steps with gradient surgery and dropout."""
     model, config = OneLayer(), OptimizerConfig(learning_rate=1e-2, weight_decay=0.1)
     optimizer = make_optimizer(config, make_schedule(config, total_steps=5), parameter=describe)
-    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     layout = make_parallel(mode, jax.devices()[:device_count])
-    step = layout.compile_train(
-        functools.partial(train_step, loss_fn=next_token(model), optimizer=optimizer, gradient_surgery=True)
-    )
-    state, found = layout.replicate(init_state(params, optimizer, jax.random.key(1), ema=False)), []
-    for batches in itertools.islice(batches_of_tasks(), 5):
-        state, metrics = step(state, layout.put_batch(batches))
-        found.append(metrics)
+    plain = objective_of(model)
+    objective = Objective(plain.loss, combine=lambda g, key: project_conflicts(list(g.values()), key))
+
+    def initial_state():
+        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+        return init_state(params, optimizer, jax.random.key(1), ema=False)
+
+    step = functools.partial(train_step, objective=objective, optimizer=optimizer)
+    step = layout.compile_train(step, jax.eval_shape(initial_state))
+    state, found = layout.initialise(initial_state), []
+    for batches in itertools.islice(batches_of_parts(), 5):
+        state, output = step(state, layout.put_batch(batches))
+        found.append(output.metrics)
     return jax.device_get(layout.fetch(state).params), jax.device_get(found)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_eight_devices_train_several_tasks_at_once_as_one_does(mode):
+def test_eight_devices_train_several_parts_at_once_as_one_does(mode):
     expected, expected_metrics = train_together("jit", 1)
     found, found_metrics = train_together(mode, 8)
     for one, eight in zip(expected_metrics, found_metrics, strict=True):
@@ -288,9 +315,9 @@ def test_eight_devices_train_several_tasks_at_once_as_one_does(mode):
 
 @pytest.mark.parametrize("accumulation_steps", [1, 2])
 @pytest.mark.parametrize("mode", MODES)
-def test_batches_of_several_tasks_are_laid_out_each_as_it_would_be_alone(mode, accumulation_steps, devices):
-    layout, batches = make_parallel(mode, devices), next(batches_of_tasks())
+def test_batches_of_several_parts_are_laid_out_each_as_it_would_be_alone(mode, accumulation_steps, devices):
+    layout, batches = make_parallel(mode, devices), next(batches_of_parts())
     found = layout.put_batch(batches, accumulation_steps)
     assert found.keys() == batches.keys()
-    for task, part in batches.items():
-        chex.assert_trees_all_equal(found[task], layout.put_batch(part, accumulation_steps))
+    for name, part in batches.items():
+        chex.assert_trees_all_equal(found[name], layout.put_batch(part, accumulation_steps))

@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from train.objectives import CarryingLoss
 
+from jaxnlp.ops.gradient_surgery import project_conflicts
+from jaxnlp.tasks import Objective
 from jaxnlp.typing import BATCH_AXIS
+from train.optimizer import scale_by_progress
 from train.parallel import accumulation_parts, pad_rows
 from train.step import all_finite, eval_step, init_state, train_step
 
@@ -39,8 +41,22 @@ def noise(params, batch, key):
     return loss, {"loss": (loss * count, count)}
 
 
-SGD = optax.with_extra_args_support(optax.sgd(RATE))
-ADAM = optax.with_extra_args_support(optax.adam(RATE))
+def constant_rate():
+    return scale_by_progress(lambda progress: jnp.float32(RATE), by_tokens=False)
+
+
+SGD = optax.chain(constant_rate())
+ADAM = optax.chain(optax.scale_by_adam(), constant_rate())
+
+
+def objective_of(loss_fn, surgery=False):
+    """An objective that carries nothing, from a loss of (params, batch, key)."""
+
+    def loss(params, batch, key, carry):
+        value, metrics = loss_fn(params, batch, key)
+        return value, (metrics, carry)
+
+    return Objective(loss, combine=(lambda g, key: project_conflicts(list(g.values()), key)) if surgery else None)
 
 
 def initial_state(optimizer=SGD, *, ema=False, seed=0):
@@ -65,8 +81,15 @@ def gradient(params, batch):
 
 
 @functools.cache
-def make_step(loss_fn=without_dropout, optimizer=SGD, **options):
-    return jax.jit(functools.partial(train_step, loss_fn=loss_fn, optimizer=optimizer, **options))
+def make_step(loss_fn=without_dropout, optimizer=SGD, surgery=False, **options):
+    """The jitted step, which returns the state and the metrics."""
+
+    def step(state, batch):
+        objective = objective_of(loss_fn, surgery)
+        state, output = train_step(state, batch, objective=objective, optimizer=optimizer, **options)
+        return state, output.metrics
+
+    return jax.jit(step)
 
 
 def test_step_moves_down_the_gradient_of_the_mean_loss():
@@ -117,7 +140,7 @@ def test_accumulated_parts_equal_the_whole_batch(rows, parts):
     chex.assert_trees_all_close(whole_metrics, cut_metrics, rtol=1e-6)
 
 
-def test_accumulated_part_of_padding_alone_counts_nothing():
+def test_accumulated_part_of_only_padding_counts_nothing():
     state, batch = initial_state(), make_batch(4, share=1.0)
     batch["loss_mask"][2:] = False
     whole, _ = make_step()(state, batch)
@@ -182,7 +205,7 @@ def poisoned(kind):
 
 @pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
 @pytest.mark.parametrize("parts", [1, 3])
-def test_nonfinite_loss_changes_the_counters_alone_and_counts_in_no_metric(kind, parts):
+def test_nonfinite_loss_changes_only_the_counters_and_counts_in_no_metric(kind, parts):
     step = make_step(optimizer=ADAM, ema_decay=0.9, accumulation_steps=parts)
 
     def laid_out(batch):
@@ -199,7 +222,7 @@ def test_nonfinite_loss_changes_the_counters_alone_and_counts_in_no_metric(kind,
 
 
 @pytest.mark.parametrize("kind", ["root at zero", "too long for a float"])
-def test_nonfinite_gradient_of_a_finite_loss_changes_the_counters_alone_and_counts_in_no_metric(kind):
+def test_nonfinite_gradient_of_a_finite_loss_changes_only_the_counters_and_counts_in_no_metric(kind):
     def loss_fn(params, batch, key):
         kernel = params["kernel"]
         loss = jnp.sqrt(jnp.abs(kernel - kernel)).sum() if kind == "root at zero" else (1e30 * kernel).sum()
@@ -224,7 +247,7 @@ def test_one_value_that_is_not_finite_is_found_in_any_leaf(bad, place):
     assert bool(all_finite(tree)) is False
 
 
-def test_training_goes_on_after_a_skipped_update_as_if_it_had_not_been():
+def test_training_continues_after_a_skipped_update_as_if_it_had_not_happened():
     step = make_step(optimizer=ADAM)
     straight = interrupted = initial_state(ADAM)
     for seed in range(4):
@@ -259,8 +282,12 @@ def test_state_can_be_donated_from_the_first_step_on():
     expected, _ = make_step(optimizer=ADAM, ema_decay=0.9)(state, make_batch())
     buffers = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(state.replace(key=None))]
     assert len(set(buffers)) == len(buffers)
-    step = functools.partial(train_step, loss_fn=without_dropout, optimizer=ADAM, ema_decay=0.9)
-    new, _ = jax.jit(step, donate_argnums=0)(state, make_batch())
+    step = functools.partial(train_step, objective=objective_of(without_dropout), optimizer=ADAM, ema_decay=0.9)
+    new, output = jax.jit(step, donate_argnums=0)(state, make_batch())
+    again, later = jax.jit(step, donate_argnums=0)(new, make_batch())
+    assert float(output.learning_rate) == float(later.learning_rate) == np.float32(RATE)  # not donated with the state
+    new, _ = jax.jit(step)(initial_state(ADAM, ema=True), make_batch())
+    assert int(again.step) == 2
     chex.assert_trees_all_close((new.params, new.ema), (expected.params, expected.ema), rtol=1e-6)
 
 
@@ -268,12 +295,12 @@ def test_initial_state_is_at_step_zero_with_the_average_at_the_parameters():
     state = initial_state(ADAM, ema=True)
     assert int(state.step) == int(state.skipped_updates) == int(state.first_skipped_step) == 0
     chex.assert_trees_all_equal(state.ema, state.params)
-    chex.assert_trees_all_equal(state.opt_state, optax.adam(RATE).init(state.params))
+    chex.assert_trees_all_equal(state.opt_state, ADAM.init(state.params))
 
 
 def test_evaluation_is_the_objective_without_a_key():
     params, batch = initial_state().params, make_batch()
-    metrics, carry = eval_step(params, batch, loss_fn=regression)
+    metrics, carry = eval_step(params, batch, objective=objective_of(regression))
     chex.assert_trees_all_equal(metrics, regression(params, batch, None)[1])
     assert carry == ()
 
@@ -282,7 +309,9 @@ def test_evaluation_under_a_mapped_axis_adds_up_the_shards():
     params, batch = initial_state().params, make_batch(8)
     shards = {name: x.reshape(4, 2, *x.shape[1:]) for name, x in batch.items()}
     mapped = jax.vmap(
-        functools.partial(eval_step, loss_fn=regression, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
+        functools.partial(eval_step, objective=objective_of(regression), axis_name=BATCH_AXIS),
+        in_axes=(None, 0),
+        axis_name=BATCH_AXIS,
     )
     for sums in zip(*mapped(params, shards)[0]["loss"], strict=True):
         np.testing.assert_allclose(sums, regression(params, batch, None)[1]["loss"], rtol=1e-6)
@@ -295,27 +324,27 @@ def running_sum(params, batch, key, carry):
     return loss, ({"loss": (loss, jnp.float32(1.0))}, jax.lax.stop_gradient(carry))
 
 
-CARRYING = CarryingLoss(running_sum, empty=jnp.zeros)
+CARRYING = Objective(running_sum, empty_carry=jnp.zeros)
 
 
-def test_what_is_carried_goes_from_batch_to_batch_and_from_a_skipped_one_begins_anew():
+def test_what_is_carried_goes_from_batch_to_batch_and_starts_again_after_a_skipped_one():
     params = initial_state().params
-    state = init_state(params, SGD, jax.random.key(0), ema=False, carry=CARRYING.empty(6))
+    state = init_state(params, SGD, jax.random.key(0), ema=False, carry=CARRYING.empty_carry(6))
     batches = [make_batch(seed=seed) | {"divisor": np.ones(6, np.float32)} for seed in range(4)]
     batches[2]["divisor"][0] = 0.0
     expected = np.zeros(6)
     for number, batch in enumerate(batches):
-        state, metrics = train_step(state, batch, loss_fn=CARRYING, optimizer=SGD)
+        state, output = train_step(state, batch, objective=CARRYING, optimizer=SGD)
         expected = np.zeros(6) if number == 2 else expected + batch["x"].sum(axis=1)
         np.testing.assert_allclose(state.carry, expected, rtol=1e-6, atol=1e-6)
-        assert int(metrics["loss"][1]) == (number != 2)
+        assert int(output.metrics["loss"][1]) == (number != 2)
 
 
 def test_evaluation_carries_too():
     params, batch = initial_state().params, make_batch() | {"divisor": np.ones(6, np.float32)}
-    carry = CARRYING.empty(6)
+    carry = CARRYING.empty_carry(6)
     for _ in range(2):
-        _, carry = eval_step(params, batch, carry, loss_fn=CARRYING)
+        _, carry = eval_step(params, batch, carry, objective=CARRYING)
     np.testing.assert_allclose(carry, 2.0 * batch["x"].sum(axis=1), rtol=1e-6)
 
 
@@ -328,7 +357,7 @@ def test_mean_of_the_parameters_begins_where_it_is_told_to():
         batch = make_batch(seed=step)
         if step == 5:
             batch["y"][:] = np.nan  # an update that is skipped is no member of the mean
-        state, _ = train_step(state, batch, loss_fn=regression, optimizer=SGD)
+        state, _ = train_step(state, batch, objective=objective_of(regression), optimizer=SGD)
         if step < 4:
             np.testing.assert_array_equal(state.ema["kernel"], state.params["kernel"])
         if step != 5:
@@ -338,8 +367,8 @@ def test_mean_of_the_parameters_begins_where_it_is_told_to():
     assert state.evaluation_params is state.ema
 
 
-def of_tasks(rows=(6, 4), share=0.7):
-    """A batch of each task, whose gradients conflict: the second one's targets lie far off."""
+def of_parts(rows=(6, 4), share=0.7):
+    """A batch of each part, whose gradients conflict: the second part's targets are far off."""
     batches = {
         name: make_batch(count, seed=n, share=share) for n, (name, count) in enumerate(zip("ab", rows, strict=True))
     }
@@ -356,34 +385,35 @@ def projected(first, second):
 
 
 @pytest.mark.parametrize("surgery", [False, True])
-def test_step_of_several_tasks_moves_down_the_sum_of_their_mean_losses_or_what_surgery_leaves_of_it(surgery):
-    state, batches = initial_state(), of_tasks()
-    new, metrics = make_step(gradient_surgery=surgery)(state, batches)
+def test_step_of_several_parts_moves_down_the_sum_of_their_mean_losses_or_what_surgery_leaves_of_it(surgery):
+    state, batches = initial_state(), of_parts()
+    new, metrics = make_step(surgery=surgery)(state, batches)
     first, second = (gradient(state.params, batches[name]) for name in "ab")
     expected = projected(first, second) if surgery else {name: first[name] + second[name] for name in first}
     for name, change in expected.items():
         np.testing.assert_allclose(new.params[name], state.params[name] - RATE * change, rtol=1e-5)
     losses = [regression(state.params, batch, None) for batch in batches.values()]
-    total, count = metrics["loss"]
+    total, count = metrics["objective"]
     np.testing.assert_allclose(total / count, sum(loss for loss, _ in losses), rtol=1e-6)
     assert count == sum(batch["loss_mask"].sum() for batch in batches.values())
 
 
 @pytest.mark.parametrize("surgery", [False, True])
-def test_one_task_of_several_is_a_batch_like_any(surgery):
+def test_one_part_of_several_is_a_batch_like_any(surgery):
     state, batch = initial_state(ADAM, ema=True), make_batch()
     plain, plain_metrics = make_step(optimizer=ADAM, ema_decay=0.5)(state, batch)
-    named, metrics = make_step(optimizer=ADAM, ema_decay=0.5, gradient_surgery=surgery)(state, {"only": batch})
+    named, metrics = make_step(optimizer=ADAM, ema_decay=0.5, surgery=surgery)(state, {"only": batch})
     chex.assert_trees_all_close((named.params, named.ema), (plain.params, plain.ema), rtol=1e-6)
-    chex.assert_trees_all_close(metrics, plain_metrics, rtol=1e-6)
+    objective = metrics.pop("objective")
+    chex.assert_trees_all_close(metrics | {"loss": objective}, plain_metrics, rtol=1e-6)
 
 
 @pytest.mark.parametrize("surgery", [False, True])
-def test_shards_and_parts_of_several_tasks_equal_their_whole_batches(surgery):
-    state, batches = initial_state(ADAM, ema=True), of_tasks((8, 16), share=1.0)
+def test_shards_and_parts_of_several_parts_equal_their_whole_batches(surgery):
+    state, batches = initial_state(ADAM, ema=True), of_parts((8, 16), share=1.0)
     batches["a"]["loss_mask"][[0, 1, 5]] = False
     batches["b"]["loss_mask"][12:] = False
-    options = {"optimizer": ADAM, "ema_decay": 0.5, "gradient_surgery": surgery}
+    options = {"optimizer": ADAM, "ema_decay": 0.5, "surgery": surgery}
     whole, whole_metrics = make_step(**options)(state, batches)
     shards = jax.tree.map(lambda x: x.reshape(4, len(x) // 4, *x.shape[1:]), batches)
     mapped = jax.vmap(make_step(**options, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS)
@@ -397,20 +427,20 @@ def test_shards_and_parts_of_several_tasks_equal_their_whole_batches(surgery):
     chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), (cut.params, cut.ema, cut_metrics), rtol=1e-5)
 
 
-def test_each_task_draws_from_its_own_key_in_the_order_of_their_names():
-    state, batches = initial_state(), of_tasks()
+def test_each_part_draws_from_its_own_key_in_the_order_of_their_names():
+    state, batches = initial_state(), of_parts()
     new, _ = make_step(loss_fn=noise)(state, {name: batches[name] for name in "ba"})
     key = jax.random.fold_in(jax.random.key(0), 0)
     drawn = [np.array(jax.random.normal(jax.random.fold_in(key, number), (WIDTH,))) for number in range(2)]
     np.testing.assert_allclose(new.params["kernel"], state.params["kernel"] - RATE * sum(drawn), rtol=1e-5)
-    again, _ = train_step(state, {name: batches[name] for name in "ba"}, loss_fn=noise, optimizer=SGD)
+    again, _ = train_step(state, {name: batches[name] for name in "ba"}, objective=objective_of(noise), optimizer=SGD)
     np.testing.assert_allclose(again.params["kernel"], new.params["kernel"], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
 @pytest.mark.parametrize("surgery", [False, True])
-def test_nonfinite_loss_of_one_task_changes_the_counters_alone(kind, surgery):
-    step = make_step(optimizer=ADAM, ema_decay=0.9, gradient_surgery=surgery)
+def test_nonfinite_loss_of_one_part_changes_only_the_counters(kind, surgery):
+    step = make_step(optimizer=ADAM, ema_decay=0.9, surgery=surgery)
     before = initial_state(ADAM, ema=True)
     after, metrics = step(before, {"a": make_batch(), "b": poisoned(kind)})
     assert metrics["loss"] == metrics["grad_norm"] == (0.0, 0.0)
@@ -421,5 +451,28 @@ def test_nonfinite_loss_of_one_task_changes_the_counters_alone(kind, surgery):
 
 
 def test_surgery_on_one_batch_is_refused():
-    with pytest.raises(ValueError, match=r"gradient_surgery needs a batch of each of several tasks, .* got one batch"):
-        make_step(gradient_surgery=True)(initial_state(), make_batch())
+    with pytest.raises(ValueError, match="combines the gradients of several parts, but got one batch"):
+        make_step(surgery=True)(initial_state(), make_batch())
+
+
+def test_progress_is_the_count_of_the_metric_that_the_objective_names():
+    """Batches of text have fewer rows than tokens: a schedule by tokens counts tokens."""
+
+    def loss(params, batch, key, carry):
+        value, metrics = regression(params, batch, None)
+        return value, (metrics | {"tokens": (jnp.float32(9.0), jnp.float32(512.0))}, carry)
+
+    optimizer = optax.chain(scale_by_progress(lambda progress: progress, by_tokens=True))
+    state = init_state(initial_state().params, optimizer, jax.random.key(0), ema=False)
+    _, output = train_step(state, make_batch(), objective=Objective(loss, progress="tokens"), optimizer=optimizer)
+    assert float(output.learning_rate) == 512.0
+
+
+def test_the_objective_is_minimised_and_decides_whether_a_step_is_finite():
+    def loss(params, batch, key, carry):
+        value, metrics = regression(params, batch, None)
+        total, count = metrics["loss"]
+        return jnp.inf * value, (metrics | {"objective": (jnp.inf * total, count)}, carry)
+
+    state, output = train_step(initial_state(), make_batch(), objective=Objective(loss), optimizer=SGD)
+    assert int(state.skipped_updates) == int(output.skipped_updates) == int(output.first_skipped_step) == 1

@@ -152,9 +152,7 @@ def attend_text(
     encoder = encoder_config(trained)
     if pair is not None and encoder.num_segments < 2:
         raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
-    if max_length is not None and max_length < 3:
-        raise ValueError(f"max_length must be at least 3, got {max_length}")
-    longest = min(max_length or max_length_of(trained), max_length_of(trained))
+    longest = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
     vocabulary = vocabulary_of(trained)
     found = vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
     (tokens,), (segments,) = found.tokens, found.segments

@@ -115,7 +115,7 @@ def test_tensors_that_do_not_fit_are_named(changes, message):
     [
         ({"kernel": None}, "missing: layer_1_backward/kernel"),
         ({"scale": np.zeros(3)}, "unknown: layer_1_backward/scale"),
-        ({"kernel": np.zeros((6, 24))}, "width 6: layer_1_backward/kernel (6, 24), expected (12, 24)"),
+        ({"kernel": np.zeros((12, 24))}, "width 6: layer_1_backward/kernel (12, 24), expected (12, 4, 6)"),
     ],
 )
 def test_parameters_that_do_not_fit_are_named(changes, message):

@@ -54,9 +54,10 @@ def test_model_equals_embedding_lstm_and_linear_of_pytorch():
         output.bias.copy_(torch.tensor(np.asarray(params["head_bias"])))
         for number, layer in enumerate(layers):
             ours = params["recurrent"][f"layer_{number}_forward"]
-            layer.weight_ih_l0.copy_(torch.tensor(np.asarray(ours["kernel"]).T))
-            layer.weight_hh_l0.copy_(torch.tensor(np.asarray(ours["recurrent_kernel"]).T))
-            layer.bias_ih_l0.copy_(torch.tensor(np.asarray(ours["bias"])))
+            kernel, recurrent_kernel = (np.asarray(ours[name]) for name in ("kernel", "recurrent_kernel"))
+            layer.weight_ih_l0.copy_(torch.tensor(kernel.reshape(len(kernel), -1).T))
+            layer.weight_hh_l0.copy_(torch.tensor(recurrent_kernel.reshape(len(recurrent_kernel), -1).T))
+            layer.bias_ih_l0.copy_(torch.tensor(np.asarray(ours["bias"]).reshape(-1)))
             layer.bias_hh_l0.zero_()
     x = embedding(torch.tensor(TOKENS))
     for layer in layers:

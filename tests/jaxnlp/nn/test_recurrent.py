@@ -1,3 +1,4 @@
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,12 +102,12 @@ def test_shapes_of_outputs_states_and_parameters(cell, bidirectional):
     expected = {}
     for number, (below, width) in enumerate(((WIDTH, 7), (directions * 7, STATE))):
         shapes = {
-            "kernel": (below, gates * width),
-            "recurrent_kernel": (width, gates * width),
-            "bias": (gates * width,),
+            "kernel": (below, gates, width),
+            "recurrent_kernel": (width, gates, width),
+            "bias": (gates, width),
         }
         if cell == "gru":
-            shapes["recurrent_bias"] = (3 * width,)
+            shapes["recurrent_bias"] = (3, width)
         expected |= {f"layer_{number}_{name}": shapes for name in names}
     assert jax.tree.map(np.shape, params) == expected
 
@@ -126,11 +127,31 @@ def test_initial_parameters_are_uniform_up_to_one_over_the_root_of_the_width(cel
 
 def test_a_forget_bias_is_added_to_the_initial_bias_of_the_forget_gate_alone():
     plain, biased = (initial_params(Recurrent("lstm", (STATE,), forget_bias=b))["layer_0_forward"] for b in (0.0, 2.0))
-    expected = np.zeros(4 * STATE)
-    expected[STATE : 2 * STATE] = 2.0
+    expected = np.zeros((4, STATE))
+    expected[1] = 2.0
     np.testing.assert_allclose(biased["bias"] - plain["bias"], expected, atol=1e-6)
     for name in ("kernel", "recurrent_kernel"):
         np.testing.assert_array_equal(biased[name], plain[name])
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_initial_values_are_those_of_gates_side_by_side(cell):
+    """Random numbers depend on the order of the elements, not on how many axes they have."""
+    direction = RecurrentDirection(cell, STATE)
+    state = tuple(jnp.zeros((1, STATE)) for _ in range(CELLS[cell].states))
+    params = direction.init(jax.random.key(0), X[:1], state, deterministic=True)["params"]
+    initial = uniform_of_width(STATE)
+
+    class SideBySide(nn.Module):
+        @nn.compact
+        def __call__(self):
+            for name, array in params.items():
+                rows = (array.shape[0],) if array.ndim == 3 else ()
+                self.param(name, initial, (*rows, CELLS[cell].gates * STATE))
+
+    expected = SideBySide().init(jax.random.key(0))["params"]
+    for name, array in params.items():
+        np.testing.assert_array_equal(array.reshape(expected[name].shape), expected[name])
 
 
 def test_the_initial_distribution_has_the_width_as_its_argument():
@@ -184,9 +205,10 @@ WIDE = 40
 
 def dropped_matrix(module, dropout_key, *, rows=WIDE):
     """The recurrent matrix as a layer of ReLU sees it: what the states e_1, e_2, ... give at one step, alone."""
-    zeros = {"kernel": np.zeros((WIDTH, WIDE)), "bias": np.zeros(WIDE), "recurrent_kernel": np.ones((WIDE, WIDE))}
+    shapes = {"kernel": (WIDTH, 1, WIDE), "bias": (1, WIDE), "recurrent_kernel": (WIDE, 1, WIDE)}
+    values = {name: np.full(shape, name == "recurrent_kernel", np.float32) for name, shape in shapes.items()}
     states = ((np.eye(WIDE, dtype=np.float32)[np.arange(rows) % WIDE],),)
-    params = {"layer_0_forward": jax.tree.map(np.float32, zeros)}
+    params = {"layer_0_forward": values}
     y, _ = apply(module, params, np.zeros((rows, 1, WIDTH), np.float32), (states,), dropout_key=dropout_key)
     return np.asarray(y[:, 0])
 
@@ -215,7 +237,7 @@ def test_weight_dropout_changes_nothing_but_the_recurrent_matrix_at_all_position
     assert_near(apply(module, without, X, states, dropout_key=1), apply(module, without, X, states))
     if cell == "rnn_relu":
         factors = dropped_matrix(module, 1)
-        same = {"layer_0_forward": layer | {"recurrent_kernel": layer["recurrent_kernel"] * factors}}
+        same = {"layer_0_forward": layer | {"recurrent_kernel": layer["recurrent_kernel"] * factors[:, None]}}
         found = apply(module, params, X, states, dropout_key=1)
         assert_near(found, apply(module, same, X, states))
         assert (np.asarray(found[0]) != np.asarray(apply(module, params, X, states)[0])).any(axis=(0, 2)).all()
@@ -226,7 +248,7 @@ def test_weight_dropout_differs_between_layers_and_directions():
     params = initial_params(module)
     # Nothing is read, and each layer has its state alone: what comes out is what its own matrix makes of it.
     params = jax.tree.map(jnp.zeros_like, params)
-    params = {name: layer | {"recurrent_kernel": jnp.ones((WIDE, WIDE))} for name, layer in params.items()}
+    params = {name: layer | {"recurrent_kernel": jnp.ones((WIDE, 1, WIDE))} for name, layer in params.items()}
     states = (((jnp.eye(WIDE),),) * 2,) * 2
     _, finals = apply(module, params, np.zeros((WIDE, 1, WIDTH), np.float32), states, dropout_key=1)
     matrices = [np.asarray(array).ravel() for array in jax.tree.leaves(finals)]
@@ -237,10 +259,10 @@ def test_weight_dropout_differs_between_layers_and_directions():
 def features_that_stay(module, dropout_key, *, rows=50):
     """Outputs of layers that pass on what they get, the first of them ones: what dropout left of them."""
     layers = len(module.widths)
-    first = {"kernel": np.zeros((WIDE, WIDE)), "bias": np.ones(WIDE)}
-    later = {"kernel": np.eye(WIDE), "bias": np.zeros(WIDE)}
+    first = {"kernel": np.zeros((WIDE, 1, WIDE)), "bias": np.ones((1, WIDE))}
+    later = {"kernel": np.eye(WIDE)[:, None], "bias": np.zeros((1, WIDE))}
     params = {
-        f"layer_{number}_forward": (later if number else first) | {"recurrent_kernel": np.zeros((WIDE, WIDE))}
+        f"layer_{number}_forward": (later if number else first) | {"recurrent_kernel": np.zeros((WIDE, 1, WIDE))}
         for number in range(layers)
     }
     x = np.zeros((rows, POSITIONS, WIDE), np.float32)

@@ -29,12 +29,13 @@ def theirs(name):
 
 
 def from_theirs(layer, *, reverse, gradient=False):
-    """Our weights of theirs, or of their gradients."""
+    """Our weights of theirs, or of their gradients: gates on an axis of their own."""
     found = {}
     for ours, name in NAMES.items():
         weight = getattr(layer, name + ("_reverse" if reverse else ""))
         array = (weight.grad if gradient else weight.detach()).numpy()
-        found[ours] = array.T if array.ndim == 2 else array
+        gates = array.reshape(-1, STATE, *array.shape[1:])
+        found[ours] = np.moveaxis(gates, 2, 0) if gates.ndim == 3 else gates
     return found
 
 
@@ -49,8 +50,8 @@ def random_arrays(states, positions=POSITIONS):
 def random_layer(name, dtype=np.float32):
     generator = np.random.default_rng(2)
     cell = CELLS[name]
-    gates = cell.gates * STATE
-    shapes = {"w_x": (WIDTH, gates), "w_h": (STATE, gates), "b": (gates,), "b_h": (gates,)}
+    gates = (cell.gates, STATE)
+    shapes = {"w_x": (WIDTH, *gates), "w_h": (STATE, *gates), "b": gates, "b_h": gates}
     weights = {key: (0.5 * generator.normal(size=shape)).astype(dtype) for key, shape in shapes.items()}
     x = generator.normal(size=(BATCH, POSITIONS, WIDTH)).astype(dtype)
     state = tuple(generator.normal(size=(BATCH, STATE)).astype(dtype) for _ in range(cell.states))
@@ -102,8 +103,9 @@ def test_scan_equals_the_unrolled_loop(name):
     cell, x, state, weights = random_layer(name)
     y, final = jax.jit(lambda *a: recurrent(cell, a[0], a[1], **a[2]))(x, state, weights)
     for position in range(POSITIONS):
-        u = x[:, position] @ weights["w_x"] + weights["b"]
-        v = np.asarray(state[0]) @ weights["w_h"] + weights["b_h"]
+        u = np.einsum("bd,dgk->bgk", x[:, position], weights["w_x"]) + weights["b"]
+        v = np.einsum("bj,jgk->bgk", np.asarray(state[0]), weights["w_h"]) + weights["b_h"]
+        u, v = (products.reshape(BATCH, cell.gates * STATE) for products in (u, v))
         state = cell.step(u + v, state) if cell.additive else cell.step(u, v, state)
         np.testing.assert_allclose(y[:, position], state[0], rtol=2e-5, atol=2e-6)
     for found, expected in zip(final, state, strict=True):
@@ -238,7 +240,7 @@ def test_the_product_with_the_inputs_stands_before_the_scan(name):
     """Inside it would be done T times, each with a T-th of the rows."""
     cell, x, state, weights = random_layer(name)
     traced = jax.make_jaxpr(lambda x, **weights: recurrent(cell, x, state, **weights))(x, **weights)
-    w_x, w_h = weights["w_x"].shape, weights["w_h"].shape
+    w_x, w_h = ((w.shape[0], cell.gates * STATE) for w in (weights["w_x"], weights["w_h"]))
     assert w_x != w_h
     assert sorted(products(traced.jaxpr)) == [(False, w_x), (True, w_h)]
 
@@ -329,16 +331,17 @@ def test_cudnn_is_refused_arrays_of_which_one_alone_is_of_another_dtype(cudnn_ca
         recurrent(cell, x, state, implementation="cudnn", **weights | {which: jnp.asarray(weights[which], "bfloat16")})
 
 
-EXPECTED = "expected x [B, T, D], w_x [D, 4 K], w_h [K, 4 K], b and b_h [4 K], 2 states [B, K]"
+EXPECTED = "expected x [B, T, D], w_x [D, 4, K], w_h [K, 4, K], b and b_h [4, K], 2 states [B, K]"
 
 
 @pytest.mark.parametrize(
     ("changes", "expected", "got"),
     [
         ({"x": np.zeros((3, 4), np.float32)}, EXPECTED, "x (3, 4)"),
-        ({"w_x": np.zeros((4, 23), np.float32)}, EXPECTED, "w_x (4, 23)"),
-        ({"w_h": np.zeros((6, 23), np.float32)}, EXPECTED, "w_h (6, 23)"),
-        ({"b": np.zeros(6, np.float32)}, EXPECTED, "b (6,)"),
+        ({"w_x": np.zeros((4, 24), np.float32)}, EXPECTED, "w_x (4, 24)"),
+        ({"w_x": np.zeros((4, 6, 4), np.float32)}, EXPECTED, "w_x (4, 6, 4)"),
+        ({"w_h": np.zeros((6, 3, 8), np.float32)}, EXPECTED, "w_h (6, 3, 8)"),
+        ({"b": np.zeros(24, np.float32)}, EXPECTED, "b (24,)"),
         ({"b_h": np.zeros(6, np.float32)}, EXPECTED, "b_h (6,)"),
         ({"state": (np.zeros((3, 6), np.float32),)}, EXPECTED, "state_0 (3, 6)"),
         ({"state": (np.zeros((3, 5), np.float32),) * 2}, EXPECTED, "state_1 (3, 5)"),

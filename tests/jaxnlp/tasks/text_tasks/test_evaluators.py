@@ -1,240 +1,153 @@
-import functools
-import json
-import re
-
+import jax
 import numpy as np
 import pytest
-from scipy import stats
 
-from data import DataError
-from jaxnlp.runs import load_run
+from data.text_batches import labelled_split, split_of_parts
 from jaxnlp.tasks import Metric
 from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.tasks.text_tasks.evaluators import Validation, correlations, error_blocks, file_name, file_text
+from jaxnlp.tasks.text_tasks.predictions import most_likely, predict_texts
 from jaxnlp.text.labels import Labels, TextExample
-from tests import text_task_files
-from tests.text_task_files import train, write_tables, write_weights
-from train import evaluate
-from train.evaluate import Options, score
-from train.run_folder import ENVIRONMENT_FILE, METRICS_FILE
+from train.parallel import make_parallel
+from train.scoring import SplitScoring
 
-SENTIMENT = Labels("classification", 1, ("bad", "fair", "good"))
-SIMILARITY = Labels("similarity", 2, highest=5.0)
-PARAPHRASE = Labels("paraphrase", 2, ("0", "1"))
-
-
-def examples(*labels, pair=None):
-    return [TextExample(f"r{number}", f"text {number}", pair, label) for number, label in enumerate(labels)]
+STARS = Labels("classification", 1, ("0", "1", "2", "3", "4"))
+SAME = Labels("paraphrase", 2, ("0", "1"))
+TOPICS = Labels("classification", 1, ("sea", "land"))
+SIMILAR = Labels("similarity", 2, highest=5.0)
+TEXTS = ["the cat sat on the mat", "fish", "a big dog ate a fish .", "the dog", "cats"]
+PAIRS = ["the cats sat", "fish", "a dog", "the mat", "a big fish"]
 
 
-def test_correlations_are_by_definition_and_0_where_one_side_is_constant():
+def examples(part, labels):
+    pairs = PAIRS if part in ("quora", "sts") else [None] * len(TEXTS)
+    return [TextExample(f"{part}{n}", *row) for n, row in enumerate(zip(TEXTS, pairs, labels, strict=True))]
+
+
+def scoring_of(trained, labelled, name="validation"):
+    """What the evaluator is given, with batches of two rows."""
+    arguments = {"batch_size": 2, "multiple": 8, "max_length": trained.processor.max_length}
+    split = split_of_parts(
+        {part: labelled_split(rows, part, trained.processor.vocabulary, **arguments) for part, rows in labelled.items()}
+    )
+    objective = trained.task.objective(trained.model, None)
+    layout = make_parallel("jit", jax.devices()[:1])
+    return SplitScoring(trained, split, name, training=None, objective=objective, layout=layout, kept={})
+
+
+LABELLED = {
+    "sst": examples("sst", [0.0, 4.0, 2.0, 2.0, 1.0]),
+    "quora": examples("quora", [1.0, 0.0, 1.0, 0.0, 0.0]),
+    "sts": examples("sts", [4.0, 5.0, 1.5, 2.0, 0.0]),
+}
+
+
+@pytest.fixture(scope="module")
+def found(make_trained):
+    """A model of three parts, and its evaluation."""
+    trained = make_trained("sst", "quora", "sts", task=TextTasks(part_weights=(1.0, 2.0, 4.0)))
+    return trained, Validation()(scoring_of(trained, LABELLED))
+
+
+def chosen(trained, part):
+    pairs = PAIRS if trained.processor.labels(part).texts == 2 else None
+    return most_likely(predict_texts(trained, TEXTS, pairs, part=part).values, trained.processor.labels(part))
+
+
+def test_metrics_are_those_of_the_predictions(found):
+    trained, evaluation = found
+    metrics = {name: metric.value for name, metric in evaluation.metrics.items()}
+    for part in ("sst", "quora"):
+        right = [p == row.label for p, row in zip(chosen(trained, part), LABELLED[part], strict=True)]
+        np.testing.assert_allclose(metrics[f"{part}/accuracy"], np.mean(right), rtol=1e-6)
+    expected = np.corrcoef(chosen(trained, "sts"), [row.label for row in LABELLED["sts"]])[0, 1]
+    np.testing.assert_allclose(metrics["sts/pearson"], expected, rtol=1e-4)
+    losses = [metrics["sst/loss"], 2.0 * metrics["quora/loss"], 4.0 * metrics["sts/loss"]]
+    np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-6)
+    scores = [metrics["sst/accuracy"], metrics["quora/accuracy"], (1 + metrics["sts/pearson"]) / 2]
+    np.testing.assert_allclose(metrics["mean_score"], np.mean(scores), rtol=1e-6)
+    assert {name: metric.count for name, metric in evaluation.metrics.items() if "/" in name} == {
+        name: 5 for name in metrics if "/" in name
+    }
+    assert evaluation.metrics["loss"].count == evaluation.metrics["mean_score"].count == 15
+
+
+def test_every_metric_of_validation_is_declared(found):
+    trained, evaluation = found
+    declared = trained.task.metrics(trained.processor, scoring_of(trained, LABELLED).split)
+    assert evaluation.metrics.keys() <= declared.keys()
+    assert "objective" not in evaluation.metrics
+
+
+def test_files_of_predictions_are_in_the_order_of_the_examples(found):
+    trained, evaluation = found
+    assert evaluation.predictions.keys() == {"sst-dev-output.csv", "para-dev-output.csv", "sts-dev-output.csv"}
+    header, *lines = evaluation.predictions["sst-dev-output.csv"].splitlines()
+    assert header == "id \t Predicted_Sentiment "
+    assert lines == [f"sst{n} , {int(p)} " for n, p in enumerate(chosen(trained, "sst"))]
+
+
+def test_a_part_without_labels_has_predictions_only(found):
+    trained, _ = found
+    unlabelled = {"sts": examples("sts", [None] * 5)}
+    evaluation = Validation()(scoring_of(trained, unlabelled, "test"))
+    assert evaluation.metrics == {}
+    assert evaluation.blocks == []
+    assert evaluation.predictions.keys() == {"sts-test-output.csv"}
+
+
+def test_correlations_are_by_definition_and_0_for_a_constant():
     x, y = np.array([0.1, 2.0, 2.5, 4.0]), np.array([0.0, 1.0, 5.0, 4.0])
-    found = correlations("sts", x, y)
-    np.testing.assert_allclose(found["sts/pearson"].value, np.corrcoef(x, y)[0, 1], rtol=1e-6)
-    np.testing.assert_allclose(found["sts/spearman"].value, np.corrcoef([0, 1, 2, 3], [0, 1, 3, 2])[0, 1], rtol=1e-6)
-    assert found["sts/pearson"].count == 4
-    assert {metric.value for metric in correlations("sts", np.full(4, 2.5), y).values()} == {0.0}
+    metrics = correlations("sts", x, y)
+    np.testing.assert_allclose(metrics["sts/pearson"].value, np.corrcoef(x, y)[0, 1], rtol=1e-6)
+    expected = np.corrcoef([0, 1, 2, 3], [0, 1, 3, 2])[0, 1]
+    np.testing.assert_allclose(metrics["sts/spearman"].value, expected, rtol=1e-6)
+    constant = correlations("sts", np.full(4, 2.5), y)
+    assert constant == {"sts/pearson": Metric(0.0, 4), "sts/spearman": Metric(0.0, 4)}
 
 
-class Scoring:
-    """What the objective measured of two parts."""
-
-    def __init__(self, trained):
-        self.trained = trained
-
-
-@pytest.mark.parametrize("weights", [(), (2.0, 1.0, 10.0)])
-def test_the_loss_over_parts_is_the_mean_of_their_weighted_losses_whatever_the_number_of_rows(make_trained, weights):
-    trained = make_trained(("sst", "quora", "sts"))
-    scoring = Scoring(type(trained)(TextTasks(part_weights=weights), trained.model, {}, trained.processor))
-    metrics = {"sst/loss": Metric(0.5, 900), "sst/accuracy": Metric(0.5, 900)}
-    metrics |= {"quora/loss": Metric(0.2, 10), "quora/accuracy": Metric(0.8, 10)}
-    metrics |= {"sts/loss": Metric(0.25, 30), "sts/pearson": Metric(0.6, 30)}
-    found = Validation()._over_parts(scoring, metrics)
-    losses = np.array([0.5, 0.2, 0.25]) * (weights or (1.0, 1.0, 1.0))
-    np.testing.assert_allclose(found["loss"].value, losses.mean())
-    np.testing.assert_allclose(found["mean_score"].value, (0.5 + 0.8 + 0.8) / 3)
-    assert found["loss"].count == found["mean_score"].count == 940
-    only = Validation()._over_parts(scoring, {name: m for name, m in metrics.items() if name.startswith("sts")})
-    assert only["loss"].value == losses[2]
-    assert Validation()._over_parts(scoring, {}) == {}
+@pytest.mark.parametrize(
+    ("part", "split", "expected"),
+    [
+        ("quora", "validation", "para-dev-output.csv"),
+        ("cfimdb", "test", "cfimdb-test-output.csv"),
+        ("topics", "dev", "topics-dev-output.csv"),
+        ("sts", "folder/mine.csv", "sts-mine-output.csv"),
+    ],
+)
+def test_files_have_the_projects_names_and_other_parts_their_own(part, split, expected):
+    assert file_name(part, split) == expected
 
 
-def test_files_of_predictions_have_the_names_headers_and_numbers_of_the_project():
-    assert file_name("quora", "validation") == "para-dev-output.csv"
-    assert file_name("cfimdb", "test") == "cfimdb-test-output.csv"
-    assert file_name("mood", "/some/where/mine.csv.gz") == "mood-mine-output.csv"
-    rows = examples(None, None)
-    assert file_text("quora", PARAPHRASE, rows, np.array([1.0, 0.0])) == (
+def test_files_have_the_projects_headers_and_numbers_and_other_parts_the_names_of_classes():
+    rows = [TextExample("r0", "a", None, None), TextExample("r1", "b", None, None)]
+    assert file_text("quora", SAME, rows, np.array([1.0, 0.0])) == (
         "id \t Predicted_Is_Paraphrase \nr0 , 1.0 \nr1 , 0.0 \n"
     )
-    assert file_text("sts", SIMILARITY, rows[:1], np.array([2.25])) == "id \t Predicted_Similiary \nr0 , 2.250000 \n"
-    assert file_text("mood", SENTIMENT, rows, np.array([2.0, 0.0])) == (
-        "id \t Predicted_Label \nr0 , good \nr1 , bad \n"
+    assert file_text("sts", SIMILAR, rows[:1], np.array([2.25])) == "id \t Predicted_Similiary \nr0 , 2.250000 \n"
+    assert file_text("topics", TOPICS, rows, np.array([1.0, 0.0])) == (
+        "id \t Predicted_Label \nr0 , land \nr1 , sea \n"
     )
 
 
-def test_the_report_has_confusions_and_the_most_confident_errors():
-    predicted = np.array([[0.1, 0.2, 0.7], [0.9, 0.1, 0.0], [0.6, 0.3, 0.1], [0.0, 0.0, 1.0]])
-    confusions, errors = error_blocks("mood", SENTIMENT, examples(2, 1, 2, 2), predicted, np.array([2, 1, 2, 2]))
-    assert confusions.name == "mood: confusions"
-    assert confusions.content.rows == (("bad", 0, 0, 0), ("fair", 1, 0, 0), ("good", 1, 0, 2))
-    assert errors.content.rows == (("text 1", "bad (0.90)", "fair"), ("text 2", "bad (0.60)", "good"))
-    pairs = examples(5.0, 0.0, pair="other")
-    (largest,) = error_blocks("sts", SIMILARITY, pairs, np.array([4.0, 3.0]), np.array([5.0, 0.0]))
-    assert largest.content.rows == (("text 1 | other", "3.00", "0.00"), ("text 0 | other", "4.00", "5.00"))
+def test_the_report_counts_confusions_and_lists_the_most_confident_errors_first():
+    rows = [TextExample(str(n), text, None, None) for n, text in enumerate(["a", "b", "c", "d"])]
+    predicted = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.45, 0.55]])
+    confusions, errors = error_blocks("topics", TOPICS, rows, predicted, np.array([0.0, 1.0, 1.0, 0.0]))
+    assert confusions.content.header == ("expected", "sea", "land")
+    assert confusions.content.rows == (("sea", 1, 1), ("land", 1, 1))
+    assert errors.content.rows == (("b", "sea (0.80)", "land"), ("d", "land (0.55)", "sea"))
 
 
-def test_a_part_with_many_classes_has_no_table_of_confusions():
-    labels = Labels("classification", 1, tuple(map(str, range(31))))
-    (errors,) = error_blocks("topic", labels, examples(3), np.eye(31)[[4]], np.array([3]))
-    assert errors.content.rows == (("text 0", "4 (1.00)", "3"),)
+def test_the_report_lists_the_largest_differences_of_similarities():
+    rows = [TextExample(str(n), text, "y", None) for n, text in enumerate(["a", "b", "c"])]
+    (block,) = error_blocks("sts", SIMILAR, rows, np.array([1.0, 4.0, 2.0]), np.array([1.0, 0.5, 3.0]))
+    assert block.content.rows == (("b | y", "4.00", "0.50"), ("c | y", "2.00", "3.00"))
 
 
-@pytest.fixture(scope="session")
-def tables(tmp_path_factory):
-    return write_tables(tmp_path_factory.mktemp("tables"))
-
-
-@pytest.fixture(scope="session")
-def make_config(tmp_path_factory, tables):
-    weights = write_weights(tmp_path_factory.mktemp("weights") / "tiny-bert")
-    return functools.partial(text_task_files.make_config, tables, weights)
-
-
-@pytest.fixture(scope="session")
-def run(make_config, tmp_path_factory):
-    """A run of two parts, long enough to learn them."""
-    workdir = tmp_path_factory.mktemp("runs") / "both"
-    rates = {"model.encoder.dropout_rate": 0.0, "model.encoder.attention_dropout_rate": 0.0}
-    train(make_config(total_steps=120, evaluate_every_steps=60, log_every_steps=20, **rates), workdir)
-    return workdir
-
-
-@pytest.fixture(autouse=True)
-def no_cache_of_programs(monkeypatch):
-    monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
-
-
-def logged(run):
-    return [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]
-
-
-def test_two_parts_are_learned_and_the_best_checkpoint_has_the_highest_mean_score(run):
-    scores = [row for row in logged(run) if row["split"] == "validation"]
-    best = max(scores, key=lambda row: row["mean_score"])
-    assert best["sst/accuracy"] > 0.5  # of five classes
-    assert best["sts/pearson"] > 0.7
-    for row in scores:
-        expected = (row["sst/accuracy"] + (1 + row["sts/pearson"]) / 2) / 2
-        np.testing.assert_allclose(row["mean_score"], expected, rtol=1e-6)
-        np.testing.assert_allclose(row["loss"], (row["sst/loss"] + row["sts/loss"]) / 2, rtol=1e-6)
-    assert load_run(run).step == best["step"]
-
-
-def test_training_on_several_parts_logs_no_plain_loss(run):
-    """The order of the batches would weight it."""
-    rows = [row for row in logged(run) if row["split"] == "train"]
-    assert rows
-    for row in rows:
-        assert "loss" not in row
-        assert {"objective", "sst/loss", "sst/accuracy", "sts/loss"} <= row.keys()
-
-
-def test_progress_counts_the_tokens_that_are_read(run):
-    rows = [row for row in logged(run) if row["split"] == "train"]
-    assert all("tokens_per_second" in row for row in rows)
-    environment = json.loads((run / ENVIRONMENT_FILE).read_text())
-    assert environment["metrics"][environment["progress"]]["of"] == "tokens"
-
-
-def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_without_their_folder(run, tmp_path, capsys):
-    ledger = tmp_path / "ledger.json"
-    assert evaluate.main([str(run), "--record", str(ledger)]) == 0
-    rows = [row for row in logged(run) if row["split"] == "validation"]
-    best = max(rows, key=lambda row: row["mean_score"])
-    entries = {(entry["split"], entry["metric"]): entry for entry in json.loads(ledger.read_text())}
-    for name in ("loss", "sst/accuracy", "sts/pearson", "sts/spearman", "mean_score"):
-        part, _, metric = name.rpartition("/")
-        entry = entries[f"{part}/validation" if part else "validation", metric]
-        # Rounding differs between one device and eight, and may swap two ranks.
-        np.testing.assert_allclose(entry["value"], best[name], rtol=1e-2 if metric == "spearman" else 1e-4)
-        assert entry["examples"] == (21 if part else 42)
-    whole = entries["validation", "loss"]
-    assert whole["config"]["init_from"] == "tiny-bert"
-    environment = json.loads((run / ENVIRONMENT_FILE).read_text())
-    assert whole["pretrained_sha256"] == environment["pretrained_sha256"] is not None
-    assert "validation mean_score" in capsys.readouterr().out
-
-
-def rows_of(file):
-    """The rows of a table, without its header."""
-    return [line.split("\t") for line in file.read_text().splitlines()[1:]]
-
-
-def test_predictions_are_written_in_the_order_of_the_file_as_the_project_has_them(run, tables, tmp_path, capsys):
-    for split in ("dev", "test"):
-        assert evaluate.main([str(run), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
-    names = {"sst-dev-output.csv", "sts-dev-output.csv", "sst-test-output.csv", "sts-test-output.csv"}
-    assert {path.name for path in (tmp_path / "out").iterdir()} == names
-    shown = capsys.readouterr().out
-    assert not re.search(r"^test \S+ [\d.]+", shown, flags=re.MULTILINE)  # no scores without labels
-
-    lines = (tmp_path / "out" / "sst-dev-output.csv").read_text().splitlines()
-    assert lines[0] == "id \t Predicted_Sentiment "
-    given = dict(line.rstrip(" ").split(" , ") for line in lines[1:])
-    expected = {row[1]: row[-1] for row in rows_of(tables / "ids-sst-dev.csv")}
-    assert list(given) == list(expected)
-    metrics = score(run, Validation(), Options()).evaluation.metrics
-    right = sum(given[row] == label for row, label in expected.items())
-    np.testing.assert_allclose(metrics["sst/accuracy"].value, right / 21)
-
-    lines = (tmp_path / "out" / "sts-dev-output.csv").read_text().splitlines()
-    assert lines[0] == "id \t Predicted_Similiary "
-    given = [float(line.split(" , ")[1]) for line in lines[1:]]
-    expected = [float(row[-1]) for row in rows_of(tables / "sts-dev.csv")]
-    np.testing.assert_allclose(metrics["sts/pearson"].value, stats.pearsonr(given, expected).statistic, rtol=1e-4)
-    assert min(given) >= 0.0
-    assert max(given) > 1.0  # on the scale of the labels
-
-    (tmp_path / "taken").write_text("mine")
-    assert evaluate.main([str(run), "--split", "dev", "--predictions", str(tmp_path / "taken")]) == 2
-    assert "taken is a file; give a directory, for sst-dev-output.csv, sts-dev" in capsys.readouterr().err
-    assert (tmp_path / "taken").read_text() == "mine"
-
-
-def test_truncated_texts_are_reported_where_they_are_scored(run, tmp_path, caplog):
-    long = "the film was good " * 9
-    (tmp_path / "mine.csv").write_text(f"\t\tid\tsentence\tsentiment\n0\t0\ta\t{long}\t4\n1\t0\tb\tgood\t4\n")
-    scores = score(run, Validation(), Options(file=tmp_path / "mine.csv"))
-    assert re.findall(r"(\w+): (\d) text was truncated to (\d+) tokens", caplog.text) == [("sst", "1", "16")]
-    assert scores.evaluation.metrics["sst/accuracy"].count == 2
-
-
-def test_a_file_of_one_part_is_scored_as_that_part(run, tables):
-    found = score(run, Validation(), Options(file=tables / "sts-dev.csv")).evaluation.metrics
-    whole = score(run, Validation(), Options()).evaluation.metrics
-    np.testing.assert_allclose(found["sts/pearson"].value, whole["sts/pearson"].value, rtol=1e-5)
-    assert "sst/accuracy" not in found
-
-
-def test_a_file_without_labels_is_predicted_for_each_part_with_such_texts(run, tables, tmp_path):
-    found = score(run, Validation(), Options(file=tables / "sts-test-student.csv")).evaluation
-    assert list(found.predictions) == ["sts-sts-test-student-output.csv"]
-    assert not found.metrics
-    broken = (tables / "sts-dev.csv").read_text() + "9\tx\ta\tb\t7.5\n"
-    (tmp_path / "broken.csv").write_text(broken)
-    with pytest.raises(DataError, match=r"broken\.csv, line 23: similarity must be a number from 0 to 5, got '7\.5'"):
-        score(run, Validation(), Options(file=tmp_path / "broken.csv"))
-
-
-def test_a_step_may_take_a_batch_of_each_part_and_project_away_conflicts(make_config, tmp_path):
-    together = {"data.schedule": "together", "total_steps": 2, "log_every_steps": 1, "evaluate_every_steps": 2}
-    summed = train(make_config(**together), tmp_path / "sum")
-    projected = train(make_config(**together, **{"task.gradient_surgery": True}), tmp_path / "surgery")
-    first = logged(tmp_path / "sum")[0]
-    np.testing.assert_allclose(first["objective"], first["sst/loss"] + first["sts/loss"], rtol=1e-5)
-    for outcome in (summed, projected):
-        assert int(outcome.state.skipped_updates) == 0
-    kernels = [np.asarray(outcome.state.params["encoder"]["tokens"]["embedding"]) for outcome in (summed, projected)]
-    assert not np.array_equal(*kernels)  # the gradients conflict in the first steps of this seed
+def test_classes_beyond_the_limit_have_no_table_of_confusions():
+    many = Labels("classification", 1, tuple(f"c{n}" for n in range(31)))
+    rows, predicted = [TextExample("0", "a", None, None)], np.eye(31)[:1]
+    blocks = error_blocks("many", many, rows, predicted, np.array([1.0]))
+    assert [block.name for block in blocks] == ["many: most confident errors"]
+    assert len(error_blocks("sst", STARS, rows, np.eye(5)[:1], np.array([1.0]))) == 2

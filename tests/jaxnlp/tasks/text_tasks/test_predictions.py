@@ -5,21 +5,22 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.models.bert import Bert
-from jaxnlp.tasks.text_tasks import predictions
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.tasks.text_tasks import TextTasks, predictions
 from jaxnlp.tasks.text_tasks.predictions import attend_text, embed_texts, predict_texts
 
 TEXTS = ["the cats sat", "a big dog ate " * 6, "fish .", "the mat", "on the mat sat the cat " * 3, "a"]
 PAIRS = ["a cat sat", "the fish", "fish . " * 9, "the mat", "dogs", "big"]
 
 
-def all_in_one_batch(trained, *columns, **arguments):
-    """The model on all rows, padded to the maximum length."""
-    vocabulary = trained.processor.vocabulary
-    tokenized = [vocabulary.tokenize(column, longest=40).tokens for column in columns]
-    tokens = np.array([[np.pad(ids, (0, 40 - len(ids))) for ids in row] for row in zip(*tokenized, strict=True)])
-    mask = np.array([[np.arange(40) < len(ids) for ids in row] for row in zip(*tokenized, strict=True)])
-    apply = functools.partial(trained.model.apply, **{"method": "predict"} | arguments)
+def all_in_one_batch(trained, *columns, part=None):
+    """The model on all rows, padded to all that it reads: predictions, or without a part embeddings."""
+    tokenized = [trained.processor.vocabulary.tokenize(column, longest=40).tokens for column in columns]
+    rows = list(zip(*tokenized, strict=True))
+    tokens = np.array([[np.pad(ids, (0, 40 - len(ids))) for ids in row] for row in rows])
+    mask = np.array([[np.arange(40) < len(ids) for ids in row] for row in rows])
+    method = {"method": "embed"} if part is None else {"part": part, "method": "predict"}
+    apply = functools.partial(trained.model.apply, **method)
     return np.asarray(jax.jit(apply)({"params": trained.params}, tokens, mask))
 
 
@@ -27,7 +28,7 @@ def softmax(x):
     return np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("part", ["sst", "cfimdb"])
+@pytest.mark.parametrize("part", ["sst", "reviews"])
 def test_classes_have_their_probabilities_in_the_order_of_the_texts(trained, part):
     found = predict_texts(trained, TEXTS, part=part)
     np.testing.assert_allclose(found.values, softmax(all_in_one_batch(trained, TEXTS, part=part)), atol=1e-5)
@@ -35,7 +36,7 @@ def test_classes_have_their_probabilities_in_the_order_of_the_texts(trained, par
     assert np.ptp(found.values, axis=0).max() > 0.05
 
 
-def test_pairs_have_predictions_on_the_scale_of_the_labels(trained):
+def test_predictions_of_pairs_are_on_the_scale_of_the_labels(trained):
     logits = all_in_one_batch(trained, TEXTS, PAIRS, part="quora")
     found = predict_texts(trained, TEXTS, PAIRS, part="quora").values
     np.testing.assert_allclose(found, 1.0 / (1.0 + np.exp(-logits)), atol=1e-5)
@@ -45,9 +46,9 @@ def test_pairs_have_predictions_on_the_scale_of_the_labels(trained):
     assert found[3] == pytest.approx(5.0, abs=1e-4)
 
 
-def test_embeddings_are_the_vectors_of_the_model(trained):
+def test_embeddings_are_the_models_vectors(trained):
     found = embed_texts(trained, TEXTS)
-    np.testing.assert_allclose(found.values, all_in_one_batch(trained, TEXTS, method="embed")[:, 0], atol=1e-5)
+    np.testing.assert_allclose(found.values, all_in_one_batch(trained, TEXTS)[:, 0], atol=1e-5)
     assert (found.values.dtype, found.values.shape) == (np.float32, (6, 8))
 
 
@@ -86,7 +87,7 @@ def test_truncated_texts_are_counted_and_read_up_to_the_maximum_length(trained):
 @pytest.mark.parametrize(
     ("columns", "part", "message"),
     [
-        ([["a"]], "nli", "there is no part 'nli'; this model has: sst, cfimdb, quora, sts"),
+        ([["a"]], "nli", "there is no part 'nli'; this model has: sst, reviews, quora, sts"),
         ([["a"]], "sts", "sts takes two texts per example; give pairs"),
         ([["a"], ["b"]], "sst", "sst takes one text per example; remove pairs"),
         ([["a", "b"], ["b"]], "sts", "each text needs a pair, got 2 texts and 1 pairs"),
@@ -98,16 +99,16 @@ def test_texts_that_do_not_fit_the_part_are_refused(trained, columns, part, mess
         predict_texts(trained, *columns, part=part)
 
 
-def test_attention_weights_are_those_of_the_encoder_on_the_tokens_of_the_text(trained):
+def test_attention_is_that_of_the_encoder_on_the_tokens_of_the_text(trained):
     maps = attend_text(trained, "The cats ate.", "A zebra")
     assert maps.tokens == ["[CLS]", "the", "cat", "##s", "ate", ".", "[SEP]", "a", "[UNK]", "[SEP]"]
     assert (maps.weights.shape, maps.truncated) == ((2, 2, 10, 10), False)
     np.testing.assert_allclose(maps.weights.sum(axis=-1), 1.0, atol=1e-5)
 
-    vocabulary = trained.processor.vocabulary
-    # Those of the first layer by the equations.
+    params, vocabulary = trained.params, trained.processor.vocabulary
+    # The first layer's, by the equations.
     tokens = np.array([vocabulary.id_of(piece) for piece in maps.tokens])
-    p = jax.tree.map(np.asarray, trained.params["encoder"])
+    p = jax.tree.map(np.asarray, params["encoder"])
     x = p["tokens"]["embedding"][tokens] + p["positions"][:10] + p["segments"][[0] * 7 + [1] * 3]
     x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-12)
     x = x * p["embedding_norm"]["scale"] + p["embedding_norm"]["bias"]
@@ -118,47 +119,43 @@ def test_attention_weights_are_those_of_the_encoder_on_the_tokens_of_the_text(tr
         np.testing.assert_allclose(maps.weights[0, head], softmax(q[:, head] @ k[:, head].T / 2.0), atol=1e-5)
 
 
-def test_attention_on_a_long_text_is_that_on_its_beginning(trained):
+def test_attention_of_a_long_text_ends_at_the_maximum_length(trained):
     maps = attend_text(trained, "the cat sat on the mat", max_length=5)
     assert (maps.tokens, maps.truncated) == (["[CLS]", "the", "cat", "sat", "[SEP]"], True)
     assert len(attend_text(trained, "cat " * 99, max_length=1000).tokens) == 40
-    for length in (0, 2):
-        with pytest.raises(ValueError, match=rf"max_length must be at least 3, got {length}"):
-            attend_text(trained, "the cat", max_length=length)
+    for wrong in (0, 2):
+        with pytest.raises(ValueError, match=f"must be at least 3, got {wrong}"):
+            attend_text(trained, "the cat", max_length=wrong)
 
 
-def test_pairs_are_refused_by_an_encoder_with_one_segment(make_trained, trained):
-    one = make_trained(encoder=dataclasses.replace(trained.model.config.encoder, num_segments=1))
-    with pytest.raises(ValueError, match="this encoder has no segment embeddings, so text pairs are not supported"):
-        attend_text(one, "the cat", "the dog")
+def test_an_encoder_without_segment_embeddings_reads_no_pair(make_trained):
+    encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40, num_segments=1)
+    with pytest.raises(ValueError, match="no segment embeddings, so text pairs are not supported; remove the pair"):
+        attend_text(make_trained("sst", encoder=encoder), "the cat", "the dog")
 
 
 @pytest.mark.parametrize("pooling", ["cls", "pooler"])
-def test_another_pooling_can_be_chosen(trained, pooling):
-    (tokens,) = trained.processor.vocabulary.tokenize(TEXTS[:1], longest=40).tokens
-    encoder = Bert(trained.model.config.encoder, trained.model.vocabulary_size)
-    output = jax.jit(encoder.apply)({"params": trained.params["encoder"]}, tokens[None])
-    expected = output.hidden[:, 0] if pooling == "cls" else output.pooled
-    np.testing.assert_allclose(embed_texts(trained, TEXTS[:1], pooling=pooling).values, expected, atol=1e-5)
+def test_pooling_can_be_chosen(trained, make_trained, pooling):
+    expected = embed_texts(make_trained(pooling=pooling), TEXTS).values
+    np.testing.assert_allclose(embed_texts(trained, TEXTS, pooling=pooling).values, expected, atol=1e-6)
+    assert np.abs(embed_texts(trained, TEXTS).values - expected).max() > 1e-2
 
 
-def test_a_missing_pooler_is_refused(make_trained, trained):
-    without = make_trained(encoder=dataclasses.replace(trained.model.config.encoder, use_pooler=False))
+def test_a_pooler_that_the_encoder_does_not_have_is_refused(make_trained):
+    encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40, use_pooler=False)
     with pytest.raises(ValueError, match="this encoder has no pooler; set pooling to cls or mean"):
-        embed_texts(without, TEXTS, pooling="pooler")
+        embed_texts(make_trained("sst", encoder=encoder), TEXTS, pooling="pooler")
 
 
-def test_texts_are_truncated_as_in_training(make_trained):
-    short = make_trained(("sst",), max_length=4)
-    found = predict_texts(short, ["the cats sat", "the cats ate"], part="sst")
+def test_embeddings_are_normalized_where_the_task_says_so(trained):
+    plain = embed_texts(trained, TEXTS).values
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert (np.abs(lengths - 1.0) > 0.1).all()
+    normalizing = dataclasses.replace(trained, task=TextTasks(normalize_embeddings=True))
+    np.testing.assert_allclose(embed_texts(normalizing, TEXTS).values, plain / lengths, rtol=1e-6)
+
+
+def test_texts_are_truncated_to_the_processors_maximum_length(make_trained):
+    found = predict_texts(make_trained("sst", max_length=4), ["the cats sat", "the cats ran"], part="sst")
     assert found.truncated == 2
     np.testing.assert_array_equal(found.values[0], found.values[1])
-    assert attend_text(short, "the cats sat").truncated
-
-
-def test_embeddings_have_norm_1_where_the_task_normalizes_them(trained):
-    plain = embed_texts(trained, TEXTS).values
-    norms = np.linalg.norm(plain, axis=1, keepdims=True)
-    assert (np.abs(norms - 1.0) > 0.1).all()
-    normalizing = dataclasses.replace(trained, task=dataclasses.replace(trained.task, normalize_embeddings=True))
-    np.testing.assert_allclose(embed_texts(normalizing, TEXTS).values, plain / norms, rtol=1e-6)

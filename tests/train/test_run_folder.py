@@ -1,0 +1,322 @@
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.checkpoints import DamagedCheckpointError, RunError, find_checkpoint
+from jaxnlp.runs import load_run
+from jaxnlp.serialization import ConfigError, to_json
+from train import run_folder
+from train.config import TrainConfig, update
+from train.run_folder import (
+    RunMismatchError,
+    check,
+    create,
+    keep_lines_until,
+    read_config,
+    read_ledger,
+    update_environment,
+    write_environment,
+    write_json,
+)
+
+PROCESSOR = {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["a", "b"]}
+
+
+def files(path):
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def edit(path, **fields):
+    """Changes fields of a JSON file, dotted names reaching inside."""
+    content = json.loads(path.read_text())
+    for name, value in fields.items():
+        *parents, last = name.split("__")
+        place = content
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    path.write_text(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_config, tiny_gpt, tmp_path_factory, quick_fit):
+    """The folder and the config of a run of six steps, with checkpoints of steps 3 and 6."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    config = tiny_config(model=tiny_gpt, total_steps=6, evaluate_every_steps=3, ema_decay=0.9)
+    quick_fit(config, folder)
+    return folder, config
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it that a test may damage."""
+    return shutil.copytree(finished[0], tmp_path / "run")
+
+
+def test_a_created_folder_has_config_and_processor(tmp_path, tiny_config, tiny_gpt):
+    config = tiny_config(model=tiny_gpt)
+    folder = tmp_path / "runs" / "a"
+    create(folder, to_json(config), PROCESSOR)
+    assert files(folder).keys() == {"config.json", "processor.json"}
+    assert read_config(folder) == config
+    check(folder, to_json(config))
+
+
+def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_path, tiny_config):
+    create(tmp_path, to_json(tiny_config()), PROCESSOR)
+    before = files(tmp_path)
+    with pytest.raises(RunMismatchError) as caught:
+        check(tmp_path, to_json(tiny_config(seed=3, **{"optimizer.learning_rate": 0.25})))
+    message, *lines = str(caught.value).splitlines()
+    assert str(tmp_path) in message
+    assert "--workdir" in message
+    assert lines == ["  optimizer.learning_rate: 0.03 -> 0.25", "  seed: 0 -> 3"]
+    assert files(tmp_path) == before
+
+
+def test_a_run_continues_under_another_compute_and_other_intervals(run, finished, quick_fit):
+    changes = {"model.compute.remat": True, "model.compute.attention": "xla", "log_every_steps": 2, "total_steps": 6}
+    config = update(finished[1], evaluate_every_steps=2, checkpoint_every_steps=1, keep_checkpoints=5, **changes)
+    shutil.rmtree(run / "checkpoints" / "6")
+    state = quick_fit(config, run).state
+    expected = load_run(finished[0], checkpoint="latest").params
+    for a, b in zip(jax.tree.leaves(state.ema), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    assert load_run(run).step == 6
+    assert json.loads((run / "environment.json").read_text())["compute"]["remat"] is True
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"model__num_heads": 1}, {"seed": 5}, {"recipe": "other"}, {"data__sequence_length": 7}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_an_edited_config_is_refused_by_everything_that_loads_with_the_field_named(run, fields):
+    edit(run / "config.json", **fields)
+    (field,) = fields
+    with pytest.raises(RunError, match=rf"config\.json was edited.*\n  {field.replace('__', '.')}: "):
+        load_run(run)
+
+
+def test_swapped_entries_of_the_vocabulary_are_refused_by_everything_that_loads(run, finished, quick_fit):
+    path = run / "processor.json"
+    characters = json.loads(path.read_text())["characters"]
+    edit(path, characters=[characters[1], characters[0], *characters[2:]])
+    before = files(run)
+    with pytest.raises(RunError, match=r"processor\.json was edited"):
+        load_run(run)
+    with pytest.raises(RunMismatchError, match=r"processor\.json was edited"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
+
+
+def test_changed_data_is_refused_before_anything_is_written(run, finished, quick_fit, small_text, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(small_text.read_text()[::-1])
+    config = update(finished[1], **{"data.path": str(text)})
+    path = str(finished[1].data.path)
+    (run / "config.json").write_text((run / "config.json").read_text().replace(path, str(text)))
+    for checkpoint in (run / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint) if checkpoint.name != "6" else None
+    before = files(run)
+    with pytest.raises(RunMismatchError):
+        quick_fit(config, run)
+    assert files(run) == before
+
+
+def test_another_alphabet_leaves_the_saved_one_in_place(run, finished, quick_fit):
+    source = Path(finished[1].data.path)
+    original, before = source.read_text(), files(run)
+    try:
+        source.write_text("xyz " * 300)
+        with pytest.raises(RunMismatchError, match="has changed since"):
+            quick_fit(finished[1], run)
+    finally:
+        source.write_text(original)
+    assert files(run) == before
+
+
+def test_deleted_averages_are_noticed(run):
+    shutil.rmtree(run / "checkpoints" / "6" / "ema")
+    with pytest.raises(DamagedCheckpointError, match="has lost its ema"):
+        load_run(run, checkpoint="latest")
+
+
+def test_an_edited_score_does_not_change_which_checkpoint_is_the_best(run, caplog):
+    best = find_checkpoint(run, "best")
+    other = ({3, 6} - {best}).pop()
+    path = run / "checkpoints" / str(other) / "record" / "metadata"
+    edit(path, metrics={"score": 1e9, "loss": 0.0})
+    assert find_checkpoint(run, "best") == best
+    assert "fails its checksum" in caplog.text
+
+
+def test_a_renamed_checkpoint_is_noticed(run):
+    shutil.move(run / "checkpoints" / "3", run / "checkpoints" / "5")
+    with pytest.raises(DamagedCheckpointError, match="is that of step 3, copied or renamed"):
+        load_run(run, checkpoint=5)
+
+
+def test_deleted_checkpoints_are_not_taken_for_a_new_run(run, finished, quick_fit):
+    shutil.rmtree(run / "checkpoints")
+    before = files(run)
+    with pytest.raises(RunMismatchError, match="has metrics up to step 6 but no checkpoints"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
+
+
+def test_a_folder_with_brackets_in_its_name_trains_resumes_and_loads(
+    tiny_config, tiny_gpt, tmp_path, quick_fit, stop_at
+):
+    folder = tmp_path / "lr[0.1]"
+    config = tiny_config(model=tiny_gpt, total_steps=4)
+    with stop_at(2):
+        quick_fit(config, folder)
+    assert int(quick_fit(config, folder).state.step) == 4
+    assert load_run(folder).step == 4
+
+
+def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, monkeypatch):
+    from jaxnlp.tasks.language_model import LanguageModel
+    from train.begin import begin
+    from train.setup import set_up
+
+    for given, message in (
+        ({"haed": {"bias": jax.numpy.zeros(11)}}, "no parameter haed/bias"),
+        ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), and \(3,\) is given"),
+    ):
+        monkeypatch.setattr(LanguageModel, "begin", lambda *_, given=given: given)
+        with pytest.raises(RunError, match=message):
+            set_up(begin(tiny_config())).abstract_state()
+
+
+def test_a_ledger_that_is_something_else_is_refused(tmp_path):
+    path = tmp_path / "ledger.json"
+    path.write_text("[1, 2]")
+    with pytest.raises(ValueError, match=r"ledger\.json is not a ledger"):
+        read_ledger(path)
+    path.write_text('[{"recipe": "a"}]')
+    assert read_ledger(path) == [{"recipe": "a"}]
+
+
+def test_checking_a_new_folder_does_not_make_it(tmp_path, tiny_config):
+    check(tmp_path / "new", to_json(tiny_config()))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_file_where_the_folder_should_be_is_refused(tmp_path, tiny_config, place):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunMismatchError, match="is a file; give a directory with --workdir"):
+        check(tmp_path / place, to_json(tiny_config()))
+
+
+def test_broken_config_file_is_named_with_its_line(tmp_path, tiny_config):
+    (tmp_path / "config.json").write_text('{\n"recipe": oh\n}')
+    with pytest.raises(RunMismatchError, match=r"config\.json, line 2: not JSON"):
+        check(tmp_path, to_json(tiny_config()))
+
+
+def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp_path, tiny_config, tiny_gpt):
+    create(tmp_path, to_json(tiny_config(model=tiny_gpt)), PROCESSOR)
+    held = json.loads((tmp_path / "config.json").read_text())
+    write_json(tmp_path / "config.json", held | {"total_steps": "many"})
+    with pytest.raises(ConfigError, match=r"config\.total_steps: expected int, got 'many'"):
+        read_config(tmp_path)
+
+
+def test_environment_tells_versions_devices_and_commit(tmp_path, root):
+    write_environment(tmp_path, pretrained=None, parameters=12, parallel="pmap", command="python -m train x")
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert environment["command"] == "python -m train x"
+    assert environment["versions"]["jax"] == jax.__version__
+    assert (environment["devices"], environment["parameters"], environment["parallel"]) == (8, 12, "pmap")
+    if (root / ".git").exists():
+        head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        assert environment["commit"].removesuffix("-dirty") == head.stdout.strip()
+
+
+def test_added_facts_join_the_environment(tmp_path):
+    write_environment(tmp_path, pretrained=None, parameters=12, parallel="jit", command=None)
+    before = json.loads((tmp_path / "environment.json").read_text())
+    update_environment(tmp_path, seconds_to_first_step=1.5)
+    assert json.loads((tmp_path / "environment.json").read_text()) == before | {"seconds_to_first_step": 1.5}
+
+
+@pytest.mark.parametrize("stranger", ["metrics.jsonl", "checkpoints"])
+def test_folder_with_results_but_no_config_is_not_a_run(tmp_path, tiny_config, stranger):
+    (tmp_path / stranger).mkdir()
+    with pytest.raises(RunMismatchError, match=f"has {stranger} but no config.json"):
+        check(tmp_path, to_json(tiny_config()))
+    assert [path.name for path in tmp_path.iterdir()] == [stranger]
+
+
+def test_commit_is_unknown_without_git(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run_folder.commit() is None
+
+
+def test_written_json_reads_back_and_leaves_no_other_file(tmp_path):
+    write_json(tmp_path / "a.json", {"old": 1})
+    write_json(tmp_path / "a.json", {"naïve": [1, None, "汉字"]})
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"naïve": [1, None, "汉字"]}
+    assert set(files(tmp_path)) == {"a.json"}
+
+
+def test_writing_that_dies_half_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    for function in ("replace", "rename"):
+        monkeypatch.setattr(os, function, die)
+    with pytest.raises(KeyboardInterrupt):
+        write_json(path, {"new": 2})
+    assert json.loads(path.read_text()) == {"old": 1}
+
+
+def test_value_that_is_no_json_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"new": object()})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert set(files(tmp_path)) == {"a.json"}
+
+
+def test_lines_after_a_step_are_dropped_and_the_others_stay_byte_for_byte(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    kept = b'{"step": 1, "text": "\xe6\xb1\x89 \xe2\x80\xa8"}\n{"text":"b",  "step":2}\n'
+    path.write_bytes(kept + b'{"step": 3}\n{"step": 4')
+    keep_lines_until(path, 2)
+    assert path.read_bytes() == kept
+    assert set(files(tmp_path)) == {"rows.jsonl"}
+
+
+def test_file_of_lines_that_is_missing_stays_missing(tmp_path):
+    keep_lines_until(tmp_path / "rows.jsonl", 2)
+    assert files(tmp_path) == {}
+
+
+def test_broken_line_that_is_not_the_last_is_named_and_nothing_is_lost(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    content = '{"step": 1}\n{"step"\n{"step": 2}\n'
+    path.write_text(content)
+    with pytest.raises(RunMismatchError, match=r"rows\.jsonl, line 2: not JSON"):
+        keep_lines_until(path, 5)
+    assert path.read_text() == content
+
+
+def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt):
+    config = update(tiny_config(model=tiny_gpt), **{"model.width": 16, "task.sample_prompt": "a"})
+    create(tmp_path, to_json(config), PROCESSOR)
+    assert isinstance(read_config(tmp_path), TrainConfig)
+    assert read_config(tmp_path) == config
