@@ -89,7 +89,7 @@ def checkpoint_steps(folder: Path) -> list[int]:
 
 
 def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
-    """The step of a run's checkpoint; the best is the latest where none was evaluated.
+    """The step of a run's checkpoint; the best is the latest where none has a score or a loss.
 
     Raises: RunError when there is no such checkpoint, naming those there are.
     """
@@ -106,7 +106,7 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
             except DamagedCheckpointError as error:
                 _logger.warning("the checkpoint of step %d is left out: %s", step, error)
                 continue
-            if record.metrics is not None:
+            if record.rank > (-math.inf, -math.inf):
                 ranks[step] = record.rank
         return max(ranks, key=ranks.__getitem__) if ranks else steps[-1]
     if checkpoint not in steps:

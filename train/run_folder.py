@@ -15,7 +15,6 @@ from jaxnlp.checkpoints import (
     CONFIG_FILE,
     PROCESSOR_FILE,
     Record,
-    checkpoint_steps,
     identity,
     json_digest,
     read_record,
@@ -60,7 +59,7 @@ def check(workdir: Path, config: Any) -> None:
                 f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
             )
     saved = [row["step"] for row in _rows(workdir / METRICS_FILE) if row.get("split") == "validation"]
-    if saved and not checkpoint_steps(workdir) and not (workdir / "damaged_checkpoints").exists():
+    if saved and not (workdir / CHECKPOINTS).is_dir():  # a run killed during its first save has the empty folder
         raise RunMismatchError(
             f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "
             f"{CHECKPOINTS}, or give another --workdir to start over"
@@ -97,7 +96,7 @@ def create(workdir: Path, config: Any, processor: Any) -> None:
     """Writes config and processor, as JSON; to be called after existing checkpoints were read and checked."""
     if jax.process_index() != 0:
         return
-    workdir.mkdir(parents=True, exist_ok=True)
+    (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     write_json(workdir / PROCESSOR_FILE, processor)
     write_json(workdir / CONFIG_FILE, config)
 

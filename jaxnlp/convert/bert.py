@@ -266,7 +266,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
         begin = sorted(unknown)
         hint = (
             f"\nUnknown tensors are left alone by how their names begin: --ignore {' '.join(begin)} (commands), "
-            f"--model.pretrained-ignore {' '.join(begin)} (training) or ignore={tuple(begin)}"
+            f"--init-ignore {' '.join(begin)} (training) or ignore={tuple(begin)}"
             if begin
             else ""
         )

@@ -108,6 +108,7 @@ class BertConfig(Config):
     def architecture(self) -> dict[str, Any]:
         """See `ModelConfig.architecture`."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["feed_forward_width"] = self.feed_forward_width or 4 * self.width
         return {name: value for name, value in fields.items() if not name.endswith("dropout_rate")}
 
 

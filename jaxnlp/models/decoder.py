@@ -67,6 +67,9 @@ class DecoderConfig(ModelConfig):
     def max_length(self) -> int:
         return self.context_length
 
+    def architecture(self) -> dict[str, Any]:
+        return super().architecture() | {"feed_forward_width": self.feed_forward_width or 4 * self.width}
+
     @property
     def num_blocks(self) -> int:
         """Number of blocks in the stack."""

@@ -18,7 +18,7 @@ from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
-from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, uniform_of_width
+from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, find_cell, uniform_of_width
 from jaxnlp.ops.checks import expect, expect_tokens
 from jaxnlp.ops.dropout import embedding_dropout
 from jaxnlp.ops.matmul import matmul
@@ -85,9 +85,14 @@ class RecurrentLMConfig(ModelConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         below = parameter_table.entries({("tokens", "embedding"): "VD"}, "below")
         layers: dict[tuple[str, ...], Parameter] = {}
+        gates = find_cell(self.cell).gates
         for number in range(len(self.widths)):
-            axes: dict[tuple[str, ...], str] = {("kernel",): "DK", ("recurrent_kernel",): "KK", ("bias",): "K"}
-            axes |= {("recurrent_bias",): "K"} if self.cell == "gru" else {}
+            axes: dict[tuple[str, ...], str] = {
+                ("kernel",): f"D{gates}K",
+                ("recurrent_kernel",): f"K{gates}K",
+                ("bias",): f"{gates}K",
+            }
+            axes |= {("recurrent_bias",): f"{gates}K"} if self.cell == "gru" else {}
             layers |= parameter_table.entries(axes, number, prefix=("recurrent", f"layer_{number}_forward"))
         projected = self.tie_embeddings and self.widths[-1] != self.embedding_width
         above = parameter_table.entries({("projection", "kernel"): "KD"} if projected else {})

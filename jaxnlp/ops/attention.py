@@ -2,7 +2,7 @@
 
 Forward, for one head, with queries Q [T, K], keys K and values V [S, K]:
 
-    Z = Q K^T / sqrt(K)          scores         [T, S]
+    Z = Q K^T / sqrt(K) + P      scores         [T, S], P an optional bias, such as one of relative positions
     A = softmax(Z)               weights        [T, S], each row sums to 1
     Y = A V                      mixed values   [T, K]
 
@@ -13,6 +13,7 @@ Backward, from dY, the gradient of a loss with respect to Y:
     dZ = A * (dA - sum_s(A * dA))                each row times the softmax's Jacobian, diag(a) - a a^T, never built
     dQ = dZ K / sqrt(K)                          product rule of Z, left factor
     dK = dZ^T Q / sqrt(K)                        right factor
+    dP = dZ                                      summed over the axes along which P is broadcast
 
 Dropout multiplies A by M, zeros and 1 / (1 - rate), on its way to V: then dV = (A * M)^T dY and dA = M * (dY V^T).
 
@@ -25,10 +26,11 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import cuda_capability
+from jaxnlp.ops.devices import cuda_capability, target_platform
 from jaxnlp.ops.dropout import check_rate, keep_mask, scaled
 from jaxnlp.ops.matmul import accumulator, product, row_major, transposed
 
@@ -46,7 +48,9 @@ def attend(
     v: jax.Array,
     *,
     attention_mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
     causal: bool = False,
+    first_query: int | jax.Array = 0,
     scale: float | None = None,
     dropout_rate: float = 0.0,
     dropout_key: jax.Array | None = None,
@@ -55,7 +59,7 @@ def attend(
 ) -> jax.Array:
     """Values mixed by how well their keys match each query.
 
-    Y = softmax(Q K^T * scale) V
+    Y = softmax(Q K^T * scale + bias) V
 
     Args:
       q: queries [B, T, H, K], float.
@@ -64,14 +68,20 @@ def attend(
       v: values [B, S, G, K].
       attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all. `masks.from_additive` converts
         masks of 0 and -inf.
-      causal: query t sees keys 0..t alone; needs no mask of its own.
-      scale: factor on the scores; None = 1 / sqrt(K). A number that tracing knows: "xla" alone takes any.
+      bias: [B or 1, H or 1, T or 1, S or 1] float, finite, added to the scores after the scale; None = zero. It has a
+        gradient. To hide keys use attention_mask.
+      causal: query t sees only the keys 0..first_query + t; needs no mask of its own.
+      first_query: position of the first query among the keys, at least 0, for `causal`: the number of keys that a cache
+        had before. A Python int leaves the keys after a block's last query out of the products; an array [] int may be
+        traced, and all keys are multiplied.
+      scale: factor on the scores; None = 1 / sqrt(K). A Python number; only "xla" takes a traced one.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
       first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
       implementation: "vjp": the gradient of this module's docstring; "xla": autodiff, which also gives forward-mode and
-        second derivatives; "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout;
-        "auto": cudnn where it can be had and there is no mask but the causal one, else vjp. For `jax.jvp`, `jax.jacfwd`
+        second derivatives; "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout
+        and bias; "auto": cudnn where it is available and there is no mask except the causal one of first_query 0, else
+        vjp. For `jax.jvp`, `jax.jacfwd`
         and `jax.linearize` ask for "xla": of "vjp" JAX says that it "can't apply forward-mode autodiff (jvp)".
 
     Returns:
@@ -84,7 +94,7 @@ def attend(
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1; Shazeer 2019 for fewer key heads. Differs: softmax in float32.
     """
-    _check(q, k, v, attention_mask)
+    _check(q, k, v, attention_mask, bias, first_query)
     check_rate(dropout_rate)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if isinstance(scale, jax.core.Tracer) and implementation != "xla":
@@ -94,11 +104,12 @@ def attend(
         )
     if dropout_key is None or dropout_rate == 0.0:
         dropout_key, dropout_rate = None, 0.0
-    refusal = _why_not_cudnn(q, dropout_key)
+    refusal = _why_not_cudnn(q, dropout_key, bias)
     if implementation == "cudnn" and refusal is not None:
         raise UnavailableError(f"implementation='cudnn' {refusal}; use 'auto' or 'vjp'")
-    if implementation == "cudnn" or (implementation == "auto" and refusal is None and attention_mask is None):
-        return _attend_cudnn(q, k, v, attention_mask, causal, scale)
+    unmasked = attention_mask is None and not (causal and _moved(first_query))
+    if implementation == "cudnn" or (implementation == "auto" and refusal is None and unmasked):
+        return _attend_cudnn(q, k, v, attention_mask, causal, first_query, scale)
     if implementation not in ("auto", "vjp", "xla"):
         raise ValueError(f"implementation must be auto, vjp, xla or cudnn, got {implementation!r}")
 
@@ -108,7 +119,10 @@ def attend(
     q, k, v = (row_major(x.swapaxes(1, 2)) for x in (q, k, v))
     first_row = jnp.asarray(first_row, jnp.uint32)
     attend_heads = _attend_xla if implementation == "xla" else _attend_vjp
-    y = attend_heads(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate)
+    traced = not isinstance(first_query, int | np.integer)
+    known, traced_query = (None, jnp.asarray(first_query)) if traced else (int(first_query), None)
+    settings = _Settings(causal, known, scale, dropout_rate)
+    y = attend_heads(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query, settings)
     return y.swapaxes(1, 2)
 
 
@@ -117,19 +131,19 @@ def attention_weights(
     k: jax.Array,
     *,
     attention_mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
     causal: bool = False,
+    first_query: int | jax.Array = 0,
     scale: float | None = None,
 ) -> jax.Array:
     """The weights that `attend` mixes values by, before dropout: to look at, not to compute with.
 
-    A = softmax(Q K^T * scale)
+    A = softmax(Q K^T * scale + bias)
 
     Args:
       q: queries [B, T, H, K], float.
       k: keys [B, S, G, K].
-      attention_mask: as for `attend`, as are the others.
-      causal: query t sees keys 0..t alone.
-      scale: factor on the scores; None = 1 / sqrt(K).
+      attention_mask, bias, causal, first_query, scale: as for `attend`.
 
     Returns:
       [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.
@@ -137,14 +151,14 @@ def attention_weights(
     Raises:
       ValueError: when shapes do not fit, or arrays are not float.
     """
-    _check(q, k, k, attention_mask)
+    _check(q, k, k, attention_mask, bias, first_query)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     k = jnp.repeat(k, q.shape[2] // k.shape[2], axis=2)
-    visible = _visible(attention_mask, causal, 0, q.shape[1], k.shape[1])
-    return _weights(q.swapaxes(1, 2), k.swapaxes(1, 2), visible, scale)
+    visible = _visible(attention_mask, causal, first_query, _Block(0, q.shape[1], k.shape[1]))
+    return _weights(q.swapaxes(1, 2), k.swapaxes(1, 2), bias, visible, scale)
 
 
-def _check(q: jax.Array, k: jax.Array, v: jax.Array, attention_mask: jax.Array | None) -> None:
+def _check(q, k, v, attention_mask, bias, first_query) -> None:
     fit = (
         q.ndim == k.ndim == 4
         and k.shape == v.shape
@@ -154,20 +168,33 @@ def _check(q: jax.Array, k: jax.Array, v: jax.Array, attention_mask: jax.Array |
     )
     expect(fit, "q [B, T, H, K] and k, v [B, S, G, K] with H divisible by G", q=q, k=k, v=v)
     expect_float(q=q, k=k, v=v)
-    if attention_mask is None:
-        return
-    if attention_mask.dtype != jnp.bool_:
+    if attention_mask is not None and attention_mask.dtype != jnp.bool_:
         raise ValueError(f"attention_mask must be bool, got {attention_mask.dtype}; see masks.from_additive")
+    expect_float(bias=bias)
     full = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
-    if attention_mask.ndim != 4 or any(m not in (1, n) for m, n in zip(attention_mask.shape, full, strict=True)):
-        raise ValueError(f"expected an attention_mask that broadcasts to {full}, got {attention_mask.shape}")
+    for name, array in (("an attention_mask", attention_mask), ("a bias", bias)):
+        if array is not None and (
+            array.ndim != 4 or any(m not in (1, n) for m, n in zip(array.shape, full, strict=True))
+        ):
+            raise ValueError(f"expected {name} that broadcasts to {full}, got {array.shape}")
+    if jnp.shape(first_query) != () or not jnp.issubdtype(jnp.result_type(first_query), jnp.integer):
+        raise ValueError(
+            f"first_query must be one int, got {jnp.result_type(first_query)} of shape {jnp.shape(first_query)}"
+        )
+    if isinstance(first_query, int | np.integer) and first_query < 0:
+        raise ValueError(f"first_query must be at least 0, got {first_query}")
 
 
-def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None) -> str | None:
+def _moved(first_query) -> bool:
+    """Whether the first query may be at another position than 0."""
+    return not (isinstance(first_query, int | np.integer) and first_query == 0)
+
+
+def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array | None) -> str | None:
     """What keeps cuDNN from this call; None = nothing."""
     capability = cuda_capability()
     if capability is None:
-        return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
+        return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
     if capability < (8, 0):
         return f"needs a GPU of compute capability 8.0, got {'.'.join(map(str, capability))}"
     if q.dtype not in (jnp.bfloat16, jnp.float16):
@@ -176,10 +203,15 @@ def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None) -> str | None:
         return f"takes head widths up to 128 that 8 divides, got {q.shape[-1]}"
     if dropout_key is not None:
         return "draws no dropout that a second run or a second device could repeat"
+    if bias is not None:
+        return "takes no bias here"
     return None
 
 
-def _attend_cudnn(q, k, v, attention_mask, causal, scale):
+def _attend_cudnn(q, k, v, attention_mask, causal, first_query, scale):
+    everything = _Block(0, q.shape[1], k.shape[1])
+    if causal and _moved(first_query):  # cuDNN's own causal mask has its first query at position 0
+        attention_mask, causal = _visible(attention_mask, causal, first_query, everything), False
     if attention_mask is not None:  # JAX's cuDNN call broadcasts no mask over queries or keys
         attention_mask = jnp.broadcast_to(attention_mask, (*attention_mask.shape[:2], q.shape[1], k.shape[1]))
     y = jax.nn.dot_product_attention(
@@ -187,40 +219,9 @@ def _attend_cudnn(q, k, v, attention_mask, causal, scale):
     )
     if attention_mask is None:
         return y
-    visible = _visible(attention_mask, causal, 0, q.shape[1], k.shape[1])
+    visible = _visible(attention_mask, causal, 0, everything)
     assert visible is not None
     return jnp.where(visible.any(axis=-1).swapaxes(1, 2)[..., None], y, 0)
-
-
-def _visible(attention_mask, causal: bool, start: int, stop: int, keys: int) -> jax.Array | None:
-    """Which of the keys 0..keys-1 the queries start..stop-1 see; None = all."""
-    past = masks.causal(stop - start, keys, first_query=start) if causal else None
-    if attention_mask is None:
-        return past
-    rows = slice(None) if attention_mask.shape[2] == 1 else slice(start, stop)
-    columns = slice(None) if attention_mask.shape[3] == 1 else slice(0, keys)
-    visible = attention_mask[:, :, rows, columns]
-    return visible if past is None else visible & past
-
-
-def _weights(q, k, visible, scale):
-    """The weights A [B, H, T, S] in float32 at least; `visible` says which keys each query sees."""
-    wide = accumulator(q.dtype)
-    # The factor goes to the scores, where one loop does it together with the mask.
-    scores = product(q, k, "bhtk,bhsk->bhts") * jnp.asarray(scale, wide)
-    if visible is None:
-        return jax.nn.softmax(scores, axis=-1)
-    weights = jax.nn.softmax(jnp.where(visible, scores, jnp.finfo(wide).min), axis=-1)
-    # The softmax of a fully masked row is uniform over keys that it must not see.
-    return jnp.where(visible, weights, jnp.zeros((), wide))
-
-
-def _attend_xla(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate):
-    weights = _weights(q, k, _visible(attention_mask, causal, 0, q.shape[2], k.shape[2]), scale)
-    if dropout_key is not None:  # not `dropout`, which has no forward-mode derivative
-        kept = keep_mask(dropout_key, weights.shape, dropout_rate, first_row=first_row)
-        weights = jnp.where(kept, weights * jnp.asarray(1.0 / (1.0 - dropout_rate), weights.dtype), 0)
-    return jnp.einsum("bhts,bhsk->bhtk", weights.astype(v.dtype), v)
 
 
 class _Block(NamedTuple):
@@ -231,11 +232,63 @@ class _Block(NamedTuple):
     keys: int
 
 
-def _blocks(queries: int, keys: int, causal: bool) -> list[_Block]:
-    if not causal or queries == 0:
+class _Settings(NamedTuple):
+    """What tracing knows. `first_query` is None where it is an array."""
+
+    causal: bool
+    first_query: int | None
+    scale: float
+    dropout_rate: float
+
+
+def _visible(attention_mask, causal: bool, first_query, block: _Block) -> jax.Array | None:
+    """Which of the block's keys its queries see; None = all."""
+    past = None
+    if causal:
+        past = masks.causal(block.stop - block.start, block.keys, first_query=first_query + block.start)
+    if attention_mask is None:
+        return past
+    visible = _part(attention_mask, block)
+    return visible if past is None else visible & past
+
+
+def _part(x, block: _Block):
+    """The block's rows and columns of an array that broadcasts to [B, H, T, S]."""
+    rows = slice(None) if x.shape[2] == 1 else slice(block.start, block.stop)
+    columns = slice(None) if x.shape[3] == 1 else slice(0, block.keys)
+    return x[:, :, rows, columns]
+
+
+def _weights(q, k, bias, visible, scale):
+    """The weights A [B, H, T, S] in float32 at least; `visible` says which keys each query sees."""
+    wide = accumulator(q.dtype)
+    # The factor goes to the scores, where one loop does it together with the mask.
+    scores = product(q, k, "bhtk,bhsk->bhts") * jnp.asarray(scale, wide)
+    if bias is not None:
+        scores = scores + bias.astype(wide)
+    if visible is None:
+        return jax.nn.softmax(scores, axis=-1)
+    weights = jax.nn.softmax(jnp.where(visible, scores, jnp.finfo(wide).min), axis=-1)
+    # The softmax of a fully masked row is uniform over keys that it must not see.
+    return jnp.where(visible, weights, jnp.zeros((), wide))
+
+
+def _attend_xla(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query, settings):
+    first_query = traced_query if settings.first_query is None else settings.first_query
+    visible = _visible(attention_mask, settings.causal, first_query, _Block(0, q.shape[2], k.shape[2]))
+    weights = _weights(q, k, bias, visible, settings.scale)
+    if dropout_key is not None:  # not `dropout`, which has no forward-mode derivative
+        kept = keep_mask(dropout_key, weights.shape, settings.dropout_rate, first_row=first_row)
+        weights = jnp.where(kept, weights * jnp.asarray(1.0 / (1.0 - settings.dropout_rate), weights.dtype), 0)
+    return jnp.einsum("bhts,bhsk->bhtk", weights.astype(v.dtype), v)
+
+
+def _blocks(queries: int, keys: int, settings: _Settings) -> list[_Block]:
+    if not settings.causal or settings.first_query is None or queries == 0:
         return [_Block(0, queries, keys)]
     size = -(-queries // min(MAX_QUERY_BLOCKS, -(-queries // QUERY_BLOCK)))
-    return [_Block(start, min(start + size, queries), min(start + size, keys)) for start in range(0, queries, size)]
+    runs = [(start, min(start + size, queries)) for start in range(0, queries, size)]
+    return [_Block(start, stop, min(settings.first_query + stop, keys)) for start, stop in runs]
 
 
 def _drop(x, block, shape, rate, key, first_row):
@@ -246,46 +299,57 @@ def _drop(x, block, shape, rate, key, first_row):
     return scaled(x, kept, rate)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7, 8))
-def _attend_vjp(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate):
-    return _forward(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(8,))
+def _attend_vjp(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query, settings):
+    return _forward(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query, settings)[0]
 
 
-def _forward(q, k, v, attention_mask, dropout_key, first_row, causal, scale, dropout_rate):
+def _forward(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query, settings):
     shape = (*q.shape[:3], k.shape[2])
+    first_query = traced_query if settings.first_query is None else settings.first_query
     ys, kept = [], []
-    for block in _blocks(q.shape[2], k.shape[2], causal):
-        visible = _visible(attention_mask, causal, *block)
-        weights = _weights(q[:, :, block.start : block.stop], k[:, :, : block.keys], visible, scale)
-        dropped = _drop(weights, block, shape, dropout_rate, dropout_key, first_row).astype(v.dtype)
+    for block in _blocks(q.shape[2], k.shape[2], settings):
+        visible = _visible(attention_mask, settings.causal, first_query, block)
+        block_bias = None if bias is None else _part(bias, block)
+        block_q, block_k = q[:, :, block.start : block.stop], k[:, :, : block.keys]
+        weights = _weights(block_q, block_k, block_bias, visible, settings.scale)
+        dropped = _drop(weights, block, shape, settings.dropout_rate, dropout_key, first_row).astype(v.dtype)
         ys.append(product(dropped, v[:, :, : block.keys], "bhts,bhsk->bhtk"))
         kept.append(weights.astype(v.dtype))
     y = _joined(ys).astype(q.dtype)
-    return y, (q, k, v, y, kept, dropout_key, first_row)
+    # An empty array has the shape and the dtype of the bias, which the backward does not need otherwise.
+    like_bias = None if bias is None else jnp.zeros((0, *bias.shape), bias.dtype)
+    return y, (q, k, v, y, kept, like_bias, dropout_key, first_row)
 
 
-def _backward(causal, scale, dropout_rate, residuals, dy):
-    q, k, v, y, kept, dropout_key, first_row = residuals
+def _backward(settings, residuals, dy):
+    q, k, v, y, kept, like_bias, dropout_key, first_row = residuals
     wide = accumulator(q.dtype)
     shape = (*q.shape[:3], k.shape[2])
     dy = row_major(dy)
     delta = (y.astype(wide) * dy.astype(wide)).sum(axis=-1, keepdims=True)
-    dq, dk, dv = [], [], []
-    for block, weights in zip(_blocks(q.shape[2], k.shape[2], causal), kept, strict=True):
+    dq, dk, dv, dz_sums = [], [], [], []
+    for block, weights in zip(_blocks(q.shape[2], k.shape[2], settings), kept, strict=True):
         rows, keys = slice(block.start, block.stop), slice(0, block.keys)
-        dropped = _drop(weights, block, shape, dropout_rate, dropout_key, first_row)
+        dropped = _drop(weights, block, shape, settings.dropout_rate, dropout_key, first_row)
         dv.append(product(transposed(dy[:, :, rows]), dropped, "bhkt,bhts->bhks"))
         da = product(dy[:, :, rows], v[:, :, keys], "bhtk,bhsk->bhts")
-        da = _drop(da, block, shape, dropout_rate, dropout_key, first_row)
-        dz = (weights.astype(wide) * (da - delta[:, :, rows])).astype(q.dtype)
+        da = _drop(da, block, shape, settings.dropout_rate, dropout_key, first_row)
+        dz = weights.astype(wide) * (da - delta[:, :, rows])
+        if like_bias is not None:
+            dz_sums.append(_summed_over_broadcast(dz, like_bias.shape[1:], k.shape[2]))
+        dz = dz.astype(q.dtype)
         dq.append(product(dz, k[:, :, keys], "bhts,bhsk->bhtk"))
         dk.append(product(transposed(q[:, :, rows]), dz, "bhkt,bhts->bhks"))
     # The factor last, in float32: bfloat16 operands would be rounded once more.
-    dq = _joined(dq) * jnp.asarray(scale, wide)
-    dk = _summed(dk, k.shape[2]) * jnp.asarray(scale, wide)
+    dq = _joined(dq) * jnp.asarray(settings.scale, wide)
+    dk = _summed(dk, k.shape[2]) * jnp.asarray(settings.scale, wide)
     dv = _summed(dv, k.shape[2])
     dk, dv = dk.swapaxes(2, 3), dv.swapaxes(2, 3)
-    return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), None, None, None
+    dbias = None
+    if like_bias is not None:
+        dbias = (sum(dz_sums) if like_bias.shape[3] == 1 else _joined(dz_sums)).astype(like_bias.dtype)
+    return dq.astype(q.dtype), dk.astype(k.dtype), dv.astype(v.dtype), dbias, None, None, None, None
 
 
 _attend_vjp.defvjp(_forward, _backward)
@@ -298,3 +362,10 @@ def _joined(parts):
 def _summed(parts, keys: int):
     """The sum of arrays [B, H, K, s] whose last axis is the first s of so many keys."""
     return sum(jnp.pad(part, [(0, 0)] * 3 + [(0, keys - part.shape[3])]) for part in parts)
+
+
+def _summed_over_broadcast(dz, shape: tuple[int, ...], keys: int):
+    """A block's part of the gradient of a bias [B or 1, H or 1, T or 1, S or 1] of that shape: dz [B, H, t, s] summed
+    over the axes along which the bias is broadcast; the keys that the block leaves out have gradient 0."""
+    dz = dz.sum(axis=tuple(axis for axis in range(4) if shape[axis] == 1), keepdims=True)
+    return dz if shape[3] == 1 else _summed([dz], keys)

@@ -1,13 +1,48 @@
-"""What the default device is."""
+"""The platform that programs are traced for.
+
+Some functions of `ops` have one form for CPUs and another for accelerators. They choose while JAX traces them, so they
+must know for which platform the program is. That is the default backend, except inside `compile_for`: a program that is
+lowered on a CPU for the topology of a TPU has the forms of a TPU.
+"""
 
 import re
+from contextlib import AbstractContextManager
+from typing import Literal, get_args
 
 import jax
 
+Platform = Literal["cpu", "gpu", "tpu"]
+
+# Part of the keys of JAX's caches of traced, lowered and compiled functions: platforms never share a program.
+_platform = jax.make_user_context(None)
+
+
+def compile_for(platform: Platform) -> AbstractContextManager[None]:
+    """A context in which functions are traced for this platform, in the current thread.
+
+    >>> with compile_for("tpu"):
+    ...     target_platform()
+    'tpu'
+
+    Args:
+      platform: "cpu", "gpu" or "tpu", as in the `platform` of a jax.Device.
+
+    Raises:
+      ValueError: for another name.
+    """
+    if platform not in get_args(Platform):
+        raise ValueError(f"platform must be one of {', '.join(get_args(Platform))}, got {platform!r}")
+    return _platform(platform)
+
+
+def target_platform() -> str:
+    """The platform that functions are traced for: that of `compile_for`, else that of the default backend."""
+    return _platform.value or jax.default_backend()
+
 
 def cuda_capability() -> tuple[int, int] | None:
-    """The Nvidia GPU's compute capability, such as (9, 0); None where another device computes by default."""
-    if jax.default_backend() != "gpu":
+    """The Nvidia GPU's compute capability, such as (9, 0); None where programs are not for an Nvidia GPU."""
+    if target_platform() != "gpu":
         return None
     # AMD's have names such as gfx90a there.
     found = re.fullmatch(r"(\d+)\.(\d+)", str(getattr(jax.devices()[0], "compute_capability", "")))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
 
@@ -220,7 +221,7 @@ def _row_bounds(scores, b):
     """
     if b is None:
         return scores.max(axis=-1)
-    if jax.default_backend() != "cpu":
+    if target_platform() != "cpu":
         return (scores + b[None]).max(axis=-1)
     return jax.lax.cond(
         b.max() - b.min() < LOOSE,

@@ -56,8 +56,8 @@ def from_additive(mask: jax.Array) -> jax.Array:
         others = mask[(mask != 0.0) & ~(mask <= HIDDEN)]
         if others.size:
             raise ValueError(
-                f"an additive mask holds 0 and numbers of at most {HIDDEN:,.0f}, got {float(others[0])}; attention "
-                "here takes no bias on its scores"
+                f"an additive mask holds 0 and numbers of at most {HIDDEN:,.0f}, got {float(others[0])}; "
+                "pass a bias on the scores to ops.attention.attend as bias"
             )
     return mask > HIDDEN
 

@@ -14,24 +14,26 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
+from jaxnlp.ops.devices import target_platform
+
 
 def operand_dtype(choice: Literal["auto", "bfloat16"] | None) -> str | None:
-    """What to round the operands of matrix products to, on this machine; None = nothing.
+    """The dtype that the operands of matrix products are rounded to, on the platform of `ops.devices`; None = none.
 
     Args:
       choice: "auto": bfloat16 where the processor multiplies it faster than float32, as GPUs and TPUs do and CPUs with
-        instructions for it. The others stand for themselves.
+        instructions for it. "bfloat16" and None are returned unchanged.
     """
     if choice != "auto":
         return choice
-    return "bfloat16" if jax.default_backend() != "cpu" or _cpu_multiplies_bfloat16() else None
+    return "bfloat16" if target_platform() != "cpu" or _cpu_multiplies_bfloat16() else None
 
 
 @functools.cache
 def _cpu_multiplies_bfloat16() -> bool:
     try:
         return has_bfloat16(Path("/proc/cpuinfo").read_text())
-    except OSError:  # no Linux: nobody tells, and float32 is never slow
+    except OSError:  # not Linux: unknown, and float32 is never slow
         return False
 
 
@@ -111,7 +113,7 @@ def column_sums(x: jax.Array) -> jax.Array:
     As a product on CPU, where a reduction over the first axis takes many times as long. One row of ones would take
     bfloat16 off its fast path, eight do not.
     """
-    if jax.default_backend() != "cpu":
+    if target_platform() != "cpu":
         return x.astype(accumulator(x.dtype)).sum(axis=0)
     return product(jnp.ones((8, x.shape[0]), x.dtype), x, "on,nd->od")[0]
 
@@ -126,7 +128,7 @@ def row_major(x: jax.Array) -> jax.Array:
 
     XLA would fold a relabelled operand into the product, and take bfloat16 off its fast path.
     """
-    return _constrained(x) if jax.default_backend() == "cpu" else x
+    return _constrained(x) if target_platform() == "cpu" else x
 
 
 # A function of its own, between barriers: where a constraint's result is an output of a whole program, JAX 0.10 leaves

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.devices import target_platform
 from jaxnlp.ops.matmul import accumulator, column_sums
 
 
@@ -72,7 +73,7 @@ def _backward(epsilon, residuals, dy):
 
 def _row_means(x, weights=None):
     """[N, 1]: as a product with one column on CPU, where a reduction breaks up the loops around it."""
-    if jax.default_backend() != "cpu":
+    if target_platform() != "cpu":
         return (x if weights is None else x * weights[None]).mean(axis=-1, keepdims=True)
     weights = jnp.ones(x.shape[-1], x.dtype) if weights is None else weights
     return x @ (weights / x.shape[-1])[:, None]

@@ -1,7 +1,10 @@
-"""Positions as vectors."""
+"""Positions as vectors, and as rotations of vectors."""
 
 import jax
 import jax.numpy as jnp
+
+from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.matmul import accumulator
 
 
 def sinusoidal_positions(positions: int, width: int) -> jax.Array:
@@ -26,3 +29,41 @@ def sinusoidal_positions(positions: int, width: int) -> jax.Array:
     rates = jnp.exp(-jnp.log(10_000.0) / width * jnp.arange(0.0, width, 2.0))
     angles = jnp.arange(positions, dtype=jnp.float32)[:, None] * rates[None]
     return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(positions, width)
+
+
+def rotary(x: jax.Array, positions: jax.Array, *, base: float = 10_000.0) -> jax.Array:
+    """Queries or keys turned by angles that grow with their position: their products depend on distances only.
+
+    y_t,i       = x_t,i cos(t r_i) - x_t,i+K/2 sin(t r_i)
+    y_t,i+K/2   = x_t,i sin(t r_i) + x_t,i+K/2 cos(t r_i),      r_i = base^(-2i / K),  i = 0 .. K/2 - 1
+
+    As x_i + j x_i+K/2 is multiplied by exp(j t r_i), lengths stay, and the product of a query at t and a key at s is a
+    function of t - s. The gradient is the rotation by the opposite angles.
+
+    Args:
+      x: [B, T, H, K], float, K even.
+      positions: [T] or [B, T] of each vector, int or float.
+      base: of the rates; larger ones turn more slowly, for longer texts.
+
+    Returns:
+      [B, T, H, K], dtype of x; computed in float32 at least.
+
+    Raises:
+      ValueError: when shapes do not fit, x is not float, or K is odd.
+
+    Source: Su et al. 2021, section 3.2.2. Differs: it pairs the features 2i and 2i + 1; here i and i + K/2 are a pair,
+    as in GPT-NeoX and Llama, which is the same up to the order of the features.
+    """
+    fit = x.ndim == 4 and positions.shape in (x.shape[1:2], x.shape[:2])
+    expect(fit, "x [B, T, H, K], positions [T] or [B, T]", x=x, positions=positions)
+    expect_float(x=x)
+    width = x.shape[3]
+    if width % 2:
+        raise ValueError(f"rotary positions turn pairs of features: the head width must be even, got {width}")
+    wide = accumulator(x.dtype)
+    rates = jnp.asarray(base, wide) ** (jnp.arange(0, width, 2, dtype=wide) / -width)
+    angles = positions.astype(wide)[..., None] * rates.reshape((1,) * positions.ndim + (-1,))
+    angles = jnp.broadcast_to(angles, (*x.shape[:2], width // 2))[:, :, None]  # [B, T, 1, K/2]
+    cos, sin = jnp.cos(angles), jnp.sin(angles)
+    first, second = x[..., : width // 2].astype(wide), x[..., width // 2 :].astype(wide)
+    return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1).astype(x.dtype)

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jax.experimental import rnn
 
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
-from jaxnlp.ops.devices import cuda_capability
+from jaxnlp.ops.devices import cuda_capability, target_platform
 from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
@@ -252,7 +252,7 @@ _recurrent.defvjp(_forward, _backward)
 def _why_not_cudnn(cell: Cell, arrays: tuple[jax.Array, ...], matmul_dtype: Any) -> str | None:
     """What keeps cuDNN from this call; None = nothing."""
     if cuda_capability() is None:
-        return f"needs an Nvidia GPU, and the default backend is {jax.default_backend()}"
+        return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
     if cell is not LSTM:
         return "computes LSTMs alone here"
     dtypes = {str(array.dtype) for array in arrays}

@@ -1,8 +1,6 @@
-"""A finished run, for tests of what reads runs; and bytes on standard input."""
+"""A run as training leaves it behind, for tests of what reads runs."""
 
 import io
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,9 +60,3 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     with jax.numpy_dtype_promotion("standard"):
         outcome = fit(config, folder / "run", console=Console(file=io.StringIO()))
     return FinishedRun(folder / "run", config, outcome.state)
-
-
-@pytest.fixture
-def on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Puts bytes on standard input."""
-    return lambda content: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -11,7 +11,17 @@ from jaxnlp import serialization
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.serialization import ConfigError, differences, to_json
+from jaxnlp.nn.compute import Compute
+from jaxnlp.serialization import (
+    ConfigError,
+    differences,
+    find_class,
+    processor_from_json,
+    processor_to_json,
+    to_json,
+)
+from jaxnlp.tasks.language_model import LanguageModel
+from jaxnlp.text.characters import CharacterVocabulary
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
 
@@ -69,14 +79,14 @@ def test_a_training_config_reads_back_equal():
     config = TrainConfig(
         recipe="tiny",
         data=CharacterText(source="text_file", path="a b.txt", validation_fraction=0.25),
-        model=GPTConfig(hidden_width=7, dtype="bfloat16", attention_dropout_rate=0.1),
+        model=GPTConfig(feed_forward_width=7, compute=Compute(dtype="bfloat16"), attention_dropout_rate=0.1),
+        task=LanguageModel(sample_prompt="\n"),
         optimizer=OptimizerConfig(max_grad_norm=None, decay_tokens=10**12, warmup_tokens=5),
         ema_decay=0.999,
-        sample_prompt="\n",
     )
     found = from_json(through_text(config), TrainConfig)
     assert found == config
-    assert type(found.model) is GPTConfig
+    assert (type(found.model), type(found.task)) == (GPTConfig, LanguageModel)
     assert hash(found) == hash(config)
 
 
@@ -140,11 +150,44 @@ def test_types_of_other_packages_are_refused_and_not_imported(name):
         from_json({"type": name}, ModelConfig)
 
 
-def test_only_types_of_this_package_are_trusted_unless_the_reader_says_otherwise():
-    for name in ("data.character_text:CharacterText", "train.optimizer:OptimizerConfig", f"{__name__}:Animal"):
-        with pytest.raises(ConfigError, match=re.escape(f"config: type {name!r} is not of jaxnlp")):
-            serialization.from_json({"type": name}, ModelConfig)
-    assert serialization.from_json(through_text(GPTConfig()), ModelConfig) == GPTConfig()
+def test_classes_outside_the_library_are_refused_until_their_package_is_trusted(monkeypatch):
+    monkeypatch.setattr(serialization, "TRUSTED", {"jaxnlp", "data", "train"})
+    written, package = through_text(Animal()), __name__.partition(".")[0]
+    for read in (lambda: serialization.from_json(written, Animal), lambda: find_class(written["type"])):
+        with pytest.raises(ConfigError, match=re.escape(f"type {__name__ + ':Animal'!r} is not of ")):
+            read()
+    serialization.trust(package)
+    assert serialization.from_json(written, Animal) == Animal()
+    assert find_class(written["type"]) is Animal
+    for name in ("data.character_text:CharacterText", "train.optimizer:OptimizerConfig"):
+        assert find_class(name).__name__ == name.partition(":")[2]
+
+
+def test_a_processor_reads_back_equal_with_its_class():
+    vocabulary = CharacterVocabulary("abç")
+    written = json.loads(json.dumps(processor_to_json(vocabulary)))
+    assert written["type"] == "jaxnlp.text.characters:CharacterVocabulary"
+    assert processor_from_json(written) == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "processor: expected an object with a key 'type', got []"),
+        ({"characters": ["a"]}, "processor: expected an object with a key 'type'"),
+        ({"type": "os:system"}, "processor: type 'os:system' is not of"),
+        ({"type": "jaxnlp.models.gpt:GPTConfig"}, "is not a processor: it has no from_json"),
+        ({"type": "jaxnlp.text.characters:CharacterVocabulary"}, "processor: not the fields of a CharacterVocabulary"),
+        (
+            {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["ab"]},
+            "characters[0] must be a single character, got 'ab'",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_no_processor_is_refused(value, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        processor_from_json(value)
 
 
 def test_refusing_a_type_does_not_run_its_module(tmp_path, monkeypatch):
@@ -160,7 +203,7 @@ def test_refusing_a_type_does_not_run_its_module(tmp_path, monkeypatch):
         ("jaxnlp.models.gpt:Missing", "there is no type 'jaxnlp.models.gpt:Missing' in this version"),
         ("jaxnlp.models.missing:GPTConfig", "there is no type 'jaxnlp.models.missing:GPTConfig' in this version"),
         ("jaxnlp.serialization", "there is no type 'jaxnlp.serialization' in this version"),
-        ("jaxnlp.serialization:to_json", "'jaxnlp.serialization:to_json' is not a dataclass"),
+        ("jaxnlp.serialization:to_json", "'jaxnlp.serialization:to_json' is not a class"),
         ("jaxnlp.text.characters:CharacterVocabulary", "is not a dataclass"),
         ("jaxnlp.decoding.sampling:Sampling", "expected a ModelConfig, got a Sampling"),
     ],

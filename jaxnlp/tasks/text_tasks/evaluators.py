@@ -68,7 +68,8 @@ class Validation(Evaluator):
             return {}
         task: Any = scoring.trained.task
         names = scoring.trained.processor.names
-        weights = dict(zip(names, task.part_weights or [1.0] * len(names), strict=True))
+        several = len(names) > 1  # the loss of one part is its plain one, as in training
+        weights = dict(zip(names, (several and task.part_weights) or [1.0] * len(names), strict=True))
         losses = [weights[name] * metrics[f"{name}/loss"].value for name, _ in parts]
         scores = [
             (1.0 + metrics[f"{name}/pearson"].value) / 2

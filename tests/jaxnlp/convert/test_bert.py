@@ -127,7 +127,7 @@ def test_all_that_does_not_fit_is_listed():
         "  unknown: classifier.weight (2, 4)",
         "  unknown: step ()",
         "Unknown tensors are left alone by how their names begin: --ignore classifier. step (commands), "
-        "--model.pretrained-ignore classifier. step (training) or ignore=('classifier.', 'step')",
+        "--init-ignore classifier. step (training) or ignore=('classifier.', 'step')",
     ]
     del held["classifier.weight"], held["step"]
     with pytest.raises(WeightsError, match=r"^(?!.*ignore)(?s:.*)missing: encoder.layer.1.output.dense.bias") as caught:

@@ -70,12 +70,25 @@ def test_classes_of_texts_and_of_pairs_may_have_any_names_and_number(texts):
     assert predict(model, params, texts, "mood").shape == (3, 4)
 
 
+def test_initialisation_makes_every_head_with_values_that_other_parts_do_not_change():
+    key, tokens = jax.random.key(0), jnp.zeros((1, 2, 1), jnp.int32)
+    config = dataclasses.replace(CONFIG, similarity="learned", pair_layer="separate")
+    every = config.build(VOCABULARY, ALL).init(key, tokens)["params"]
+    assert every.keys() == {
+        "encoder",
+        *(f"heads_{name}" for name, _ in ALL),
+        *(f"relations_{name}" for name, labels in ALL if labels.texts == 2),
+    }
+    single = config.build(VOCABULARY, (("quora", dict(ALL)["quora"]),)).init(key, tokens)["params"]
+    assert single.keys() == {"encoder", "heads_quora", "relations_quora"}
+    chex.assert_trees_all_equal(single, {name: every[name] for name in single})
+
+
 @pytest.mark.parametrize(("part", "texts"), [("sst", 2), ("quora", 1)])
 def test_another_number_of_texts_is_refused(part, texts):
     model, params = build()
-    with pytest.raises(
-        ValueError, match=rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
-    ):
+    message = rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
+    with pytest.raises(ValueError, match=message):
         predict(model, params, texts, part)
 
 
@@ -278,10 +291,7 @@ def test_pooling_takes_the_first_token_or_the_mean_without_padding():
         ({"pooling": "max"}, "model.pooling must be one of cls, pooler, mean, got 'max'"),
         ({"similarity": "relation"}, "model.similarity must be one of cosine, learned, got 'relation'"),
         ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must lie in \[0, 1\), got 1.0"),
-        (
-            {"encoder": dataclasses.replace(ENCODER, use_pooler=False)},
-            "needs an encoder with a pooler; set model.pooling to",
-        ),
+        ({"encoder": dataclasses.replace(ENCODER, use_pooler=False)}, "needs an encoder with a pooler; set model"),
     ],
 )
 def test_a_config_with_an_impossible_value_is_refused(changes, message):

@@ -21,7 +21,7 @@ def test_without_a_gpu_auto_is_the_hand_derived_gradient():
 
 
 def test_cudnn_is_refused_without_a_gpu():
-    message = "implementation='cudnn' needs an Nvidia GPU, and the default backend is cpu; use 'auto' or 'vjp'"
+    message = "implementation='cudnn' needs an Nvidia GPU, and the program is for the platform cpu; use 'auto' or 'vjp'"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         attend(*random_inputs(), implementation="cudnn")
 
@@ -59,6 +59,13 @@ def test_cudnn_is_refused_what_it_cannot_do(dtype, width, dropout_rate, reason):
 
 
 @pytest.mark.usefixtures("gpu")
+def test_cudnn_is_refused_a_bias():
+    inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8)]
+    with pytest.raises(ValueError, match=re.escape("implementation='cudnn' takes no bias here; use 'auto' or 'vjp'")):
+        attend(*inputs, bias=np.ones((1, 1, 1, KEYS), np.float32), implementation="cudnn")
+
+
+@pytest.mark.usefixtures("gpu")
 def test_cudnn_is_refused_on_a_gpu_that_is_too_old(monkeypatch):
     monkeypatch.setattr("jaxnlp.ops.attention.cuda_capability", lambda: (7, 5))
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8)]
@@ -75,6 +82,10 @@ def test_cudnn_is_refused_on_a_gpu_that_is_too_old(monkeypatch):
         ({"dropout_rate": 0.5, "dropout_key": 0}, []),
         ({"masked": True}, []),
         ({"masked": True, "implementation": "cudnn"}, ["cudnn"]),
+        ({"first_query": 3}, []),
+        ({"first_query": 3, "implementation": "cudnn"}, ["cudnn"]),
+        ({"first_query": 3, "causal": False}, ["cudnn"]),
+        ({"bias": np.ones((1, 1, 1, KEYS), np.float32)}, []),
         ({"dtype": "float32"}, []),
         ({"implementation": "vjp"}, []),
         ({"implementation": "xla"}, []),
@@ -93,20 +104,21 @@ def test_auto_takes_cudnn_where_it_can_be_had(gpu, changes, expected):
 
 
 @pytest.mark.parametrize(
-    ("mask_shape", "causal", "key_heads"),
+    ("mask_shape", "causal", "key_heads", "first_query"),
     [
-        (None, True, 4),
-        (None, False, 2),
-        ((BATCH, 4, QUERIES, KEYS), False, 2),
-        ((BATCH, 1, 1, KEYS), True, 2),
-        ((BATCH, 1, QUERIES, 1), True, 4),
+        (None, True, 4, 0),
+        (None, False, 2, 0),
+        (None, True, 2, 2),
+        ((BATCH, 4, QUERIES, KEYS), False, 2, 0),
+        ((BATCH, 1, 1, KEYS), True, 2, 1),
+        ((BATCH, 1, QUERIES, 1), True, 4, 0),
     ],
     ids=str,
 )
-def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causal, key_heads):
+def test_cudnn_gets_what_it_needs_to_give_the_same_values(gpu, mask_shape, causal, key_heads, first_query):
     inputs = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(width=8, heads=4, key_heads=key_heads)]
     mask = None if mask_shape is None else np.random.default_rng(1).random(mask_shape) < 0.5
-    settings = {"attention_mask": mask, "causal": causal, "scale": 0.6}
+    settings = {"attention_mask": mask, "causal": causal, "scale": 0.6, "first_query": first_query}
     found = jax.jit(functools.partial(attend, **settings, implementation="cudnn"))(*inputs)
     exact = [x.astype(jnp.float32) for x in inputs]
     expected = jax.jit(functools.partial(attend, **settings, implementation=BY_AUTODIFF))(*exact)

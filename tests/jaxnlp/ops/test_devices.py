@@ -1,9 +1,96 @@
+import doctest
+import re
 import types
+from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from jaxnlp.ops.devices import cuda_capability
+from jaxnlp.ops import devices
+from jaxnlp.ops.attention import attend
+from jaxnlp.ops.devices import compile_for, cuda_capability, target_platform
+from jaxnlp.ops.losses import linear_cross_entropy
+from jaxnlp.ops.matmul import column_sums
+from jaxnlp.ops.normalization import layer_norm
+from jaxnlp.ops.recurrent import LSTM, recurrent
+
+TARGETS = np.zeros(3, np.int32)
+
+
+def attention(x, w):
+    y = (x @ w).reshape(1, 3, 1, 4)
+    return attend(y, y, y)
+
+
+def lstm(x, w):
+    gates = jnp.stack([w] * 4, axis=1)
+    state = (jnp.zeros((1, 4)),) * 2
+    return recurrent(LSTM, x[None], state, w_x=gates, w_h=gates, b=jnp.zeros((4, 4)))[0]
+
+
+FUNCTIONS = {
+    "column_sums": lambda x, w: column_sums(x @ w),
+    "layer_norm": lambda x, w: layer_norm(x, w[0]),
+    "linear_cross_entropy": lambda x, w: linear_cross_entropy(x, w, w[0], TARGETS).objective,
+    "attend": attention,
+    "recurrent": lstm,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_platform_has_its_own_program_also_of_functions_that_were_traced_before(name):
+    inner = jax.jit(FUNCTIONS[name])  # one function for all platforms: JAX may find its trace in a cache
+    both = jax.jit(jax.value_and_grad(lambda x, w: jnp.sin(inner(x, w)).sum(), argnums=(0, 1)))
+    shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((3, 4), (4, 4))]
+
+    def program(platform):
+        with compile_for(platform):
+            traced = both.trace(*shapes)
+            return str(traced.jaxpr), traced.lower(lowering_platforms=(platform,)).as_text()
+
+    by_default = str(both.trace(*shapes).jaxpr)
+    on_cpu, on_tpu, again = program("cpu"), program("tpu"), program("cpu")
+    assert "layout_constraint" in on_cpu[0] or name == "layer_norm"
+    assert "layout_constraint" not in on_tpu[0]
+    assert "Layout" not in on_tpu[1]
+    assert on_cpu[0] != on_tpu[0]
+    assert on_cpu == again
+    assert by_default == on_cpu[0] == str(both.trace(*shapes).jaxpr)
+
+
+def test_a_context_ends_where_it_ends_and_may_stand_in_another():
+    assert target_platform() == "cpu"
+    with compile_for("tpu"):
+        assert target_platform() == "tpu"
+        with compile_for("gpu"):
+            assert target_platform() == "gpu"
+        assert target_platform() == "tpu"
+    with pytest.raises(ZeroDivisionError), compile_for("tpu"):
+        1 / 0  # noqa: B018
+    assert target_platform() == "cpu"
+
+
+def test_programs_for_a_gpu_that_is_not_there_do_without_cudnn():
+    with compile_for("gpu"):
+        assert cuda_capability() is None
+        jax.eval_shape(attention, jnp.ones((3, 4)), jnp.ones((4, 4)))
+
+
+def test_nothing_but_devices_asks_for_the_default_backend():
+    folder = Path(devices.__file__).parent.parent
+    asking = [path.name for path in sorted(folder.rglob("*.py")) if "default_backend" in path.read_text("utf-8")]
+    assert asking == ["devices.py"]
+
+
+def test_platforms_that_jax_does_not_have_are_refused():
+    with pytest.raises(ValueError, match=re.escape("platform must be one of cpu, gpu, tpu, got 'cuda'")):
+        compile_for("cuda")
+
+
+def test_the_example_of_the_docstring_runs():
+    assert doctest.testmod(devices) == (0, 1)
 
 
 def test_a_cpu_is_no_gpu():

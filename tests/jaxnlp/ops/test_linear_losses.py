@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.losses import cross_entropy, linear_cross_entropy
 from tests.jaxnlp.ops.losses_helpers import (
     BIAS,
@@ -263,20 +264,18 @@ def test_loss_by_chunks_of_the_default_length_holds_a_part_of_many_logits():
 
 
 @pytest.mark.parametrize("chunk", [16, 64])
-def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives(devices, chunk, monkeypatch):
+def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives(devices, chunk):
     tokens, width, vocabulary = 512, 5, 1000
     generator = np.random.default_rng(0)
     x, w = (generator.normal(size=shape).astype(np.float32) for shape in [(tokens, width), (width, vocabulary)])
     targets = generator.integers(0, vocabulary, tokens).astype(np.int32)
     expected = linear_sum_and_gradients(x, w, None, targets, chunk=chunk)
 
-    # As on other devices than CPUs, whose layout constraints make XLA gather the products.
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     mesh = jax.sharding.Mesh(np.array(devices), ("batch",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
     shared = (jax.device_put(x, sharding), w, None, jax.device_put(targets, sharding))
-    # A new function, or the CPU's program would be taken.
-    program = jax.jit(lambda *arguments: linear_sum_and_gradients.__wrapped__(*arguments, chunk=chunk)).lower(*shared)
+    with compile_for("gpu"):  # layout constraints of CPUs make XLA gather the products
+        program = linear_sum_and_gradients.lower(*shared, chunk=chunk)
     assert_near(program.compile()(*shared), expected, 1e-5)
     logits = {int(rows) for rows in re.findall(rf"f32\[(\d+),{vocabulary}\]", program.compile().as_text())}
     assert logits == {chunk // len(devices), width}  # a device's part of a chunk, and W's gradient

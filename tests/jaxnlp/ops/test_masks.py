@@ -101,7 +101,7 @@ def test_additive_masks_of_the_lowest_number_become_boolean_and_so_does_berts(dt
 @pytest.mark.parametrize("bias", [-0.5, 1e4, -999.0, np.nan])
 def test_a_bias_on_the_scores_is_no_additive_mask(bias):
     with pytest.raises(
-        ValueError, match=re.escape(f"0 and numbers of at most -1,000, got {bias}; attention here takes")
+        ValueError, match=re.escape(f"0 and numbers of at most -1,000, got {bias}; pass a bias on the scores")
     ):
         masks.from_additive(np.array([0.0, -np.inf, bias], np.float32))
 

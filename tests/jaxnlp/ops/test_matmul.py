@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from jaxnlp.ops.devices import compile_for
 from jaxnlp.ops.matmul import (
     accumulator,
     column_sums,
@@ -253,13 +254,13 @@ def test_sums_are_taken_in_float32_at_least(dtype, expected):
     assert accumulator(dtype) == np.float32  # where JAX has no float64
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("rows", [0, 1, 3, 2000])
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16], ids=str)
-def test_column_sums_are_sums_over_rows_in_float32(rows, dtype, backend, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+def test_column_sums_are_sums_over_rows_in_float32(rows, dtype, platform):
     x = jnp.asarray(1.0 + np.random.default_rng(0).random((rows, 5)), dtype)
-    found = jax.jit(lambda x: column_sums(x))(x)  # a new function, or the other backend's program would be taken
+    with compile_for(platform):
+        found = jax.jit(column_sums)(x)
     assert (found.shape, found.dtype) == ((5,), np.float32)
     assert_near(found, np.float64(x).sum(axis=0), 1e-5)  # in whatever order; bfloat16 sums would be off by thousandths
 
@@ -285,5 +286,6 @@ def test_operands_are_rounded_as_chosen_and_by_themselves_where_the_processor_ga
     for gains, expected in ((True, "bfloat16"), (False, None)):
         monkeypatch.setattr("jaxnlp.ops.matmul._cpu_multiplies_bfloat16", lambda gains=gains: gains)
         assert operand_dtype("auto") == expected
-    monkeypatch.setattr("jax.default_backend", lambda: "gpu")
-    assert operand_dtype("auto") == "bfloat16"
+    for platform in ("gpu", "tpu"):
+        with compile_for(platform):
+            assert operand_dtype("auto") == "bfloat16"

@@ -1,9 +1,18 @@
 import math
+import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from jaxnlp.ops.positions import sinusoidal_positions
+from jaxnlp.ops.positions import rotary, sinusoidal_positions
+
+BATCH, POSITIONS, HEADS, WIDTH = 2, 5, 3, 8
+X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, HEADS, WIDTH))
+PLACES = np.array([0, 1, 2, 40, 1000])
 
 
 def test_each_pair_of_features_is_a_point_that_turns_at_its_own_rate():
@@ -17,3 +26,80 @@ def test_each_pair_of_features_is_a_point_that_turns_at_its_own_rate():
 def test_an_odd_width_is_refused():
     with pytest.raises(ValueError, match="must be even, got 7"):
         sinusoidal_positions(3, 7)
+
+
+def rates(base=10_000.0):
+    return base ** (-2.0 * np.arange(WIDTH // 2) / WIDTH)
+
+
+@pytest.mark.parametrize("base", [10_000.0, 500.0])
+def test_rotary_multiplies_each_pair_as_a_complex_number(base):
+    turned = (X[..., : WIDTH // 2] + 1j * X[..., WIDTH // 2 :]) * np.exp(1j * np.outer(PLACES, rates(base)))[:, None]
+    with jax.enable_x64(True):
+        found = rotary(jnp.asarray(X), jnp.asarray(PLACES), base=base)
+    np.testing.assert_allclose(found, np.concatenate([turned.real, turned.imag], axis=-1), atol=1e-12)
+
+
+def test_rotary_equals_that_of_llama():
+    angles = torch.tensor(np.outer(PLACES, rates()), dtype=torch.float32).repeat(1, 2)[None]
+    q = torch.tensor(X, dtype=torch.float32).transpose(1, 2)
+    expected, _ = apply_rotary_pos_emb(q, q, angles.cos(), angles.sin())
+    found = rotary(jnp.asarray(X, jnp.float32), jnp.asarray(PLACES))
+    np.testing.assert_allclose(found, expected.transpose(1, 2), atol=2e-4)  # angles of 1,000 in float32
+
+
+def test_scores_of_rotated_queries_and_keys_depend_on_distances_only():
+    with jax.enable_x64(True):
+        q, k = jnp.asarray(X[0]), jnp.asarray(X[1])
+
+        def scores(places):
+            turned_q, turned_k = (rotary(x[None], jnp.asarray(places))[0] for x in (q, k))
+            return np.einsum("thk,shk->hts", turned_q, turned_k)
+
+        np.testing.assert_allclose(scores(PLACES + 37), scores(PLACES), atol=1e-12)
+        assert np.abs(scores(2 * PLACES) - scores(PLACES)).max() > 0.1
+
+
+def test_rotary_keeps_lengths_and_leaves_position_0_unchanged():
+    with jax.enable_x64(True):
+        found = np.asarray(rotary(jnp.asarray(X), jnp.asarray(PLACES)))
+    np.testing.assert_allclose(np.linalg.norm(found, axis=-1), np.linalg.norm(X, axis=-1), rtol=1e-12)
+    np.testing.assert_array_equal(found[:, 0], X[:, 0])
+    assert np.abs(found[:, 1:] - X[:, 1:]).max(axis=(0, 2, 3)).min() > 0.1
+
+
+def test_the_gradient_of_rotary_is_the_rotation_back():
+    with jax.enable_x64(True):
+        turned, pull = jax.vjp(lambda x: rotary(x, jnp.asarray(PLACES)), jnp.asarray(X))
+        np.testing.assert_allclose(pull(turned)[0], X, atol=1e-12)
+        np.testing.assert_allclose(rotary(turned, jnp.asarray(-PLACES)), X, atol=1e-12)
+
+
+def test_each_example_may_have_positions_of_its_own():
+    places = np.stack([PLACES, PLACES[::-1]])
+    x = jnp.asarray(X, jnp.float32)
+    found = rotary(x, jnp.asarray(places))
+    for row in range(BATCH):
+        np.testing.assert_array_equal(found[row], rotary(x[row : row + 1], jnp.asarray(places[row]))[0])
+
+
+def test_rotary_of_bfloat16_is_bfloat16_and_rounded_once():
+    x = jnp.asarray(X, jnp.bfloat16)
+    found = rotary(x, jnp.asarray(PLACES))
+    exact = rotary(x.astype(jnp.float32), jnp.asarray(PLACES))
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(found, exact.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("shape", "places", "message"),
+    [
+        ((2, 5, 3, 7), (5,), "the head width must be even, got 7"),
+        ((2, 5, 3, 8), (4,), "x [B, T, H, K], positions [T] or [B, T], got x (2, 5, 3, 8), positions (4,)"),
+        ((2, 5, 3, 8), (1, 5), "positions (1, 5)"),
+        ((5, 3, 8), (5,), "x (5, 3, 8)"),
+    ],
+)
+def test_shapes_that_rotary_cannot_turn_are_named(shape, places, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        rotary(jnp.zeros(shape), jnp.zeros(places, jnp.int32))

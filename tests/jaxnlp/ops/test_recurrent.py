@@ -247,7 +247,9 @@ def test_the_product_with_the_inputs_stands_before_the_scan(name):
 
 def test_cudnn_is_refused_where_it_cannot_be_had():
     cell, x, state, weights = random_layer("lstm")
-    with pytest.raises(ValueError, match="'cudnn' needs an Nvidia GPU, and the default backend is cpu; use 'auto'"):
+    with pytest.raises(
+        ValueError, match="'cudnn' needs an Nvidia GPU, and the program is for the platform cpu; use 'auto'"
+    ):
         recurrent(cell, x, state, implementation="cudnn", **weights)
     with pytest.raises(ValueError, match="must be auto, scan or cudnn, got 'fast'"):
         recurrent(cell, x, state, implementation="fast", **weights)

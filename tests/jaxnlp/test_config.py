@@ -1,0 +1,87 @@
+import dataclasses
+import re
+from typing import Annotated, Literal
+
+import pytest
+
+from jaxnlp.config import Config, ReadWhen, refuse_unread
+
+Size = Literal["small", "large"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cup(Config):
+    """A config with every kind of field that lists choices."""
+
+    section = "cup"
+
+    size: Size = "small"
+    handle: Size | None = None
+    number: Literal[1, 2] = 1
+    described: Annotated[Size, "as the menu says"] = "small"
+    set_of: tuple[Size, ...] = ()
+    width: Size | int = 3
+    colour: str = "any"
+
+
+@dataclasses.dataclass(frozen=True)
+class TallCup(Cup):
+    """A subclass with a check of its own."""
+
+    height: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        refuse_unread(self, [ReadWhen("height", 1, self.size == "large", "the size large")])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"size": "larg"},
+        {"size": None},
+        {"handle": "none"},
+        {"number": 3},
+        {"number": True},
+        {"number": 1.0},
+        {"described": "medium"},
+        {"set_of": ("small", "medium")},
+        {"set_of": ["small"]},
+        {"width": "wide"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [Cup, TallCup])
+def test_a_value_that_is_no_choice_is_refused_with_the_choices(kind, fields):
+    ((name, value),) = fields.items()
+    choices = "1, 2" if name == "number" else "small, large"
+    with pytest.raises(ValueError, match=re.escape(f"cup.{name} must be one of {choices}, got {value!r}")):
+        kind(**fields)
+    with pytest.raises(ValueError, match="must be one of"):
+        dataclasses.replace(kind(), **fields)
+
+
+def test_every_choice_is_taken():
+    cup = Cup("large", "small", 2, "large", ("small", "large"), "large", "blue")
+    assert dataclasses.replace(cup, width=4, handle=None, set_of=()).width == 4
+
+
+def test_a_close_choice_is_proposed():
+    with pytest.raises(ValueError, match=r"got 'larg'; did you mean large\?$"):
+        Cup(size="larg")
+
+
+def test_names_have_the_section_of_the_command_line_in_front():
+    @dataclasses.dataclass(frozen=True)
+    class Plain(Config):
+        size: Size = "small"
+
+    assert (Cup.full_name("size"), Plain.full_name("size")) == ("cup.size", "size")
+
+
+def test_a_field_that_nothing_reads_is_refused_unless_it_is_at_its_default():
+    assert TallCup("large", height=5).height == 5
+    assert TallCup("small").height == 1
+    message = "cup.height applies only to the size large; leave it at 1, got 5"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        TallCup("small", height=5)

@@ -1,0 +1,34 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxnlp.corpus import Corpus, DataError, Split
+
+
+def corpus():
+    splits = {"validation": Split(examples=("a", "b")), "test": Split(scored=False)}
+    return Corpus(train=(), splits=splits, processor=None, description="two texts", fingerprint="f")
+
+
+def test_a_split_is_found_by_its_name():
+    assert corpus().split("validation").examples == ("a", "b")
+    assert not corpus().split("test").scored
+
+
+def test_a_split_that_is_not_there_is_answered_with_those_that_are():
+    with pytest.raises(DataError, match="there is no split 'dev'; this data set has: validation, test"):
+        corpus().split("dev")
+
+
+def test_a_split_and_a_corpus_compare_by_what_they_are_and_not_by_their_arrays():
+    """A comparison of arrays has no truth value: it would raise."""
+    first, second = (Split(rows=np.arange(3)) for _ in range(2))
+    assert first != second
+    assert len({first, second, corpus(), corpus()}) == 4
+
+
+def test_data_needs_no_jax():
+    script = "import sys; import jaxnlp.corpus; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
