@@ -219,7 +219,6 @@ def test_a_run_killed_during_its_first_save_begins_with_its_weights_again(make_c
     config = make_config(("sst",), total_steps=1)
     whole = train(config, tmp_path / "killed")
     shutil.rmtree(tmp_path / "killed" / "checkpoints")
-    (tmp_path / "killed" / "metrics.jsonl").unlink()
     (tmp_path / "killed" / "checkpoints" / "1.orbax-checkpoint-tmp-0").mkdir(parents=True)
     again = train(config, tmp_path / "killed")
     chex.assert_trees_all_equal(again.state.params, whole.state.params)
