@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ class Beginning(NamedTuple):
       digest: SHA-256 of the given parameters; None = there are none.
       notes: lines for the person who starts the run.
       typed_model: the model's config as JSON as it was typed, where it is another one.
+      params_for: from the data's processor to further given parameters; None = no more.
     """
 
     config: TrainConfig
@@ -41,6 +43,7 @@ class Beginning(NamedTuple):
     digest: str | None = None
     notes: tuple[str, ...] = ()
     typed_model: Any = None
+    params_for: Callable[[Any], Params] | None = None
 
 
 def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
@@ -79,6 +82,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         digest=params_digest(adopted.params),
         notes=adopted.notes,
         typed_model=to_json(config.model) if changed else None,
+        params_for=adopted.params_for,
     )
 
 

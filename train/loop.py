@@ -91,7 +91,8 @@ def fit(
     batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
     with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
         run = _restore(workdir, checkpoints, setup, layout, batches) or _initialise(setup, layout)
-        setup, begun = setup.release(), begun._replace(params={})  # the state holds the given parameters now
+        # The state holds the given parameters now.
+        setup, begun = setup.release(), begun._replace(params={}, params_for=None)
         _create_folder(workdir, setup, begun)
         _announce(console, setup, begun, run)
         if run.step < config.total_steps:

@@ -99,7 +99,9 @@ def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = No
             carry=objective.empty_carry(rows) if carries else (),
         )
 
-    given = begun.params or task.begin(model, corpus)
+    given = dict(begun.params or task.begin(model, corpus))
+    if begun.params_for is not None:
+        given |= begun.params_for(corpus.processor)
     return Setup(config, corpus, model, objective, metrics, optimizer, initial_state, given)
 
 

@@ -23,11 +23,12 @@ WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "c
 MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
 _PARTS = (CONFIG, WEIGHTS, INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.txt", LENGTH)
 FILES = (*_PARTS, MODULES, "*.safetensors", *(f"*/{name}" for name in _PARTS))
-"""What is fetched by name; sentence-transformers may have put the encoder, and how it pools, into folders below."""
+"""Patterns of the files that are fetched by name; sentence-transformers may put the encoder and the pooling into
+subfolders."""
 
 
 class PretrainedError(ValueError):
-    """A folder that holds no BERT, or one that this library cannot read; the message says why and what to do."""
+    """A folder without a BERT, or with one that this library cannot read; the message says why and what to do."""
 
 
 class Pretrained(NamedTuple):
@@ -37,11 +38,11 @@ class Pretrained(NamedTuple):
       config: shape.
       params: of `Bert`, NumPy arrays.
       heads: those of `PretrainingHeads` that the folder has: both heads', one's, or None.
-      vocabulary: how texts are cut.
-      pooling: how a vector of a text is made: `cls`, `mean`, of a run also `pooler`, or what else sentence-transformers
-        calls it. None = nothing says how, as in folders that are none of theirs.
-      longest: tokens of a text after which it is cut; None as before.
-      behind_pooling: what sentence-transformers does with that vector, such as `Normalize`, in order.
+      vocabulary: the tokenizer.
+      pooling: how a text's vector is computed: `cls`, `mean`, for a run also `pooler`, or another name that
+        sentence-transformers uses. None = unknown, as in folders that sentence-transformers did not write.
+      longest: maximum length of a text in tokens; None = unknown.
+      behind_pooling: modules of sentence-transformers after the pooling, such as `Normalize`, in order.
     """
 
     config: BertConfig
@@ -80,7 +81,7 @@ FIELDS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "layer_norm_eps": "epsilon",
 }
-"""Transformers' names and ours."""
+"""Fields of Transformers' config, and those of `BertConfig`."""
 FIXED = {
     "model_type": "bert",
     "hidden_act": "gelu",
@@ -88,7 +89,7 @@ FIXED = {
     "is_decoder": False,
     "add_cross_attention": False,
 }
-"""What a config may say of itself, and the only value that this BERT has."""
+"""Fields of Transformers' config of which this BERT supports one value."""
 
 
 TASKS = {"bert": "jaxnlp.tasks.text_tasks:TextTasks"}
@@ -114,11 +115,11 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
 
     Args:
       folder_or_name: a folder, or a name such as "google-bert/bert-base-uncased", which is fetched once and kept.
-      ignore: names, or beginnings of names, of tensors to leave alone, such as "classifier.".
+      ignore: names, or prefixes of names, of tensors to leave out, such as "classifier.".
 
     Raises:
-      PretrainedError: when it is neither, or holds another model; for weights that are no safetensors.
-      WeightsError: listing tensors that are missing, unknown or of other shapes.
+      PretrainedError: when it is neither, or contains another model; for weights that are not safetensors.
+      WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     whole = _folder_of(folder_or_name)
     folder = _transformer_of(whole)
@@ -133,12 +134,12 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         longest = _tokenizers_longest(folder, config.max_positions)
     if lowered and not vocabulary.lowercase:
         raise PretrainedError(
-            f"{folder / LENGTH} has texts written small before they are cut, and the tokenizer keeps capitals; say so "
-            'in the tokenizer_config.json beside it: "do_lower_case": true, "strip_accents": false'
+            f"{folder / LENGTH} lowercases text, but its tokenizer is cased; set this in the tokenizer_config.json of "
+            'the same folder: "do_lower_case": true, "strip_accents": false'
         )
     if vocabulary.size > size:
         raise PretrainedError(
-            f"{folder}: the tokenizer has {vocabulary.size} pieces, and the model embeddings for {size}"
+            f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
         )
     tensors = {
         name: tensor
@@ -165,31 +166,31 @@ def save_pretrained(
     classifier: Classifier | None = None,
     beside: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Writes a folder that Transformers' `from_pretrained` reads; either whole, or not at all.
+    """Writes a folder that Transformers' `from_pretrained` reads, atomically.
 
-    Where it is known how texts are pooled and cut, sentence-transformers' files that say so are written too, but for
-    the pooling `pooler`, which is none of theirs.
+    Where pooling or maximum length are known, the files of sentence-transformers that say so are written too, except
+    for the pooling `pooler`, which sentence-transformers does not support.
 
     Args:
       folder: new, or empty.
       pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
         a BertForNextSentencePrediction.
       classifier: in place of pretraining heads, and the folder becomes a BertForSequenceClassification. Its tensors
-        begin with `classifier.`, which `load_pretrained` has to be told to ignore.
-      beside: contents of further files, by their names.
+        begin with `classifier.`, so `load_pretrained` needs ignore=("classifier.",).
+      beside: contents of further files, by name.
 
     Raises:
-      FileExistsError: when the folder holds something.
-      PretrainedError: for poolings, and modules behind them, that this library has not: they would be lost.
-      WeightsError: for variants that Transformers' BERT has not, and parameters that do not fit the config.
-      ValueError: for a classifier beside pretraining heads, or on an encoder without a pooler.
+      FileExistsError: when the folder is not empty.
+      PretrainedError: for poolings and modules that this library does not support: they would be lost.
+      WeightsError: for variants that Transformers' BERT does not have, and parameters that do not fit the config.
+      ValueError: for a classifier with pretraining heads, or on an encoder without a pooler.
     """
     config, params, heads, vocabulary = pretrained[:4]
     if classifier is not None and (heads is not None or not config.use_pooler):
-        raise ValueError("a classifier stands on the pooler, and in place of pretraining heads")
+        raise ValueError("a classifier needs an encoder with a pooler, and no pretraining heads")
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists and is not empty; choose another, or move it away")
+        raise FileExistsError(f"{folder} exists and is not empty; give another directory")
     size = int(np.shape(params["tokens"]["embedding"])[0])
     tensors = to_huggingface(params, config, size, heads)
     settings = {
@@ -220,7 +221,7 @@ def save_pretrained(
         for name, content in {**files, **(beside or {})}.items():
             (partial / name).parent.mkdir(exist_ok=True)
             (partial / name).write_bytes(content)
-        partial.chmod(0o755)  # a temporary folder is its owner's alone, and so is what safetensors writes
+        partial.chmod(0o755)  # only the owner can read temporary folders and what safetensors writes
         (partial / WEIGHTS).chmod(0o644)
         partial.replace(folder)
     except BaseException:
@@ -244,13 +245,13 @@ def _folder_of(folder_or_name: str | Path) -> Path:
     if folder.is_dir():
         return folder
     name = str(folder_or_name)
-    local = folder.parent != Path() and folder.parent.is_dir()  # a slip in a folder's name, and nothing to fetch
+    local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
         raise PretrainedError(f"there is no folder {name}")
     from huggingface_hub import snapshot_download
 
     fetch = functools.partial(snapshot_download, name, allow_patterns=list(FILES))
-    # Whatever the libraries of the Hub and of the network below it raise: their errors have no common base.
+    # The errors of the Hub and of the network libraries have no common base.
     try:
         return Path(fetch())
     except Exception as error:
@@ -283,7 +284,7 @@ def _modules_of(folder: Path) -> list[tuple[str, Path]]:
 
 
 _MODES = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
-"""Sentence-transformers' names of the poolings that we have, and ours."""
+"""Sentence-transformers' names of the supported poolings, and ours."""
 
 
 def _pooling_of(folder: Path) -> str | None:
@@ -301,9 +302,9 @@ def _pooling_of(folder: Path) -> str | None:
 
 
 def _sentence_files(pretrained: Pretrained) -> dict[str, Any]:
-    """How texts are pooled and cut, as sentence-transformers writes it: contents by their files' places.
+    """Pooling and maximum length as sentence-transformers writes them: contents by path.
 
-    Raises: PretrainedError for what this library has not.
+    Raises: PretrainedError for poolings and modules that this library does not support.
     """
     pooling, longest, behind = pretrained[4:]
     strange = [kind for kind in behind if kind != "Normalize"]
@@ -311,7 +312,7 @@ def _sentence_files(pretrained: Pretrained) -> dict[str, Any]:
         strange.insert(0, f"the pooling {pooling}")
     if strange:
         raise PretrainedError(
-            f"this model makes vectors with {', '.join(strange)}, which this library has not; to do without, save "
+            f"this model computes embeddings with {', '.join(strange)}, which is not supported; to save without, use "
             'pretrained._replace(pooling="mean", behind_pooling=())'
         )
     kinds = ["Transformer", *(["Pooling"] if pooling in _MODES.values() else []), *behind]
@@ -333,24 +334,24 @@ def _sentence_files(pretrained: Pretrained) -> dict[str, Any]:
             **{mode: _MODES.get(mode) == pooling for mode in modes},
         }
     if files or longest is not None:
-        # Where there are modules it is asked for. Letters are the tokenizer's affair.
+        # Required where there are modules. The tokenizer deals with letter case.
         files[LENGTH] = {"max_seq_length": longest, "do_lower_case": False}
     return files
 
 
 def _sentence_settings(folder: Path) -> tuple[int | None, bool]:
-    """After how many tokens sentence-transformers cut a text, and whether they write it small first."""
+    """The maximum length in tokens, and whether texts are lowercased first."""
     if not (folder / LENGTH).is_file():
         return None, False
     settings = _read_object(folder / LENGTH)
     longest = settings.get("max_seq_length")
     if longest is not None and (type(longest) is not int or longest < 3):
-        raise PretrainedError(f"{folder / LENGTH}: max_seq_length must be a number of tokens from 3, got {longest!r}")
+        raise PretrainedError(f"{folder / LENGTH}: max_seq_length must be at least 3, got {longest!r}")
     return longest, bool(settings.get("do_lower_case"))
 
 
 def _tokenizers_longest(folder: Path, most: int) -> int | None:
-    """After how many tokens its own settings have a tokenizer cut: newer sentence-transformers says it there alone."""
+    """The maximum length in the tokenizer's settings: newer sentence-transformers writes it only there."""
     file = folder / "tokenizer_config.json"
     longest = _read_object(file).get("model_max_length") if file.is_file() else None
     return longest if type(longest) is int and 3 <= longest < most else None
@@ -362,7 +363,7 @@ def _read_json(file: Path) -> Any:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise PretrainedError(f"{file.parent} holds no pretrained model: it has no file {file.name}") from error
     except ValueError as error:
-        raise PretrainedError(f"{file} is no JSON: {error}") from error
+        raise PretrainedError(f"{file} is not JSON: {error}") from error
 
 
 def _read_object(file: Path) -> dict[str, Any]:
@@ -387,7 +388,7 @@ def _config_of(settings: dict[str, Any], file: Path) -> tuple[BertConfig, int]:
     missing = [name for name in (*FIELDS, "vocab_size") if name not in settings and name in _NEEDED]
     if strange or missing:
         problems = strange + [f"no {name}" for name in missing]
-        raise PretrainedError(f"{file} describes no BERT that this library has: {'; '.join(problems)}")
+        raise PretrainedError(f"{file} is not the config of a supported BERT: {'; '.join(problems)}")
     try:
         config = BertConfig(**{ours: settings[theirs] for theirs, ours in FIELDS.items() if theirs in settings})
     except ValueError as error:
@@ -399,8 +400,8 @@ _NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermedi
 
 
 def _read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
-    """Of the encoder's folder; `name` is what it was asked for by."""
-    # Of both, Transformers reads the one file.
+    """The tensors in the encoder's folder; `name` is what the user gave, for messages."""
+    # Where both exist, Transformers reads the single file.
     if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
         places = _read_object(folder / INDEX).get("weight_map")
         if not isinstance(places, dict) or not places:
@@ -413,13 +414,13 @@ def _read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
         if pickled:
             raise PretrainedError(
                 f"{folder} has its weights in {', '.join(pickled)}, a pickle, which can run any code when it is read. "
-                'Where you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
+                'If you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
                 f"transformers import BertModel; BertModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
             )
         if not Path(name).is_dir():
             raise PretrainedError(
                 f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "
-                "run any code; where you trust them, write them as safetensors, with PyTorch and Transformers:\n"
+                "run any code; if you trust them, write them as safetensors, with PyTorch and Transformers:\n"
                 "  python -c "
                 f"\"from transformers import BertModel, BertTokenizer; BertModel.from_pretrained('{name}')."
                 f"save_pretrained('FOLDER'); BertTokenizer.from_pretrained('{name}').save_pretrained('FOLDER')\""
@@ -428,7 +429,7 @@ def _read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
     for file in files:
         with _opened(file) as held:
-            tensors |= {name: _tensor(held, name, file) for name in held.keys()}  # noqa: SIM118 (it is no dict)
+            tensors |= {name: _tensor(held, name, file) for name in held.keys()}  # noqa: SIM118 (not a dict)
     if places is not None and tensors.keys() != places.keys():
         different = sorted(tensors.keys() ^ places.keys())
         raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
@@ -438,7 +439,7 @@ def _read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
 def _tensor(held: Any, name: str, file: Path) -> np.ndarray:
     try:
         return held.get_tensor(name)
-    # Of a type that NumPy has not, the library asks it all the same.
+    # Safetensors asks NumPy for types that NumPy does not have.
     except (AttributeError, TypeError) as error:
         raise PretrainedError(
             f"{file}: {name} is {held.get_slice(name).get_dtype()}, which cannot be read; write the weights as "
@@ -454,4 +455,4 @@ def _opened(file: Path) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise PretrainedError(f"{file} is missing") from error
     except SafetensorError as error:
-        raise PretrainedError(f"{file} is no safetensors file, or is damaged: {error}") from error
+        raise PretrainedError(f"{file} is not a safetensors file, or is damaged: {error}") from error

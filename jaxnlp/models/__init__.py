@@ -1,6 +1,7 @@
 """Model families, one a file: its frozen Config, its Module."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import flax.linen as nn
@@ -36,12 +37,14 @@ class Adopted(NamedTuple):
       params: those of the model's parameters that are given, at their places; the others are initialised at random.
       processor: the pretrained model's tokenizer; None = the data set makes its own.
       notes: what to tell the user, such as heads that the weights do not have.
+      params_for: from the run's processor to further given parameters, such as heads of equal labels; None = no more.
     """
 
     config: "ModelConfig"
     params: Params
     processor: Any = None
     notes: tuple[str, ...] = ()
+    params_for: Callable[[Any], Params] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

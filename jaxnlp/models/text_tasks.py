@@ -6,7 +6,7 @@ and Gurevych 2019 for means over tokens and the cosine.
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import chex
 import flax.linen as nn
@@ -14,13 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert, BertModelConfig, BertOutput
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.text.labels import Labels
+from jaxnlp.typing import Params
 
 Parts = tuple[tuple[str, Labels], ...]
 """Names of parts and their labels."""
@@ -92,6 +93,21 @@ class TextTasksConfig(BertModelConfig):
 
     def build(self, vocabulary_size: int, parts: Parts = (), token_dropout_rate: float = 0.0) -> "TextTasks":
         return TextTasks(self, self.encoder.embeddings(vocabulary_size), parts, token_dropout_rate)
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """The encoder; and the heads of a model with equal heads for the same parts and labels."""
+        theirs = pretrained.model.config
+
+        def heads_for(processor: Any) -> Params:
+            if pretrained.processor.parts != processor.parts:
+                return {}
+            return {name: value for name, value in pretrained.params.items() if name != "encoder"}
+
+        found = super().adopt(pretrained)
+        equal = isinstance(theirs, TextTasksConfig) and all(
+            getattr(theirs, name) == getattr(self, name) for name in ("similarity", "pair_layer")
+        )
+        return found._replace(params_for=heads_for) if equal else found
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # A pooler that nothing reads has no gradient, but weight decay would change it.

@@ -117,45 +117,6 @@ def small_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-LIKENESS_WORDS = ["film", "plot", "dog", "cat", "sea", "sand", "red", "blue"]
-
-
-def sst_rows(count: int, seed: int) -> Iterator[tuple[str, str, str]]:
-    """Reviews of four words; the more of them are good, the better it is."""
-    generator = np.random.default_rng(seed)
-    for number in range(count):
-        label = generator.integers(5)
-        words = ["good"] * label + ["bad"] * (4 - label)
-        yield f"{number}\tsst{seed}-{number}", " ".join(generator.permutation(words)), str(label)
-
-
-def sts_rows(count: int, seed: int) -> Iterator[tuple[str, str, str]]:
-    """Pairs of texts of four words; as alike as they have words in common."""
-    generator = np.random.default_rng(seed)
-    for number in range(count):
-        words, shared = generator.permutation(LIKENESS_WORDS), generator.integers(5)
-        texts = words[:4], [*words[:shared], *words[4 : 8 - shared]]
-        yield f"{number}\tsts{seed}-{number}", "\t".join(map(" ".join, texts)), f"{shared * 1.25}"
-
-
-@pytest.fixture(scope="session")
-def project_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the minBERT project's, of small tables of sentiment and of likeness."""
-    folder = tmp_path_factory.mktemp("project")
-    for task, make, texts, label in (
-        ("sst", sst_rows, "sentence", "sentiment"),
-        ("sts", sts_rows, "sentence1\tsentence2", "similarity"),
-    ):
-        prefix = "ids-sst" if task == "sst" else "sts"
-        for seed, (name, count) in enumerate((("train", 60), ("dev", 21), ("test-student", 5))):
-            lines = [f"{row}\t{text}\t{value}" for row, text, value in make(count, seed)]
-            header = f"\tid\t{texts}\t{label}"
-            if seed == 2:
-                lines, header = [line.rpartition("\t")[0] for line in lines], header.rpartition("\t")[0]
-            (folder / f"{prefix}-{name}.csv").write_text("\n".join([header, *lines]) + "\n")
-    return folder
-
-
 @pytest.fixture(scope="session")
 def tiny_gpt() -> GPTConfig:
     """With dropout everywhere."""

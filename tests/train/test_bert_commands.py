@@ -11,6 +11,7 @@ import transformers
 from jaxnlp.__main__ import main
 from jaxnlp.convert import load_pretrained
 from jaxnlp.serialization import ConfigError
+from tests.text_task_files import write_tables
 from train import evaluate
 from train.begin import begin
 from train.command_line import RunOptions, parse
@@ -40,10 +41,11 @@ def exported(tmp_path_factory, quick_fit):
 
 
 def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
-    exported, project_files, quick_fit, tmp_path, monkeypatch, capsys
+    exported, quick_fit, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
-    data = ["--data.path", project_files, "--data.max-length", "16", "--data.batch-size", "10"]
+    (tmp_path / "tables").mkdir()
+    data = ["--data.path", write_tables(tmp_path / "tables"), "--data.max-length", "16", "--data.batch-size", "10"]
     quick_fit(config_of("bert_sst", "--init-from", exported, *data, *FEW_STEPS), tmp_path / "run")
     run = str(tmp_path / "run")
     assert evaluate.main([run]) == 0

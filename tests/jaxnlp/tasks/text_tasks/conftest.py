@@ -1,7 +1,5 @@
-"""A small trained model of four parts, in memory, and the fixtures of commands."""
+"""A small trained model of four parts, in memory."""
 
-import io
-import sys
 from collections.abc import Callable
 
 import jax
@@ -52,9 +50,3 @@ def make_trained() -> MakeTrained:
 def trained(make_trained: MakeTrained) -> Trained:
     """A model of all four parts; its embeddings are means over tokens."""
     return make_trained()
-
-
-@pytest.fixture
-def on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """Puts bytes there."""
-    return lambda content: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))

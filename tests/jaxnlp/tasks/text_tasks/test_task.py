@@ -198,14 +198,20 @@ def test_a_config_whose_parts_do_not_fit_is_refused(task, model, data, message):
 
 
 @pytest.mark.parametrize(
-    ("task", "model", "names", "message"),
+    ("names", "task", "model", "message"),
     [
-        (TextTasks(label_smoothing=0.1), CONFIG, ("quora", "sts"), "task.label_smoothing applies only to class"),
-        (TextTasks(token_dropout_rate=0.1), CONFIG, ("quora",), "task.token_dropout_rate applies only to single texts"),
-        (TextTasks(), dataclasses.replace(CONFIG, pair_layer="shared"), ("sst",), "model.pair_layer applies only to"),
-        (TextTasks(), dataclasses.replace(CONFIG, freeze_encoder=True), ("sts",), "freeze_encoder leaves nothing"),
+        ("sts", {"label_smoothing": 0.1}, {}, "task.label_smoothing applies only to classifications"),
+        ("quora sts", {"label_smoothing": 0.1}, {}, "task.label_smoothing applies only to classifications"),
+        ("quora sts", {"token_dropout_rate": 0.1}, {}, "task.token_dropout_rate applies only to single texts"),
+        ("sst quora", {}, {"similarity": "learned"}, "model.similarity applies only to parts with similarities"),
+        ("sts", {}, {"head_dropout_rate": 0.3}, "model.head_dropout_rate applies only to parts with a head"),
+        ("sst", {}, {"pair_layer": "shared"}, "model.pair_layer applies only to parts with features of a pair"),
+        ("sst sts", {}, {"cosine_logit": (9.0, 0.8)}, "model.cosine_logit applies only to parts with paraphrases"),
+        ("sts", {}, {"freeze_encoder": True}, "model.freeze_encoder leaves nothing to train"),
     ],
 )
-def test_options_that_the_data_does_not_read_are_refused(task, model, names, message):
+def test_options_that_the_data_does_not_read_are_refused(names, task, model, message):
+    model = dataclasses.replace(CONFIG, **model)
+    TextTasks(**task).check_corpus(model, corpus(*LABELS))
     with pytest.raises(DataError, match=message):
-        task.check_corpus(model, corpus(*names))
+        TextTasks(**task).check_corpus(model, corpus(*names.split()))

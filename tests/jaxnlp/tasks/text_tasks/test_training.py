@@ -1,0 +1,230 @@
+"""Runs of text tasks from training to predictions: of the minBERT project, and of tables with any classes."""
+
+import functools
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from data import DataError
+from data.labelled_table import LabelledTable
+from jaxnlp.__main__ import main
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.runs import load_run
+from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.tasks.text_tasks.evaluators import Validation
+from tests import text_task_files
+from tests.text_task_files import train, write_tables, write_weights
+from train import evaluate
+from train.config import TrainConfig
+from train.evaluate import Options, score
+from train.optimizer import OptimizerConfig
+from train.run_folder import ENVIRONMENT_FILE, METRICS_FILE
+
+
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory):
+    return write_tables(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="session")
+def make_config(tmp_path_factory, tables):
+    weights = write_weights(tmp_path_factory.mktemp("weights") / "tiny-bert")
+    return functools.partial(text_task_files.make_config, tables, weights)
+
+
+@pytest.fixture(scope="session")
+def run(make_config, tmp_path_factory):
+    """A run of two parts, long enough to learn them."""
+    workdir = tmp_path_factory.mktemp("runs") / "both"
+    rates = {"model.encoder.dropout_rate": 0.0, "model.encoder.attention_dropout_rate": 0.0}
+    train(make_config(total_steps=120, evaluate_every_steps=60, log_every_steps=20, **rates), workdir)
+    return workdir
+
+
+@pytest.fixture(autouse=True)
+def compiled_programs_in_the_folder_of_the_tests(monkeypatch, compiled_programs):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(compiled_programs))
+
+
+def logged(run):
+    return [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]
+
+
+def test_two_parts_are_learned_and_the_best_checkpoint_has_the_highest_mean_score(run):
+    scores = [row for row in logged(run) if row["split"] == "validation"]
+    best = max(scores, key=lambda row: row["mean_score"])
+    assert best["sst/accuracy"] > 0.5  # of five classes
+    assert best["sts/pearson"] > 0.7
+    for row in scores:
+        expected = (row["sst/accuracy"] + (1 + row["sts/pearson"]) / 2) / 2
+        np.testing.assert_allclose(row["mean_score"], expected, rtol=1e-6)
+        np.testing.assert_allclose(row["loss"], (row["sst/loss"] + row["sts/loss"]) / 2, rtol=1e-6)
+    assert load_run(run).step == best["step"]
+
+
+def test_training_on_several_parts_logs_no_plain_loss(run):
+    """The order of the batches would weight it."""
+    rows = [row for row in logged(run) if row["split"] == "train"]
+    assert rows
+    for row in rows:
+        assert "loss" not in row
+        assert {"objective", "sst/loss", "sst/accuracy", "sts/loss"} <= row.keys()
+
+
+def test_progress_counts_the_tokens_that_are_read(run):
+    rows = [row for row in logged(run) if row["split"] == "train"]
+    assert all("tokens_per_second" in row for row in rows)
+    environment = json.loads((run / ENVIRONMENT_FILE).read_text())
+    assert environment["metrics"][environment["progress"]]["of"] == "tokens"
+
+
+def test_evaluation_gives_what_training_logged_and_the_ledger_names_weights_without_their_folder(run, tmp_path, capsys):
+    ledger = tmp_path / "ledger.json"
+    assert evaluate.main([str(run), "--record", str(ledger)]) == 0
+    rows = [row for row in logged(run) if row["split"] == "validation"]
+    best = max(rows, key=lambda row: row["mean_score"])
+    entries = {(entry["split"], entry["metric"]): entry for entry in json.loads(ledger.read_text())}
+    # One device rounds otherwise than eight, which may swap ranks.
+    tolerance = {"spearman": 0.05}
+    for name in ("loss", "sst/accuracy", "sts/pearson", "sts/spearman", "mean_score"):
+        part, _, metric = name.rpartition("/")
+        entry = entries[f"{part}/validation" if part else "validation", metric]
+        np.testing.assert_allclose(entry["value"], best[name], rtol=tolerance.get(metric, 1e-4))
+        assert entry["examples"] == (21 if part else 42)
+    whole = entries["validation", "loss"]
+    assert whole["config"]["init_from"] == "tiny-bert"
+    environment = json.loads((run / ENVIRONMENT_FILE).read_text())
+    assert whole["pretrained_sha256"] == environment["pretrained_sha256"] is not None
+    assert "validation mean_score" in capsys.readouterr().out
+
+
+def rows_of(file):
+    """The rows of a table, without its header."""
+    return [line.split("\t") for line in file.read_text().splitlines()[1:]]
+
+
+def test_predictions_are_written_in_the_order_of_the_file_as_the_project_has_them(run, tables, tmp_path, capsys):
+    for split in ("dev", "test"):
+        assert evaluate.main([str(run), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
+    names = {"sst-dev-output.csv", "sts-dev-output.csv", "sst-test-output.csv", "sts-test-output.csv"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    shown = capsys.readouterr().out
+    assert not re.search(r"^test \S+ [\d.]+", shown, flags=re.MULTILINE)  # no scores without labels
+
+    lines = (tmp_path / "out" / "sst-dev-output.csv").read_text().splitlines()
+    assert lines[0] == "id \t Predicted_Sentiment "
+    given = dict(line.rstrip(" ").split(" , ") for line in lines[1:])
+    expected = {row[1]: row[-1] for row in rows_of(tables / "ids-sst-dev.csv")}
+    assert list(given) == list(expected)
+    metrics = score(run, Validation(), Options()).evaluation.metrics
+    right = sum(given[row] == label for row, label in expected.items())
+    np.testing.assert_allclose(metrics["sst/accuracy"].value, right / 21)
+
+    lines = (tmp_path / "out" / "sts-dev-output.csv").read_text().splitlines()
+    assert lines[0] == "id \t Predicted_Similiary "
+    given = [float(line.split(" , ")[1]) for line in lines[1:]]
+    expected = [float(row[-1]) for row in rows_of(tables / "sts-dev.csv")]
+    np.testing.assert_allclose(metrics["sts/pearson"].value, stats.pearsonr(given, expected).statistic, rtol=1e-4)
+    assert min(given) >= 0.0
+    assert max(given) > 1.0  # on the scale of the labels
+
+    (tmp_path / "taken").write_text("mine")
+    assert evaluate.main([str(run), "--split", "dev", "--predictions", str(tmp_path / "taken")]) == 2
+    assert "taken is a file; give a directory, for sst-dev-output.csv, sts-dev" in capsys.readouterr().err
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_truncated_texts_are_reported_where_they_are_scored(run, tmp_path, caplog):
+    long = "the film was good " * 9
+    (tmp_path / "mine.csv").write_text(f"\t\tid\tsentence\tsentiment\n0\t0\ta\t{long}\t4\n1\t0\tb\tgood\t4\n")
+    scores = score(run, Validation(), Options(file=tmp_path / "mine.csv"))
+    assert re.findall(r"(\w+): (\d) text was truncated to (\d+) tokens", caplog.text) == [("sst", "1", "16")]
+    assert scores.evaluation.metrics["sst/accuracy"].count == 2
+
+
+def test_a_file_of_one_part_is_scored_as_that_part(run, tables):
+    found = score(run, Validation(), Options(file=tables / "sts-dev.csv")).evaluation.metrics
+    whole = score(run, Validation(), Options()).evaluation.metrics
+    np.testing.assert_allclose(found["sts/pearson"].value, whole["sts/pearson"].value, rtol=1e-5)
+    assert "sst/accuracy" not in found
+
+
+def test_a_file_without_labels_is_predicted_for_each_part_with_such_texts(run, tables, tmp_path):
+    found = score(run, Validation(), Options(file=tables / "sts-test-student.csv")).evaluation
+    assert list(found.predictions) == ["sts-sts-test-student-output.csv"]
+    assert not found.metrics
+    broken = (tables / "sts-dev.csv").read_text() + "9\tx\ta\tb\t7.5\n"
+    (tmp_path / "broken.csv").write_text(broken)
+    with pytest.raises(DataError, match=r"broken\.csv, line 23: similarity must be a number from 0 to 5, got '7\.5'"):
+        score(run, Validation(), Options(file=tmp_path / "broken.csv"))
+
+
+def test_a_step_may_take_a_batch_of_each_part_and_project_away_conflicts(make_config, tmp_path):
+    together = {"data.schedule": "together", "total_steps": 2, "log_every_steps": 1, "evaluate_every_steps": 2}
+    summed = train(make_config(**together), tmp_path / "sum")
+    projected = train(make_config(**together, **{"task.gradient_surgery": True}), tmp_path / "surgery")
+    first = logged(tmp_path / "sum")[0]
+    np.testing.assert_allclose(first["objective"], first["sst/loss"] + first["sts/loss"], rtol=1e-5)
+    for outcome in (summed, projected):
+        assert int(outcome.state.skipped_updates) == 0
+    kernels = [np.asarray(outcome.state.params["encoder"]["tokens"]["embedding"]) for outcome in (summed, projected)]
+    assert not np.array_equal(*kernels)  # the gradients conflict in the first steps of this seed
+
+
+ANIMALS, COLOURS, NAMES = ("dog", "cat"), ("red", "blue"), ("animals, only", "colours", "neither one")
+
+
+def write_table(file, count, seed, *, pairs):
+    """CSV of texts whose words decide the class: quoted names, a class with a comma."""
+    draw = np.random.default_rng(seed)
+    lines = ["first,second,kind" if pairs else "first,kind"]
+    for _ in range(count):
+        label = draw.integers(3)
+        words = draw.choice((ANIMALS, COLOURS, ("sea", "sand"))[label], 4)
+        texts = [" ".join(words[:2]), " ".join(words[2:])] if pairs else [" ".join(words)]
+        lines.append(",".join([*texts, f'"{NAMES[label]}"']))
+    file.write_text("\n".join(lines) + "\n")
+    return str(file)
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["texts", "pairs"])
+def test_a_table_with_any_names_of_classes_is_learned_scored_and_predicted_by_name(pairs, tmp_path, capsys):
+    rates = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+    train(
+        TrainConfig(
+            recipe="tiny",
+            data=LabelledTable(
+                train_path=write_table(tmp_path / "train.csv", 60, 0, pairs=pairs),
+                validation_path=write_table(tmp_path / "validation.csv", 20, 1, pairs=pairs),
+                text_column="first",
+                pair_column="second" if pairs else None,
+                label_column="kind",
+                batch_size=20,
+                max_length=16,
+            ),
+            model=TextTasksConfig(encoder=BertConfig(**rates), pooling="mean", head_dropout_rate=0.0),
+            task=TextTasks(),
+            optimizer=OptimizerConfig(learning_rate=3e-2),
+            init_from=str(write_weights(tmp_path / "weights")),
+            best_metric="text/accuracy",
+            total_steps=40,
+            evaluate_every_steps=40,
+        ),
+        tmp_path / "run",
+    )
+    assert load_run(tmp_path / "run").processor.labels("text").names == NAMES
+    capsys.readouterr()
+    assert evaluate.main([str(tmp_path / "run"), "--predictions", str(tmp_path / "out.csv")]) == 0
+    assert "validation text/accuracy 1.0000  (20 examples)" in capsys.readouterr().out
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    rows = (tmp_path / "validation.csv").read_text().splitlines()
+    expected = [row.split(",", 2 if pairs else 1)[-1].strip('"') for row in rows[1:]]
+    assert [line.split(" , ")[1].strip() for line in lines[1:]] == expected
+    texts = ["dog cat", "blue red", "sand sea"]
+    arguments = ["predict", str(tmp_path / "run"), *texts, *(["--pair", "cat", "red", "sea"] if pairs else [])]
+    assert main(arguments) == 0
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)

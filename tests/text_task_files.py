@@ -1,0 +1,98 @@
+"""Tables, weights and configs of small runs of text tasks, and a way to train them that takes seconds."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+from data.minbert import MinBertData
+from jaxnlp.convert.pretrained import Pretrained, save_pretrained
+from jaxnlp.models.bert import Bert, BertConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from train.config import TrainConfig, update
+from train.loop import FitResult, fit
+from train.optimizer import OptimizerConfig
+from train.parallel import make_parallel
+
+PAIR_WORDS = ["film", "plot", "dog", "cat", "sea", "sand", "red", "blue"]
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "good", "bad", *PAIR_WORDS])
+SHAPE = BertConfig(num_layers=1, num_heads=2, width=8, feed_forward_width=12, max_positions=16, epsilon=1e-6)
+
+
+def sst_rows(count: int, seed: int) -> Iterator[tuple[str, str, str]]:
+    """Reviews of four words: the number of good ones is the label."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        label = generator.integers(5)
+        words = ["good"] * label + ["bad"] * (4 - label)
+        yield f"{number}\tsst{seed}-{number}", " ".join(generator.permutation(words)), str(label)
+
+
+def sts_rows(count: int, seed: int) -> Iterator[tuple[str, str, str]]:
+    """Pairs of texts of four words: the number of common words decides the similarity."""
+    generator = np.random.default_rng(seed)
+    for number in range(count):
+        words, shared = generator.permutation(PAIR_WORDS), generator.integers(5)
+        texts = words[:4], [*words[:shared], *words[4 : 8 - shared]]
+        yield f"{number}\tsts{seed}-{number}", "\t".join(map(" ".join, texts)), f"{shared * 1.25}"
+
+
+def write_tables(folder: Path) -> Path:
+    """Writes tables of sst and sts as the minBERT project has them: 60 rows for training, 21 for dev, 5 for test."""
+    for part, make, texts, label in (
+        ("ids-sst", sst_rows, "sentence", "sentiment"),
+        ("sts", sts_rows, "sentence1\tsentence2", "similarity"),
+    ):
+        for seed, (name, count) in enumerate((("train", 60), ("dev", 21), ("test-student", 5))):
+            lines = [f"{row}\t{text}\t{value}" for row, text, value in make(count, seed)]
+            header = f"\tid\t{texts}\t{label}"
+            if seed == 2:
+                lines, header = [line.rpartition("\t")[0] for line in lines], header.rpartition("\t")[0]
+            (folder / f"{part}-{name}.csv").write_text("\n".join([header, *lines]) + "\n")
+    return folder
+
+
+def encoder_params(size: int = VOCABULARY.size) -> Any:
+    """Random parameters of a BERT of `SHAPE`, on the host."""
+    init = jax.jit(Bert(SHAPE, size).init)
+    return jax.device_get(init(jax.random.key(7), jnp.zeros((1, 1), jnp.int32))["params"])
+
+
+def write_weights(folder: Path) -> Path:
+    """Writes the random weights as Transformers writes them."""
+    save_pretrained(folder, Pretrained(SHAPE, encoder_params(), None, VOCABULARY))
+    return folder
+
+
+def make_config(tables: Path, weights: Path, parts: tuple[str, ...] = ("sst", "sts"), **changes: Any) -> TrainConfig:
+    """A run of text tasks of a second."""
+    config = TrainConfig(
+        recipe="tiny",
+        data=MinBertData(parts=parts, path=str(tables), batch_size=10, max_length=16, evaluation_batch_size=8),
+        model=TextTasksConfig(pooling="mean", head_dropout_rate=0.0),
+        task=TextTasks(),
+        optimizer=OptimizerConfig(learning_rate=1e-2),
+        init_from=str(weights),
+        best_metric="mean_score",
+        total_steps=4,
+        evaluate_every_steps=4,
+        log_every_steps=2,
+    )
+    return update(config, **changes)
+
+
+def train(config: TrainConfig, folder: Path) -> FitResult:
+    """Trains on one device, which compiles faster than eight, and draws no report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("train.loop.write_report", lambda _: None)
+        patch.setattr("train.loop.make_parallel", lambda mode: make_parallel(mode, jax.devices()[:1]))
+        with jax.numpy_dtype_promotion("standard"):  # Optax raises a Python float to an integer power
+            return fit(config, folder, console=Console(file=io.StringIO()))
