@@ -366,3 +366,11 @@ def test_the_loss_of_a_word_that_model_and_cache_find_impossible_is_finite():
     found, _ = token_losses(MODEL, large, batches(), Perplexity(cache_window=1, cache_weight=0.1))
     assert plain > 300.0
     assert np.isfinite(found)
+
+
+def test_the_task_and_not_the_model_decides_whether_words_are_described():
+    """A model with embeddings and a word vocabulary was taken for a language model once, whatever its task."""
+    here = tuple(batches())
+    assert Validation()(Scoring(batches=here, training=Split(here))).blocks == []
+    assert LanguageModel().evaluators()["validation"] is Validation
+    assert RecurrentLanguageModel().evaluators()["validation"] is RecurrentValidation
