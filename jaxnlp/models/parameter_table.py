@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from jaxnlp.models import Parameter
+from jaxnlp.nn.attention import Positions
 
 Path = tuple[str, ...]
 Table = dict[Path, Parameter]
@@ -52,7 +53,11 @@ def entries(
 
 
 def block(
-    mixer: Literal["dot", "synthesizer", "memory"] = "dot", *, use_bias: bool = True, norms: tuple[str, ...] = ()
+    mixer: Literal["dot", "synthesizer", "memory"] = "dot",
+    *,
+    use_bias: bool = True,
+    norms: tuple[str, ...] = (),
+    positions: Positions = "none",
 ) -> dict[Path, str]:
     """Axes of a `TransformerBlock`, by path.
 
@@ -60,6 +65,7 @@ def block(
       mixer: see `TransformerBlock`.
       use_bias: whether dense and normalisation layers have biases.
       norms: names of the normalisations before attention; () = `attention_norm`.
+      positions: see `TransformerBlock`; the table of relative ones is [N, H], one row a bucket.
     """
     projections = {
         "dot": {"qkv": "D3HK"},
@@ -71,6 +77,8 @@ def block(
         axes |= dense(("attention", name), kernel, use_bias=use_bias)
     if mixer == "synthesizer":
         axes |= dense(("attention",), "KS", use_bias=use_bias)
+    if positions == "relative":
+        axes[("attention", "relative_bias")] = "NH"
     axes |= dense(("feed_forward", "up"), "DF", use_bias=use_bias)
     axes |= dense(("feed_forward", "down"), "FD", use_bias=use_bias)
     for name in (*(norms or ("attention_norm",)), "feed_forward_norm"):

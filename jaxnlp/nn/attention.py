@@ -1,5 +1,7 @@
 """Multi-head attention: of a sequence to itself, with a cache for decoding, and to another."""
 
+from typing import Literal, get_args
+
 import chex
 import flax.linen as nn
 import jax
@@ -13,7 +15,13 @@ from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops import masks
 from jaxnlp.ops.attention import attend, attention_weights
 from jaxnlp.ops.checks import expect
+from jaxnlp.ops.positions import rotary
+from jaxnlp.ops.relative_positions import relative_buckets
 from jaxnlp.typing import Params
+
+Positions = Literal["none", "rotary", "relative"]
+"""How self-attention knows positions: not at all; by rotating queries and keys; or by a learned bias on the scores for
+each bucket of distances."""
 
 
 class SelfAttention(nn.Module):
@@ -28,12 +36,18 @@ class SelfAttention(nn.Module):
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
+      positions: none; rotary: queries and keys are rotated, K must be even; relative: each head has a learned bias for
+        each bucket of distances, in both directions unless `causal`.
+      num_buckets: N, of relative positions; must be even without `causal`.
+      max_distance: of relative positions: keys at this distance or farther share the last bucket of their direction.
 
     Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
-    [D, D]; and their biases.
+    [D, D]; and their biases. With relative positions also relative_bias [N, H].
 
     Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection; Ainslie
-    et al. 2023 for grouped heads.
+    et al. 2023 for grouped heads; Su et al. 2021 for rotary positions; Raffel et al. 2020, section 2.1, for relative
+    ones. Differs: T5 shares one table among all layers and does not scale the scores; here each layer has its own
+    table, and the scores are scaled.
     """
 
     num_heads: int
@@ -44,6 +58,9 @@ class SelfAttention(nn.Module):
     use_bias: bool = True
     output_stddev: float = 0.02
     compute: Compute = Compute()
+    positions: Positions = "none"
+    num_buckets: int = 32
+    max_distance: int = 128
 
     @nn.compact
     def __call__(
@@ -70,16 +87,28 @@ class SelfAttention(nn.Module):
 
         Raises:
           ValueError: when x has another rank; when H does not divide D or G does not divide H, the message gives both;
-            for a cache without `causal`.
+            for a cache without `causal`; for an unknown kind of positions; for rotary positions when K is odd; for
+            relative positions when the number of buckets or the maximum distance is not possible (`relative_buckets`).
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
+        if self.positions not in get_args(Positions):
+            raise ValueError(f"positions must be one of {', '.join(get_args(Positions))}, got {self.positions!r}")
         if cache is not None and not self.causal:
             raise ValueError("a cache needs causal attention; set causal=True")
         positions = x.shape[1]
         q, k, v = self._project(x)
+        first = 0 if cache is None else cached_positions
+        if self.positions == "rotary":  # the cache stores rotated keys
+            here = first + jnp.arange(positions)
+            q, k = rotary(q, here), rotary(k, here)
+        bias = None
+        if self.positions == "relative":
+            bias = self._relative_bias(first, positions, positions if cache is None else cache[0].shape[2])
         if cache is None:
-            y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, causal=self.causal)
+            y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
         else:
+            batch, _, key_heads, head_width = k.shape
+            chex.assert_shape(cache, (batch, key_heads, None, head_width))
             k, v = (
                 jax.lax.dynamic_update_slice_in_dim(old, new.swapaxes(1, 2).astype(old.dtype), cached_positions, axis=2)
                 for old, new in zip(cache, (k, v), strict=True)
@@ -88,8 +117,22 @@ class SelfAttention(nn.Module):
             # Slots after the newest position are empty; the causal mask hides them.
             mask = masks.causal(positions, k.shape[2], first_query=cached_positions)
             mask = mask if attention_mask is None else mask & attention_mask
-            y = attend(q, k.swapaxes(1, 2), v.swapaxes(1, 2), attention_mask=mask)
+            y = attend(q, k.swapaxes(1, 2), v.swapaxes(1, 2), attention_mask=mask, bias=bias)
         return _output(self, y, deterministic=deterministic), cache
+
+    def _relative_bias(self, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
+        """What is added to the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
+        table = self.param("relative_bias", normal(0.02), (self.num_buckets, self.num_heads))
+        buckets = relative_buckets(
+            first_query + jnp.arange(queries),
+            jnp.arange(keys),
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+            bidirectional=not self.causal,
+        )
+        bias = table[buckets].transpose(2, 0, 1)[None]
+        chex.assert_shape(bias, (1, self.num_heads, queries, keys))
+        return bias
 
     def _project(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Queries [B, T, H, K], keys and values [B, T, G, K]."""
@@ -223,12 +266,13 @@ def _attend(
     attention_mask: jax.Array | None,
     *,
     deterministic: bool,
+    bias: jax.Array | None = None,
     causal: bool = False,
 ) -> jax.Array:
     """`attend` with the layer's attributes. Where `intermediates` are collected, the stored weights are those used."""
     drop = layer.attention_dropout_rate > 0.0 and not deterministic
     if layer.is_mutable_collection("intermediates"):
-        weights = attention_weights(q, k, attention_mask=attention_mask, causal=causal)
+        weights = attention_weights(q, k, attention_mask=attention_mask, bias=bias, causal=causal)
         layer.sow("intermediates", "weights", weights)
         if not drop:
             groups = q.shape[2] // k.shape[2]
@@ -238,6 +282,7 @@ def _attend(
         k,
         v,
         attention_mask=attention_mask,
+        bias=bias,
         causal=causal,
         dropout_rate=layer.attention_dropout_rate,
         dropout_key=layer.make_rng("dropout") if drop else None,

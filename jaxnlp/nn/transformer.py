@@ -12,7 +12,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.nn.attention import CrossAttention, SelfAttention
+from jaxnlp.nn.attention import CrossAttention, Positions, SelfAttention
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.feed_forward import Activation, FeedForward
@@ -53,6 +53,9 @@ class TransformerBlock(nn.Module):
       attention_dropout_rate: share of attention weights dropped in training.
       residual_dropout_rate: share of each branch's outputs dropped in training.
       compute: types and implementations.
+      positions: of dot-product self-attention: none, rotary or relative, see `nn.attention.SelfAttention`.
+      num_buckets: of relative positions.
+      max_distance: of relative positions.
 
     Source: Vaswani et al. 2017, section 3.1 (post); Radford et al. 2019, section 2.3 (pre); Xiong et al. 2020 for the
     effect of the order.
@@ -75,6 +78,9 @@ class TransformerBlock(nn.Module):
     attention_dropout_rate: float = 0.0
     residual_dropout_rate: float = 0.0
     compute: Compute = Compute()
+    positions: Positions = "none"
+    num_buckets: int = 32
+    max_distance: int = 128
 
     @nn.compact
     def __call__(
@@ -100,8 +106,16 @@ class TransformerBlock(nn.Module):
 
         Returns:
           [B, T, D], and the cache with the positions of x added (None without a cache).
+
+        Raises:
+          ValueError: for positions with another mixer than dot, and as the layers.
         """
         chex.assert_rank(x, 3)
+        if self.positions != "none" and self.mixer != "dot":
+            raise ValueError(
+                f"positions={self.positions!r} needs dot-product self-attention, got mixer={self.mixer!r}; "
+                "set mixer='dot' or positions='none'"
+            )
         shape, x = x.shape, rows(x)
         if self.mixer == "memory":
             assert memory is not None
@@ -161,7 +175,15 @@ class TransformerBlock(nn.Module):
                     "the synthesizer needs context_length and causal=True, and does not take num_key_heads"
                 )
             return self._attention(SynthesizerAttention, "attention", context_length=self.context_length)
-        return self._attention(SelfAttention, "attention", causal=self.causal, num_key_heads=self.num_key_heads)
+        return self._attention(
+            SelfAttention,
+            "attention",
+            causal=self.causal,
+            num_key_heads=self.num_key_heads,
+            positions=self.positions,
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+        )
 
     def _attention(self, kind: Any, name: str, **more: Any) -> Any:
         return kind(

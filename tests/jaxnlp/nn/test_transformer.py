@@ -1,4 +1,5 @@
 import functools
+import re
 
 import flax.linen as nn
 import jax
@@ -6,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from flax.traverse_util import flatten_dict
 
+from jaxnlp.models import parameter_table
 from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.transformer import TransformerBlock, stack, unstacked
@@ -279,3 +282,33 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
     separate = unstacked(params, 3)
     assert sorted(separate) == ["block_0", "block_1", "block_2"]
     assert Stack(caches=True).apply({"params": separate}, X, rngs=rngs).hidden.shape == X.shape
+
+
+@pytest.mark.parametrize("positions", ["rotary", "relative"])
+def test_a_block_passes_positions_to_its_attention(positions):
+    block, params = make_block(positions=positions, num_buckets=6, max_distance=5), random_params()
+    if positions == "relative":
+        table = np.random.default_rng(3).normal(size=(6, HEADS)).astype(np.float32)
+        params["attention"] = params["attention"] | {"relative_bias": table}
+    cache = (np.zeros((BATCH, HEADS, POSITIONS + 1, WIDTH // HEADS), np.float32),) * 2
+    first, cache = apply(block, params, X[:, :4], cache, np.int32(0))
+    second, _ = apply(block, params, X[:, 4:], cache, np.int32(4))
+    whole, _ = apply(block, params, X)
+    np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-5)
+    assert np.abs(whole - apply(make_block(), params, X)[0]).max() > 1e-2
+
+
+@pytest.mark.parametrize("positions", ["none", "rotary", "relative"])
+def test_every_parameter_of_a_block_is_in_the_table(positions):
+    block = make_block(positions=positions)
+    shapes = flatten_dict(jax.eval_shape(lambda key: block.init(key, X)["params"], jax.random.key(0)))
+    axes = parameter_table.block(positions=positions)
+    assert {path: len(letters) for path, letters in axes.items()} == {path: s.ndim for path, s in shapes.items()}
+
+
+@pytest.mark.parametrize("mixer", ["synthesizer", "memory"])
+def test_positions_without_dot_product_self_attention_are_refused(mixer):
+    message = f"positions='rotary' needs dot-product self-attention, got mixer='{mixer}'"
+    block = make_block(mixer=mixer, positions="rotary", context_length=POSITIONS)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        apply(block, {}, X, memory=X)
