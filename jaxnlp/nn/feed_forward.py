@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Literal
 
+import chex
 import flax.linen as nn
 import jax
 from jax.nn.initializers import normal
@@ -60,6 +61,8 @@ class FeedForward(nn.Module):
         x = x.reshape(batch * positions, width)  # see nn.transformer
         x = Dense(self.feed_forward_width, self.use_bias, normal(0.02), self.compute, name="up")(x)
         x = ACTIVATIONS[self.activation](x)
+        chex.assert_shape(x, (batch * positions, self.feed_forward_width))
         x = Dense(width, self.use_bias, normal(self.output_stddev), self.compute, name="down")(x)
+        chex.assert_shape(x, (batch * positions, width))
         x = Dropout(self.dropout_rate)(x, deterministic=deterministic)
         return x.reshape(batch, positions, width)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ from jax.nn.initializers import Initializer
 
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dropout import LockedDropout
+from jaxnlp.ops.checks import expect
 from jaxnlp.ops.dropout import check_rate, dropout
 from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, Cell, State, recurrent
 
@@ -72,8 +74,10 @@ class RecurrentDirection(nn.Module):
         """Args: x [B, T, D], state arrays [B, K], lengths [B] int. Returns: [B, T, K], and the state after it.
 
         Raises:
-          ValueError: for a cell that there is not, a forget bias of another than the LSTM, a rate outside [0, 1).
+          ValueError: for an unknown cell, a forget bias with another cell than the LSTM, a rate outside [0, 1), shapes
+            that do not fit.
         """
+        expect(x.ndim == 3, "x [B, T, D]", x=x)
         cell, initial = find_cell(self.cell), uniform_of_width(self.width)
         check_rate(self.weight_dropout_rate)
         if self.forget_bias and self.cell != "lstm":
@@ -85,7 +89,7 @@ class RecurrentDirection(nn.Module):
         b_h = self.param("recurrent_bias", initial, gates) if self.cell == "gru" else None
         if self.weight_dropout_rate and not deterministic:
             w_h = dropout(w_h, self.weight_dropout_rate, self.make_rng("dropout"))
-        return recurrent(
+        outputs, state = recurrent(
             cell,
             x.astype(self.compute.dtype),
             state,
@@ -98,6 +102,8 @@ class RecurrentDirection(nn.Module):
             matmul_dtype=self.compute.operand_dtype,
             implementation=self.compute.recurrence,
         )
+        chex.assert_shape(outputs, (*x.shape[:2], self.width))
+        return outputs, state
 
     def _initial_bias(self, key, shape):
         bias = uniform_of_width(self.width)(key, shape)
@@ -147,8 +153,10 @@ class Recurrent(nn.Module):
           Outputs [B, T, K], or [B, T, 2 K] of both directions; and each layer's states after the sequence.
 
         Raises:
-          ValueError: for no layers, states of another number of layers or directions, and as `RecurrentDirection`.
+          ValueError: for no layers, x of another rank, states of another number of layers or directions, and as
+            `RecurrentDirection`.
         """
+        expect(x.ndim == 3, "x [B, T, D]", x=x)
         if not self.widths:
             raise ValueError("widths must have one layer at least, got none")
         if states is None:

@@ -111,6 +111,7 @@ class SynthesizerAttention(nn.Module):
                 )
         else:
             (values,) = cache
+            chex.assert_shape(values, (batch, self.num_heads, None, head_width))
             v = v.swapaxes(1, 2).astype(values.dtype)
             values = jax.lax.dynamic_update_slice_in_dim(values, v, cached_positions, axis=2)
             cache = (values,)

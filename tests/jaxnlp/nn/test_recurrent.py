@@ -1,3 +1,5 @@
+import re
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import torch
 from jaxnlp.convert.torch_recurrent import from_torch, to_torch
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.recurrent import CELLS, Recurrent, RecurrentDirection, empty_states, uniform_of_width
+from jaxnlp.ops.dropout import dropout
 
 pytestmark = pytest.mark.sweep
 
@@ -227,6 +230,28 @@ def test_weight_dropout_is_the_same_for_a_key_and_for_all_rows_and_differs_betwe
     assert abs(np.corrcoef(matrix.ravel(), other.ravel())[0, 1]) < 5.0 / np.sqrt(matrix.size)
 
 
+def test_weight_dropout_draws_the_mask_of_gates_side_by_side():
+    module = RecurrentDirection("lstm", STATE, weight_dropout_rate=0.5)
+    state = (jnp.zeros((1, STATE)),) * 2
+    params = module.init(jax.random.key(0), X[:1], state, deterministic=True)["params"]
+    x, states = jnp.zeros((STATE, 1, WIDTH)), (jnp.eye(STATE), jnp.zeros((STATE, STATE)))
+
+    class Key(nn.Module):  # a module at the same path draws the same key
+        @nn.compact
+        def __call__(self):
+            return self.make_rng("dropout")
+
+    rngs = {"dropout": jax.random.key(1)}
+    columns = 4 * STATE
+    flat = dropout(params["recurrent_kernel"].reshape(STATE, columns), 0.5, Key().apply({}, rngs=rngs))
+    found = module.apply({"params": params}, x, states, deterministic=False, rngs=rngs)
+    same = params | {"recurrent_kernel": flat.reshape(STATE, 4, STATE)}
+    plain = RecurrentDirection("lstm", STATE)
+    assert_near(found, plain.apply({"params": same}, x, states, deterministic=True))
+    without = plain.apply({"params": params}, x, states, deterministic=True)
+    assert np.abs(found[0] - without[0]).max() > 1e-3
+
+
 @pytest.mark.parametrize("cell", ["rnn_relu", "lstm"])
 def test_weight_dropout_changes_nothing_but_the_recurrent_matrix_at_all_positions(cell):
     """With no recurrent matrix it changes nothing; else one matrix explains all positions and rows."""
@@ -316,6 +341,15 @@ def test_what_makes_no_layers_is_refused():
     for few in (states[:1], tuple(layer[:1] for layer in states)):
         with pytest.raises(ValueError, match=r"expected states of 2 layers in 2 directions, got \[\d(, 1)?\] dir"):
             apply(module, initial_params(module), X, few)
+
+
+def test_input_of_two_axes_is_refused():
+    module = Recurrent("lstm", (STATE,))
+    with pytest.raises(ValueError, match=re.escape("expected x [B, T, D], got x (5, 4)")):
+        apply(module, initial_params(module), X[0])
+    state = (jnp.zeros((1, STATE)),) * 2
+    with pytest.raises(ValueError, match=re.escape("expected x [B, T, D], got x (5, 4)")):
+        RecurrentDirection("lstm", STATE).init(jax.random.key(0), X[0], state, deterministic=True)
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -131,6 +131,13 @@ def test_reading_in_parts_with_a_cache_of_values_equals_reading_at_once(sizes):
     assert [x.shape for x in cache] == [(BATCH, HEADS, CONTEXT, WIDTH // HEADS)]
 
 
+@pytest.mark.parametrize("shape", [(1, HEADS, CONTEXT, 4), (BATCH, HEADS, CONTEXT, 3)], ids=str)
+def test_a_cache_of_another_batch_or_head_width_is_refused(shape):
+    cache = (np.zeros(shape, np.float32),)
+    with pytest.raises(AssertionError, match="has shape"):
+        apply(make_module(), random_params(), X, cache=cache, cached_positions=0)
+
+
 def test_weights_asked_for_mix_the_values_to_the_output():
     params = random_params()
     (y, _), found = make_module().apply({"params": params}, X, deterministic=True, mutable=["intermediates"])
