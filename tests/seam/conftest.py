@@ -1,6 +1,9 @@
-"""Each family is trained once: without interruption in this process, and killed and resumed in others."""
+"""Each family is trained twice by the same command: without interruption, and killed and resumed.
 
-import io
+Both runs have processes of their own. The settings of the test process, such as fewer optimisations of XLA, would
+change the last bits of one of them.
+"""
+
 import os
 import signal
 import subprocess
@@ -9,10 +12,8 @@ import time
 
 import jax
 import pytest
-from rich.console import Console
 
 from tests.seam import images, tagger
-from train.loop import fit
 
 FAMILIES = {"tagger": tagger, "images": images}
 
@@ -30,11 +31,17 @@ def family(request):
     return FAMILIES[request.param]
 
 
+def program(family, folder):
+    """The command that trains a family, and its environment."""
+    return [sys.executable, "-m", family.__name__, str(folder)], os.environ | {"JAX_PLATFORMS": "cpu"}
+
+
 @pytest.fixture(scope="session")
 def finished(family, tmp_path_factory):
     """The folder of a run that was not interrupted."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    fit(family.get_config(), folder, console=Console(file=io.StringIO()))
+    command, environment = program(family, folder)
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
@@ -42,8 +49,7 @@ def finished(family, tmp_path_factory):
 def killed(family, tmp_path_factory):
     """The folder of a run that was killed after its first checkpoint, and then continued."""
     folder = tmp_path_factory.mktemp("killed") / "run"
-    command = [sys.executable, "-m", family.__name__, str(folder)]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    command, environment = program(family, folder)
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
     while not (folder / "checkpoints" / "10").is_dir() and process.poll() is None:
