@@ -34,11 +34,11 @@ def tokenized(
     rows: Sequence[TextExample], part: str, vocabulary: WordPieceVocabulary, max_length: int
 ) -> tuple[list[TokenizedText], int]:
     """Examples as tokens, and the number of texts that were truncated."""
-    found = vocabulary.tokenize([row.text for row in rows], longest=max_length)
+    found = vocabulary.tokenize([row.text for row in rows], max_length=max_length)
     texts: list[tuple[np.ndarray, ...]] = [(tokens,) for tokens in found.tokens]
     truncated = found.truncated
     if rows and rows[0].pair is not None:
-        seconds = vocabulary.tokenize([str(row.pair) for row in rows], longest=max_length)
+        seconds = vocabulary.tokenize([str(row.pair) for row in rows], max_length=max_length)
         texts = [(*first, second) for first, second in zip(texts, seconds.tokens, strict=True)]
         truncated += seconds.truncated
     labels = [0.0 if row.label is None else row.label for row in rows]

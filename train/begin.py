@@ -74,14 +74,14 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         raise RunError(f"--init-from {place}: {error}") from error
     if is_run(place):
         config.data.check_after(run_folder.read_config(Path(place)).data)
-    changed = to_json(adopted.config) != to_json(config.model)
+    typed = to_json(config.model)
     return Beginning(
         whole,
         params=adopted.params,
         processor=adopted.processor,
         digest=params_digest(adopted.params),
         notes=adopted.notes,
-        typed_model=to_json(config.model) if changed else None,
+        typed_model=typed if typed != to_json(adopted.config) else None,
         params_for=adopted.params_for,
     )
 
@@ -92,8 +92,9 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
         recipe = to_json(load_recipe(config.recipe).model)
     except UsageError:  # a config that no recipe has made
         recipe = to_json(type(config.model)())
-    typed = {line.partition(":")[0] for line in differences(recipe, to_json(config.model))}
-    lost = [line for line in differences(to_json(config.model), to_json(adopted)) if line.partition(":")[0] in typed]
+    model = to_json(config.model)
+    typed = {line.partition(":")[0] for line in differences(recipe, model)}
+    lost = [line for line in differences(model, to_json(adopted)) if line.partition(":")[0] in typed]
     if lost:
         lines = "".join(f"\n  model.{line}" for line in lost)
         raise ConfigError(f"--init-from {config.init_from} defines these fields; remove them:{lines}")

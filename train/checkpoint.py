@@ -29,6 +29,7 @@ from jaxnlp.checkpoints import (
     read_record,
     restore_items,
 )
+from train.run_folder import Identity
 from train.step import TrainState
 
 _logger = logging.getLogger(__name__)
@@ -94,11 +95,8 @@ class Checkpoints:
     def save(
         self,
         state: TrainState,
+        run: Identity,
         *,
-        config: dict[str, Any],
-        processor: dict[str, Any],
-        description: str,
-        fingerprint: str,
         train_seconds: float,
         metrics: dict[str, float] | None,
         losses: Sequence[float],
@@ -108,10 +106,7 @@ class Checkpoints:
 
         Args:
           state: as one device holds it.
-          config: the run's config as JSON.
-          processor: as JSON.
-          description: of the data.
-          fingerprint: of the data.
+          run: its identity.
           train_seconds: spent on training so far.
           metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
           losses: of all evaluations so far, this one's too.
@@ -126,10 +121,10 @@ class Checkpoints:
         items = jax.tree.map(np.array, _items(state))
         record = Record(
             step=step,
-            config=config,
-            processor_digest=json_digest(processor),
-            description=description,
-            fingerprint=fingerprint,
+            config=run.config,
+            processor_digest=json_digest(run.processor),
+            description=run.description,
+            fingerprint=run.fingerprint,
             train_seconds=train_seconds,
             metrics=metrics,
             losses=list(losses),

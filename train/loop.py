@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from jaxnlp.serialization import processor_to_json, to_json
+from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Evaluation
 from train import run_folder
 from train.begin import TYPED_MODEL_FILE, Beginning, begin
@@ -134,8 +134,7 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
     """
     newest = checkpoints.latest_record()
     if newest is not None:  # before arrays are read: of other data they may have other shapes
-        processor = processor_to_json(setup.corpus.processor)
-        run_folder.check_continuation(newest, to_json(setup.config), processor, setup.corpus, workdir)
+        run_folder.check_continuation(newest, setup.identity, workdir)
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state()))
     if restored is None:
         return None
@@ -145,7 +144,7 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
 
 
 def _create_folder(workdir: Path, setup: Setup, begun: Beginning) -> None:
-    run_folder.create(workdir, to_json(setup.config), processor_to_json(setup.corpus.processor))
+    run_folder.create(workdir, setup.identity)
     if begun.typed_model is not None:
         run_folder.write_json(workdir / TYPED_MODEL_FILE, begun.typed_model)
 
@@ -257,10 +256,7 @@ def _save(
 ) -> None:
     checkpoints.save(
         layout.fetch(run.state),
-        config=to_json(setup.config),
-        processor=processor_to_json(setup.corpus.processor),
-        description=setup.corpus.description,
-        fingerprint=setup.corpus.fingerprint,
+        setup.identity,
         train_seconds=train_seconds,
         metrics=None if evaluation is None else checkpoint_score(evaluation, setup),
         losses=run.losses,

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -22,7 +22,7 @@ from jaxnlp.checkpoints import (
 from jaxnlp.corpus import Corpus
 from jaxnlp.files import write_file
 from jaxnlp.ops.matmul import operand_dtype
-from jaxnlp.serialization import ConfigError, differences, from_json
+from jaxnlp.serialization import ConfigError, differences, from_json, processor_to_json, to_json
 from train.config import TrainConfig
 
 ENVIRONMENT_FILE = "environment.json"
@@ -33,6 +33,27 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "nump
 
 class RunMismatchError(ValueError):
     """A folder that holds another run."""
+
+
+class Identity(NamedTuple):
+    """What makes two starts the same run.
+
+    Attributes:
+      config: as JSON.
+      processor: as JSON.
+      description: of the data.
+      fingerprint: of the data.
+    """
+
+    config: Any
+    processor: Any
+    description: str
+    fingerprint: str
+
+    @classmethod
+    def of(cls, config: TrainConfig, corpus: Corpus) -> "Identity":
+        """The identity of a run of this config on this data."""
+        return cls(to_json(config), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
 
 
 def check(workdir: Path, config: Any) -> None:
@@ -66,24 +87,24 @@ def check(workdir: Path, config: Any) -> None:
         )
 
 
-def check_continuation(record: Record, config: Any, processor: Any, corpus: Corpus, workdir: Path) -> None:
+def check_continuation(record: Record, run: Identity, workdir: Path) -> None:
     """Raises RunMismatchError when a checkpoint is of another config, processor or data than the run that continues."""
-    refuse_change(identity(record.config), identity(config), f"{workdir} has checkpoints of another config")
+    refuse_change(identity(record.config), identity(run.config), f"{workdir} has checkpoints of another config")
     path = workdir / PROCESSOR_FILE
-    if json_digest(processor) != record.processor_digest:
+    if json_digest(run.processor) != record.processor_digest:
         held = _read_json(path) if path.is_file() else {}
-        refuse_change(held, processor, f"the processor of the data has changed since the run in {workdir} started")
+        refuse_change(held, run.processor, f"the processor of the data has changed since the run in {workdir} started")
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
     if path.is_file() and json_digest(_read_json(path)) != record.processor_digest:
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
-    refuse_data_change(record, corpus, workdir)
+    refuse_data_change(record, run, workdir)
 
 
-def refuse_data_change(record: Record, corpus: Corpus, workdir: Path) -> None:
+def refuse_data_change(record: Record, data: Corpus | Identity, workdir: Path) -> None:
     """Raises RunMismatchError when the data is not what a checkpoint was trained on."""
-    if record.fingerprint != corpus.fingerprint:
+    if record.fingerprint != data.fingerprint:
         before = {"description": record.description, "fingerprint": record.fingerprint}
-        now = {"description": corpus.description, "fingerprint": corpus.fingerprint}
+        now = {"description": data.description, "fingerprint": data.fingerprint}
         refuse_change(before, now, f"the data has changed since the run in {workdir} started")
 
 
@@ -92,13 +113,13 @@ def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
     refuse_data_change(read_record(workdir, step), corpus, workdir)
 
 
-def create(workdir: Path, config: Any, processor: Any) -> None:
-    """Writes config and processor, as JSON; to be called after existing checkpoints were read and checked."""
+def create(workdir: Path, run: Identity) -> None:
+    """Writes config and processor; to be called after existing checkpoints were read and checked."""
     if jax.process_index() != 0:
         return
     (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    write_json(workdir / PROCESSOR_FILE, processor)
-    write_json(workdir / CONFIG_FILE, config)
+    write_json(workdir / PROCESSOR_FILE, run.processor)
+    write_json(workdir / CONFIG_FILE, run.config)
 
 
 def refuse_change(before: Any, now: Any, message: str) -> None:

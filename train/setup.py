@@ -15,6 +15,7 @@ from jaxnlp.typing import Params
 from train.begin import Beginning, merge
 from train.config import TrainConfig
 from train.optimizer import Schedule, make_optimizer, make_schedule
+from train.run_folder import Identity
 from train.step import StepOutput, TrainState, init_state, train_step
 
 
@@ -24,6 +25,7 @@ class Setup(NamedTuple):
     Attributes:
       config: with a pretrained model's shape in it.
       corpus: the data.
+      identity: of the run: a folder continues with the same one.
       model: the Linen module.
       objective: its loss.
       metrics: the declared metrics of training and validation.
@@ -34,6 +36,7 @@ class Setup(NamedTuple):
 
     config: TrainConfig
     corpus: Corpus
+    identity: Identity
     model: Any
     objective: Objective
     metrics: dict[str, MetricKind]
@@ -102,7 +105,8 @@ def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = No
     given = dict(begun.params or task.begin(model, corpus))
     if begun.params_for is not None:
         given |= begun.params_for(corpus.processor)
-    return Setup(config, corpus, model, objective, metrics, optimizer, initial_state, given)
+    identity = Identity.of(config, corpus)
+    return Setup(config, corpus, identity, model, objective, metrics, optimizer, initial_state, given)
 
 
 def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:

@@ -5,7 +5,6 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Evaluation, Trained
 from train.log import RunLog
 from train.parallel import Parallel
@@ -33,7 +32,7 @@ class Validation:
             name=config.recipe,
             folder=self._workdir,
             step=step,
-            config=to_json(config),
+            config=self._setup.identity.config,
         )
         scoring = SplitScoring(
             trained,

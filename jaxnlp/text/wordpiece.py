@@ -208,7 +208,7 @@ class WordPieceVocabulary:
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
-    def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, longest: int) -> TokenizedTexts:
+    def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, max_length: int) -> TokenizedTexts:
         """Texts, or pairs of texts, as the model reads them.
 
         In a pair that is too long, the longer text is truncated until both are equally long, then both are.
@@ -216,18 +216,18 @@ class WordPieceVocabulary:
         Args:
           texts: the texts, or the first texts of pairs.
           pairs: the second text of each; None = single texts.
-          longest: maximum length in tokens, special tokens included.
+          max_length: maximum length in tokens, special tokens included.
 
         Raises:
-          ValueError: when there are not as many pairs as texts, or `longest` leaves no room for a token of each text.
+          ValueError: when the numbers of texts and pairs differ, or `max_length` has no room for a token of each text.
         """
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f"each text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
         least = 3 if pairs is None else 5
-        if longest < least:
-            raise ValueError(f"longest must be at least {least}, got {longest}")
+        if max_length < least:
+            raise ValueError(f"max_length must be at least {least}, got {max_length}")
         items: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-        self.tokenizer.enable_truncation(longest, strategy="longest_first")
+        self.tokenizer.enable_truncation(max_length, strategy="longest_first")
         try:
             encodings: list[Encoding] = self.tokenizer.encode_batch(items)
         finally:
@@ -262,12 +262,12 @@ class WordPieceVocabulary:
         except Exception as error:
             raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error
 
-    def save(self, folder: Path, *, longest: int | None = None) -> None:
+    def save(self, folder: Path, *, max_length: int | None = None) -> None:
         """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as Transformers reads them.
 
         Args:
           folder: an existing folder.
-          longest: maximum input length in tokens, to which Transformers then truncates; None = not known.
+          max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
         """
         normalizer = self.tokenizer.normalizer
         settings = {
@@ -275,7 +275,7 @@ class WordPieceVocabulary:
             "do_lower_case": self.lowercase,
             "strip_accents": getattr(normalizer, "strip_accents", None),
             "tokenize_chinese_chars": getattr(normalizer, "handle_chinese_chars", True),
-            **({} if longest is None else {"model_max_length": longest}),
+            **({} if max_length is None else {"model_max_length": max_length}),
             **dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True)),
         }
         pieces = "".join(f"{piece}\n" for piece in self.pieces(range(self.size)))

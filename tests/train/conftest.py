@@ -202,3 +202,22 @@ def after_step(monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.Abst
 def stop_at(after_step: Callable[..., contextlib.AbstractContextManager[None]]) -> Callable[..., object]:
     """`with stop_at(n):` sends SIGTERM when step n of a run is done."""
     return lambda step: after_step(step, lambda: signal.raise_signal(signal.SIGTERM))
+
+
+class Clock:
+    """Stands where `train.log` reads the time."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+    monotonic = perf_counter
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("train.log.time", clock)
+    return clock

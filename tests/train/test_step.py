@@ -8,88 +8,26 @@ import numpy as np
 import optax
 import pytest
 
-from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.tasks import Objective
 from jaxnlp.typing import BATCH_AXIS
+from tests.train.step_helpers import (
+    ADAM,
+    RATE,
+    SGD,
+    WIDTH,
+    gradient,
+    initial_state,
+    make_batch,
+    make_step,
+    noise,
+    objective_of,
+    poisoned,
+    regression,
+    without_dropout,
+)
 from train.optimizer import scale_by_progress
 from train.parallel import accumulation_parts, pad_rows
 from train.step import all_finite, eval_step, init_state, train_step
-
-RATE = 0.1
-WIDTH = 3
-
-
-def regression(params, batch, key):
-    """Mean of (x w + b - y)^2 over the rows that count; with a key, a share of the inputs is dropped."""
-    x = batch["x"]
-    if key is not None:
-        x = x * jax.random.bernoulli(key, 0.5, x.shape)
-    errors = x @ params["kernel"] + params["bias"] - batch["y"]
-    total = jnp.where(batch["loss_mask"], errors**2, 0.0).sum()
-    count = batch["loss_mask"].sum().astype(jnp.float32)
-    return total / jnp.maximum(count, 1.0), {"loss": (total, count)}
-
-
-def without_dropout(params, batch, key):
-    return regression(params, batch, None)
-
-
-def noise(params, batch, key):
-    """A loss whose gradient is a draw from the key: what the step does with keys shows in the parameters."""
-    count = batch["loss_mask"].sum().astype(jnp.float32)
-    loss = params["kernel"] @ jax.random.normal(key, (WIDTH,))
-    return loss, {"loss": (loss * count, count)}
-
-
-def constant_rate():
-    return scale_by_progress(lambda progress: jnp.float32(RATE), by_tokens=False)
-
-
-SGD = optax.chain(constant_rate())
-ADAM = optax.chain(optax.scale_by_adam(), constant_rate())
-
-
-def objective_of(loss_fn, surgery=False):
-    """An objective that carries nothing, from a loss of (params, batch, key)."""
-
-    def loss(params, batch, key, carry):
-        value, metrics = loss_fn(params, batch, key)
-        return value, (metrics, carry)
-
-    return Objective(loss, combine=(lambda g, key: project_conflicts(list(g.values()), key)) if surgery else None)
-
-
-def initial_state(optimizer=SGD, *, ema=False, seed=0):
-    params = {"kernel": jnp.array([0.5, -1.0, 2.0]), "bias": jnp.float32(0.25)}
-    return init_state(params, optimizer, jax.random.key(seed), ema=ema)
-
-
-def make_batch(rows=6, seed=0, share=0.7):
-    generator = np.random.default_rng(seed)
-    return {
-        "x": generator.normal(size=(rows, WIDTH)).astype(np.float32),
-        "y": generator.normal(size=rows).astype(np.float32),
-        "loss_mask": generator.random(rows) < share,
-    }
-
-
-def gradient(params, batch):
-    """Of the regression without dropout, in NumPy."""
-    x, y, mask = (np.asarray(batch[name], np.float64) for name in ("x", "y", "loss_mask"))
-    errors = 2 * mask * (x @ np.asarray(params["kernel"], np.float64) + float(params["bias"]) - y) / mask.sum()
-    return {"kernel": errors @ x, "bias": errors.sum()}
-
-
-@functools.cache
-def make_step(loss_fn=without_dropout, optimizer=SGD, surgery=False, **options):
-    """The jitted step, which returns the state and the metrics."""
-
-    def step(state, batch):
-        objective = objective_of(loss_fn, surgery)
-        state, output = train_step(state, batch, objective=objective, optimizer=optimizer, **options)
-        return state, output.metrics
-
-    return jax.jit(step)
 
 
 def test_step_moves_down_the_gradient_of_the_mean_loss():
@@ -195,12 +133,6 @@ def test_state_without_moving_average_evaluates_its_parameters():
 def test_moving_average_without_a_decay_is_refused():
     with pytest.raises(ValueError, match="keeps a moving average, so train_step needs ema_decay"):
         make_step()(initial_state(ema=True), make_batch())
-
-
-def poisoned(kind):
-    batch = make_batch(share=1.0)
-    batch["y"][2] = {"nan": np.nan, "infinity": np.inf, "overflow": 1e30}[kind]
-    return batch
 
 
 @pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
@@ -365,94 +297,6 @@ def test_mean_of_the_parameters_begins_where_it_is_told_to():
     np.testing.assert_allclose(state.ema["kernel"], np.mean(seen[2:], axis=0), rtol=1e-5)
     assert int(state.averaged) == len(seen[2:])
     assert state.evaluation_params is state.ema
-
-
-def of_parts(rows=(6, 4), share=0.7):
-    """A batch of each part, whose gradients conflict: the second part's targets are far off."""
-    batches = {
-        name: make_batch(count, seed=n, share=share) for n, (name, count) in enumerate(zip("ab", rows, strict=True))
-    }
-    batches["b"]["y"] -= 8.0
-    return batches
-
-
-def projected(first, second):
-    """The sum of two gradients that conflict, each projected on the other's normal plane, in NumPy."""
-    a, b = (np.append(gradient["kernel"], gradient["bias"]) for gradient in (first, second))
-    assert a @ b < 0
-    total = a - (a @ b) / (b @ b) * b + b - (a @ b) / (a @ a) * a
-    return {"kernel": total[:-1], "bias": total[-1]}
-
-
-@pytest.mark.parametrize("surgery", [False, True])
-def test_step_of_several_parts_moves_down_the_sum_of_their_mean_losses_or_what_surgery_leaves_of_it(surgery):
-    state, batches = initial_state(), of_parts()
-    new, metrics = make_step(surgery=surgery)(state, batches)
-    first, second = (gradient(state.params, batches[name]) for name in "ab")
-    expected = projected(first, second) if surgery else {name: first[name] + second[name] for name in first}
-    for name, change in expected.items():
-        np.testing.assert_allclose(new.params[name], state.params[name] - RATE * change, rtol=1e-5)
-    losses = [regression(state.params, batch, None) for batch in batches.values()]
-    total, count = metrics["objective"]
-    np.testing.assert_allclose(total / count, sum(loss for loss, _ in losses), rtol=1e-6)
-    assert count == sum(batch["loss_mask"].sum() for batch in batches.values())
-
-
-@pytest.mark.parametrize("surgery", [False, True])
-def test_one_part_of_several_is_a_batch_like_any(surgery):
-    state, batch = initial_state(ADAM, ema=True), make_batch()
-    plain, plain_metrics = make_step(optimizer=ADAM, ema_decay=0.5)(state, batch)
-    named, metrics = make_step(optimizer=ADAM, ema_decay=0.5, surgery=surgery)(state, {"only": batch})
-    chex.assert_trees_all_close((named.params, named.ema), (plain.params, plain.ema), rtol=1e-6)
-    objective = metrics.pop("objective")
-    chex.assert_trees_all_close(metrics | {"loss": objective}, plain_metrics, rtol=1e-6)
-
-
-@pytest.mark.parametrize("surgery", [False, True])
-def test_shards_and_parts_of_several_parts_equal_their_whole_batches(surgery):
-    state, batches = initial_state(ADAM, ema=True), of_parts((8, 16), share=1.0)
-    batches["a"]["loss_mask"][[0, 1, 5]] = False
-    batches["b"]["loss_mask"][12:] = False
-    options = {"optimizer": ADAM, "ema_decay": 0.5, "surgery": surgery}
-    whole, whole_metrics = make_step(**options)(state, batches)
-    shards = jax.tree.map(lambda x: x.reshape(4, len(x) // 4, *x.shape[1:]), batches)
-    mapped = jax.vmap(make_step(**options, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS)
-    sharded, metrics = mapped(state, shards)
-    for shard in range(4):
-        here = jax.tree.map(lambda x, shard=shard: x[shard], (sharded.params, sharded.ema, metrics))
-        chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), here, rtol=1e-5)
-    cut, cut_metrics = make_step(**options, accumulation_steps=2)(
-        state, {name: accumulation_parts(batch, 2, 1) for name, batch in batches.items()}
-    )
-    chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), (cut.params, cut.ema, cut_metrics), rtol=1e-5)
-
-
-def test_each_part_draws_from_its_own_key_in_the_order_of_their_names():
-    state, batches = initial_state(), of_parts()
-    new, _ = make_step(loss_fn=noise)(state, {name: batches[name] for name in "ba"})
-    key = jax.random.fold_in(jax.random.key(0), 0)
-    drawn = [np.array(jax.random.normal(jax.random.fold_in(key, number), (WIDTH,))) for number in range(2)]
-    np.testing.assert_allclose(new.params["kernel"], state.params["kernel"] - RATE * sum(drawn), rtol=1e-5)
-    again, _ = train_step(state, {name: batches[name] for name in "ba"}, objective=objective_of(noise), optimizer=SGD)
-    np.testing.assert_allclose(again.params["kernel"], new.params["kernel"], rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["nan", "infinity", "overflow"])
-@pytest.mark.parametrize("surgery", [False, True])
-def test_nonfinite_loss_of_one_part_changes_only_the_counters(kind, surgery):
-    step = make_step(optimizer=ADAM, ema_decay=0.9, surgery=surgery)
-    before = initial_state(ADAM, ema=True)
-    after, metrics = step(before, {"a": make_batch(), "b": poisoned(kind)})
-    assert metrics["loss"] == metrics["grad_norm"] == (0.0, 0.0)
-    chex.assert_trees_all_equal(
-        (after.params, after.opt_state, after.ema), (before.params, before.opt_state, before.ema)
-    )
-    assert (int(after.step), int(after.skipped_updates)) == (1, 1)
-
-
-def test_surgery_on_one_batch_is_refused():
-    with pytest.raises(ValueError, match="combines the gradients of several parts, but got one batch"):
-        make_step(surgery=True)(initial_state(), make_batch())
 
 
 def test_progress_is_the_count_of_the_metric_that_the_objective_names():

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.convert.pretrained import PretrainedError, load_pretrained
+from jaxnlp.convert import PretrainedError, load_pretrained
 from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
@@ -169,15 +169,15 @@ class TextTasks(Task):
           pooling that the library does not have.
         """
         found = load_pretrained(place, ignore=ignore)
-        others = [kind for kind in found.behind_pooling if kind != "Normalize"]
+        others = [kind for kind in found.modules_after_pooling if kind != "Normalize"]
         pooling: Any = found.pooling or "mean"
         if others or pooling not in ("cls", "pooler", "mean"):
             what = ", ".join(others) or f"pooling {pooling}"
             raise PretrainedError(f"{place} computes embeddings with {what}, which is not supported")
-        longest = min(found.longest or found.config.max_positions, found.config.max_positions)
-        processor = TextProcessor(found.vocabulary, longest, ((SIMILARITY, Labels("similarity", 2, highest=1.0)),))
+        max_length = min(found.max_length or found.config.max_positions, found.config.max_positions)
+        processor = TextProcessor(found.vocabulary, max_length, ((SIMILARITY, Labels("similarity", 2, highest=1.0)),))
         config = TextTasksConfig(encoder=found.config, pooling=pooling)
-        task = cls(normalize_embeddings="Normalize" in found.behind_pooling)
+        task = cls(normalize_embeddings="Normalize" in found.modules_after_pooling)
         model, _ = task.build(config, processor)
         params = {"encoder": found.params} | ({} if found.heads is None else {"heads": found.heads})
         params = jax.device_put(params, jax.local_devices()[0])

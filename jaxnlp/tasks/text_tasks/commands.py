@@ -225,7 +225,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
     encoder = encoder_config(trained)
     found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
-    return found if pooling is None else found._replace(pooling=pooling, longest=max_length_of(trained))
+    return found if pooling is None else found._replace(pooling=pooling, max_length=max_length_of(trained))
 
 
 def classifier_of(trained: Trained) -> Classifier | None:

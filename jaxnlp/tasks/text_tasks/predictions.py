@@ -152,9 +152,9 @@ def attend_text(
     encoder = encoder_config(trained)
     if pair is not None and encoder.num_segments < 2:
         raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
-    longest = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
+    limit = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
     vocabulary = vocabulary_of(trained)
-    found = vocabulary.tokenize([text], None if pair is None else [pair], longest=longest)
+    found = vocabulary.tokenize([text], None if pair is None else [pair], max_length=limit)
     (tokens,), (segments,) = found.tokens, found.segments
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
     weights = _attention(bert, trained.params["encoder"], tokens[None], segments[None])[:, 0]
@@ -215,13 +215,13 @@ def _read(
     """`compute` of all rows, each a text or two, in batches of one shape for each length."""
     if not columns[0]:
         raise ValueError("there is no text")
-    longest, vocabulary = max_length_of(trained), vocabulary_of(trained)
-    tokenized = [vocabulary.tokenize(column, longest=longest) for column in columns]
+    limit, vocabulary = max_length_of(trained), vocabulary_of(trained)
+    tokenized = [vocabulary.tokenize(column, max_length=limit) for column in columns]
     rows = list(zip(*(part.tokens for part in tokenized), strict=True))
     by_length = defaultdict(list)
     for number, row in enumerate(rows):
         length = MIN_LENGTH * _power_of_two(-(-max(map(len, row)) // MIN_LENGTH))
-        by_length[min(length, longest)].append(number)
+        by_length[min(length, limit)].append(number)
     values: dict[int, np.ndarray] = {}
     for length, numbers in by_length.items():
         size = min(_power_of_two(len(numbers)), max(1, batch_tokens // length))

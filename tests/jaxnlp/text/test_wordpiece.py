@@ -110,7 +110,7 @@ def test_hard_texts_are_cut_as_transformers_cuts_them_by_a_vocabulary_that_a_pac
 
 
 def assert_hard_texts_are_cut_alike(ours, tokenizer):
-    found = ours.tokenize(HARD, longest=512)
+    found = ours.tokenize(HARD, max_length=512)
     expected = tokenizer(HARD, truncation=True, max_length=512)
     assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
     assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
@@ -119,8 +119,8 @@ def assert_hard_texts_are_cut_alike(ours, tokenizer):
 
 
 @pytest.mark.realdata
-@pytest.mark.parametrize("longest", [8, 16, 128])
-def test_a_thousand_real_pairs_are_cut_as_transformers_cuts_them(real, longest):
+@pytest.mark.parametrize("max_length", [8, 16, 128])
+def test_a_thousand_real_pairs_are_cut_as_transformers_cuts_them(real, max_length):
     data = Path(os.environ["JAXNLP_DATA"])
     if real.name.startswith("chinese"):
         lines = (data / "afqmc" / "dev.json").read_text(encoding="utf-8").splitlines()
@@ -131,14 +131,14 @@ def test_a_thousand_real_pairs_are_cut_as_transformers_cuts_them(real, longest):
     assert len(rows) == 1_000
     first, second = ([row[name] for row in rows] for name in ("sentence1", "sentence2"))
     ours, tokenizer = WordPieceVocabulary.of_folder(real), theirs(real)
-    found = ours.tokenize(first, second, longest=longest)
-    expected = tokenizer(first, second, truncation="longest_first", max_length=longest)
+    found = ours.tokenize(first, second, max_length=max_length)
+    expected = tokenizer(first, second, truncation="longest_first", max_length=max_length)
     assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
     assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
 
 
 def test_texts_are_cut_into_the_longest_pieces(small):
-    (tokens,), (segments,), truncated = small.tokenize(["The cats sat: unbelievable."], longest=20)
+    (tokens,), (segments,), truncated = small.tokenize(["The cats sat: unbelievable."], max_length=20)
     assert small.pieces(tokens) == [
         "[CLS]",
         "the",
@@ -158,7 +158,7 @@ def test_texts_are_cut_into_the_longest_pieces(small):
 
 
 def test_pairs_have_two_segments_and_lose_the_longer_text_first(small):
-    tokens, segments, truncated = small.tokenize(["the cat sat on the mat"], ["a cat"], longest=8)
+    tokens, segments, truncated = small.tokenize(["the cat sat on the mat"], ["a cat"], max_length=8)
     assert small.pieces(tokens[0]) == ["[CLS]", "the", "cat", "sat", "[SEP]", "a", "cat", "[SEP]"]
     assert segments[0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
     assert truncated == 1
@@ -166,18 +166,18 @@ def test_pairs_have_two_segments_and_lose_the_longer_text_first(small):
 
 @pytest.mark.parametrize(("pairs", "least"), [(None, 3), (["a"], 5)])
 def test_length_without_room_is_refused(small, pairs, least):
-    small.tokenize(["a"], pairs, longest=least)
-    with pytest.raises(ValueError, match=f"longest must be at least {least}, got {least - 1}"):
-        small.tokenize(["a"], pairs, longest=least - 1)
+    small.tokenize(["a"], pairs, max_length=least)
+    with pytest.raises(ValueError, match=f"max_length must be at least {least}, got {least - 1}"):
+        small.tokenize(["a"], pairs, max_length=least - 1)
 
 
 def test_each_text_needs_its_pair(small):
     with pytest.raises(ValueError, match="got 2 texts and 1 pairs"):
-        small.tokenize(["a", "b"], ["a"], longest=9)
+        small.tokenize(["a", "b"], ["a"], max_length=9)
 
 
 def test_truncation_of_one_call_does_not_reach_the_next(small):
-    small.tokenize(["the cat sat on the mat"], longest=3)
+    small.tokenize(["the cat sat on the mat"], max_length=3)
     assert len(small.encode("the cat sat on the mat")) == 6
 
 
@@ -194,13 +194,13 @@ def test_json_reads_back_equal(small):
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_saved_folder_is_read_by_transformers_and_by_us(tmp_path, lowercase):
     vocabulary = WordPieceVocabulary.of_pieces(PIECES, lowercase=lowercase)
-    vocabulary.save(tmp_path, longest=5)
+    vocabulary.save(tmp_path, max_length=5)
     assert WordPieceVocabulary.of_folder(tmp_path) == vocabulary
     assert len(theirs(tmp_path)("the cats sat on the mat", truncation=True)["input_ids"]) == 5
     (tmp_path / "tokenizer.json").unlink()
     assert WordPieceVocabulary.of_folder(tmp_path) == vocabulary
     text = "The cats sat on the MAT"
-    assert theirs(tmp_path)(text)["input_ids"] == vocabulary.tokenize([text], longest=99).tokens[0].tolist()
+    assert theirs(tmp_path)(text)["input_ids"] == vocabulary.tokenize([text], max_length=99).tokens[0].tolist()
 
 
 def altered(folder, vocabulary, settings, **parts):
@@ -229,7 +229,7 @@ def test_the_config_of_a_tokenizer_goes_before_its_file_as_in_transformers(tmp_p
     vocabulary = WordPieceVocabulary.of_pieces([*PIECES, "THE", "caf", "##e", "##é"])
     altered(tmp_path, vocabulary, settings, **parts)
     texts = ["THE cat", "the café", "the cats."]
-    found = WordPieceVocabulary.of_folder(tmp_path).tokenize(texts, texts, longest=99)
+    found = WordPieceVocabulary.of_folder(tmp_path).tokenize(texts, texts, max_length=99)
     expected = theirs(tmp_path)(texts, texts)
     assert [ids.tolist() for ids in found.tokens] == expected["input_ids"]
     assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
@@ -239,7 +239,7 @@ def test_special_tokens_are_special_where_the_file_has_them_among_its_pieces_alo
     altered(tmp_path, small, {}, added_tokens=[])
     found = WordPieceVocabulary.of_folder(tmp_path)
     assert found.pieces(found.encode("the [MASK] cat")) == ["the", MASK, "cat"]
-    (tokens,), _, _ = found.tokenize(["the cat"], longest=9)
+    (tokens,), _, _ = found.tokenize(["the cat"], max_length=9)
     assert found.decode(tokens) == "the cat"
 
 
@@ -275,7 +275,7 @@ def test_a_normaliser_of_another_kind_is_refused_where_nothing_says_what_it_does
 
 
 def test_ids_are_written_as_text_without_special_tokens(small):
-    (tokens,), _, _ = small.tokenize(["the cats"], longest=9)
+    (tokens,), _, _ = small.tokenize(["the cats"], max_length=9)
     assert small.decode(tokens) == "the cats"
 
 

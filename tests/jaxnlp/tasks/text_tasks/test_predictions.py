@@ -15,7 +15,7 @@ PAIRS = ["a cat sat", "the fish", "fish . " * 9, "the mat", "dogs", "big"]
 
 def all_in_one_batch(trained, *columns, part=None):
     """The model on all rows, padded to all that it reads: predictions, or without a part embeddings."""
-    tokenized = [trained.processor.vocabulary.tokenize(column, longest=40).tokens for column in columns]
+    tokenized = [trained.processor.vocabulary.tokenize(column, max_length=40).tokens for column in columns]
     rows = list(zip(*tokenized, strict=True))
     tokens = np.array([[np.pad(ids, (0, 40 - len(ids))) for ids in row] for row in rows])
     mask = np.array([[np.arange(40) < len(ids) for ids in row] for row in rows])

@@ -1,0 +1,134 @@
+"""Folders of pretrained weights as Hugging Face Transformers writes them: finding and reading them."""
+
+import contextlib
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
+MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
+_PARTS = (CONFIG, WEIGHTS, INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.txt", LENGTH)
+FILES = (*_PARTS, MODULES, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+"""Patterns of the files that are fetched by name; sentence-transformers may put the encoder and the pooling into
+subfolders."""
+
+
+class PretrainedError(ValueError):
+    """A folder without weights, or with weights that this library cannot read; the message says why and what to do."""
+
+
+def find_folder(folder_or_name: str | Path) -> Path:
+    """The folder of this path, or one that holds the weights of this name on the Hugging Face Hub.
+
+    Raises: PretrainedError when there is neither.
+    """
+    folder = Path(folder_or_name)
+    if folder.is_dir():
+        return folder
+    name = str(folder_or_name)
+    local = folder.parent != Path() and folder.parent.is_dir()  # a misspelt folder, not a name on the Hub
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or local:
+        raise PretrainedError(f"there is no folder {name}")
+    from huggingface_hub import snapshot_download
+
+    fetch = functools.partial(snapshot_download, name, allow_patterns=list(FILES))
+    # The errors of the Hub and of the network libraries have no common base.
+    try:
+        return Path(fetch())
+    except Exception as error:
+        try:
+            return Path(fetch(local_files_only=True))
+        except Exception:
+            raise PretrainedError(
+                f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def read_json(file: Path) -> Any:
+    """A file of a folder of weights. Raises: PretrainedError when it is missing or not JSON."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise PretrainedError(f"{file.parent} holds no pretrained model: it has no file {file.name}") from error
+    except ValueError as error:
+        raise PretrainedError(f"{file} is not JSON: {error}") from error
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises: PretrainedError when it is missing or holds something else."""
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise PretrainedError(f"{file}: expected an object, got {type(found).__name__}")
+    return found
+
+
+def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
+    """The tensors in a folder's safetensors, one file or many.
+
+    Args:
+      folder: that holds them.
+      name: what the user gave, for messages.
+
+    Raises: PretrainedError when there are none, and for damaged files, pickles and types that cannot be read.
+    """
+    # Where both exist, Transformers reads the single file.
+    if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
+        places = read_object(folder / INDEX).get("weight_map")
+        if not isinstance(places, dict) or not places:
+            raise PretrainedError(f"{folder / INDEX}: expected weight_map, an object from tensors to files")
+        files = sorted({folder / str(file) for file in places.values()})
+    else:
+        places, files = None, [folder / WEIGHTS]
+    if places is None and not files[0].is_file():
+        pickled = sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+        if pickled:
+            raise PretrainedError(
+                f"{folder} has its weights in {', '.join(pickled)}, a pickle, which can run any code when it is read. "
+                'If you trust it, write it as safetensors, with PyTorch and Transformers:\n  python -c "from '
+                f"transformers import BertModel; BertModel.from_pretrained('{folder}').save_pretrained('{folder}')\""
+            )
+        if not Path(name).is_dir():
+            raise PretrainedError(
+                f"{name} has no weights as safetensors. Weights in a pickle are not fetched, since reading one can "
+                "run any code; if you trust them, write them as safetensors, with PyTorch and Transformers:\n"
+                "  python -c "
+                f"\"from transformers import BertModel, BertTokenizer; BertModel.from_pretrained('{name}')."
+                f"save_pretrained('FOLDER'); BertTokenizer.from_pretrained('{name}').save_pretrained('FOLDER')\""
+            )
+        raise PretrainedError(f"{folder} has no weights: neither {WEIGHTS} nor {INDEX}")
+    tensors: dict[str, np.ndarray] = {}
+    for file in files:
+        with _opened(file) as held:
+            tensors |= {name: _tensor(held, name, file) for name in held.keys()}  # noqa: SIM118 (not a dict)
+    if places is not None and tensors.keys() != places.keys():
+        different = sorted(tensors.keys() ^ places.keys())
+        raise PretrainedError(f"{folder / INDEX} and the files it names differ in tensors: {', '.join(different[:10])}")
+    return tensors
+
+
+def _tensor(held: Any, name: str, file: Path) -> np.ndarray:
+    try:
+        return held.get_tensor(name)
+    # Safetensors asks NumPy for types that NumPy does not have.
+    except (AttributeError, TypeError) as error:
+        raise PretrainedError(
+            f"{file}: {name} is {held.get_slice(name).get_dtype()}, which cannot be read; write the weights as "
+            "float32, float16 or bfloat16"
+        ) from error
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    try:
+        with safe_open(file, "np") as held:
+            yield held
+    except FileNotFoundError as error:
+        raise PretrainedError(f"{file} is missing") from error
+    except SafetensorError as error:
+        raise PretrainedError(f"{file} is not a safetensors file, or is damaged: {error}") from error
