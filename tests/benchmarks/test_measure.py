@@ -45,6 +45,7 @@ def test_without_a_count_of_operations_there_is_no_rate():
     assert row["fraction_of_limit"] is None
 
 
+@pytest.mark.thorough
 def test_both_sides_run_in_processes_of_their_own_and_give_a_row():
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     (row,) = measure([case], limit_gflops=100.0)

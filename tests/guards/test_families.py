@@ -317,6 +317,7 @@ def dumped(families):
     return re.sub(r'(\{|[\]}], )(?="[^"]*": [\[{])', r"\1\n", text) + "\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_training_gives_the_stored_numbers(family, files, tmp_path):
     config = family(files)

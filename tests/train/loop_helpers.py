@@ -5,6 +5,8 @@ import json
 import jax
 
 from train.begin import begin
+from train.checkpoint import Checkpoints
+from train.parallel import make_parallel
 from train.setup import set_up
 
 TIMES = ("train_seconds", "characters_per_second", "words_per_second")
@@ -25,3 +27,10 @@ def prepared(config):
     """What a config decides, and the state before the first step."""
     setup = set_up(begin(config))
     return setup, jax.jit(setup.initial_state)(setup.given)
+
+
+def restored(config, workdir):
+    """The newest checkpoint of a run."""
+    like = make_parallel("jit").like(set_up(begin(config)).abstract_state())
+    with Checkpoints(workdir, keep=9) as checkpoints:
+        return checkpoints.restore_latest(like)

@@ -231,7 +231,7 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
     before = load_pretrained(weights)
     encoder = {name: value for name, value in before.params.items() if name != "pooler"}
     model = BertPretrainingConfig(encoder=SHAPE).build(VOCABULARY.size)
-    heads = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]["heads"]
+    heads = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]["heads"]
     masked = {"token_bias": heads["token_bias"] + 1.0, "transform": heads["transform"], "norm": heads["norm"]}
     masked = jax.device_get(masked)
     config = dataclasses.replace(SHAPE, use_pooler=False)

@@ -17,13 +17,11 @@ from jaxnlp.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
-from tests.train.loop_helpers import arrays, prepared, rows
+from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
 from train.begin import begin
-from train.checkpoint import Checkpoints
 from train.config import update
 from train.loop import NonFiniteError, fit
-from train.parallel import make_parallel
 from train.report import read_blocks
 from train.run_folder import RunMismatchError
 from train.setup import count_parameters, set_up
@@ -35,13 +33,6 @@ def saved_steps(workdir):
 
 def files(workdir):
     return {str(path.relative_to(workdir)): path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
-
-
-def restored(config, workdir):
-    """The newest checkpoint of a run."""
-    like = make_parallel("jit").like(set_up(begin(config)).abstract_state())
-    with Checkpoints(workdir, keep=9) as checkpoints:
-        return checkpoints.restore_latest(like)
 
 
 def poisoned(batch):
@@ -374,7 +365,7 @@ def live_bytes():
     return sum(array.nbytes for array in jax.live_arrays())
 
 
-@pytest.mark.parametrize("kind", ["new", "resumed", "begun"])
+@pytest.mark.parametrize("kind", ["new", "resumed", pytest.param("begun", marks=pytest.mark.thorough)])
 def test_one_state_is_in_memory_while_a_run_trains(
     tiny_config, tiny_gpt, quick_fit, stop_at, tmp_path, monkeypatch, kind
 ):

@@ -73,7 +73,7 @@ def parts():
 
     @jax.jit
     def initial_state():
-        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+        params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
         return init_state(params, optimizer, jax.random.key(1), ema=True)
 
     return model, optimizer, initial_state
@@ -240,7 +240,7 @@ def train_carried(mode, device_count):
     layout = make_parallel(mode, jax.devices()[:device_count])
 
     def initial_state():
-        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+        params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
         return init_state(params, optimizer, jax.random.key(1), ema=False, carry=objective.empty_carry(8))
 
     state, losses = layout.initialise(initial_state), []
@@ -291,7 +291,7 @@ def train_together(mode, device_count):
     objective = Objective(plain.loss, combine=lambda g, key: project_conflicts(list(g.values()), key))
 
     def initial_state():
-        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+        params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
         return init_state(params, optimizer, jax.random.key(1), ema=False)
 
     step = functools.partial(train_step, objective=objective, optimizer=optimizer)

@@ -18,7 +18,7 @@ def parameters(config=CONFIG):
     model = Bert(config, VOCABULARY)
 
     def shapes():
-        params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+        params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
         hidden = jnp.zeros((1, config.width))
         heads = PretrainingHeads(VOCABULARY).init(jax.random.key(0), hidden, hidden)["params"]
         return params, heads

@@ -39,6 +39,7 @@ def build(config=CONFIG, parts=ALL, token_dropout_rate=0.0):
 
 
 @functools.partial(jax.jit, static_argnames=("model", "texts"))
+@functools.partial(jax.jit, static_argnames=("model", "texts"))
 def outputs(model, params, texts):
     return model.apply({"params": params}, *batch(texts))
 

@@ -45,7 +45,8 @@ def corpus_of(counts=None, processor=None):
 def scored(task, held, key=None, *, model=None, params=PARAMS, carry=(), counts=None):
     """Scalar, metrics and carry."""
     corpus = None if counts is None else corpus_of(counts)
-    loss, (metrics, carry) = task.objective(model or Bigram(), corpus).loss(params, held, key, carry)
+    compute = jax.jit(task.objective(model or Bigram(), corpus).loss)
+    loss, (metrics, carry) = compute(params, held, key, carry)
     return loss, metrics, carry
 
 
@@ -129,7 +130,7 @@ def loss_metrics_and_gradient(model, params, task, key):
 @pytest.mark.parametrize("smoothing", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}])
 def test_a_loss_by_chunks_is_that_of_all_logits_at_once(training, tied, smoothing):
     model = dataclasses.replace(GPT, tie_embeddings=tied).build(VOCABULARY)
-    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     key = jax.random.key(1) if training else None
     found = loss_metrics_and_gradient(model, params, LanguageModel(chunk_tokens=5, **smoothing), key)
     expected = loss_metrics_and_gradient(model, params, LanguageModel(**smoothing), key)
@@ -141,7 +142,7 @@ def test_training_logs_the_plain_loss_apart_from_what_it_minimises(chunk_tokens)
     """Both were one metric once, drawn on one axis with the plain loss of validation."""
     held, added = batch(), {"label_smoothing": 0.3, "z_loss": 0.2}
     model = dataclasses.replace(GPT, embedding_dropout_rate=0.0).build(VOCABULARY)
-    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     task = LanguageModel(chunk_tokens=chunk_tokens, **added)
     loss, metrics, _ = scored(task, held, jax.random.key(0), model=model, params=params)
     logits = model.apply({"params": params}, held["tokens"])
@@ -261,7 +262,7 @@ COUNTS = np.array([4, 0, 9, 7, 0])
 def test_sampled_training_is_exact_where_one_word_is_left_to_draw_and_evaluation_is_always_exact(kind):
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)
     model = RECURRENT if kind is RecurrentLanguageModel else config.build(VOCABULARY)
-    params = model.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
     key = jax.random.key(5)
 
     def loss_of(key, **fields):

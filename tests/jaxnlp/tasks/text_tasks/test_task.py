@@ -49,7 +49,7 @@ def batch(part, labels):
 @functools.cache
 def build(task, *names, config=CONFIG, scale=1.0):
     model, inputs = task.build(config, processor(*names))
-    params = model.init(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
     return model, jax.tree.map(lambda x: scale * x, params)
 
 
@@ -68,7 +68,8 @@ def test_each_part_has_its_loss_and_accuracy_by_definition(part):
     model, params = build(task, *EXAMPLES, scale=10.0)
     held, expected = batch(part, EXAMPLES[part]), np.array(EXAMPLES[part])
     arguments = (held["tokens"], held["attention_mask"], part)
-    outputs = np.asarray(model.apply({"params": params}, *arguments, method="predict"))[:3]
+    predict = jax.jit(functools.partial(model.apply, method="predict"), static_argnums=3)
+    outputs = np.asarray(predict({"params": params}, *arguments))[:3]
     if part == "sst":
         losses = [math.log(np.exp(row).sum()) - row[int(x)] for row, x in zip(outputs, expected, strict=True)]
         right = outputs.argmax(axis=1) == expected
@@ -85,7 +86,8 @@ def test_each_part_has_its_loss_and_accuracy_by_definition(part):
     assert (right is None) == (f"{part}/accuracy" not in metrics)
     if right is not None:
         np.testing.assert_array_equal(metrics[f"{part}/accuracy"], [right.sum(), 3.0])
-    gradients = jax.grad(lambda p: task.objective(model, None).loss(p, held, jax.random.key(0), ())[0])(params)
+    loss = task.objective(model, None).loss
+    gradients = jax.jit(jax.grad(lambda p, batch: loss(p, batch, jax.random.key(0), ())[0]))(params, held)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))
     assert any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
 
