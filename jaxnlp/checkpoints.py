@@ -6,12 +6,14 @@ that loads a checkpoint checks them: an edited config, another processor, a flip
 and a missing item are errors.
 """
 
+import asyncio
 import dataclasses
 import hashlib
 import json
 import logging
 import math
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,7 +122,7 @@ def read_record(folder: Path, step: int) -> Record:
     Raises: DamagedCheckpointError when it was changed, is of another step, or an item is missing.
     """
     place = (folder / CHECKPOINTS / str(step)).absolute()
-    fields = dict(restore_items(place, **{RECORD: ocp.args.JsonRestore()})[RECORD])
+    fields = dict(_restore(place, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
     digest = fields.pop("digest", None)
     if digest != json_digest(fields):
         raise DamagedCheckpointError(f"the record of checkpoint {place} fails its checksum")
@@ -174,19 +176,56 @@ def read_params(folder: Path, step: int, like: PyTree) -> PyTree:
     record = read_record(folder, step)
     item = EMA if EMA in record.items else PARAMS
     place = (folder / CHECKPOINTS / str(step)).absolute()
-    restored = restore_items(place, **{item: ocp.args.StandardRestore(like)})[item]
+    restored = restore_items(place, **{item: like})[item]
     check_arrays(restored, record.items[item], f"{item} of checkpoint {place}")
     return restored
 
 
-def restore_items(place: Path, **items: Any) -> Any:
+def restore_items(place: Path, **like: PyTree) -> Any:
+    """Arrays of one checkpoint's folder, by item.
+
+    Args:
+      place: the checkpoint's folder.
+      like: of each item, jax.ShapeDtypeStruct of each array, with its sharding.
+
+    Raises: DamagedCheckpointError when an item cannot be read.
+    """
+    registry = ocp.type_handlers.create_type_handler_registry((jax.Array, _WaitingArrayHandler()))
+    handlers = {name: ocp.PyTreeCheckpointHandler(type_handler_registry=registry) for name in like}
+    args = {
+        name: ocp.args.PyTreeRestore(tree, restore_args=ocp.checkpoint_utils.construct_restore_args(tree))
+        for name, tree in like.items()
+    }
+    return _restore(place, handlers, args)
+
+
+class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
+    """Reads arrays at the same time, and waits for all of them even where one cannot be read.
+
+    Orbax raises the first error at once. The reads that are left behind then fail when Python deletes them.
+    """
+
+    async def deserialize(self, infos: Sequence[Any], args: Sequence[Any] | None = None) -> Sequence[jax.Array]:
+        """See Orbax."""
+        read = super().deserialize
+        each = [None] * len(infos) if args is None else [[arg] for arg in args]
+        reads = [read([info], arg) for info, arg in zip(infos, each, strict=True)]
+        arrays: list[jax.Array] = []
+        for found in await asyncio.gather(*reads, return_exceptions=True):
+            if isinstance(found, BaseException):
+                raise found
+            arrays += found
+        return arrays
+
+
+def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any:
     """Items of one checkpoint's folder. Raises: DamagedCheckpointError when one cannot be read."""
-    missing = [name for name in items if not (place / name).is_dir()]
+    missing = [name for name in args if not (place / name).is_dir()]
     if missing:
         raise DamagedCheckpointError(f"checkpoint {place} has no {', '.join(missing)}")
     try:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-            return checkpointer.restore(place, args=ocp.args.Composite(**items))
+        with ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
+            return checkpointer.restore(place, args=ocp.args.Composite(**args))
     except MemoryError:
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.

@@ -177,7 +177,7 @@ class Checkpoints:
             raise DamagedCheckpointError(
                 f"checkpoint {place} has {', '.join(record.items)}, expected {', '.join(expected)}"
             )
-        found = restore_items(place, **{name: ocp.args.StandardRestore(tree) for name, tree in expected.items()})
+        found = restore_items(place, **expected)
         for name in expected:
             check_arrays(found[name], record.items[name], f"{name} of checkpoint {place}")
         rest = dict(found[TRAINING])
