@@ -57,9 +57,9 @@ def test_the_losses_that_the_page_compares_are_the_runs(root):
     rows = [json.loads(line) for line in lines]
     training = {row["step"]: row["loss"] for row in rows if row["split"] == "train"}
     half, end = (np.mean([training[step] for step in training if abs(step - to) <= 100]) for to in (2_250, 4_400))
-    assert f"fell from {half:.2f} nats half-way to {end:.2f} at the end" in page
+    assert f"fell from {half:.2f} to {end:.2f} nats" in page
     found = [round(np.exp(row["loss"])) for row in rows if row["split"] == "validation"]
-    assert f"validation was {', '.join(map(str, found[:-1]))} and {found[-1]} after each fifth" in page
+    assert f"validation perplexity was {', '.join(map(str, found[:-1]))} and {found[-1]} after each fifth" in page
 
 
 def test_the_python_of_the_page_runs_as_it_is_written(root, tmp_path, capsys):
