@@ -139,6 +139,7 @@ print([name for name in ("train", "configs", "data", "benchmarks") if importlib.
     assert importable == "[]"
 
 
+@pytest.mark.thorough
 def test_installed_jaxnlp_prints_a_sample_of_a_run(python, trained_run, tmp_path):
     moved = shutil.copytree(trained_run, tmp_path / "elsewhere")
     (trained_run.parent / "text.txt").unlink()

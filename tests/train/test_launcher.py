@@ -200,6 +200,7 @@ def test_programs_that_a_program_starts_are_not_started_twice(run):
     assert (starts, again["tunables"]) == (1, TUNABLES)
 
 
+@pytest.mark.sweep(1)
 @can_have_huge_pages
 @pytest.mark.parametrize(("arguments", "status"), [(["--help"], 0), (["no_such_recipe"], 2)])
 def test_train_says_the_same_with_huge_pages_and_without(root, tmp_path, arguments, status):

@@ -128,6 +128,7 @@ def test_rows_that_devices_cannot_share_are_refused_where_they_carry_state(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("mode", ["jit", "pmap"])
 def test_rows_that_carry_no_state_are_shared_by_any_number_of_devices(
     tiny_config, small_text, tmp_path, quick_fit, stop_at, mode

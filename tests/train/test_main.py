@@ -181,6 +181,7 @@ def moments(workdir, generator):
     yield lambda: last_row(workdir) == TOTAL_STEPS  # while the last checkpoint or the report is written
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_killed_continues_and_ends_as_the_straight_run_bit_for_bit(runs, straight, tmp_path):
     workdir = tmp_path / "run"
     process = runs.start(workdir)

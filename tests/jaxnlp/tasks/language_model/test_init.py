@@ -125,6 +125,7 @@ def loss_metrics_and_gradient(model, params, task, key):
     return loss, metrics, gradient
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("smoothing", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}])
