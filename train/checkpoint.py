@@ -29,7 +29,7 @@ from jaxnlp.checkpoints import (
     read_record,
     restore_items,
 )
-from train.run_folder import Identity
+from train.run_folder import RunSpec
 from train.step import TrainState
 
 _logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Checkpoints:
     def save(
         self,
         state: TrainState,
-        run: Identity,
+        run: RunSpec,
         *,
         train_seconds: float,
         metrics: dict[str, float] | None,
@@ -106,7 +106,7 @@ class Checkpoints:
 
         Args:
           state: as one device holds it.
-          run: its identity.
+          run: its config, processor and data.
           train_seconds: spent on training so far.
           metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
           losses: of all evaluations so far, this one's too.

@@ -134,7 +134,7 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
     """
     newest = checkpoints.latest_record()
     if newest is not None:  # before arrays are read: of other data they may have other shapes
-        run_folder.check_continuation(newest, setup.identity, workdir)
+        run_folder.check_continuation(newest, setup.spec, workdir)
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state()))
     if restored is None:
         return None
@@ -144,7 +144,7 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
 
 
 def _create_folder(workdir: Path, setup: Setup, begun: Beginning) -> None:
-    run_folder.create(workdir, setup.identity)
+    run_folder.create(workdir, setup.spec)
     if begun.typed_model is not None:
         run_folder.write_json(workdir / TYPED_MODEL_FILE, begun.typed_model)
 
@@ -256,7 +256,7 @@ def _save(
 ) -> None:
     checkpoints.save(
         layout.fetch(run.state),
-        setup.identity,
+        setup.spec,
         train_seconds=train_seconds,
         metrics=None if evaluation is None else checkpoint_score(evaluation, setup),
         losses=run.losses,

@@ -35,7 +35,7 @@ class RunMismatchError(ValueError):
     """A folder that holds another run."""
 
 
-class Identity(NamedTuple):
+class RunSpec(NamedTuple):
     """What makes two starts the same run.
 
     Attributes:
@@ -51,8 +51,8 @@ class Identity(NamedTuple):
     fingerprint: str
 
     @classmethod
-    def of(cls, config: TrainConfig, corpus: Corpus) -> "Identity":
-        """The identity of a run of this config on this data."""
+    def of(cls, config: TrainConfig, corpus: Corpus) -> "RunSpec":
+        """That of a run of this config on this data."""
         return cls(to_json(config), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
 
 
@@ -87,7 +87,7 @@ def check(workdir: Path, config: Any) -> None:
         )
 
 
-def check_continuation(record: Record, run: Identity, workdir: Path) -> None:
+def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
     """Raises RunMismatchError when a checkpoint is of another config, processor or data than the run that continues."""
     refuse_change(identity(record.config), identity(run.config), f"{workdir} has checkpoints of another config")
     path = workdir / PROCESSOR_FILE
@@ -100,7 +100,7 @@ def check_continuation(record: Record, run: Identity, workdir: Path) -> None:
     refuse_data_change(record, run, workdir)
 
 
-def refuse_data_change(record: Record, data: Corpus | Identity, workdir: Path) -> None:
+def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) -> None:
     """Raises RunMismatchError when the data is not what a checkpoint was trained on."""
     if record.fingerprint != data.fingerprint:
         before = {"description": record.description, "fingerprint": record.fingerprint}
@@ -113,7 +113,7 @@ def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
     refuse_data_change(read_record(workdir, step), corpus, workdir)
 
 
-def create(workdir: Path, run: Identity) -> None:
+def create(workdir: Path, run: RunSpec) -> None:
     """Writes config and processor; to be called after existing checkpoints were read and checked."""
     if jax.process_index() != 0:
         return

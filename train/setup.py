@@ -15,7 +15,7 @@ from jaxnlp.typing import Params
 from train.begin import Beginning, merge
 from train.config import TrainConfig
 from train.optimizer import Schedule, make_optimizer, make_schedule
-from train.run_folder import Identity
+from train.run_folder import RunSpec
 from train.step import StepOutput, TrainState, init_state, train_step
 
 
@@ -25,7 +25,7 @@ class Setup(NamedTuple):
     Attributes:
       config: with a pretrained model's shape in it.
       corpus: the data.
-      identity: of the run: a folder continues with the same one.
+      spec: what a folder must hold for the run to continue in it.
       model: the Linen module.
       objective: its loss.
       metrics: the declared metrics of training and validation.
@@ -36,7 +36,7 @@ class Setup(NamedTuple):
 
     config: TrainConfig
     corpus: Corpus
-    identity: Identity
+    spec: RunSpec
     model: Any
     objective: Objective
     metrics: dict[str, MetricKind]
@@ -105,8 +105,8 @@ def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = No
     given = dict(begun.params or task.begin(model, corpus))
     if begun.params_for is not None:
         given |= begun.params_for(corpus.processor)
-    identity = Identity.of(config, corpus)
-    return Setup(config, corpus, identity, model, objective, metrics, optimizer, initial_state, given)
+    spec = RunSpec.of(config, corpus)
+    return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given)
 
 
 def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:

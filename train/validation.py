@@ -32,7 +32,7 @@ class Validation:
             name=config.recipe,
             folder=self._workdir,
             step=step,
-            config=self._setup.identity.config,
+            config=self._setup.spec.config,
         )
         scoring = SplitScoring(
             trained,

@@ -18,7 +18,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
 from train.checkpoint import Checkpoints
-from train.run_folder import Identity
+from train.run_folder import RunSpec
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def unscored_run(finished_run, tmp_path_factory):
             average = jax.tree.map(lambda x, step=step: np.asarray(x) + np.float32(step), state.params)
             checkpoints.save(
                 state.replace(step=np.int32(step), ema=average),
-                Identity(config, processor, description="", fingerprint=""),
+                RunSpec(config, processor, description="", fingerprint=""),
                 train_seconds=0.0,
                 metrics=metrics,
                 losses=[],

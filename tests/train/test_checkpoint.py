@@ -10,7 +10,7 @@ import pytest
 
 from jaxnlp.checkpoints import DamagedCheckpointError, read_record
 from train.checkpoint import Checkpoints
-from train.run_folder import Identity
+from train.run_folder import RunSpec
 from train.step import init_state
 
 
@@ -30,7 +30,7 @@ def facts(step, losses=None):
     """What is saved beside the state; a loss is the score too."""
     loss = None if losses is None else losses[step]
     return {
-        "run": Identity({"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f"),
+        "run": RunSpec({"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f"),
         "train_seconds": step + 0.5,
         "metrics": None if loss is None else {"score": -loss, "loss": loss},
         "losses": [],

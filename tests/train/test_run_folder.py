@@ -14,8 +14,8 @@ from jaxnlp.serialization import ConfigError, to_json
 from train import run_folder
 from train.config import TrainConfig, update
 from train.run_folder import (
-    Identity,
     RunMismatchError,
+    RunSpec,
     check,
     create,
     keep_lines_until,
@@ -29,8 +29,8 @@ from train.run_folder import (
 PROCESSOR = {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["a", "b"]}
 
 
-def identity(config):
-    return Identity(to_json(config), PROCESSOR, description="d", fingerprint="f")
+def spec(config):
+    return RunSpec(to_json(config), PROCESSOR, description="d", fingerprint="f")
 
 
 def files(path):
@@ -67,14 +67,14 @@ def run(finished, tmp_path):
 def test_a_created_folder_has_config_and_processor(tmp_path, tiny_config, tiny_gpt):
     config = tiny_config(model=tiny_gpt)
     folder = tmp_path / "runs" / "a"
-    create(folder, identity(config))
+    create(folder, spec(config))
     assert files(folder).keys() == {"config.json", "processor.json"}
     assert read_config(folder) == config
     check(folder, to_json(config))
 
 
 def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_path, tiny_config):
-    create(tmp_path, identity(tiny_config()))
+    create(tmp_path, spec(tiny_config()))
     before = files(tmp_path)
     with pytest.raises(RunMismatchError) as caught:
         check(tmp_path, to_json(tiny_config(seed=3, **{"optimizer.learning_rate": 0.25})))
@@ -229,7 +229,7 @@ def test_broken_config_file_is_named_with_its_line(tmp_path, tiny_config):
 
 
 def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp_path, tiny_config, tiny_gpt):
-    create(tmp_path, identity(tiny_config(model=tiny_gpt)))
+    create(tmp_path, spec(tiny_config(model=tiny_gpt)))
     held = json.loads((tmp_path / "config.json").read_text())
     write_json(tmp_path / "config.json", held | {"total_steps": "many"})
     with pytest.raises(ConfigError, match=r"config\.total_steps: expected int, got 'many'"):
@@ -322,6 +322,6 @@ def test_broken_line_that_is_not_the_last_is_named_and_nothing_is_lost(tmp_path)
 
 def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt):
     config = update(tiny_config(model=tiny_gpt), **{"model.width": 16, "task.sample_prompt": "a"})
-    create(tmp_path, identity(config))
+    create(tmp_path, spec(config))
     assert isinstance(read_config(tmp_path), TrainConfig)
     assert read_config(tmp_path) == config
