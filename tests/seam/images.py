@@ -25,13 +25,10 @@ from jaxnlp.blocks import HeatMap, Line, Lines, Picture
 from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig, Parameter
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.serialization import trust
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import OptimizerConfig
-
-trust("tests")
 
 
 @dataclasses.dataclass(frozen=True)

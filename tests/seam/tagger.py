@@ -20,13 +20,11 @@ from data import DataConfig
 from jaxnlp.blocks import MarkedText, Table
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.models import ModelConfig, Parameter
-from jaxnlp.serialization import trust
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import OptimizerConfig
 
-trust("tests")
 WORDS = ("the", "a", "dog", "cat", "sees", "bites", "old", "red")
 TAGS = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "sees": "VERB", "bites": "VERB"}
 

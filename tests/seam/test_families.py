@@ -2,6 +2,9 @@
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -27,6 +30,8 @@ CORE = [
     "jaxnlp/checkpoints.py",
 ]
 
+only_tagger = pytest.mark.parametrize("family", ["tagger"], indirect=True)
+
 
 def params_of(folder):
     return load_run(folder, checkpoint="latest").params
@@ -51,9 +56,8 @@ def test_evaluation_prints_the_declared_metrics_and_records_them(finished, tmp_p
     assert {entry["metric"] for entry in entries} >= {"loss", "accuracy"}
 
 
-def test_a_file_without_labels_is_predicted(finished, family, tmp_path, capsys):
-    if family is not tagger:
-        pytest.skip("only the tagger reads files")
+@only_tagger
+def test_a_file_without_labels_is_predicted(finished, tmp_path, capsys):
     (tmp_path / "sentences.txt").write_text("the red dog sees\na cat\n")
     assert evaluate_main([str(finished), "--file", str(tmp_path / "sentences.txt")]) == 0
     assert capsys.readouterr().out.splitlines() == ["DET ADJ NOUN VERB", "DET NOUN"]
@@ -82,6 +86,23 @@ def test_its_verb_runs_from_the_command_line(finished, family, tmp_path, capsys)
 def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finished, family, capsys):
     assert jaxnlp_main(["generate", str(finished)]) == 2
     assert {tagger: "tag", images: "classify"}[family] in capsys.readouterr().err
+
+
+@only_tagger
+@pytest.mark.parametrize("trusted", ["", "tests"])
+@pytest.mark.parametrize("program", ["jaxnlp", "train.evaluate"])
+def test_a_command_reads_a_run_of_another_package_where_the_environment_trusts_it(program, trusted, finished):
+    arguments = {"jaxnlp": ["tag", str(finished), "the", "dog"], "train.evaluate": [str(finished)]}[program]
+    environment = os.environ | {"JAXNLP_TRUST": trusted, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", program, *arguments]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    if trusted:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert {"jaxnlp": "DET NOUN\n", "train.evaluate": "validation accuracy "}[program] in done.stdout
+    else:
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "error: " in done.stderr
+        assert "set JAXNLP_TRUST=tests\n" in done.stderr
 
 
 def test_another_run_begins_with_its_parameters(finished, family, tmp_path):

@@ -27,7 +27,6 @@ from train.command_line import (
 from train.config import TrainConfig, update
 
 RECIPE = "gpt_python_docs"
-PACKAGES = ("jaxnlp", "data", "train")
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
 RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
 
@@ -58,7 +57,7 @@ def test_all_recipes_are_found_by_their_file_name():
 def test_recipe_names_itself_and_reads_back_equal_from_json(name):
     config = load_recipe(name)
     assert config.recipe == name
-    assert from_json(json.loads(json.dumps(to_json(config))), TrainConfig, packages=PACKAGES) == config
+    assert from_json(json.loads(json.dumps(to_json(config))), TrainConfig) == config
 
 
 @pytest.mark.parametrize("name", RECIPES)
