@@ -47,7 +47,7 @@ class ImageProcessor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Bars(DataConfig):
+class BarImages(DataConfig):
     """Images with one bright row or column, and noise."""
 
     size: int = 8
@@ -108,7 +108,7 @@ class PatchConfig(ModelConfig):
         }[path]
 
 
-class Layer(nn.Module):
+class PatchLayer(nn.Module):
     width: int
 
     @nn.compact
@@ -129,7 +129,7 @@ class PatchClassifier(nn.Module):
         side = size // config.patch
         patches = images.reshape(batch, side, config.patch, side, config.patch).swapaxes(2, 3)
         x = nn.Dense(config.width, name="patches")(patches.reshape(batch, side * side, config.patch**2))
-        scanned = nn.scan(Layer, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        scanned = nn.scan(PatchLayer, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
         x, _ = scanned(config.width, name="blocks")(x, None)
         x = Dropout(config.dropout_rate)(jnp.square(x).mean(axis=1), deterministic=deterministic)
         return nn.Dense(self.classes, name="head")(x)
@@ -164,10 +164,10 @@ class ImageClassification(Task):
         return Objective(loss)
 
     def evaluators(self):
-        return {"validation": Validation}
+        return {"validation": ImageValidation}
 
     def commands(self):
-        return {"classify": Classify}
+        return {"classify": ClassifyImage}
 
 
 def logits_of(model):
@@ -175,7 +175,7 @@ def logits_of(model):
 
 
 @dataclasses.dataclass(frozen=True)
-class Validation(Evaluator):
+class ImageValidation(Evaluator):
     """Loss and accuracy, with a picture of the least certain image."""
 
     def __call__(self, scoring):
@@ -212,7 +212,7 @@ def png(image):
 
 
 @dataclasses.dataclass(frozen=True)
-class Classify(Command):
+class ClassifyImage(Command):
     """Names the class of an image."""
 
     file: tyro.conf.Positional[Path]
@@ -228,7 +228,7 @@ def get_config(**changes):
     """The recipe."""
     plain = TrainConfig(
         recipe="toy_images",
-        data=Bars(batch_size=16),
+        data=BarImages(batch_size=16),
         model=PatchConfig(),
         task=ImageClassification(),
         optimizer=OptimizerConfig(learning_rate=2e-2, weight_decay=0.01, layer_decay=0.8),

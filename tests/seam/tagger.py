@@ -210,10 +210,10 @@ class Tagging(Task):
         return Objective(loss, progress="tokens_per_sentence")
 
     def evaluators(self):
-        return {"validation": Validation}
+        return {"validation": TagValidation}
 
     def commands(self):
-        return {"tag": Tag}
+        return {"tag": TagWords}
 
 
 def scores_of(model):
@@ -221,7 +221,7 @@ def scores_of(model):
 
 
 @dataclasses.dataclass(frozen=True)
-class Validation(Evaluator):
+class TagValidation(Evaluator):
     """Share of words with the right tag, in the best sequence."""
 
     def __call__(self, scoring):
@@ -246,7 +246,7 @@ class Validation(Evaluator):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tag(Command):
+class TagWords(Command):
     """Tags the words of a sentence."""
 
     words: tyro.conf.Positional[tuple[str, ...]]

@@ -1,6 +1,5 @@
-"""Two families of this folder train, resume, are scored, reported, loaded and used; the core knows neither."""
+"""Two families of this folder train, resume, are scored, reported, loaded and used."""
 
-import ast
 import json
 import os
 import subprocess
@@ -21,15 +20,6 @@ from train.loop import fit
 from train.report import write_report
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = [
-    "train",
-    "data/__init__.py",
-    "jaxnlp/runs.py",
-    "jaxnlp/__main__.py",
-    "jaxnlp/tasks/__init__.py",
-    "jaxnlp/checkpoints.py",
-]
-
 only_tagger = pytest.mark.parametrize("family", ["tagger"], indirect=True)
 
 
@@ -110,32 +100,3 @@ def test_another_run_begins_with_its_parameters(finished, family, tmp_path):
     state = fit(config, tmp_path / "run", console=Console(quiet=True)).state
     for a, b in zip(jax.tree.leaves(params_of(finished)), jax.tree.leaves(state.params), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
-
-
-def core_files():
-    for place in CORE:
-        yield from sorted((ROOT / place).rglob("*.py")) if (ROOT / place).is_dir() else [ROOT / place]
-
-
-def test_no_core_file_names_a_family():
-    words = ("tagger", "Tagging", "PatchConfig", "Bars", "seam", "bert", "gpt", "lstm", "perceiver", "vocabulary")
-    found = [(path.relative_to(ROOT), word) for path in core_files() for word in words if word in code_of(path).lower()]
-    assert found == []
-
-
-def code_of(path):
-    """A file's code without its comments and docstrings: prose may give examples."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [
-                child
-                for child in body
-                if not (
-                    isinstance(child, ast.Expr)
-                    and isinstance(child.value, ast.Constant)
-                    and isinstance(child.value.value, str)
-                )
-            ] or [ast.Pass()]
-    return ast.unparse(tree)
