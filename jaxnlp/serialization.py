@@ -6,12 +6,15 @@ field annotated with a base class reads back as what it was.
 
 import dataclasses
 import importlib
+import os
 import types
 import typing
 from typing import Any
 
 TRUSTED = {"jaxnlp", "data", "train"}
 """Packages whose classes a saved config or processor may name; naming one imports its module."""
+TRUST_VARIABLE = "JAXNLP_TRUST"
+"""Environment variable that names more such packages, separated by commas, for commands."""
 
 
 class ConfigError(ValueError):
@@ -34,21 +37,20 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"a config holds dataclasses, tuples, numbers, strings, booleans and None, got {value!r}")
 
 
-def from_json(value: Any, expected: Any, *, where: str = "config", packages: tuple[str, ...] | None = None) -> Any:
+def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
     """Builds a value of the expected type from what `to_json` wrote.
 
     Args:
       value: parsed JSON.
       expected: a type: a dataclass or a base of it, tuple[X, ...], a union, a Literal, or a plain type.
       where: name of the value, for messages.
-      packages: whose dataclasses the value may name; None = those of `TRUSTED`.
 
     Raises:
       ConfigError: when it does not fit; the message names the field, what was found and what was expected.
     """
     origin = typing.get_origin(expected)
     if origin is typing.Annotated:
-        return from_json(value, typing.get_args(expected)[0], where=where, packages=packages)
+        return from_json(value, typing.get_args(expected)[0], where=where)
     if origin is typing.Literal:
         if value not in typing.get_args(expected):
             raise ConfigError(f"{where}: expected one of {typing.get_args(expected)}, got {value!r}")
@@ -56,7 +58,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config", packages: tup
     if origin in (typing.Union, types.UnionType):
         for option in typing.get_args(expected):
             try:
-                return from_json(value, option, where=where, packages=packages)
+                return from_json(value, option, where=where)
             except ConfigError:
                 continue
         raise ConfigError(f"{where}: expected {expected}, got {value!r}")
@@ -64,11 +66,9 @@ def from_json(value: Any, expected: Any, *, where: str = "config", packages: tup
         if not isinstance(value, list):
             raise ConfigError(f"{where}: expected a list, got {value!r}")
         item = typing.get_args(expected)[0]
-        return tuple(
-            from_json(element, item, where=f"{where}[{i}]", packages=packages) for i, element in enumerate(value)
-        )
+        return tuple(from_json(element, item, where=f"{where}[{i}]") for i, element in enumerate(value))
     if dataclasses.is_dataclass(expected):
-        return _dataclass_from_json(value, expected, where, packages)
+        return _dataclass_from_json(value, expected, where)
     if expected in (None, type(None)):
         fits = value is None
     elif expected is float:
@@ -80,10 +80,10 @@ def from_json(value: Any, expected: Any, *, where: str = "config", packages: tup
     return float(value) if expected is float else value
 
 
-def _dataclass_from_json(value: Any, base: Any, where: str, packages: tuple[str, ...] | None) -> Any:
+def _dataclass_from_json(value: Any, base: Any, where: str) -> Any:
     if not isinstance(value, dict) or "type" not in value:
         raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}")
-    found = _class_named(value["type"], where, tuple(TRUSTED) if packages is None else packages)
+    found: type = find_class(value["type"], where=where)
     if not dataclasses.is_dataclass(found):
         raise ConfigError(f"{where}: {value['type']!r} is not a dataclass")
     if not issubclass(found, base):
@@ -94,26 +94,11 @@ def _dataclass_from_json(value: Any, base: Any, where: str, packages: tuple[str,
     unknown = given.keys() - names
     if unknown:
         raise ConfigError(f"{where}: {found.__name__} has no field {', '.join(sorted(unknown))}")
-    fields = {
-        name: from_json(field, hints[name], where=f"{where}.{name}", packages=packages) for name, field in given.items()
-    }
+    fields = {name: from_json(field, hints[name], where=f"{where}.{name}") for name, field in given.items()}
     try:
         return found(**fields)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
-
-
-def _class_named(name: Any, where: str, packages: tuple[str, ...]) -> type:
-    module_name, _, class_name = str(name).partition(":")
-    if module_name.partition(".")[0] not in packages:
-        raise ConfigError(f"{where}: type {name!r} is not of {', '.join(packages)}")
-    try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{where}: there is no type {name!r} in this version") from error
-    if not isinstance(found, type):
-        raise ConfigError(f"{where}: {name!r} is not a class")
-    return found
 
 
 def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
@@ -130,13 +115,27 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
 
 
 def trust(package: str) -> None:
-    """Lets configs and processors name classes of one more package: that of a family outside this library."""
+    """Lets configs and processors name classes of one more package, in this process; see also `TRUST_VARIABLE`."""
     TRUSTED.add(package)
 
 
-def find_class(name: str, *, where: str = "type") -> Any:
+def find_class(name: Any, *, where: str = "type") -> Any:
     """The class that "module:Class" names. Raises: ConfigError when it is not in a trusted package, or not there."""
-    return _class_named(name, where, tuple(TRUSTED))
+    module_name, _, class_name = str(name).partition(":")
+    package = module_name.partition(".")[0]
+    trusted = TRUSTED | {named.strip() for named in os.environ.get(TRUST_VARIABLE, "").split(",")} - {""}
+    if package not in trusted:
+        raise ConfigError(
+            f"{where}: type {name!r} is not of {', '.join(sorted(trusted))}; if you trust {package!r}, whose code is "
+            f"then imported, set {TRUST_VARIABLE}={package}"
+        )
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{where}: there is no type {name!r} in this version: {error}") from error
+    if not isinstance(found, type):
+        raise ConfigError(f"{where}: {name!r} is not a class")
+    return found
 
 
 def processor_to_json(processor: Any) -> dict[str, Any]:

@@ -1,5 +1,4 @@
 import dataclasses
-import functools
 import json
 import re
 from typing import Annotated, Any, Literal
@@ -16,6 +15,7 @@ from jaxnlp.serialization import (
     ConfigError,
     differences,
     find_class,
+    from_json,
     processor_from_json,
     processor_to_json,
     to_json,
@@ -51,8 +51,14 @@ class Owner:
     pets: tuple[tuple[Animal, ...], ...] = ()
 
 
-PACKAGES = ("jaxnlp", "data", "train", __name__.partition(".")[0])
-from_json = functools.partial(serialization.from_json, packages=PACKAGES)
+PACKAGE = __name__.partition(".")[0]
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch):
+    """The packages that every process trusts, and this one, which has the classes above."""
+    monkeypatch.setattr(serialization, "TRUSTED", {"jaxnlp", "data", "train", PACKAGE})
+    monkeypatch.delenv("JAXNLP_TRUST", raising=False)
 
 
 def through_text(value):
@@ -146,21 +152,43 @@ def test_the_place_of_a_value_begins_with_the_name_that_it_was_given():
 
 @pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "optax:adam", "jaxnlpx.evil:Config", "", None, 3])
 def test_types_of_other_packages_are_refused_and_not_imported(name):
-    with pytest.raises(ConfigError, match=r"config: type .* is not of jaxnlp, data, train"):
+    with pytest.raises(ConfigError, match=r"config: type .* is not of data, jaxnlp, tests, train; if you trust"):
         from_json({"type": name}, ModelConfig)
 
 
-def test_classes_outside_the_library_are_refused_until_their_package_is_trusted(monkeypatch):
-    monkeypatch.setattr(serialization, "TRUSTED", {"jaxnlp", "data", "train"})
-    written, package = through_text(Animal()), __name__.partition(".")[0]
-    for read in (lambda: serialization.from_json(written, Animal), lambda: find_class(written["type"])):
+def test_classes_outside_the_library_are_refused_until_their_package_is_trusted():
+    serialization.TRUSTED.remove(PACKAGE)
+    written = through_text(Animal())
+    for read in (lambda: from_json(written, Animal), lambda: find_class(written["type"])):
         with pytest.raises(ConfigError, match=re.escape(f"type {__name__ + ':Animal'!r} is not of ")):
             read()
-    serialization.trust(package)
-    assert serialization.from_json(written, Animal) == Animal()
+    serialization.trust(PACKAGE)
+    assert from_json(written, Animal) == Animal()
     assert find_class(written["type"]) is Animal
     for name in ("data.character_text:CharacterText", "train.optimizer:OptimizerConfig"):
         assert find_class(name).__name__ == name.partition(":")[2]
+
+
+@pytest.mark.parametrize("names", [PACKAGE, f"other, {PACKAGE} ,", f",{PACKAGE}"])
+def test_the_environment_names_trusted_packages(names, monkeypatch):
+    serialization.TRUSTED.remove(PACKAGE)
+    monkeypatch.setenv("JAXNLP_TRUST", names)
+    assert from_json(through_text(Animal()), Animal) == Animal()
+
+
+@pytest.mark.parametrize("names", ["", ",", "other", f"{PACKAGE}_2", __name__])
+def test_the_environment_trusts_no_other_package(names, monkeypatch):
+    serialization.TRUSTED.remove(PACKAGE)
+    monkeypatch.setenv("JAXNLP_TRUST", names)
+    for name in (f"{__name__}:Animal", ":Animal", "", ".:Animal"):
+        with pytest.raises(ConfigError, match="is not of"):
+            find_class(name)
+
+
+def test_the_refusal_of_a_class_says_how_to_trust_its_package():
+    serialization.TRUSTED.remove(PACKAGE)
+    with pytest.raises(ConfigError, match=f"if you trust '{PACKAGE}', .* set JAXNLP_TRUST={PACKAGE}$"):
+        find_class(f"{__name__}:Animal")
 
 
 def test_a_processor_reads_back_equal_with_its_class():
@@ -201,7 +229,10 @@ def test_refusing_a_type_does_not_run_its_module(tmp_path, monkeypatch):
     ("name", "message"),
     [
         ("jaxnlp.models.gpt:Missing", "there is no type 'jaxnlp.models.gpt:Missing' in this version"),
-        ("jaxnlp.models.missing:GPTConfig", "there is no type 'jaxnlp.models.missing:GPTConfig' in this version"),
+        (
+            "jaxnlp.models.missing:GPTConfig",
+            "there is no type 'jaxnlp.models.missing:GPTConfig' in this version: No module named",
+        ),
         ("jaxnlp.serialization", "there is no type 'jaxnlp.serialization' in this version"),
         ("jaxnlp.serialization:to_json", "'jaxnlp.serialization:to_json' is not a class"),
         ("jaxnlp.text.characters:CharacterVocabulary", "is not a dataclass"),

@@ -18,11 +18,17 @@ from tests.seam import images, tagger
 FAMILIES = {"tagger": tagger, "images": images}
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def standard_promotion():
     """The families are written as users write: with JAX's defaults."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch):
+    """Commands read runs of the families."""
+    monkeypatch.setenv("JAXNLP_TRUST", "tests")
 
 
 @pytest.fixture(scope="session", params=FAMILIES, ids=str)
@@ -32,8 +38,9 @@ def family(request):
 
 
 def program(family, folder):
-    """The command that trains a family, and its environment."""
-    return [sys.executable, "-m", family.__name__, str(folder)], os.environ | {"JAX_PLATFORMS": "cpu"}
+    """The command that trains a family, and its environment: training needs no trust, since it reads no saved class."""
+    environment = {name: value for name, value in os.environ.items() if name != "JAXNLP_TRUST"}
+    return [sys.executable, "-m", family.__name__, str(folder)], environment | {"JAX_PLATFORMS": "cpu"}
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +62,7 @@ def killed(family, tmp_path_factory):
     while not (folder / "checkpoints" / "10").is_dir() and process.poll() is None:
         assert time.monotonic() < deadline, "no checkpoint within five minutes"
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     return folder

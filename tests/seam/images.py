@@ -1,6 +1,8 @@
 """A family that the library does not have: a classifier of images. Data, model, task, recipe and verb.
 
 python -m tests.seam.images WORKDIR
+
+Axes that the library's glossary does not have: I rows or columns of an image, P pixels of a patch. T counts patches.
 """
 
 import base64
@@ -22,16 +24,15 @@ from rich.console import Console
 
 from data import DataConfig
 from jaxnlp.blocks import HeatMap, Line, Lines, Picture
-from jaxnlp.corpus import Corpus, Split
+from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.models import ModelConfig, Parameter
+from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.serialization import trust
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import OptimizerConfig
-
-trust("tests")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ class ImageProcessor:
 
 
 @dataclasses.dataclass(frozen=True)
-class Bars(DataConfig):
+class BarImages(DataConfig):
     """Images with one bright row or column, and noise."""
 
     size: int = 8
@@ -104,20 +105,21 @@ class PatchConfig(ModelConfig):
         return {
             ("patches", "kernel"): Parameter("PD", "below", matrix=True),
             ("patches", "bias"): Parameter("D", "below"),
-            ("blocks", "kernel"): Parameter("LDD", matrix=True),
-            ("blocks", "bias"): Parameter("LD"),
+            ("blocks", "dense", "kernel"): Parameter("LDD", matrix=True),
+            ("blocks", "dense", "bias"): Parameter("LD"),
             ("head", "kernel"): Parameter("DC", matrix=True, head=True),
             ("head", "bias"): Parameter("C", head=True),
         }[path]
 
 
-class Layer(nn.Module):
+class PatchLayer(nn.Module):
     width: int
+    compute: Compute
 
     @nn.compact
     def __call__(self, x, _):
-        kernel = self.param("kernel", nn.initializers.normal(0.2), (self.width, self.width))
-        return x + jnp.tanh(x @ kernel + self.param("bias", nn.initializers.zeros, (self.width,))[None, None]), None
+        dense = Dense(self.width, kernel_init=nn.initializers.normal(0.2), compute=self.compute, name="dense")
+        return x + jnp.tanh(dense(x)), None
 
 
 class PatchClassifier(nn.Module):
@@ -126,16 +128,23 @@ class PatchClassifier(nn.Module):
 
     @nn.compact
     def __call__(self, images, *, deterministic=True):
-        """Args: images [B, N, N]. Returns: logits [B, C]."""
+        """Args: images [B, I, I]. Returns: logits [B, C], float32."""
         chex.assert_rank(images, 3)
-        config, (batch, size, _) = self.config, images.shape
-        side = size // config.patch
-        patches = images.reshape(batch, side, config.patch, side, config.patch).swapaxes(2, 3)
-        x = nn.Dense(config.width, name="patches")(patches.reshape(batch, side * side, config.patch**2))
-        scanned = nn.scan(Layer, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
-        x, _ = scanned(config.width, name="blocks")(x, None)
-        x = Dropout(config.dropout_rate)(jnp.square(x).mean(axis=1), deterministic=deterministic)
-        return nn.Dense(self.classes, name="head")(x)
+        config, compute, (batch, size, _) = self.config, self.config.compute, images.shape
+        side, pixels = size // config.patch, config.patch**2
+        axes = chex.Dimensions(B=batch, I=size, T=side * side, D=config.width, C=self.classes)
+        chex.assert_shape(images, axes["BII"])
+        patches = images.reshape(batch, side, config.patch, side, config.patch).swapaxes(2, 3).reshape(-1, pixels)
+        initial = nn.initializers.lecun_normal()
+        x = Dense(config.width, kernel_init=initial, compute=compute, name="patches")(patches)
+        scanned = nn.scan(PatchLayer, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        x, _ = scanned(config.width, compute, name="blocks")(x, None)
+        x = jnp.square(x.reshape(axes["BTD"])).mean(axis=1)
+        x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
+        chex.assert_shape(x, axes["BD"])
+        logits = Dense(self.classes, compute=compute, name="head")(x)
+        chex.assert_shape(logits, axes["BC"])
+        return logits.astype(jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,9 +154,10 @@ class ImageClassification(Task):
     def metrics(self, processor, split):
         return {"loss": MetricKind("images", "nats", "lower"), "accuracy": MetricKind("images")}
 
-    def check(self, model, data):
-        if data.size % model.patch:
-            raise ValueError(f"model.patch must divide data.size, got {model.patch} and {data.size}")
+    def check_corpus(self, model, corpus):
+        size = corpus.processor.size
+        if size % model.patch:
+            raise DataError(f"model.patch must divide the side of the images, {size} pixels, got {model.patch}")
 
     def build(self, model, processor):
         size = processor.size
@@ -167,10 +177,10 @@ class ImageClassification(Task):
         return Objective(loss)
 
     def evaluators(self):
-        return {"validation": Validation}
+        return {"validation": ImageValidation}
 
     def commands(self):
-        return {"classify": Classify}
+        return {"classify": ClassifyImage}
 
 
 def logits_of(model):
@@ -178,7 +188,7 @@ def logits_of(model):
 
 
 @dataclasses.dataclass(frozen=True)
-class Validation(Evaluator):
+class ImageValidation(Evaluator):
     """Loss and accuracy, with a picture of the least certain image."""
 
     def __call__(self, scoring):
@@ -202,7 +212,7 @@ class Validation(Evaluator):
 
 
 def png(image):
-    """A grey image [N, N] as PNG in base64."""
+    """A grey image [I, I] as PNG in base64."""
     pixels = np.uint8(255 * (image - image.min()) / np.ptp(image))
     raw = b"".join(b"\0" + row.tobytes() for row in pixels)
 
@@ -215,14 +225,16 @@ def png(image):
 
 
 @dataclasses.dataclass(frozen=True)
-class Classify(Command):
+class ClassifyImage(Command):
     """Names the class of an image."""
 
     file: tyro.conf.Positional[Path]
-    """A .npy file with the image [N, N]."""
+    """A .npy file with the image [I, I]."""
 
     def __call__(self, trained):
-        image = np.load(self.file).astype(np.float32)
+        image, size = np.load(self.file).astype(np.float32), trained.processor.size
+        if image.shape != (size, size):
+            raise ValueError(f"{self.file}: expected {size} x {size} pixels, got the shape {image.shape}")
         logits = trained.model.apply({"params": trained.params}, image[None])
         print(trained.processor.labels[int(logits.argmax())])
 
@@ -231,7 +243,7 @@ def get_config(**changes):
     """The recipe."""
     plain = TrainConfig(
         recipe="toy_images",
-        data=Bars(batch_size=16),
+        data=BarImages(batch_size=16),
         model=PatchConfig(),
         task=ImageClassification(),
         optimizer=OptimizerConfig(learning_rate=2e-2, weight_decay=0.01, layer_decay=0.8),

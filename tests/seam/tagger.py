@@ -17,16 +17,16 @@ import tyro
 from rich.console import Console
 
 from data import DataConfig
+from data.text_sources import read_utf8
 from jaxnlp.blocks import MarkedText, Table
 from jaxnlp.corpus import Corpus, DataError, Split
 from jaxnlp.models import ModelConfig, Parameter
-from jaxnlp.serialization import trust
+from jaxnlp.nn.dense import Dense
 from jaxnlp.tasks import Block, Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Task
 from train.config import TrainConfig
 from train.loop import fit
 from train.optimizer import OptimizerConfig
 
-trust("tests")
 WORDS = ("the", "a", "dog", "cat", "sees", "bites", "old", "red")
 TAGS = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "sees": "VERB", "bites": "VERB"}
 
@@ -79,10 +79,21 @@ class TaggedSentences(DataConfig):
         )
 
     def read_file(self, path, processor):
-        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-        if not lines:
-            raise DataError(f"{path} has no sentences")
-        return _split([(words, None) for words in lines], processor, self, scored=False)
+        sentences = []
+        for number, line in enumerate(read_utf8(path).removesuffix("\n").split("\n"), 1):
+            words = line.split()
+            try:
+                processor.encode(words)
+            except ValueError as error:
+                raise DataError(f"{path}, line {number}: {error}") from error
+            if not words:
+                raise DataError(f"{path}, line {number}: no words; remove the line")
+            if len(words) > self.length:
+                raise DataError(
+                    f"{path}, line {number}: {len(words)} words, and data.length is {self.length}; split the sentence"
+                )
+            sentences.append((words, None))
+        return _split(sentences, processor, self, scored=False)
 
 
 def _sentences(generator, length):
@@ -139,17 +150,23 @@ class Tagger(nn.Module):
 
     @nn.compact
     def __call__(self, tokens):
-        """Args: tokens [B, T]. Returns: scores [B, T, C], transitions [C, C]."""
+        """Args: tokens [B, T]. Returns: scores [B, T, C] and transitions [C, C], both float32."""
         chex.assert_rank(tokens, 2)
-        x = nn.Embed(self.vocabulary_size, self.config.width, name="tokens")(tokens)
+        compute = self.config.compute
+        axes = chex.Dimensions(B=tokens.shape[0], T=tokens.shape[1], D=self.config.width, C=self.tags)
+        x = nn.Embed(self.vocabulary_size, self.config.width, compute.dtype, name="tokens")(tokens)
         before = jnp.pad(x, [(0, 0), (1, 0), (0, 0)])[:, :-1]
-        x = jnp.tanh(x + nn.Dense(self.config.width, name="previous")(before))
-        scores = nn.Dense(self.tags, name="scores")(x)
-        return scores, self.param("transitions", nn.initializers.zeros, (self.tags, self.tags))
+        chex.assert_shape((x, before), axes["BTD"])
+        before = Dense(self.config.width, compute=compute, name="previous")(before.reshape(-1, self.config.width))
+        x = jnp.tanh(x.reshape(-1, self.config.width) + before)
+        scores = Dense(self.tags, compute=compute, name="scores")(x).reshape(axes["BTC"])
+        return scores.astype(jnp.float32), self.param("transitions", nn.initializers.zeros, axes["CC"])
 
 
 def crf_loss(scores, transitions, tags, mask):
-    """Negative log-likelihood of tag sequences [B], for scores [B, T, C]; the mask is True up to each length."""
+    """Negative log-likelihood [B] of tags [B, T], for scores [B, T, C]; the mask [B, T] is True up to each length."""
+    axes = chex.Dimensions(B=scores.shape[0], T=scores.shape[1], C=scores.shape[2])
+    chex.assert_shape((scores, transitions, tags, mask), [axes["BTC"], axes["CC"], axes["BT"], axes["BT"]])
     emitted = jnp.take_along_axis(scores, tags[:, :, None], axis=-1)[..., 0]
     moved = transitions[tags[:, :-1], tags[:, 1:]] * mask[:, 1:]
     gold = (emitted * mask).sum(axis=1) + moved.sum(axis=1)
@@ -185,7 +202,7 @@ class Tagging(Task):
 
     def metrics(self, processor, split):
         loss = MetricKind("sentences", "nats", "lower")
-        found = {"loss": loss, "tokens_per_sentence": MetricKind("words", "", "lower")}
+        found = {"loss": loss, "loss_per_word": MetricKind("words", "nats", "lower")}
         return (
             found
             | ({"objective": loss} if self.l2 else {})
@@ -202,20 +219,20 @@ class Tagging(Task):
             nll = jnp.where(real, crf_loss(scores, transitions, batch["tags"], batch["loss_mask"]), 0.0).sum()
             count = real.sum(dtype=jnp.float32)
             words = batch["loss_mask"].sum(dtype=jnp.float32)
-            metrics = {"loss": (nll, count), "tokens_per_sentence": (words, words)}
+            metrics = {"loss": (nll, count), "loss_per_word": (nll, words)}
             scalar = nll / jnp.maximum(count, 1.0)
             if key is not None and self.l2:
                 scalar += self.l2 * jnp.square(transitions).sum()
                 metrics["objective"] = (scalar * count, count)
             return scalar, (metrics, carry)
 
-        return Objective(loss, progress="tokens_per_sentence")
+        return Objective(loss, progress="loss_per_word")
 
     def evaluators(self):
-        return {"validation": Validation}
+        return {"validation": TagValidation}
 
     def commands(self):
-        return {"tag": Tag}
+        return {"tag": TagWords}
 
 
 def scores_of(model):
@@ -223,7 +240,7 @@ def scores_of(model):
 
 
 @dataclasses.dataclass(frozen=True)
-class Validation(Evaluator):
+class TagValidation(Evaluator):
     """Share of words with the right tag, in the best sequence."""
 
     def __call__(self, scoring):
@@ -248,13 +265,15 @@ class Validation(Evaluator):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tag(Command):
+class TagWords(Command):
     """Tags the words of a sentence."""
 
     words: tyro.conf.Positional[tuple[str, ...]]
     """The sentence's words."""
 
     def __call__(self, trained):
+        if not self.words:
+            raise ValueError("give the words of a sentence")
         tokens = trained.processor.encode(self.words)[None]
         scores, transitions = trained.model.apply({"params": trained.params}, tokens)
         print(" ".join(trained.processor.tags[i] for i in viterbi(np.asarray(scores[0]), np.asarray(transitions))))

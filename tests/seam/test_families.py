@@ -1,7 +1,10 @@
-"""Two families of this folder train, resume, are scored, reported, loaded and used; the core knows neither."""
+"""Two families of this folder train, resume, are scored, reported, loaded and used."""
 
-import ast
+import dataclasses
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -10,6 +13,8 @@ import pytest
 from rich.console import Console
 
 from jaxnlp.__main__ import main as jaxnlp_main
+from jaxnlp.corpus import DataError
+from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import load_run
 from tests.seam import images, tagger
 from train.config import update
@@ -18,14 +23,8 @@ from train.loop import fit
 from train.report import write_report
 
 ROOT = Path(__file__).resolve().parents[2]
-CORE = [
-    "train",
-    "data/__init__.py",
-    "jaxnlp/runs.py",
-    "jaxnlp/__main__.py",
-    "jaxnlp/tasks/__init__.py",
-    "jaxnlp/checkpoints.py",
-]
+only_tagger = pytest.mark.parametrize("family", ["tagger"], indirect=True)
+only_images = pytest.mark.parametrize("family", ["images"], indirect=True)
 
 
 def params_of(folder):
@@ -51,12 +50,71 @@ def test_evaluation_prints_the_declared_metrics_and_records_them(finished, tmp_p
     assert {entry["metric"] for entry in entries} >= {"loss", "accuracy"}
 
 
-def test_a_file_without_labels_is_predicted(finished, family, tmp_path, capsys):
-    if family is not tagger:
-        pytest.skip("only the tagger reads files")
+@only_tagger
+def test_a_file_without_labels_is_predicted(finished, tmp_path, capsys):
     (tmp_path / "sentences.txt").write_text("the red dog sees\na cat\n")
     assert evaluate_main([str(finished), "--file", str(tmp_path / "sentences.txt")]) == 0
     assert capsys.readouterr().out.splitlines() == ["DET ADJ NOUN VERB", "DET NOUN"]
+
+
+@only_tagger
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a dog\n\na cat\n", ", line 2: no words; remove the line"),
+        ("a dog\n" + "the " * 7, ", line 2: 7 words, and data.length is 6; split the sentence"),
+        ("a dog\na cat\nthe horse\n", ", line 3: the word 'horse' is not in the vocabulary"),
+        ("", " is empty"),
+    ],
+)
+def test_a_file_that_cannot_be_scored_is_refused_with_the_line(text, message, finished, tmp_path, capsys):
+    path = tmp_path / "sentences.txt"
+    path.write_text(text)
+    assert evaluate_main([str(finished), "--file", str(path)]) == 2
+    assert capsys.readouterr().err == f"error: {path}{message}\n"
+
+
+@only_tagger
+def test_no_words_cannot_be_tagged(finished, capsys):
+    assert jaxnlp_main(["tag", str(finished)]) == 2
+    assert capsys.readouterr().err == "error: give the words of a sentence\n"
+
+
+@only_images
+def test_an_image_of_another_size_is_refused(finished, tmp_path, capsys):
+    path = tmp_path / "image.npy"
+    np.save(path, np.zeros((8, 9)))
+    assert jaxnlp_main(["classify", str(finished), str(path)]) == 2
+    assert capsys.readouterr().err == f"error: {path}: expected 8 x 8 pixels, got the shape (8, 9)\n"
+
+
+def test_what_only_the_data_can_tell_is_refused_before_the_first_step(tmp_path):
+    config = update(images.get_config(), **{"model.patch": 3})
+    with pytest.raises(DataError, match=r"model\.patch must divide the side of the images, 8 pixels, got 3"):
+        fit(config, tmp_path / "run", console=Console(quiet=True))
+
+
+def test_every_metric_of_a_batch_is_declared_and_differs_from_its_count(family):
+    config = family.get_config()
+    corpus = config.data.load(0)
+    split = corpus.splits["validation"]
+    model, inputs = config.task.build(config.model, corpus.processor)
+    params = model.init(jax.random.key(0), *(np.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    _, (metrics, _) = config.task.objective(model, corpus).loss(params, split.batches[0], None, ())
+    assert metrics.keys() <= config.task.metrics(corpus.processor, split).keys()
+    assert all(total != count for total, count in metrics.values())
+
+
+def test_another_compute_changes_only_rounding(finished, family):
+    trained, config = load_run(finished), family.get_config()
+    batch = config.data.load(0).splits["validation"].batches[0]
+    losses = []
+    for compute in (Compute(), Compute(dtype="bfloat16")):
+        model, _ = trained.task.build(dataclasses.replace(trained.model.config, compute=compute), trained.processor)
+        losses.append(trained.task.objective(model, None).loss(trained.params, batch, None, ())[0])
+    assert losses[0].dtype == losses[1].dtype == np.float32
+    assert losses[0] != losses[1]
+    np.testing.assert_allclose(losses[1], losses[0], atol=0.02)
 
 
 def test_the_report_draws_the_blocks_of_the_family(finished, family):
@@ -84,37 +142,25 @@ def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finishe
     assert {tagger: "tag", images: "classify"}[family] in capsys.readouterr().err
 
 
+@only_tagger
+@pytest.mark.parametrize("trusted", ["", "tests"])
+@pytest.mark.parametrize("program", ["jaxnlp", "train.evaluate"])
+def test_a_command_reads_a_run_of_another_package_where_the_environment_trusts_it(program, trusted, finished):
+    arguments = {"jaxnlp": ["tag", str(finished), "the", "dog"], "train.evaluate": [str(finished)]}[program]
+    environment = os.environ | {"JAXNLP_TRUST": trusted, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", program, *arguments]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    if trusted:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert {"jaxnlp": "DET NOUN\n", "train.evaluate": "validation accuracy "}[program] in done.stdout
+    else:
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "error: " in done.stderr
+        assert "set JAXNLP_TRUST=tests\n" in done.stderr
+
+
 def test_another_run_begins_with_its_parameters(finished, family, tmp_path):
     config = update(family.get_config(init_from=str(finished), total_steps=1), **{"optimizer.learning_rate": 1e-9})
     state = fit(config, tmp_path / "run", console=Console(quiet=True)).state
     for a, b in zip(jax.tree.leaves(params_of(finished)), jax.tree.leaves(state.params), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
-
-
-def core_files():
-    for place in CORE:
-        yield from sorted((ROOT / place).rglob("*.py")) if (ROOT / place).is_dir() else [ROOT / place]
-
-
-def test_no_core_file_names_a_family():
-    words = ("tagger", "Tagging", "PatchConfig", "Bars", "seam", "bert", "gpt", "lstm", "perceiver", "vocabulary")
-    found = [(path.relative_to(ROOT), word) for path in core_files() for word in words if word in code_of(path).lower()]
-    assert found == []
-
-
-def code_of(path):
-    """A file's code without its comments and docstrings: prose may give examples."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [
-                child
-                for child in body
-                if not (
-                    isinstance(child, ast.Expr)
-                    and isinstance(child.value, ast.Constant)
-                    and isinstance(child.value.value, str)
-                )
-            ] or [ast.Pass()]
-    return ast.unparse(tree)

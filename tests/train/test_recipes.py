@@ -16,7 +16,6 @@ from train.command_line import RunOptions, parse
 from train.config import TrainConfig
 from train.recipes import load_recipe, recipe_names
 
-PACKAGES = ("jaxnlp", "data", "train")
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
 RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
 
@@ -30,7 +29,7 @@ def test_all_recipes_are_found_by_their_file_name():
 def test_recipe_names_itself_and_reads_back_equal_from_json(name):
     config = load_recipe(name)
     assert config.recipe == name
-    assert from_json(json.loads(json.dumps(to_json(config))), TrainConfig, packages=PACKAGES) == config
+    assert from_json(json.loads(json.dumps(to_json(config))), TrainConfig) == config
 
 
 @pytest.mark.parametrize("name", RECIPES)

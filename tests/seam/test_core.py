@@ -1,0 +1,194 @@
+"""The core knows no family: it names none, and asks no object what it is or has."""
+
+import ast
+import builtins
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import data
+import jaxnlp.models
+import jaxnlp.tasks
+from tests.seam import images, tagger
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("jaxnlp", "data", "train", "configs", "benchmarks", "tests")
+CORE = (
+    "jaxnlp/*.py",
+    "jaxnlp/commands/*.py",
+    "jaxnlp/models/__init__.py",
+    "jaxnlp/tasks/__init__.py",
+    "data/__init__.py",
+    "configs/__init__.py",
+    "train/**/*.py",
+)
+FILES = sorted(path.relative_to(ROOT).as_posix() for place in CORE for path in ROOT.glob(place))
+
+WORDS = {"seam", "bert", "gpt", "lstm", "perceiver", "synthesizer", "vocabulary"}
+MAY_NAME = {
+    "jaxnlp/models/__init__.py": {"vocabulary"},  # what build() takes, unless a family says otherwise
+}
+
+# Expressions that look like a question for the family and are none, with the reason.
+MAY_ASK = {
+    ("data/__init__.py", "isinstance(processor, kind)"): "the data set says which kind it needs",
+    ("jaxnlp/tasks/__init__.py", "issubclass(value, Task)"): "finds the tasks among all that a module holds",
+    ("jaxnlp/config.py", "isinstance(value, expected)"): "the type that a field declares",
+    ("jaxnlp/serialization.py", "issubclass(found, base)"): "a saved class must fit the field that it is read for",
+    ("jaxnlp/serialization.py", "hasattr(found, 'from_json')"): "what is saved may name any class",
+    ("jaxnlp/serialization.py", "type(value) is expected"): "the type that a field declares",
+    ("jaxnlp/serialization.py", "getattr(expected, '__name__', expected)"): "its name in a message",
+    ("train/log.py", "isinstance(block.content, MarkedText)"): "jaxnlp.blocks has all kinds that there are",
+    ("train/parallel.py", "isinstance(tree, TrainState)"): "the loop's own state, or parameters alone",
+    ("train/report/blocks.py", "hasattr(value, '__array__')"): "a number of NumPy or JAX",
+    ("train/report/blocks.py", "isinstance(value, hint)"): "the type that a field of a block declares",
+    ("train/report/blocks.py", "type(content) not in KINDS.values()"): "jaxnlp.blocks has all kinds that there are",
+    ("train/run_folder.py", "hasattr(os, 'sched_getaffinity')"): "the operating system",
+}
+
+
+def families():
+    """Words that name a family, in lower case: its classes, in the library and in this folder, and `WORDS`."""
+    for package in (jaxnlp.models, jaxnlp.tasks, data):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    kinds = [*derived(jaxnlp.models.ModelConfig), *derived(jaxnlp.tasks.Task), *derived(data.DataConfig)]
+    kinds = [kind for kind in kinds if kind.__module__.partition(".")[0] in ("jaxnlp", "data")]  # not other tests'
+    for module in (images, tagger):
+        kinds += [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+    return WORDS | {kind.__name__.lower() for kind in kinds if isinstance(kind, type)}
+
+
+def derived(base):
+    """All classes that derive from a base."""
+    return [kind for child in base.__subclasses__() for kind in (child, *derived(child))]
+
+
+def named(tree):
+    """The families that code names; comments and docstrings may give examples."""
+    for node in ast.walk(tree):
+        if isinstance(getattr(node, "body", None), list):
+            node.body = [child for child in node.body if not is_text(child)] or [ast.Pass()]
+    code = ast.unparse(tree).lower()
+    return {word for word in families() if word in code}
+
+
+def is_text(node):
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def probes(tree):
+    """Expressions that ask what an object is or has, but for classes of Python and of other libraries."""
+    others = set(vars(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            package = getattr(node, "module", None) or node.names[0].name
+            if package.partition(".")[0] not in OURS:
+                others |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+
+    def is_ours(kind):
+        if isinstance(kind, ast.Tuple):
+            return any(map(is_ours, kind.elts))
+        if isinstance(kind, ast.BinOp):
+            return is_ours(kind.left) or is_ours(kind.right)
+        while isinstance(kind, ast.Attribute):
+            kind = kind.value
+        return not (isinstance(kind, ast.Constant) or (isinstance(kind, ast.Name) and kind.id in others))
+
+    def asks(node):
+        match node:
+            case ast.Call(func=ast.Name("hasattr")) | ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(), *_]):
+                return True
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, kind]):
+                return is_ours(kind)
+            case ast.MatchClass(cls=kind):
+                return is_ours(kind)
+            case ast.Compare(left=left, comparators=[right]):
+                return is_type(left) != is_type(right) and is_ours(right)
+            case ast.ExceptHandler(type=ast.Name("AttributeError")):
+                return True
+        return False
+
+    return {ast.unparse(node) for node in ast.walk(tree) if asks(node)}
+
+
+def is_type(node):
+    """Whether it is `type(x)` or `x.__class__`."""
+    match node:
+        case ast.Call(func=ast.Name("type"), args=[_]) | ast.Attribute(attr="__class__"):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_core_file_names_a_family(file):
+    assert named(parsed(file)) - MAY_NAME.get(file, set()) == set()
+
+
+def test_no_core_file_asks_what_an_object_is_or_has():
+    found = {(file, expression) for file in FILES for expression in probes(parsed(file))}
+    assert found == MAY_ASK.keys()
+
+
+def parsed(file):
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("from tests.seam.images import PatchConfig", {"seam", "patchconfig"}),
+        ("if type(task).__name__ == 'Tagging': pass", {"tagging"}),
+        ("BarImages(batch_size=16)", {"barimages"}),
+        ("def is_masked(task):\n  return isinstance(task, MaskedLanguageModel)", {"maskedlanguagemodel"}),
+        ("kind = {'bert': 3}", {"bert"}),
+        ("rows = processor.vocabulary_size", {"vocabulary"}),
+        ("'Such as BERT.'\ndef f():\n  'Such as Tagging.'\n  # of a GPT\n  return tags", set()),
+    ],
+)
+def test_the_name_of_a_family_would_be_found(code, expected):
+    assert expected <= (found := named(ast.parse(code)))
+    assert bool(found) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "hasattr(task, 'beams')",
+        "getattr(model, 'encoder', None)",
+        "getattr(processor, 'size')",
+        "from jaxnlp.models.gpt import GPTConfig\nisinstance(model, GPTConfig)",
+        "from jaxnlp.tasks import Task\nissubclass(kind, Task)",
+        "import jaxnlp.tasks\nisinstance(task, jaxnlp.tasks.Task)",
+        "isinstance(tree, (dict, Tagging))",
+        "isinstance(tree, int | Tagging)",
+        "isinstance(value, kinds[0])",
+        "class Own: pass\nisinstance(value, Own)",
+        "type(task) is Tagging",
+        "task.__class__ == Tagging",
+        "match task:\n  case Tagging(l2=0.0): pass",
+        "try:\n  task.beams()\nexcept AttributeError:\n  pass",
+    ],
+)
+def test_a_question_for_the_family_would_be_found(code):
+    assert len(probes(ast.parse(code))) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "isinstance(value, int | float)",
+        "isinstance(value, (list, tuple))",
+        "import jax\nisinstance(leaf, jax.Array)",
+        "from collections.abc import Mapping\nisinstance(batch, Mapping)",
+        "getattr(config, name)",
+        "type(value) is bool",
+        "type(theirs) is type(mine)",
+        "match value:\n  case int(): pass",
+        "task.metrics(processor, split)",
+    ],
+)
+def test_other_questions_are_not_meant(code):
+    assert probes(ast.parse(code)) == set()
