@@ -67,7 +67,8 @@ class DataConfig(Config):
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """A file in the data set's format, to be scored. Raises: FileNotFoundError, DataError."""
-        raise TypeError(f"{type(self).__name__} cannot score a file: it does not define read_file()")
+        del processor
+        raise DataError(f"{path}: this run's data, {type(self).__name__}, reads no files; score one of its splits")
 
     def require_at_least(self, least: float, *names: str) -> None:
         """Raises ValueError for a field that is less."""

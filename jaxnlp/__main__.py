@@ -2,20 +2,17 @@
 
 import dataclasses
 import difflib
-import importlib
 import os
-import pkgutil
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import tyro
 
-import jaxnlp.tasks
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
 from jaxnlp.runs import Checkpoint, find_task, load
-from jaxnlp.tasks import Command, Task
+from jaxnlp.tasks import Command, every_task
 
 USAGE = """usage: python -m jaxnlp VERB PLACE [options]
 
@@ -36,13 +33,13 @@ class LoadOptions:
     """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
 
 
-def every_command() -> dict[str, type[Command]]:
-    """The verbs of all tasks, by name."""
-    found: dict[str, type[Command]] = {}
-    for module in pkgutil.iter_modules(jaxnlp.tasks.__path__, "jaxnlp.tasks."):
-        for task in vars(importlib.import_module(module.name)).values():
-            if isinstance(task, type) and issubclass(task, Task):
-                found |= {verb: kind for verb, kind in task().commands().items() if verb not in found}
+def every_command() -> dict[str, tuple[type[Command], ...]]:
+    """The verbs of all tasks, by name; several tasks may have one each of the same name."""
+    found: dict[str, tuple[type[Command], ...]] = {}
+    for task in every_task():
+        for verb, kind in task().commands().items():
+            kinds = found.get(verb, ())
+            found[verb] = kinds if kind in kinds else (*kinds, kind)
     return dict(sorted(found.items()))
 
 
@@ -50,8 +47,8 @@ def usage() -> str:
     """The help text that lists every verb."""
     commands = every_command()
     width = max(map(len, commands))
-    lines = (f"  {verb:<{width}}  {(kind.__doc__ or '').partition(chr(10))[0]}" for verb, kind in commands.items())
-    return USAGE + "\n".join(lines)
+    summaries = ((verb, (kind.__doc__ or "").partition("\n")[0]) for verb, kinds in commands.items() for kind in kinds)
+    return USAGE + "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in summaries)
 
 
 def run(arguments: list[str]) -> int:
@@ -67,7 +64,8 @@ def run(arguments: list[str]) -> int:
             raise ValueError(f"there is no verb {verb!r}; {_nearest(verb, known)}")
         if rest and rest[0] not in ("-h", "--help"):
             raise ValueError(f"give the run's folder before the options: {program} PLACE {' '.join(rest)}")
-        print(f"usage: {program} PLACE [options]\n\n{known[verb].__doc__}\n\n{program} PLACE --help shows the options.")
+        meanings = "\n\n".join(kind.__doc__ or "" for kind in known[verb])
+        print(f"usage: {program} PLACE [options]\n\n{meanings}\n\n{program} PLACE --help shows the options.")
         return 0 if rest else 2
     place, *flags = rest
     verbs = find_task(place).commands()
@@ -101,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

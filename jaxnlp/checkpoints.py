@@ -31,7 +31,8 @@ PROCESSOR_FILE = "processor.json"
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints")
-"""Fields of a run's config that may change from start to start, besides every `compute`."""
+"""Fields of a run's config that may change from start to start, besides every `compute`; where averaging starts after
+an evaluation (`nt_asgd_patience`), their interval may not."""
 
 
 class RunError(ValueError):
@@ -155,6 +156,8 @@ def identity(config: Any) -> Any:
     if not isinstance(config, dict):
         return config
     dropped = {"compute", *BOOKKEEPING}
+    if config.get("nt_asgd_patience") is not None:
+        dropped.remove("evaluate_every_steps")
     optimizer = config.get("optimizer")
     if isinstance(optimizer, dict):
         ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
@@ -230,15 +233,18 @@ def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.
     except Exception as error:
-        raise DamagedCheckpointError(
-            f"checkpoint {place} cannot be read, choose another with --checkpoint: {error}"
-        ) from error
+        raise DamagedCheckpointError(f"checkpoint {place} cannot be read; choose another: {error}") from error
 
 
 def checksums(tree: PyTree) -> dict[str, int]:
     """CRC-32 of each array, by its path in the tree."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): zlib.crc32(np.ascontiguousarray(leaf).data) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path): zlib.crc32(array_bytes(leaf).data) for path, leaf in leaves}
+
+
+def array_bytes(array: Any) -> np.ndarray:
+    """An array's values as bytes, uint8; Python's buffers do not know bfloat16."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:

@@ -1,6 +1,7 @@
 """Metrics as (sum, count) pairs, so that an average over batches of different size is exact."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,17 +12,24 @@ from jaxnlp.typing import Metrics
 def total(metrics: Iterable[Metrics]) -> Metrics:
     """Adds up the sums and the counts, name by name; where batches are of several tasks, a name need not be in all.
 
+    NumPy's values are added up in float64: float32 no longer counts by ones from 2^24 on.
+
     Raises:
       ValueError: when there is nothing to add up.
     """
     summed: Metrics = {}
     for found in metrics:
         for name, (value, count) in found.items():
+            pair = (_wide(value), _wide(count))
             before = summed.get(name)
-            summed[name] = (value, count) if before is None else (before[0] + value, before[1] + count)
+            summed[name] = pair if before is None else (before[0] + pair[0], before[1] + pair[1])
     if not summed:
         raise ValueError("no metrics to add up: the data set gave no batch")
     return dict(sorted(summed.items()))
+
+
+def _wide(x: Any) -> Any:
+    return np.float64(x) if isinstance(x, np.ndarray | np.generic) else x
 
 
 def means(metrics: Metrics) -> dict[str, float]:

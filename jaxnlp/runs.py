@@ -16,10 +16,10 @@ from jaxnlp.checkpoints import (
     read_params,
     read_record,
 )
-from jaxnlp.convert import pretrained_task
+from jaxnlp.convert import PretrainedError, pretrained_type
 from jaxnlp.models import ModelConfig
-from jaxnlp.serialization import ConfigError, find_class, from_json, processor_from_json
-from jaxnlp.tasks import Task, Trained
+from jaxnlp.serialization import ConfigError, from_json, processor_from_json
+from jaxnlp.tasks import Task, Trained, every_task
 
 Checkpoint = int | Literal["best", "latest"]
 
@@ -39,7 +39,7 @@ def load(place: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[st
     """
     if is_run(place):
         if ignore:
-            raise ValueError(f"{place} is a training run, which has no tensors to ignore; remove --ignore")
+            raise ValueError(f"{place} is a training run, which has no tensors to ignore, got {', '.join(ignore)}")
         return load_run(place, checkpoint=checkpoint)
     if checkpoint != "best":
         raise ValueError(f"{place} is not a training run, so it has no checkpoint {checkpoint}")
@@ -92,8 +92,16 @@ def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Train
 
     Raises: ValueError when it is neither, or holds a model that the library does not have; OSError.
     """
-    task: type[Task] = find_class(pretrained_task(place))
-    return task.from_pretrained(place, ignore=ignore)
+    return _pretrained_task(place).from_pretrained(place, ignore=ignore)
+
+
+def _pretrained_task(place: str | Path) -> type[Task]:
+    """The task that pretrained weights are for. Raises: PretrainedError when the library does not have their model."""
+    kind = pretrained_type(place)
+    tasks = {model_type: task for task in every_task() for model_type in task.model_types}
+    if kind not in tasks:
+        raise PretrainedError(f"{place}: model_type must be one of {', '.join(sorted(tasks))}, got {kind!r}")
+    return tasks[kind]
 
 
 def find_task(place: str | Path) -> Task:
@@ -102,7 +110,7 @@ def find_task(place: str | Path) -> Task:
     Raises: RunError, ValueError, OSError as `load`.
     """
     if not is_run(place):
-        return find_class(pretrained_task(place))()
+        return _pretrained_task(place)()
     try:
         return from_json(read_config(Path(place))["task"], Task, where="config.task")
     except ConfigError as error:

@@ -44,7 +44,8 @@ ALLOWED = {
     "jaxnlp.runs": BELOW_RUNS,
     "jaxnlp.__main__": (*BELOW_RUNS, "jaxnlp.runs"),
     "data": ("jaxnlp.text", "jaxnlp.corpus", "jaxnlp.config", "jaxnlp.caches", "jaxnlp.files", "data"),
-    "train": ("jaxnlp", "data", "train", "configs"),
+    "train": ("jaxnlp", "data", "train"),
+    "train.recipes": ("train", "configs"),
     "configs": (
         "train.config",
         "train.optimizer",
@@ -164,7 +165,8 @@ def test_modules_import_only_what_is_below_them():
         ("data.new", "import jax.numpy as jnp\nfrom jaxnlp.text import characters", ["jax.numpy"]),
         ("data.new", "import jaxnlp.metrics, jaxlike", ["jaxnlp.metrics"]),
         ("configs.new", "from train.loop import fit\nfrom train.config import TrainConfig", ["train.loop"]),
-        ("train.new", "import configs, benchmarks.x", ["benchmarks.x"]),
+        ("train.new", "import configs, benchmarks.x", ["benchmarks.x", "configs"]),
+        ("train.recipes", "import configs, benchmarks.x", ["benchmarks.x"]),
         (
             "train.new",
             "from jaxnlp.models import ModelConfig\nfrom jaxnlp.tasks import Task\nfrom data import DataConfig",

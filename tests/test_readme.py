@@ -10,7 +10,8 @@ import pytest
 
 from jaxnlp import __main__ as verbs
 from train import evaluate
-from train.command_line import RunOptions, UsageError, load_recipe, parse, recipe_names
+from train.command_line import RunOptions, UsageError, parse
+from train.recipes import load_recipe, recipe_names
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from jaxnlp.checkpoints import PROCESSOR_FILE, RunError, checkpoint_steps
+from jaxnlp.checkpoints import PROCESSOR_FILE, DamagedCheckpointError, RunError, array_bytes, checkpoint_steps
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
 from jaxnlp.serialization import ConfigError, differences, processor_from_json, to_json
 from jaxnlp.typing import Params
 from train import run_folder
-from train.command_line import UsageError, load_recipe
 from train.config import TrainConfig
+from train.recipes import UnknownRecipeError, load_recipe
 
 TYPED_MODEL_FILE = "typed_model.json"
 """The model's config as it was typed, where pretrained weights have changed it: a later start types the same again."""
@@ -68,7 +67,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         adopted = config.model.adopt(found)
         _refuse_overridden(config, adopted.config)
         whole = dataclasses.replace(config, model=adopted.config)
-    except ConfigError:
+    except (ConfigError, DamagedCheckpointError):
         raise
     except ValueError as error:
         raise RunError(f"--init-from {place}: {error}") from error
@@ -90,7 +89,7 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     """Raises ConfigError for a field that was typed, and that the pretrained model has otherwise."""
     try:
         recipe = to_json(load_recipe(config.recipe).model)
-    except UsageError:  # a config that no recipe has made
+    except UnknownRecipeError:  # a config that no recipe has made
         recipe = to_json(type(config.model)())
     model = to_json(config.model)
     typed = {line.partition(":")[0] for line in differences(recipe, model)}
@@ -132,11 +131,15 @@ def merge(params: Params, given: Params) -> Params:
     return unflatten_dict(ours | theirs)
 
 
+def overlaid(params: Params, newer: Params) -> Params:
+    """Both parameters; where both have one, the newer."""
+    return unflatten_dict(flatten_dict(params) | flatten_dict(newer))
+
+
 def params_digest(params: Params) -> str:
     """SHA-256 of parameters: names, shapes, types and values."""
     found = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        leaf = np.ascontiguousarray(leaf)
         found.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}\n".encode())
-        found.update(leaf.data)
+        found.update(array_bytes(leaf).data)
     return found.hexdigest()

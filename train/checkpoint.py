@@ -29,7 +29,7 @@ from jaxnlp.checkpoints import (
     read_record,
     restore_items,
 )
-from train.run_folder import RunSpec
+from train.run_folder import RunSpec, writes_folder
 from train.step import TrainState
 
 _logger = logging.getLogger(__name__)
@@ -185,7 +185,7 @@ class Checkpoints:
         return TrainState(params=found[PARAMS], ema=found.get(EMA), key=key, **rest)
 
     def _set_aside(self, step: int, reason: str, *, continuing_from: int) -> None:
-        if jax.process_index() != 0:
+        if not writes_folder():
             return
         damaged = self._workdir / DAMAGED
         damaged.mkdir(exist_ok=True)

@@ -1,8 +1,6 @@
 """The command line of training: recipes by name, config fields by tyro, suggestions for misspelt names."""
 
-import ast
 import dataclasses
-import difflib
 import importlib
 import re
 import sys
@@ -12,13 +10,13 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from rich.console import Console
 
-import configs
 from data import DataError
 from jaxnlp.checkpoints import RunError
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.serialization import ConfigError, differences, to_json
 from train.config import TrainConfig
 from train.parallel import ParallelMode
+from train.recipes import UnknownRecipeError, load_recipe, recipe_names, recipe_summary
 from train.run_folder import RunMismatchError
 
 Options = TypeVar("Options")
@@ -30,6 +28,7 @@ class UsageError(ValueError):
 
 WRONG_COMMANDS = (
     UsageError,
+    UnknownRecipeError,
     ConfigError,
     UnavailableError,
     DataError,
@@ -50,27 +49,6 @@ class RunOptions:
     """How devices share a batch: one jitted step over sharded batches (jit), or pmap."""
     compilation_cache: Path | None = None
     """Compilation cache folder; None = $JAX_COMPILATION_CACHE_DIR, or a folder in jaxnlp's cache."""
-
-
-def recipe_names() -> list[str]:
-    """Names of all recipes, in alphabetical order."""
-    return sorted(path.stem for path in Path(configs.__file__).parent.glob("[!_]*.py"))
-
-
-def recipe_summary(name: str) -> str:
-    """The first line of a recipe's docstring, read without importing the recipe."""
-    source = (Path(configs.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-
-
-def load_recipe(name: str) -> TrainConfig:
-    """A recipe's config. Raises: UsageError for an unknown recipe; it suggests similar names."""
-    names = recipe_names()
-    if name not in names:
-        nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"the recipes are {', '.join(names)}"
-        raise UsageError(f"unknown recipe {name!r}; {hint}")
-    return importlib.import_module(f"configs.{name}").get_config()
 
 
 def overview(program: str) -> str:
@@ -103,7 +81,8 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
       The config and the options.
 
     Raises:
-      UsageError: for a missing or unknown recipe, and for values that a config refuses.
+      UnknownRecipeError: for an unknown recipe.
+      UsageError: for a missing recipe, and for values that a config refuses.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
         print(overview(program))

@@ -145,12 +145,14 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
 
 def _create_folder(workdir: Path, setup: Setup, begun: Beginning) -> None:
     run_folder.create(workdir, setup.spec)
-    if begun.typed_model is not None:
+    if begun.typed_model is not None and run_folder.writes_folder():
         run_folder.write_json(workdir / TYPED_MODEL_FILE, begun.typed_model)
 
 
 def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -> None:
     """Says what is about to happen."""
+    if not run_folder.writes_folder():
+        return
     config = setup.config
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
     lines = [setup.corpus.description, *begun.notes]
@@ -242,7 +244,7 @@ def _after_evaluation(
     patience = config.nt_asgd_patience
     if patience is not None and not np.any(layout.fetch(run.state.averaged)) and has_stalled(run.losses, patience):
         run.state = dataclasses.replace(run.state, averaged=layout.place(jnp.int32(1)))
-    write_report(workdir)
+    _write_report(workdir)
 
 
 def _save(
@@ -266,18 +268,19 @@ def _save(
 
 @contextlib.contextmanager
 def _report_at_end(workdir: Path) -> Iterator[None]:
-    """Writes the report however the run ends, once there is something to report."""
-
-    def write() -> None:
-        if (workdir / run_folder.METRICS_FILE).exists():
-            write_report(workdir)
-
+    """Writes the report however the run ends."""
     try:
         yield
     except BaseException:
         try:
-            write()
+            _write_report(workdir)
         except Exception as error:  # of any kind: it must not hide how the run ended
             logging.getLogger(__name__).warning("no report: %s", error)
         raise
-    write()
+    _write_report(workdir)
+
+
+def _write_report(workdir: Path) -> None:
+    """Brings the report up to date, once there is something to report."""
+    if run_folder.writes_folder() and (workdir / run_folder.METRICS_FILE).exists():
+        write_report(workdir)

@@ -8,16 +8,18 @@ A checkpoint holds neither's layout: `fetch` gives the state as one device would
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from jaxnlp.ops.devices import compiled_for
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
 from train.step import StepOutput, TrainState, has_parts
 
+T = TypeVar("T")
 ParallelMode = Literal["jit", "pmap"]
 
 
@@ -89,6 +91,9 @@ class JitParallel:
         self.replicated = NamedSharding(self.mesh, PartitionSpec())
         self.by_rows = NamedSharding(self.mesh, PartitionSpec(BATCH_AXIS))
 
+    def _jit(self, function: Callable[..., T], **options: Any) -> Callable[..., T]:
+        return jax.jit(compiled_for(self.mesh.devices.flat[0], function), **options)
+
     def _shardings(self, state: TrainState) -> TrainState:
         """Of each array of a state."""
         rest = jax.tree.map(lambda _: self.replicated, dataclasses.replace(state, carry=()))
@@ -98,7 +103,7 @@ class JitParallel:
         """See `Parallel`."""
         shardings = self._shardings(jax.eval_shape(make, *arguments))
         arguments = jax.device_put(arguments, self.replicated)
-        return jax.jit(make, out_shardings=shardings)(*arguments)
+        return self._jit(make, out_shardings=shardings)(*arguments)
 
     def like(self, state: TrainState) -> TrainState:
         """See `Parallel`."""
@@ -137,17 +142,17 @@ class JitParallel:
         self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
     ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
         """See `Parallel`."""
-        return jax.jit(step, donate_argnums=0, out_shardings=(self._shardings(state), self.replicated))
+        return self._jit(step, donate_argnums=0, out_shardings=(self._shardings(state), self.replicated))
 
     def compile_eval(
         self, step: Callable[..., tuple[Metrics, PyTree]]
     ) -> Callable[[Params, Batch, PyTree], tuple[Metrics, PyTree]]:
         """See `Parallel`."""
-        return jax.jit(step, out_shardings=(self.replicated, self.by_rows))
+        return self._jit(step, out_shardings=(self.replicated, self.by_rows))
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """See `Parallel`."""
-        run = jax.jit(function, out_shardings=self.replicated)
+        run = self._jit(function, out_shardings=self.replicated)
         return lambda params, batch: jax.device_get(run(params, batch))
 
     def fetch(self, tree: Any) -> Any:
@@ -164,7 +169,7 @@ class PmapParallel:
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
         """See `Parallel`."""
-        return self.place(jax.jit(make)(*arguments))
+        return self.place(jax.jit(compiled_for(self._devices[0], make))(*arguments))
 
     def like(self, state: TrainState) -> TrainState:
         """See `Parallel`."""
@@ -223,7 +228,7 @@ class PmapParallel:
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
         """See `Parallel`."""
-        run = jax.pmap(function, axis_name=BATCH_AXIS, devices=self._devices)
+        run = jax.pmap(compiled_for(self._devices[0], function), axis_name=BATCH_AXIS, devices=self._devices)
 
         def outputs(params: Params, batch: Batch) -> PyTree:
             return jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), run(params, batch))
@@ -231,7 +236,7 @@ class PmapParallel:
         return outputs
 
     def _mapped(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        step = functools.partial(step, axis_name=BATCH_AXIS)
+        step = compiled_for(self._devices[0], functools.partial(step, axis_name=BATCH_AXIS))
         return jax.pmap(step, axis_name=BATCH_AXIS, devices=self._devices, **options)
 
     def fetch(self, tree: Any) -> Any:

@@ -28,6 +28,8 @@ from train.config import TrainConfig
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
 BLOCKS_FILE = "blocks.jsonl"
+MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
+"""Lines of differences that a message shows, and characters of each."""
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
 
 
@@ -54,6 +56,11 @@ class RunSpec(NamedTuple):
     def of(cls, config: TrainConfig, corpus: Corpus) -> "RunSpec":
         """That of a run of this config on this data."""
         return cls(to_json(config), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
+
+
+def writes_folder() -> bool:
+    """Whether this process writes the run's folder and speaks for the run: the first of all hosts."""
+    return jax.process_index() == 0
 
 
 def check(workdir: Path, config: Any) -> None:
@@ -115,7 +122,7 @@ def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
 
 def create(workdir: Path, run: RunSpec) -> None:
     """Writes config and processor; to be called after existing checkpoints were read and checked."""
-    if jax.process_index() != 0:
+    if not writes_folder():
         return
     (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     write_json(workdir / PROCESSOR_FILE, run.processor)
@@ -126,8 +133,15 @@ def refuse_change(before: Any, now: Any, message: str) -> None:
     """Raises RunMismatchError with the message, a remedy and each difference, when there are differences."""
     changed = differences(before, now)
     if changed:
-        lines = "".join(f"\n  {line}" for line in changed)
+        lines = "".join(f"\n  {_cut(line)}" for line in changed[:MAX_DIFFERENCES])
+        more = len(changed) - MAX_DIFFERENCES
+        lines += f"\n  and {more} more" if more > 0 else ""
         raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{lines}")
+
+
+def _cut(line: str) -> str:
+    """A vocabulary would fill the screen."""
+    return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + " ..."
 
 
 def read_config(workdir: Path) -> TrainConfig:
@@ -152,7 +166,7 @@ def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) ->
       pretrained: SHA-256 of the parameters that the run begins with; the first start's stays.
       facts: what else is recorded.
     """
-    if jax.process_index() != 0:
+    if not writes_folder():
         return
     if pretrained is None and (workdir / ENVIRONMENT_FILE).exists():
         pretrained = read_environment(workdir).get("pretrained_sha256")
@@ -174,7 +188,7 @@ def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) ->
 
 def update_environment(workdir: Path, **facts: Any) -> None:
     """Adds facts to the environment's record."""
-    if jax.process_index() == 0:
+    if writes_folder():
         write_json(workdir / ENVIRONMENT_FILE, read_environment(workdir) | facts)
 
 

@@ -12,7 +12,7 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
-from train.begin import Beginning, merge
+from train.begin import Beginning, merge, overlaid
 from train.config import TrainConfig
 from train.optimizer import Schedule, make_optimizer, make_schedule
 from train.run_folder import RunSpec
@@ -70,11 +70,17 @@ def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = No
     corpus = config.data.load(config.seed, begun.processor)
     validation = corpus.split("validation")
     metrics = dict(task.metrics(corpus.processor, validation))
-    if config.best_metric not in metrics:
-        raise ConfigError(f"best_metric must be one of {', '.join(sorted(metrics))}, got {config.best_metric!r}")
+    names = sorted(metrics.keys() - {"objective"})  # evaluation has no objective apart from the loss
+    if config.best_metric not in names:
+        raise ConfigError(f"best_metric must be one of {', '.join(names)}, got {config.best_metric!r}")
     task.check_corpus(config.model, corpus)
     model, inputs = task.build(config.model, corpus.processor)
     objective = task.objective(model, corpus)
+    for use, name in (("it orders checkpoints", "loss"), ("its objective counts progress by it", objective.progress)):
+        if name not in metrics:
+            raise ConfigError(
+                f"{type(task).__name__}.metrics must declare {name!r}, since {use}; it declares {', '.join(metrics)}"
+            )
     rows = config.data.batch_size
     carries = config.data.carries and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))
     if carries and rows % devices:
@@ -102,9 +108,10 @@ def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = No
             carry=objective.empty_carry(rows) if carries else (),
         )
 
-    given = dict(begun.params or task.begin(model, corpus))
+    # A pretrained model's parameters replace those that the task begins with.
+    given = overlaid(task.begin(model, corpus), begun.params)
     if begun.params_for is not None:
-        given |= begun.params_for(corpus.processor)
+        given = overlaid(given, begun.params_for(corpus.processor))
     spec = RunSpec.of(config, corpus)
     return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given)
 

@@ -157,6 +157,11 @@ def train_step(
     # The updates are not checked: to look at all of them before the first is applied would double the optimizer's
     # memory traffic. From a finite gradient only an absurd learning rate makes an infinite one; `all_finite` finds it.
     finite = jnp.isfinite(minimised) & jnp.isfinite(norm)
+    if objective.progress not in metrics:
+        raise ValueError(
+            f"the objective counts progress by {objective.progress!r}, which it did not measure; it measured "
+            f"{', '.join(metrics)}"
+        )
     step, progress = state.step + 1, metrics[objective.progress][1]
 
     # A branch, not a choice for each value: XLA on CPU then writes moments and parameters in place of the donated ones,
@@ -189,8 +194,14 @@ def train_step(
 
 
 def weighted(metrics: Metrics) -> tuple[Array, Array]:
-    """Sum and count of what is minimised: `objective` where a regulariser makes it differ from `loss`."""
-    return metrics["objective"] if "objective" in metrics else metrics["loss"]
+    """Sum and count of what is minimised: `objective` where a regulariser makes it differ from `loss`.
+
+    Raises: ValueError when neither was measured.
+    """
+    for name in ("objective", "loss"):
+        if name in metrics:
+            return metrics[name]
+    raise ValueError(f"an objective measures `loss` or `objective`; this one measured {', '.join(metrics)}")
 
 
 @jax.jit

@@ -1,7 +1,7 @@
 """Weights from other libraries, and for them."""
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.model_types import pretrained_task
+from jaxnlp.convert.model_types import pretrained_type
 from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
 
-__all__ = ["PretrainedError", "load_pretrained", "pretrained_task", "save_pretrained"]
+__all__ = ["PretrainedError", "load_pretrained", "pretrained_type", "save_pretrained"]

@@ -52,6 +52,8 @@ class ModelConfig(Config):
     """The base of every family's config: frozen, hashable, and able to build its module."""
 
     section: ClassVar[str] = "model"
+    recurrent: ClassVar[bool] = False
+    """Whether its module reads a text on from states: it has `read(tokens, states, ...)` and `empty_cache(batch)`."""
 
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
     """How it is computed; never what."""

@@ -34,6 +34,8 @@ States = tuple[LayerStates, ...]
 class RecurrentLMConfig(ModelConfig):
     """Shape and regularisers of a recurrent language model."""
 
+    recurrent = True
+
     cell: CellName = "lstm"
     """Elman network with tanh or ReLU, GRU, or LSTM."""
     embedding_width: int = 128

@@ -105,7 +105,8 @@ class TextTasksConfig(BertModelConfig):
 
         found = super().adopt(pretrained)
         equal = isinstance(theirs, TextTasksConfig) and all(
-            getattr(theirs, name) == getattr(self, name) for name in ("similarity", "pair_layer")
+            getattr(theirs, name) == getattr(self, name)
+            for name in ("pooling", "similarity", "pair_layer", "cosine_logit")
         )
         return found._replace(params_for=heads_for) if equal else found
 
@@ -117,12 +118,12 @@ class TextTasksConfig(BertModelConfig):
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":
             return self.encoder.parameter(path[1:])
-        name, leaf = path
-        if name.startswith("heads_"):
-            return parameter_table.entries({("kernel",): "DC", ("bias",): "C"}, head=True)[(leaf,)]
-        if name.startswith("relations_"):
-            return parameter_table.entries({("kernel",): "DD", ("bias",): "D"})[(leaf,)]
-        raise KeyError(f"this model has no parameter {'/'.join(path)}")
+        layer = {}
+        if path[0].startswith("heads_"):
+            layer = parameter_table.entries({("kernel",): "DC", ("bias",): "C"}, head=True, prefix=path[:1])
+        if path[0].startswith("relations_"):
+            layer = parameter_table.entries({("kernel",): "DD", ("bias",): "D"}, prefix=path[:1])
+        return parameter_table.find(layer, path)
 
 
 class TextTasks(nn.Module):

@@ -5,12 +5,15 @@ must know for which platform the program is. That is the default backend, except
 lowered on a CPU for the topology of a TPU has the forms of a TPU.
 """
 
+import functools
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import jax
 
+T = TypeVar("T")
 Platform = Literal["cpu", "gpu", "tpu"]
 
 # Part of the keys of JAX's caches of traced, lowered and compiled functions: platforms never share a program.
@@ -38,6 +41,19 @@ def compile_for(platform: Platform) -> AbstractContextManager[None]:
 def target_platform() -> str:
     """The platform that functions are traced for: that of `compile_for`, else that of the default backend."""
     return _platform.value or jax.default_backend()
+
+
+def compiled_for(device: jax.Device, function: Callable[..., T]) -> Callable[..., T]:
+    """The function, to be jitted for programs of this device: it is traced for the device's platform."""
+    if device.platform not in get_args(Platform):
+        return function
+
+    @functools.wraps(function)
+    def traced(*arguments: Any, **options: Any) -> T:
+        with compile_for(cast(Platform, device.platform)):
+            return function(*arguments, **options)
+
+    return traced
 
 
 def cuda_capability() -> tuple[int, int] | None:

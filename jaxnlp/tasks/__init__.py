@@ -5,6 +5,8 @@ into numbers, predictions and blocks of the report (`evaluators`). Its `commands
 """
 
 import dataclasses
+import importlib
+import pkgutil
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
@@ -193,6 +195,8 @@ class Task(Config):
     """What a model is trained to do and how it is scored. Its fields are `--task.*`."""
 
     section: ClassVar[str] = "task"
+    model_types: ClassVar[tuple[str, ...]] = ()
+    """The `model_type`s of pretrained weights that are models of this task: those that `from_pretrained` reads."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         """Every metric that the evaluator `validation` gives of a split, and that training logs, by name.
@@ -234,3 +238,11 @@ class Task(Config):
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """Weights that another library wrote, as a model of this task. Raises: ValueError when they are not."""
         raise TypeError(f"{cls.__name__} takes no pretrained weights: it does not define from_pretrained()")
+
+
+def every_task() -> list[type[Task]]:
+    """The tasks of this library, by the names of their modules."""
+    modules = [importlib.import_module(found.name) for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
+    values = (value for module in modules for value in vars(module).values())
+    found = [value for value in values if isinstance(value, type) and issubclass(value, Task) and value is not Task]
+    return list(dict.fromkeys(found))

@@ -27,8 +27,9 @@ class MaskedLanguageModel(Task):
     where `loss_mask` [B] is False are padding.
 
     The count of `loss` is the number of rows, and its sum that many times the sum of both means: where a batch is read
-    in shards or parts, or a split in batches, `loss` weights theirs by rows, not by masked tokens. `mlm/loss` is exact
-    everywhere.
+    in shards or parts, or a split in batches, `loss` weights theirs by rows, not by masked tokens. So do the gradients
+    of pmap and of accumulation: they differ from those of the whole batch where shards have different numbers of masked
+    tokens. `mlm/loss` is exact everywhere.
 
     Source: Devlin et al. 2019, appendix A.2.
     """

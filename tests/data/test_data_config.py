@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from data import DataConfig, DataError, require_processor
@@ -21,9 +23,15 @@ def test_not_a_number_is_not_enough():
 
 
 def test_a_config_without_a_data_set_says_so():
-    for call in (lambda: DataConfig().load(0), lambda: DataConfig().read_file(None, None)):
-        with pytest.raises(TypeError, match=r"DataConfig .*: it does not define "):
-            call()
+    with pytest.raises(TypeError, match=r"DataConfig .*: it does not define "):
+        DataConfig().load(0)
+
+
+def test_a_file_is_refused_where_the_data_set_reads_none():
+    with pytest.raises(
+        DataError, match=r"x\.csv: this run's data, DataConfig, reads no files; score one of its"
+    ):
+        DataConfig().read_file(Path("x.csv"), None)
 
 
 def test_a_processor_of_another_kind_is_refused():

@@ -34,7 +34,7 @@ MAY_NAME = {
 # Expressions that look like a question for the family and are none, with the reason.
 MAY_ASK = {
     ("data/__init__.py", "isinstance(processor, kind)"): "the data set says which kind it needs",
-    ("jaxnlp/__main__.py", "issubclass(task, Task)"): "finds the tasks among all that a module holds",
+    ("jaxnlp/tasks/__init__.py", "issubclass(value, Task)"): "finds the tasks among all that a module holds",
     ("jaxnlp/config.py", "isinstance(value, expected)"): "the type that a field declares",
     ("jaxnlp/serialization.py", "issubclass(found, base)"): "a saved class must fit the field that it is read for",
     ("jaxnlp/serialization.py", "hasattr(found, 'from_json')"): "what is saved may name any class",

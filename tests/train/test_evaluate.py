@@ -48,7 +48,9 @@ def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     (logged,) = [row["loss"] for row in rows_of(run) if row["split"] == "validation"]
     value, count = score(run, Validation(), Options()).evaluation.metrics["loss"]
     assert math.isclose(value, logged, rel_tol=1e-6)
-    assert capsys.readouterr().out == f"validation loss {logged:.4f}  ({count} characters)\n"
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == f"validation loss {logged:.4f}  ({count} characters)"
+    assert printed[1:] == [f"validation perplexity {math.exp(value):.4f}  ({count} characters)"]
 
 
 def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
@@ -57,7 +59,7 @@ def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
     batches = run_folder.read_config(run).data.load(0).split("validation").batches
     plain = LanguageModel().objective(trained.model, None).loss
     total, count = np.sum([plain(trained.params, batch, None, ())[1][0]["loss"] for batch in batches], axis=0)
-    assert found.keys() == {"loss"}
+    assert found.keys() == {"loss", "perplexity"}
     np.testing.assert_allclose(found["loss"].value, total / count, rtol=1e-5)
     training = [row for row in rows_of(run) if row["split"] == "train"]
     assert all(row["objective"] > row["loss"] for row in training)
@@ -75,7 +77,8 @@ def test_every_number_is_recorded_and_the_metrics_are_next_to_the_ledger(run, tm
         assert evaluate.main([str(run), "--record", str(ledger)]) == 0
     assert f"recorded in {ledger}" in capsys.readouterr().out
     entries = json.loads(ledger.read_text())
-    assert [(entry["metric"], entry["split"], entry["steps"]) for entry in entries] == [("loss", "validation", 4)] * 2
+    expected = [("loss", "validation", 4), ("perplexity", "validation", 4)] * 2
+    assert [(entry["metric"], entry["split"], entry["steps"]) for entry in entries] == expected
     copied = [json.loads(line) for line in (ledger.parent / "recipe.metrics.jsonl").read_text().splitlines()]
     assert copied == rows_of(run)
 
@@ -176,7 +179,7 @@ def test_help_needs_no_run_and_options_depend_on_the_evaluator(run, capsys):
 
 
 def test_what_is_no_run_is_refused_and_not_looked_for_on_the_hub(tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxnlp.runs.pretrained_task", None)  # not to be called
+    monkeypatch.setattr("jaxnlp.runs.pretrained_type", None)  # not to be called
     for place in (tmp_path, Path("runs/no_such_run")):
         with pytest.raises(RunError, match=f"{place} is not a training run"):
             find_evaluator(place, "validation")

@@ -181,7 +181,12 @@ def test_checkpoint_holds_the_state_and_the_position_in_the_data(straight):
 def test_run_ends_with_a_report_and_its_plots(straight):
     _, workdir, _ = straight
     assert "</html>" in (workdir / "report.html").read_text()
-    assert {path.name for path in (workdir / "plots").iterdir()} == {"loss.svg", "learning_rate.svg", "throughput.svg"}
+    assert {path.name for path in (workdir / "plots").iterdir()} == {
+        "loss.svg",
+        "perplexity.svg",
+        "learning_rate.svg",
+        "throughput.svg",
+    }
 
 
 def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, quick_fit):
@@ -354,7 +359,7 @@ def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
 
 
 def test_a_best_metric_that_is_never_measured_is_refused_before_the_first_step(tiny_config, quick_fit, tmp_path):
-    with pytest.raises(ConfigError, match="best_metric must be one of loss, got 'exact_match'"):
+    with pytest.raises(ConfigError, match="best_metric must be one of loss, perplexity, got 'exact_match'"):
         quick_fit(tiny_config(best_metric="exact_match"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

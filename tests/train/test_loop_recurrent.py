@@ -14,6 +14,7 @@ from jaxnlp.tasks import Evaluation, Metric
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from tests.train.loop_helpers import arrays, prepared, rows
 from train import loop
+from train.config import update
 from train.loop import fit
 from train.report import read_blocks
 from train.setup import step_function
@@ -69,6 +70,15 @@ def test_a_run_that_carries_its_state_stops_and_continues_to_the_same_bits(
     found = quick_fit(config, tmp_path / "stopped")
     chex.assert_trees_all_equal(arrays(found.state), arrays(expected.state))
     assert rows(tmp_path / "stopped") == rows(tmp_path / "straight")
+
+
+def test_a_run_that_carries_its_state_continues_with_another_compute_dtype(
+    tiny_config, small_text, tmp_path, quick_fit
+):
+    for steps, dtype in ((2, "bfloat16"), (4, "float32"), (6, "bfloat16")):
+        changes = {"total_steps": steps, "optimizer.schedule": "constant", "model.compute.dtype": dtype}
+        quick_fit(update(recurrent(tiny_config, small_text), **changes), tmp_path)
+    assert [row["step"] for row in rows(tmp_path) if row["split"] == "validation"] == [2, 4, 6]
 
 
 def begins_to_average(losses, patience):

@@ -21,8 +21,9 @@ from jaxnlp.checkpoints import DamagedCheckpointError, RunError, read_record
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import load_run
 from train import __main__ as program
-from train.command_line import UsageError, load_recipe
+from train.command_line import UsageError
 from train.loop import FitResult, NonFiniteError
+from train.recipes import load_recipe
 from train.run_folder import RunMismatchError
 
 TOTAL_STEPS = 80

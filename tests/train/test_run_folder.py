@@ -210,6 +210,16 @@ def test_a_ledger_that_is_something_else_is_refused(tmp_path):
     assert read_ledger(path) == [{"recipe": "a"}]
 
 
+def test_many_and_long_differences_do_not_fill_the_screen():
+    before = {f"f{number}": "a" * 5000 for number in range(25)}
+    with pytest.raises(RunMismatchError) as caught:
+        run_folder.refuse_change(before, dict.fromkeys(before, "b"), "changed")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1 + 20 + 1
+    assert max(map(len, lines)) < 310
+    assert lines[-1] == "  and 5 more"
+
+
 def test_checking_a_new_folder_does_not_make_it(tmp_path, tiny_config):
     check(tmp_path / "new", to_json(tiny_config()))
     assert not (tmp_path / "new").exists()

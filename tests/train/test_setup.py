@@ -10,6 +10,7 @@ import pytest
 from data.word_text import WordText
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.serialization import ConfigError
+from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train.begin import begin
 from train.setup import count_parameters, set_up, step_function
@@ -56,8 +57,32 @@ def test_given_parameters_are_in_the_state_and_released_leave_their_shapes(tiny_
 
 @pytest.mark.parametrize("name", ["exact_match", "Loss", ""])
 def test_a_best_metric_that_the_task_does_not_have_is_refused_with_those_it_has(tiny_config, name):
-    with pytest.raises(ConfigError, match=f"best_metric must be one of loss, got '{name}'"):
+    with pytest.raises(ConfigError, match=f"best_metric must be one of loss, perplexity, got '{name}'"):
         set_up(begin(tiny_config(best_metric=name)))
+
+
+def test_the_objective_alone_is_no_best_metric_since_evaluation_does_not_measure_it(tiny_config):
+    task = LanguageModel(z_loss=0.1)
+    with pytest.raises(ConfigError, match="best_metric must be one of loss, perplexity, got 'objective'"):
+        set_up(begin(tiny_config(task=task, best_metric="objective")))
+
+
+@pytest.mark.parametrize(("progress", "missing"), [("pages", "pages"), ("loss", "loss")])
+def test_a_task_declares_its_loss_and_what_its_progress_is_counted_by(tiny_config, monkeypatch, progress, missing):
+    declared = {"loss": MetricKind()} if progress != "loss" else {"accuracy": MetricKind()}
+    monkeypatch.setattr(LanguageModel, "metrics", lambda *_: declared)
+    monkeypatch.setattr(LanguageModel, "objective", lambda *_: Objective(lambda *_: None, progress=progress))
+    with pytest.raises(ConfigError, match=f"LanguageModel.metrics must declare '{missing}'"):
+        set_up(begin(tiny_config(best_metric=next(iter(declared)))))
+
+
+def test_pretrained_parameters_replace_only_those_of_the_task_that_they_have(tiny_config, monkeypatch):
+    bias, kernel = np.arange(11, dtype=np.float32), np.ones((8, 11), np.float32)
+    monkeypatch.setattr(LanguageModel, "begin", lambda *_: {"head": {"bias": bias, "kernel": 0 * kernel}})
+    begun = begin(tiny_config())._replace(params={"head": {"kernel": kernel}})
+    given = set_up(begun).given
+    np.testing.assert_array_equal(given["head"]["bias"], bias)
+    np.testing.assert_array_equal(given["head"]["kernel"], kernel)
 
 
 def test_rows_that_carry_state_are_neither_split_over_odd_devices_nor_accumulated(streams):

@@ -312,6 +312,22 @@ def test_progress_is_the_count_of_the_metric_that_the_objective_names():
     assert float(output.learning_rate) == 512.0
 
 
+@pytest.mark.parametrize(
+    ("measured", "message"),
+    [
+        ("loss", "counts progress by 'tokens', which it did not measure; it measured loss"),
+        ("tokens", "an objective measures `loss` or `objective`; this one measured tokens"),
+    ],
+)
+def test_a_metric_that_the_step_needs_and_the_objective_did_not_measure_is_named(measured, message):
+    def loss(params, batch, key, carry):
+        value, metrics = regression(params, batch, None)
+        return value, ({measured: metrics["loss"]}, carry)
+
+    with pytest.raises(ValueError, match=message):
+        train_step(initial_state(), make_batch(), objective=Objective(loss, progress="tokens"), optimizer=SGD)
+
+
 def test_the_objective_is_minimised_and_decides_whether_a_step_is_finite():
     def loss(params, batch, key, carry):
         value, metrics = regression(params, batch, None)

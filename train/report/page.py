@@ -1,7 +1,6 @@
 """The page of a run's report: one HTML document that includes its charts and styles and requests no other file."""
 
 import json
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from string import Template
@@ -9,15 +8,13 @@ from typing import Any, NamedTuple
 
 from train.report.blocks import Drawn, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
-from train.report.metrics import OBJECTIVE, Declared, best, progress_of, singular, spaced
+from train.report.metrics import OBJECTIVE, Declared, best, progress_of, spaced
 from train.report.plots import inline
 
 Object = dict[str, Any]
 Rows = Sequence[Object]
 
 _BEST_TILES = 4
-_LARGEST_EXPONENT = 50.0  # a perplexity of more would not fit a tile
-_WITH_PERPLEXITY = ("tokens", "words", "characters")
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --soft: #f0f2f5; --line: #e3e7ec; --ink: #1b222b;
@@ -222,14 +219,6 @@ def _tiles(rows: Rows, metrics: Mapping[str, Declared], environment: Object) -> 
         split, value, step = found  # type: ignore[misc]
         meaning = metric.per or f"over {spaced(metric.of)}"
         yield f"Best {split} {spaced(name)}", number(value), f"{meaning}, {metric.better} is better, step {step:,}"
-    for name, metric, found in measured:
-        if found and (metric.unit, metric.better) == ("nats", "lower") and metric.of in _WITH_PERPLEXITY:
-            if "perplexity" not in metrics:
-                split, value, step = found
-                value = math.exp(min(value, _LARGEST_EXPONENT))
-                remark = f"per {singular(metric.of)}, exp of the {spaced(name)}, step {step:,}"
-                yield f"Best {split} perplexity", number(value), remark
-            break
     if is_finite(parameters := environment.get("parameters")) and parameters:
         yield "Parameters", short(parameters), f"{parameters:,}"
     if seconds := _finite(rows, "train_seconds"):

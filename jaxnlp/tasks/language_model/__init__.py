@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -37,6 +37,9 @@ class LanguageModel(Task):
 
     Batches hold `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
     """
+
+    carries_states: ClassVar[bool] = False
+    """Whether a row continues from the states that the previous batch ended with."""
 
     label_smoothing: float = 0.0
     """Share of each target's probability that is spread evenly over the vocabulary in training."""
@@ -79,7 +82,8 @@ class LanguageModel(Task):
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del split
         loss = MetricKind(processor.unit, "nats", "lower")
-        return {"loss": loss, "objective": loss} if self._is_regularised else {"loss": loss}
+        found = {"loss": loss, "perplexity": MetricKind(processor.unit, "", "lower")}
+        return found | {"objective": loss} if self._is_regularised else found
 
     @property
     def _is_regularised(self) -> bool:
@@ -88,6 +92,11 @@ class LanguageModel(Task):
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if data.parts:
             raise ValueError(f"a language model learns from texts without labels, and the data has {data.parts}")
+        if data.carries and not self.carries_states:
+            raise ValueError(
+                "rows of this data continue from batch to batch, and LanguageModel starts each from nothing; take the "
+                "task RecurrentLanguageModel with a recurrent model, or data of separate windows"
+            )
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         if self.num_sampled is not None and corpus.token_counts is None:
@@ -160,6 +169,8 @@ class RecurrentLanguageModel(LanguageModel):
     back-propagation.
     """
 
+    carries_states: ClassVar[bool] = True
+
     activation_regularization: float = 0.0
     """Weight of the mean square of the last layer's outputs, after dropout (AR, alpha)."""
     temporal_activation_regularization: float = 0.0
@@ -182,6 +193,11 @@ class RecurrentLanguageModel(LanguageModel):
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         super().check(model, data)
+        if not model.recurrent:
+            raise ValueError(
+                f"RecurrentLanguageModel needs a recurrent model, got {type(model).__name__}; take the task "
+                "LanguageModel, or the model RecurrentLMConfig"
+            )
         if self.init_bias_from_unigram and not model.architecture().get("use_output_bias"):
             raise ValueError("task.init_bias_from_unigram sets the output bias; it needs model.use_output_bias")
 
@@ -199,7 +215,8 @@ class RecurrentLanguageModel(LanguageModel):
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             states = None
             if "reset" in batch:
-                states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], jnp.zeros_like(s), s), carry)
+                dtype = model.config.compute.dtype
+                states = jax.tree.map(lambda s: jnp.where(batch["reset"][:, None], 0.0, s).astype(dtype), carry)
             read = model.apply(
                 {"params": params},
                 batch["tokens"],
@@ -216,10 +233,10 @@ class RecurrentLanguageModel(LanguageModel):
                 change = read.outputs[:, 1:] - read.outputs[:, :-1]
                 weight = found.count * self.temporal_activation_regularization
                 objective += weight * _mean_square(change, mask[:, 1:])
-            carry = jax.lax.stop_gradient(read.states if "reset" in batch else carry)
+            carry = jax.lax.stop_gradient(_wide(read.states) if "reset" in batch else carry)
             return self._measured(found, objective, key, batch, carry)
 
-        return Objective(loss, empty_carry=model.empty_cache)
+        return Objective(loss, empty_carry=lambda rows: _wide(model.empty_cache(rows)))
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
         return {
@@ -228,6 +245,11 @@ class RecurrentLanguageModel(LanguageModel):
             "next_word": NextWord,
             "continuations": Continuations,
         }
+
+
+def _wide(states: PyTree) -> PyTree:
+    """States in float32: a run may continue with another compute.dtype."""
+    return jax.tree.map(lambda s: s.astype(jnp.float32), states)
 
 
 class _LinearLosses:

@@ -33,10 +33,13 @@ _PARTS = 0x9A7
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """The task's own loss; with task.sample_prompt also a sample for the report."""
+    """The task's own loss and its exponential; with task.sample_prompt also a sample for the report."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        return Evaluation(scoring.sums(), blocks=self._blocks(scoring))
+        metrics = scoring.sums()
+        if "loss" in metrics:
+            metrics["perplexity"] = perplexity(metrics["loss"])
+        return Evaluation(metrics, blocks=self._blocks(scoring))
 
     def _blocks(self, scoring: Scoring) -> list[Block]:
         return sample_blocks(scoring)
@@ -51,6 +54,12 @@ class RecurrentValidation(Validation):
         if isinstance(scoring.trained.processor, WordVocabulary) and scoring.training is not None:
             blocks += word_blocks(scoring)
         return blocks
+
+
+def perplexity(loss: Metric) -> Metric:
+    """exp of a mean in nats; infinite where that is too large for a float."""
+    with np.errstate(over="ignore"):
+        return Metric(float(np.exp(loss.value)), loss.count)
 
 
 def decoder(scoring: Scoring) -> Decoder:
@@ -112,10 +121,9 @@ class Perplexity(Evaluator):
             raise DataError(f"{scoring.split_name} has no text to score")
         rows = len(batches[0]["tokens"])
         found = scoring.fold(_losses_with_cache(model, self), empty_carry(model, rows, self.cache_window))
-        mean = found["loss"]
         name = "perplexity_with_cache" if self.cache_window else "perplexity"
         remarks = {"cache": to_json(self)} if self.cache_window else {}
-        return Evaluation({name: Metric(float(np.exp(mean.value)), mean.count)}, remarks=remarks)
+        return Evaluation({name: perplexity(found["loss"])}, remarks=remarks)
 
 
 def token_losses(

@@ -39,6 +39,8 @@ class TextTasks(Task):
     parts it logs no plain `loss`, since the order of the batches would weight it.
     """
 
+    model_types = ("bert",)
+
     label_smoothing: float = 0.0
     """Classifications: share of each target's probability that is spread evenly over the classes in training."""
     part_weights: tuple[float, ...] = ()
@@ -60,20 +62,18 @@ class TextTasks(Task):
             raise ValueError(f"task.part_weights must be positive, got {self.part_weights}")
 
     def metrics(self, processor: TextProcessor, split: Split) -> Mapping[str, MetricKind]:
-        loss = MetricKind("examples", "nats", "lower")
+        losses = {name: _loss_kind(labels) for name, labels in processor.parts}
+        # Over several parts nats and squared errors are added up: the sum has no unit.
+        loss = losses[processor.names[0]] if len(set(losses.values())) == 1 else MetricKind("examples", "", "lower")
         found = {"loss": loss}
         if self._is_objective_apart(processor.parts):
             found["objective"] = loss
         for name, labels in processor.parts:
-            found[f"{name}/loss"] = (
-                loss if labels.kind != "similarity" else MetricKind("pairs", "squared error", "lower")
-            )
+            found[f"{name}/loss"] = losses[name]
             if labels.kind == "similarity":
                 found |= {f"{name}/{measure}": MetricKind("pairs") for measure in ("pearson", "spearman")}
             else:
                 found[f"{name}/accuracy"] = MetricKind("examples")
-        if [labels.kind for _, labels in processor.parts] == ["similarity"]:
-            found["loss"] = found[f"{processor.names[0]}/loss"]
         if split.scored:
             found["mean_score"] = MetricKind("examples")
         return found | {"positions_per_token": MetricKind("tokens", "", "lower")}
@@ -182,6 +182,11 @@ class TextTasks(Task):
         params = {"encoder": found.params} | ({} if found.heads is None else {"heads": found.heads})
         params = jax.device_put(params, jax.local_devices()[0])
         return Trained(task, model, params, processor, name=str(place))
+
+
+def _loss_kind(labels: Labels) -> MetricKind:
+    similar = labels.kind == "similarity"
+    return MetricKind("pairs", "squared error", "lower") if similar else MetricKind("examples", "nats", "lower")
 
 
 def _losses(

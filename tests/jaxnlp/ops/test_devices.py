@@ -10,7 +10,7 @@ import pytest
 
 from jaxnlp.ops import devices
 from jaxnlp.ops.attention import attend
-from jaxnlp.ops.devices import compile_for, cuda_capability, target_platform
+from jaxnlp.ops.devices import compile_for, compiled_for, cuda_capability, target_platform
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.matmul import column_sums
 from jaxnlp.ops.normalization import layer_norm
@@ -111,3 +111,11 @@ def test_nvidia_gpus_say_what_they_can_do(monkeypatch, device, expected):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "devices", lambda: [types.SimpleNamespace(**device)])
     assert cuda_capability() == expected
+
+
+@pytest.mark.parametrize(("platform", "expected"), [("tpu", "tpu"), ("a new one", "cpu")])
+def test_a_function_is_traced_for_the_platform_of_a_device(platform, expected):
+    traced = []
+    device = types.SimpleNamespace(platform=platform)
+    jax.eval_shape(compiled_for(device, lambda x: traced.append(target_platform()) or x), 1.0)
+    assert traced == [expected]

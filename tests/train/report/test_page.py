@@ -49,7 +49,6 @@ def test_head_states_the_best_of_each_metric_size_time_and_median_speed():
     assert tiles(page()) == {
         "Best validation loss": ("1.7375", "nats per token, lower is better, step 100"),
         "Best validation accuracy": ("0.5625", "over questions, higher is better, step 200"),
-        "Best validation perplexity": ("5.6831", "per token, exp of the loss, step 100"),
         "Parameters": ("10.8 M", "10,788,929"),
         "Training time": ("1 min 15 s", "75.4 seconds"),
         "Throughput": ("52 k", "tokens/s, median"),
@@ -59,19 +58,6 @@ def test_head_states_the_best_of_each_metric_size_time_and_median_speed():
 def declaring(**changes):
     """The environment, with some metrics declared otherwise."""
     return ENVIRONMENT | {"metrics": ENVIRONMENT["metrics"] | changes}
-
-
-def test_perplexity_is_shown_of_nats_per_token_word_or_character_alone():
-    def shown(**declared):
-        return [value for name, value in tiles(page(environment=declaring(loss=declared))).items() if "perpl" in name]
-
-    assert shown(of="words", unit="nats", better="lower") == [("5.6831", "per word, exp of the loss, step 100")]
-    assert len(shown(of="characters", unit="nats", better="lower")) == 1
-    assert not shown(of="examples", unit="nats", better="lower")
-    assert not shown(of="tokens", unit="", better="lower")
-    assert not any("perplexity" in name for name in tiles(page(environment=declaring(perplexity={}))))
-    assert "Best validation perplexity" in tiles(page(rows=[row | {"loss": 1e20} for row in ROWS]))
-    assert "Best validation perplexity" not in tiles(page(rows=[row | {"loss": None} for row in ROWS]))
 
 
 def test_metrics_that_are_not_declared_are_only_in_the_table():

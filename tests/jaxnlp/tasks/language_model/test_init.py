@@ -153,7 +153,8 @@ def test_training_logs_the_plain_loss_apart_from_what_it_minimises(chunk_tokens)
     np.testing.assert_allclose(metrics["loss"], (plain, count), rtol=1e-5)
     np.testing.assert_allclose(loss, total / count, rtol=1e-5)
     assert abs(total - plain) > 0.1
-    assert task.metrics(types.SimpleNamespace(unit="characters"), Split()).keys() == metrics.keys()
+    declared = task.metrics(types.SimpleNamespace(unit="characters"), Split())
+    assert declared.keys() == metrics.keys() | {"perplexity"}
 
 
 def test_evaluation_reports_the_plain_loss_alone():
@@ -303,8 +304,16 @@ def test_the_output_bias_begins_at_the_logarithm_of_the_frequencies():
     assert RecurrentLanguageModel().begin(RECURRENT, corpus_of(COUNTS)) == {}
 
 
-def facts(parts=()):
-    return types.SimpleNamespace(max_length=4, parts=parts, together=False, carries=False)
+def facts(parts=(), carries=False):
+    return types.SimpleNamespace(max_length=4, parts=parts, together=False, carries=carries)
+
+
+def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_that_carry_states():
+    RecurrentLanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
+    with pytest.raises(ValueError, match="take the task RecurrentLanguageModel with a recurrent model"):
+        LanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
+    with pytest.raises(ValueError, match="RecurrentLanguageModel needs a recurrent model, got GPTConfig"):
+        RecurrentLanguageModel().check(GPTConfig(), facts())
 
 
 def test_data_of_several_parts_is_refused():

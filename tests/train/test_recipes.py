@@ -1,0 +1,60 @@
+import importlib
+import json
+import re
+import types
+from pathlib import Path
+
+import jax
+import pytest
+from flax.traverse_util import flatten_dict
+
+import configs
+from data.minbert import LABELS as PROJECT_LABELS
+from jaxnlp.serialization import from_json, to_json
+from jaxnlp.tasks.language_model import LanguageModel
+from train.command_line import RunOptions, parse
+from train.config import TrainConfig
+from train.recipes import load_recipe, recipe_names
+
+FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
+RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
+
+
+def test_all_recipes_are_found_by_their_file_name():
+    assert len(RECIPES) >= 4
+    assert recipe_names() == RECIPES
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_names_itself_and_reads_back_equal_from_json(name):
+    config = load_recipe(name)
+    assert config.recipe == name
+    assert from_json(json.loads(json.dumps(to_json(config))), TrainConfig) == config
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_names_its_source_cost_expectation_and_command(name):
+    docstring = importlib.import_module(f"configs.{name}").__doc__
+    assert re.match(r"[A-Z].*\.$", docstring.splitlines()[0])
+    for heading in ("Source", "Cost", "Expect", "Command"):
+        assert re.search(rf"^{heading}: \S", docstring, re.MULTILINE), heading
+    command = re.search(r"^Command: python -m train (.*(?:\n  .*)*)", docstring, re.MULTILINE)[1].split()
+    config, options = parse(command, RunOptions(), program="python -m train")
+    assert config.recipe == command[0] == name
+    assert options.workdir.parts[0] == "runs"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_parameter(name):
+    config = load_recipe(name)
+    parts = tuple((part, PROJECT_LABELS[part]) for part in config.data.parts)
+    processor = types.SimpleNamespace(size=65, vocabulary=types.SimpleNamespace(size=65), parts=parts)
+    model, inputs = config.task.build(config.model, processor)
+    outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
+    for path in flatten_dict(variables["params"]):
+        config.model.parameter(path)  # an unknown one is a KeyError
+    if isinstance(config.task, LanguageModel):
+        tokens = jax.ShapeDtypeStruct((config.data.batch_size, config.data.max_length), "int32")
+        outputs = jax.eval_shape(model.apply, variables, tokens)
+        assert outputs.shape == (*tokens.shape, 65)
+    assert config.checkpoint_every_steps <= config.total_steps
