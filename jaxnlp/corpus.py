@@ -19,7 +19,8 @@ class DataError(ValueError):
 class Processor(Protocol):
     """Between raw inputs and arrays: a vocabulary; a tokenizer and labels; two vocabularies; an image size and labels.
 
-    Equal by value. A run saves it as `processor.json`, with its class as "module:Class" within jaxnlp.
+    Equal by value. A run saves it as `processor.json`, with its class as "module:Class", which is found again where its
+    package is trusted (`jaxnlp.serialization`).
     """
 
     def to_json(self) -> dict[str, Any]:
