@@ -58,6 +58,8 @@ def block(
     use_bias: bool = True,
     norms: tuple[str, ...] = (),
     positions: Positions = "none",
+    grouped: bool = False,
+    cross: bool = False,
 ) -> dict[Path, str]:
     """Axes of a `TransformerBlock`, by path.
 
@@ -66,15 +68,21 @@ def block(
       use_bias: whether dense and normalisation layers have biases.
       norms: names of the normalisations before attention; () = `attention_norm`.
       positions: see `TransformerBlock`; the table of relative ones is [N, H], one row a bucket.
+      grouped: whether there are fewer heads of keys and values than of queries.
+      cross: see `TransformerBlock`.
     """
-    projections = {
-        "dot": {"qkv": "D3HK"},
+    of_memory = {"q": "DHK", "kv": "D2HK"}
+    own = {
+        "dot": {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"},
         "synthesizer": {"zv": "D2HK"},
-        "memory": {"q": "DHK", "kv": "D2HK"},
+        "memory": of_memory,
     }[mixer]
     axes: dict[Path, str] = {}
-    for name, kernel in (projections | {"out": "DD"}).items():
-        axes |= dense(("attention", name), kernel, use_bias=use_bias)
+    for layer, projections in {"attention": own, **({"cross_attention": of_memory} if cross else {})}.items():
+        for name, kernel in (projections | {"out": "DD"}).items():
+            axes |= dense((layer, name), kernel, use_bias=use_bias)
+        if layer == "cross_attention":
+            axes |= norm(("cross_attention_norm",), use_bias=use_bias)
     if mixer == "synthesizer":
         axes |= dense(("attention",), "KS", use_bias=use_bias)
     if positions == "relative":

@@ -108,18 +108,14 @@ class TransformerBlock(nn.Module):
           [B, T, D], and the cache with the positions of x added (None without a cache).
 
         Raises:
-          ValueError: for positions with another mixer than dot, and as the layers.
+          ValueError: for options that the mixer does not have; for a memory that is missing, or that nothing reads; for
+            a cache with the mixer `memory`; and as the layers.
         """
         chex.assert_rank(x, 3)
-        if self.positions != "none" and self.mixer != "dot":
-            raise ValueError(
-                f"positions={self.positions!r} needs dot-product self-attention, got mixer={self.mixer!r}; "
-                "set mixer='dot' or positions='none'"
-            )
+        self._check(memory, cache)
         shape, x = x.shape, rows(x)
         if self.mixer == "memory":
-            assert memory is not None
-            assert cache is None
+            assert memory is not None  # `_check` has said so
             branch = self._norm("query_norm")(x) if self.normalise_queries else x
             read = self._norm("memory_norm")(rows(memory)).reshape(memory.shape)
             branch = self._attention(CrossAttention, "attention")(
@@ -159,6 +155,26 @@ class TransformerBlock(nn.Module):
         x = x if self.norm == "pre" else feed_forward_norm(x)
         return x.reshape(shape), cache
 
+    def _check(self, memory: jax.Array | None, cache: LayerCache | None) -> None:
+        """Raises ValueError for options and arguments that the block would ignore, or that it lacks."""
+        dot, only_memory = self.mixer == "dot", self.mixer == "memory"
+        for name, is_set, fits, needs in (
+            ("positions", self.positions != "none", dot, "mixer='dot'"),
+            ("num_key_heads", self.num_key_heads is not None, dot, "mixer='dot'"),
+            ("cross", self.cross, not only_memory, "self-attention before it: mixer='dot' or 'synthesizer'"),
+            ("norm", self.norm == "post", not only_memory, "mixer='dot' or 'synthesizer'"),
+            ("normalise_queries", not self.normalise_queries, only_memory, "mixer='memory'"),
+        ):
+            if is_set and not fits:
+                raise ValueError(f"{name}={getattr(self, name)!r} needs {needs}, got mixer={self.mixer!r}")
+        if only_memory and cache is not None:
+            raise ValueError("mixer='memory' keeps no cache, and got one; call it with cache=None")
+        reads = self.cross or only_memory
+        if reads and memory is None and cache is None:
+            raise ValueError(f"cross={self.cross}, mixer={self.mixer!r} reads a memory [B, S, D], and got none")
+        if memory is not None and not reads:
+            raise ValueError("nothing reads the memory; set cross=True or mixer='memory', or give memory=None")
+
     def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
         """x [B, T, D] and what it reads in the memory: rows [B * T, D]."""
         norm = self._norm("cross_attention_norm")
@@ -170,10 +186,8 @@ class TransformerBlock(nn.Module):
 
     def _self_attention(self) -> SelfAttention | SynthesizerAttention:
         if self.mixer == "synthesizer":
-            if self.context_length is None or not self.causal or self.num_key_heads is not None:
-                raise ValueError(
-                    "the synthesizer needs context_length and causal=True, and does not take num_key_heads"
-                )
+            if self.context_length is None or not self.causal:
+                raise ValueError("the synthesizer needs context_length and causal=True")
             return self._attention(SynthesizerAttention, "attention", context_length=self.context_length)
         return self._attention(
             SelfAttention,
@@ -244,9 +258,16 @@ def stack(
       caches: one of each block, where x continues earlier positions; a block without one reads x as a whole.
       cached_positions: [] int, the number of filled positions in the caches.
       return_layers: also return what each block returns. Not with caches.
+
+    Raises: ValueError for another number of caches than layers, and for `return_layers` with caches.
     """
     read = {"attention_mask": attention_mask, "memory": memory, "memory_mask": memory_mask}
     if caches is not None:
+        if len(caches) != layers or return_layers:
+            raise ValueError(
+                f"with caches a stack takes one of each layer and returns no layers, got {len(caches)} caches for "
+                f"{layers} layers and return_layers={return_layers}"
+            )
         kept = []
         for number, cache in enumerate(caches):
             x, cache = block(name=f"block_{number}")(x, **read, cache=cache, cached_positions=cached_positions)

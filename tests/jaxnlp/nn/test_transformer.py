@@ -298,17 +298,56 @@ def test_a_block_passes_positions_to_its_attention(positions):
     assert np.abs(whole - apply(make_block(), params, X)[0]).max() > 1e-2
 
 
-@pytest.mark.parametrize("positions", ["none", "rotary", "relative"])
-def test_every_parameter_of_a_block_is_in_the_table(positions):
-    block = make_block(positions=positions)
-    shapes = flatten_dict(jax.eval_shape(lambda key: block.init(key, X)["params"], jax.random.key(0)))
-    axes = parameter_table.block(positions=positions)
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "described"),
+    [
+        ({}, {}),
+        ({"positions": "rotary"}, {"positions": "rotary"}),
+        ({"positions": "relative"}, {"positions": "relative"}),
+        ({"num_key_heads": 1}, {"grouped": True}),
+        ({"cross": True}, {"cross": True}),
+        ({"cross": True, "num_key_heads": 1, "norm": "post"}, {"cross": True, "grouped": True}),
+        ({"mixer": "synthesizer", "context_length": 5}, {"mixer": "synthesizer"}),
+        ({"mixer": "synthesizer", "context_length": 5, "cross": True}, {"mixer": "synthesizer", "cross": True}),
+        ({"mixer": "memory"}, {"mixer": "memory", "norms": ("query_norm", "memory_norm")}),
+    ],
+)
+def test_every_parameter_of_a_block_is_in_the_table(changes, described, use_bias):
+    block = make_block(use_bias=use_bias, **changes)
+    memory = MEMORY if block.cross or block.mixer == "memory" else None
+    shapes = flatten_dict(jax.eval_shape(lambda key: block.init(key, X, memory=memory)["params"], jax.random.key(0)))
+    axes = parameter_table.block(use_bias=use_bias, **described)
     assert {path: len(letters) for path, letters in axes.items()} == {path: s.ndim for path, s in shapes.items()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "memory", "message"),
+    [
+        ({"mixer": "memory", "cross": True}, MEMORY, "cross=True needs self-attention before it"),
+        ({"mixer": "memory", "num_key_heads": 1}, MEMORY, "num_key_heads=1 needs mixer='dot', got mixer='memory'"),
+        ({"mixer": "memory", "norm": "post"}, MEMORY, "norm='post' needs mixer='dot' or 'synthesizer'"),
+        ({"normalise_queries": False}, None, "normalise_queries=False needs mixer='memory', got mixer='dot'"),
+        ({"mixer": "memory"}, None, "cross=False, mixer='memory' reads a memory [B, S, D], and got none"),
+        ({"cross": True}, None, "cross=True, mixer='dot' reads a memory [B, S, D], and got none"),
+        ({}, MEMORY, "nothing reads the memory; set cross=True or mixer='memory'"),
+    ],
+)
+def test_options_and_memories_that_a_block_would_ignore_or_lacks_are_refused(changes, memory, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        apply(make_block(**changes), {}, X, memory=memory)
+
+
+def test_a_stack_refuses_caches_of_other_layers_and_layers_with_caches():
+    for number, return_layers in ((2, False), (3, True)):
+        message = f"got {number} caches for 3 layers and return_layers={return_layers}"
+        with pytest.raises(ValueError, match=message):
+            stack(make_block, 3, Compute(), X, caches=(None,) * number, return_layers=return_layers)
 
 
 @pytest.mark.parametrize("mixer", ["synthesizer", "memory"])
 def test_positions_without_dot_product_self_attention_are_refused(mixer):
-    message = f"positions='rotary' needs dot-product self-attention, got mixer='{mixer}'"
+    message = f"positions='rotary' needs mixer='dot', got mixer='{mixer}'"
     block = make_block(mixer=mixer, positions="rotary", context_length=POSITIONS)
     with pytest.raises(ValueError, match=re.escape(message)):
         apply(block, {}, X, memory=X)

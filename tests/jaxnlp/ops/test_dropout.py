@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxnlp.ops.dropout import dropout, keep_mask
+from jaxnlp.ops.dropout import dropout, embedding_dropout, keep_mask, locked_dropout
 from jaxnlp.typing import BATCH_AXIS
 
 pytestmark = pytest.mark.sweep
@@ -253,3 +253,11 @@ def test_rate_outside_its_interval_is_named(rate):
     for function in (lambda: keep_mask(key, x.shape, rate), lambda: dropout(x, rate, key)):
         with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
             function()
+
+
+def test_locked_and_embedding_dropout_refuse_arrays_whose_second_axis_means_something_else():
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match=r"expected x \[B, T, D\]"):
+        locked_dropout(jnp.ones((2, 3)), 0.5, key)
+    with pytest.raises(ValueError, match=r"expected table \[V, D\]"):
+        embedding_dropout(jnp.ones((2, 3, 4)), 0.5, key)
