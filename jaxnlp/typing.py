@@ -6,6 +6,8 @@ One letter an axis, in einsums, docstrings and comments alike:
     D model width      H heads                       K head width
     F feed-forward     V vocabulary                  L layers
     M latents          N beams, or rows in general   C classes
+    G key heads        Q query width, unlike K       P predicted positions
+    W window
 
 Masks are boolean, True = may attend, or counts. Random keys are typed keys (`jax.random.key`).
 """

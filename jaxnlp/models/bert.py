@@ -97,7 +97,7 @@ class BertConfig(Config):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         """See `ModelConfig.parameter`; the path begins below `encoder`."""
-        below = {("tokens", "embedding"): "VD", ("segments",): "CD"} | parameter_table.norm(("embedding_norm",))
+        below = {("tokens", "embedding"): "VD", ("segments",): "2D"} | parameter_table.norm(("embedding_norm",))
         below |= {("positions",): "TD"} if self.positions == "learned" else {}
         above = parameter_table.norm(("final_norm",)) if self.pre_norm else {}
         above |= parameter_table.dense(("pooler",), "DD") if self.use_pooler else {}

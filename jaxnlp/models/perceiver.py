@@ -6,6 +6,7 @@ Source: Jaegle et al. 2021 (Perceiver), as in CS224N, assignment 5; otherwise as
 import dataclasses
 import functools
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -77,6 +78,7 @@ class Perceiver(Decoder):
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
+        chex.assert_shape(x, (None, None, self.config.width))
         # The cache stores the inputs, and latents are computed again with each read. A token completes a latent at some
         # positions and none at others, while shapes are static; and there are few latents.
         config = self.config

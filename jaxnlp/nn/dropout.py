@@ -1,5 +1,6 @@
 """Dropout as Linen modules."""
 
+import chex
 import flax.linen as nn
 import jax
 
@@ -61,6 +62,7 @@ class LockedDropout(nn.Module):
         Raises:
           ValueError: when rate lies outside [0, 1), also outside training.
         """
+        chex.assert_rank(x, 3)
         check_rate(self.rate)
         if deterministic or self.rate == 0.0:
             return x

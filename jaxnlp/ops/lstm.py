@@ -1,5 +1,6 @@
 """The step of an LSTM, with its gradient by hand; `ops.recurrent` has the layer."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -47,6 +48,7 @@ def _lstm_cell(z, c):
 def _forward(z, c):
     i, f, g, o = jnp.split(z, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+    chex.assert_shape([i, f, g, o], c.shape)
     new_c = f * c + i * g
     t = jnp.tanh(new_c)
     return (o * t, new_c), (i, f, g, o, c, t)

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -53,6 +54,7 @@ def _forward(x, scale, bias, epsilon):
     mean = _row_means(wide)
     # From the centred values: the mean of squares minus the squared mean loses its digits where the mean is large.
     r = jax.lax.rsqrt(_row_means(jnp.square(wide - mean)) + epsilon)
+    chex.assert_shape([mean, r], (len(x), 1))
     y = (wide - mean) * r * scale.astype(wide.dtype)[None]
     if bias is not None:
         y = y + bias.astype(wide.dtype)[None]
@@ -66,6 +68,7 @@ def _backward(epsilon, residuals, dy):
     wide, wide_scale = dy.astype(mean.dtype), scale.astype(mean.dtype)
     dy_n = jax.lax.optimization_barrier(wide * n)
     dx = r * (wide * wide_scale[None] - _row_means(wide, wide_scale) - n * _row_means(dy_n, wide_scale))
+    chex.assert_shape([dx, dy_n], x.shape)
     dscale = column_sums(dy_n).astype(scale.dtype)
     dbias = None if bias is None else column_sums(wide).astype(bias.dtype)
     return dx.astype(x.dtype), dscale, dbias

@@ -3,6 +3,7 @@
 score(q [B, T, Q], k [B, S, K], **parameters) -> [B, T, S]
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +13,9 @@ def dot(q: jax.Array, k: jax.Array) -> jax.Array:
 
     Source: Luong et al. 2015, section 3.1, "dot".
     """
-    return jnp.einsum("btk,bsk->bts", q, k)
+    scores = jnp.einsum("btk,bsk->bts", q, k)
+    chex.assert_shape(scores, (*q.shape[:2], k.shape[1]))
+    return scores
 
 
 def scaled_dot(q: jax.Array, k: jax.Array) -> jax.Array:
@@ -33,7 +36,8 @@ def multiplicative(q: jax.Array, k: jax.Array, *, w: jax.Array) -> jax.Array:
 
     Source: Luong et al. 2015, section 3.1, "general".
     """
-    return jnp.einsum("btk,bsk->bts", jnp.einsum("btq,qk->btk", q, w), k)
+    chex.assert_shape(w, (q.shape[2], k.shape[2]))
+    return dot(jnp.einsum("btq,qk->btk", q, w), k)
 
 
 def additive(
@@ -55,4 +59,5 @@ def additive(
     if b is not None:
         queries = queries + b[None, None]
     keys = jnp.einsum("bsk,kd->bsd", k, w_k)
+    chex.assert_shape([queries, keys], (len(q), None, len(v)))
     return jnp.einsum("btsd,d->bts", jnp.tanh(queries[:, :, None] + keys[:, None]), v)

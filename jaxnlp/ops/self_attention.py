@@ -6,6 +6,7 @@ output and back to the input and the three matrices, one named array after the o
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -140,6 +141,10 @@ def _steps(x, w_q, w_k, w_v, mask) -> SelfAttention:
     # A finite number for the softmax, where a row of -inf would give NaN.
     weights = jnp.where(mask, jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(scores.dtype).min), axis=-1), 0.0)
     y = jnp.einsum("bts,bsv->btv", weights, v)
+    (b, t, _), (_, width), values = x.shape, w_q.shape, w_v.shape[1]
+    chex.assert_shape([q, k], (b, t, width))
+    chex.assert_shape([scores, weights], (b, t, t))
+    chex.assert_shape([v, y], (b, t, values))
     return SelfAttention(q, k, v, jnp.where(mask, scores, -jnp.inf), weights, y)
 
 
@@ -147,6 +152,8 @@ def _gradients(x, w_q, w_k, w_v, q, k, v, weights, dy) -> SelfAttentionGradients
     scale = w_q.shape[1] ** -0.5
     dv = jnp.einsum("bts,btv->bsv", weights, dy)
     dweights = jnp.einsum("btv,bsv->bts", dy, v)
+    chex.assert_equal_shape([dv, v])
+    chex.assert_equal_shape([dweights, weights])
     dscores = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
     dq = jnp.einsum("bts,bsk->btk", dscores, k) * scale
     dk = jnp.einsum("bts,btk->bsk", dscores, q) * scale
