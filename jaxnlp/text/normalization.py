@@ -1,0 +1,94 @@
+"""What SentencePiece models do to a text before they cut it."""
+
+import base64
+import dataclasses
+import functools
+import re
+from typing import Any, Self
+
+import numpy as np
+
+_BLANKS = re.compile(" +")
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalization:
+    """Changes of a text before it is cut into pieces. By default none, but for the blank before it.
+
+    Attributes:
+      charsmap: SentencePiece's table of rewritten strings, such as that of `nmt_nfkc`; at each position of a text the
+        longest string of the table is replaced. Empty = none.
+      strip: remove blanks at both ends, and all but one of consecutive blanks; a ▁ is then a blank too.
+      prefix: read each text as if a blank preceded it.
+    """
+
+    charsmap: bytes = b""
+    strip: bool = False
+    prefix: bool = True
+
+    def __post_init__(self):
+        size = int.from_bytes(self.charsmap[:4], "little")
+        if self.charsmap and (size % 4 or size < 4 or len(self.charsmap) < 4 + size):
+            raise ValueError(f"normalization: a charsmap of {len(self.charsmap)} bytes cannot have a trie of {size}")
+
+    def apply(self, text: str) -> str:
+        """The text, changed; without the blank before it."""
+        if self.charsmap:
+            text = self._rewritten(text.encode()).decode()
+        if self.strip:
+            text = _BLANKS.sub(" ", text).strip(" ").replace("\u2581", " ").rstrip(" ")
+        return text
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON; the charsmap in base 64."""
+        return {"charsmap": base64.b64encode(self.charsmap).decode(), "strip": self.strip, "prefix": self.prefix}
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        for name, kind in (("charsmap", str), ("strip", bool), ("prefix", bool)):
+            if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
+                raise ValueError(f"normalization: {name} is missing or not of type {kind.__name__}")
+        return cls(base64.b64decode(fields["charsmap"], validate=True), fields["strip"], fields["prefix"])
+
+    def _rewritten(self, text: bytes) -> bytes:
+        found, place = bytearray(), 0
+        while place < len(text):
+            length, new = self._longest(text, place)
+            if not length:  # the next character stays; the first byte of a character says how many it has
+                length = 1 + sum(text[place] >= least for least in (0xC0, 0xE0, 0xF0))
+                new = text[place : place + length]
+            found += new
+            place += length
+        return bytes(found)
+
+    def _longest(self, text: bytes, place: int) -> tuple[int, bytes]:
+        """The length of the longest string of the table at a place of the text, 0 = none, and what replaces it.
+
+        The table is a trie in a double array: a unit has the label of the byte that leads to it, the offset of its
+        children, and whether a string ends in it.
+        """
+        units, texts = self._trie
+        length, new, node = 0, b"", _children(units[0])
+        for number in range(place, len(text)):
+            node ^= text[number]
+            if node >= len(units) or units[node] & 0x800000FF != text[number]:
+                break
+            ends, node = units[node] & 0x100, node ^ _children(units[node])
+            if ends:
+                start = units[node] & 0x7FFFFFFF
+                length, new = number + 1 - place, texts[start : texts.index(b"\0", start)]
+        return length, new
+
+    @functools.cached_property
+    def _trie(self) -> tuple[list[int], bytes]:
+        size = int.from_bytes(self.charsmap[:4], "little")
+        return np.frombuffer(self.charsmap, "<u4", size // 4, offset=4).tolist(), self.charsmap[4 + size :]
+
+
+UNCHANGED = Normalization()
+"""Texts as they are."""
+
+
+def _children(unit: int) -> int:
+    return (unit >> 10) << ((unit & 0x200) >> 6)

@@ -1,0 +1,114 @@
+"""Reads the models of SentencePiece, without its package."""
+
+import struct
+from collections import defaultdict
+from pathlib import Path
+
+from jaxnlp.text.normalization import Normalization
+from jaxnlp.text.subwords import SubwordKind, Subwords
+
+_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
+_KINDS: dict[int, SubwordKind] = {1: "unigram", 2: "bpe"}
+
+_Fields = dict[int, list[int | bytes]]
+"""The values of a protocol buffer by the number of their field: varints, and all others as bytes."""
+
+
+def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
+    """The tokenizer in a SentencePiece `.model` file, unigram or BPE.
+
+    It cuts texts as SentencePiece does. Its ids are those of `Subwords`: the pieces keep their order.
+
+    Args:
+      path: the file.
+      extra: number of extra symbols to add.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      ValueError: naming the file, when it is something else, or a model with user-defined symbols or other features
+        that this library does not have.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no SentencePiece model at {path}")
+    try:
+        return _subwords(_fields(path.read_bytes()), extra)
+    except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
+        raise ValueError(f"{path} is not a SentencePiece model that can be read: {error}") from error
+
+
+def _subwords(model: _Fields, extra: int) -> Subwords:
+    trainer, normalizer = (_fields(_bytes(model[number][-1])) for number in (2, 3))
+    kind = _KINDS.get(_flag(trainer, 3, 1))
+    if kind is None:
+        raise ValueError("it is neither a unigram nor a BPE model")
+    if _flag(trainer, 24, 0):
+        raise ValueError("its pieces have the blank at their end (treat_whitespace_as_suffix)")
+    if not _flag(normalizer, 5, 1):
+        raise ValueError("its pieces have plain blanks (escape_whitespaces is off)")
+    pieces, scores, raw = list[str](), list[float](), list[str]()
+    for encoded in model[1]:
+        piece = _fields(_bytes(encoded))
+        text, number = _bytes(piece[1][-1]).decode(), _flag(piece, 3, _NORMAL)
+        if number == _NORMAL:
+            pieces.append(text)
+            scores.append(struct.unpack("<f", _bytes(piece[2][-1]))[0] if 2 in piece else 0.0)
+        elif number == _BYTE:
+            raw.append(text)
+        elif number not in (_UNKNOWN, _CONTROL):
+            raise ValueError(f"its piece {text!r} is of type {number}: user-defined or unused")
+    if raw not in ([], [f"<0x{byte:02X}>" for byte in range(256)]):
+        raise ValueError("its pieces for bytes are not <0x00> to <0xFF>")
+    normalization = Normalization(
+        charsmap=_bytes(normalizer.get(2, [b""])[-1]),
+        strip=bool(_flag(normalizer, 4, 1)),
+        prefix=bool(_flag(normalizer, 3, 1)),
+    )
+    return Subwords(kind, tuple(pieces), tuple(scores), bool(raw), extra, normalization)
+
+
+def _fields(raw: bytes) -> _Fields:
+    """The fields of a protocol buffer's message. Source: protobuf.dev/programming-guides/encoding."""
+    found: _Fields = defaultdict(list)
+    place = 0
+    while place < len(raw):
+        tag, place = _varint(raw, place)
+        number, wire = tag >> 3, tag & 7
+        value: int | bytes
+        if wire == 0:
+            value, place = _varint(raw, place)
+        else:
+            if wire == 2:
+                length, place = _varint(raw, place)
+            elif wire in (1, 5):
+                length = 8 if wire == 1 else 4
+            else:
+                raise ValueError(f"byte {place} begins no field")
+            value, place = raw[place : place + length], place + length
+            if place > len(raw):
+                raise ValueError(f"it ends within a field, after {len(raw):,} bytes")
+        found[number].append(value)
+    return dict(found)
+
+
+def _varint(raw: bytes, place: int) -> tuple[int, int]:
+    """A number in groups of seven bits, the lowest first, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = raw[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
+
+
+def _flag(fields: _Fields, number: int, default: int) -> int:
+    value = fields.get(number, [default])[-1]
+    if not isinstance(value, int):
+        raise ValueError(f"field {number} is not a number")
+    return value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError(f"expected text, got the number {value}")
+    return value

@@ -1,0 +1,251 @@
+"""Subwords: between texts and ids of pieces, for models that read and write texts."""
+
+import dataclasses
+import functools
+import random
+import re
+from collections.abc import Iterable
+from typing import Any, Literal, Self, get_args
+
+from jaxnlp.text import list_of_strings
+from jaxnlp.text.normalization import UNCHANGED, Normalization
+from jaxnlp.text.segmentation import UNKNOWN_PENALTY, merged, most_probable
+
+SubwordKind = Literal["bpe", "unigram", "characters", "words"]
+
+PADDING, UNKNOWN, START, END = 0, 1, 2, 3
+"""Ids of every vocabulary."""
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+UNKNOWN_TEXT = " \u2047 "
+"""What an unknown piece is decoded to, as in SentencePiece."""
+BLANK = "\u2581"
+"""How a blank is written in pieces."""
+
+_SWAP = str.maketrans(f" {BLANK}", f"{BLANK} ")
+_SPACED = re.compile(f"{BLANK}[^{BLANK}]*|[^{BLANK}]+")
+_WORDS = re.compile(rf"{BLANK}?\w+|{BLANK}?[^\w{BLANK}]|{BLANK}")
+_MOST_KEPT = 100_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Subwords:
+    """A tokenizer, and its vocabulary of V pieces. Equal by value.
+
+    A blank is written ▁ in pieces, and a ▁ of a text is written as a blank: no text is lost. Each text is read as if a
+    blank preceded it, so that its first word has the same pieces as elsewhere; only `characters` does not do this.
+
+    The ids are: padding 0, unknown 1, start 2, end 3; with `byte_fallback` the 256 bytes; the vocabulary; at the end
+    the extra symbols. A text that contains a name such as `</s>` never has the id of a symbol.
+
+    Attributes:
+      kind: how a text is cut: into byte-pair merges, the most probable pieces, characters, or words and punctuation.
+      vocabulary: the pieces, in the order of their ids.
+      scores: of the pieces: their log probabilities, or for `bpe` the order of merges, the highest first; () for
+        `characters` and `words`.
+      byte_fallback: whether a character that is no piece is read as its bytes in UTF-8; otherwise it is unknown.
+      extra: number of extra symbols, such as the sentinels of span corruption.
+      normalization: what is done to texts before they are cut; by default nothing, so that `decode` returns every text
+        that has no unknown piece.
+    """
+
+    kind: SubwordKind
+    vocabulary: tuple[str, ...]
+    scores: tuple[float, ...] = ()
+    byte_fallback: bool = False
+    extra: int = 0
+    normalization: Normalization = UNCHANGED
+
+    unit = "tokens"
+    """What a token is, in the plural: a metric counts so many of them."""
+
+    def __post_init__(self):
+        if self.kind not in get_args(SubwordKind):
+            raise ValueError(f"subwords: kind must be one of {', '.join(get_args(SubwordKind))}, got {self.kind!r}")
+        if self.extra < 0:
+            raise ValueError(f"subwords: extra must be at least 0, got {self.extra}")
+        if "" in self.vocabulary or len(set(self.vocabulary)) != len(self.vocabulary):
+            raise ValueError("subwords: the pieces of a vocabulary must be distinct and not empty")
+        expected = len(self.vocabulary) if self.kind in ("bpe", "unigram") else 0
+        if len(self.scores) != expected:
+            raise ValueError(
+                f"subwords: expected {expected} scores for {len(self.vocabulary)} pieces of kind {self.kind}, got "
+                f"{len(self.scores)}"
+            )
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return len(self._names)
+
+    def extra_id(self, number: int) -> int:
+        """The id of an extra symbol: number 0 has the last id, and ids count down, as in T5.
+
+        Raises: ValueError when there is no such symbol.
+        """
+        if not 0 <= number < self.extra:
+            raise ValueError(f"there is no extra symbol {number}: this vocabulary has {self.extra}")
+        return self.size - 1 - number
+
+    def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
+        """Ids of a text's pieces, without start and end.
+
+        Args:
+          text: any text.
+          dropout: probability with which each merge is left out each time, for training; only for `bpe`.
+          seed: decides which; the same text, dropout and seed give the same ids.
+
+        Raises:
+          ValueError: when the dropout is not in [0, 1], or the kind has no merges.
+        """
+        if not 0.0 <= dropout <= 1.0:
+            raise ValueError(f"dropout must lie in [0, 1], got {dropout}")
+        if dropout and self.kind != "bpe":
+            raise ValueError(f"dropout leaves out merges of bpe; this vocabulary is of kind {self.kind}")
+        text = self.normalization.apply(text)
+        if text and self._prefixed:
+            text = " " + text
+        words = self._split(blanks_swapped(text))
+        if dropout:
+            generator = random.Random(seed)
+            return [number for word in words for number in self._ids_of(word, dropout, generator)]
+        kept = self._kept
+        if len(kept) > _MOST_KEPT:
+            kept.clear()
+        ids: list[int] = []
+        for word in words:
+            if word not in kept:
+                kept[word] = self._ids_of(word)
+            ids += kept[word]
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of a sequence of ids, up to its end symbol; padding and start have no text.
+
+        Bytes that are no UTF-8 become U+FFFD.
+        """
+        raw = bytearray()
+        at_start = self._prefixed or self.normalization.strip
+        for number in ids:
+            if number == END:
+                break
+            piece = self._bytes[int(number)]
+            if piece and at_start:
+                piece = piece if number == UNKNOWN else piece.removeprefix(b" ")
+                at_start = self.normalization.strip and not piece
+            raw += piece
+        return raw.decode(errors="replace")
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The names of ids, as the labels of an axis: `▁house`, `</s>`, `<0xE2>`, `<extra_id_0>`."""
+        return [self._names[int(number)] for number in ids]
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {
+            "kind": self.kind,
+            "vocabulary": list(self.vocabulary),
+            "scores": list(self.scores),
+            "byte_fallback": self.byte_fallback,
+            "extra": self.extra,
+            "normalization": self.normalization.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        vocabulary = list_of_strings(fields, "vocabulary")
+        for name, kind in (("kind", str), ("scores", list), ("byte_fallback", bool), ("extra", int)):
+            if type(fields.get(name)) is not kind:
+                raise ValueError(f"subwords: {name} is missing or not of type {kind.__name__}")
+        for place, score in enumerate(fields["scores"]):
+            if isinstance(score, bool) or not isinstance(score, int | float):
+                raise ValueError(f"subwords: scores[{place}]: expected a number, got {score!r}")
+        return cls(
+            fields["kind"],
+            tuple(vocabulary),
+            tuple(map(float, fields["scores"])),
+            fields["byte_fallback"],
+            fields["extra"],
+            Normalization.from_json(fields.get("normalization")),
+        )
+
+    @property
+    def _prefixed(self) -> bool:
+        return self.kind != "characters" and self.normalization.prefix
+
+    def _split(self, text: str) -> list[str]:
+        """Parts of a text, blanks written ▁, that no piece crosses."""
+        if self.kind == "characters":
+            return list(text)
+        if self.kind == "words":
+            return split_words(text)
+        return [text] if self._crosses_blanks else _SPACED.findall(text)
+
+    def _ids_of(self, word: str, dropout: float = 0.0, generator: random.Random | None = None) -> list[int]:
+        pieces = [word]
+        if self.kind == "bpe":
+            pieces = merged(word, self._scores, dropout=dropout, generator=generator)
+        elif self.kind == "unigram":
+            pieces = most_probable(word, self._scores, longest=self._longest, unknown=self._unknown_score)
+        ids: list[int] = []
+        for piece in pieces:
+            number = self._ids.get(piece)
+            if number is not None:
+                ids.append(number)
+            elif self.byte_fallback:
+                ids += [len(SPECIAL) + byte for byte in blanks_swapped(piece).encode()]
+            # Neighbours that are unknown are one unknown piece, as in SentencePiece.
+            elif ids[-1:] != [UNKNOWN]:
+                ids.append(UNKNOWN)
+        return ids
+
+    @functools.cached_property
+    def _names(self) -> tuple[str, ...]:
+        """Of all ids."""
+        raw = [f"<0x{byte:02X}>" for byte in range(256)] if self.byte_fallback else []
+        extra = [f"<extra_id_{number}>" for number in reversed(range(self.extra))]
+        return (*SPECIAL, *raw, *self.vocabulary, *extra)
+
+    @functools.cached_property
+    def _bytes(self) -> list[bytes]:
+        """What each id is decoded to."""
+        special = [b"", UNKNOWN_TEXT.encode(), b"", b""]
+        raw = [bytes([byte]) for byte in range(256)] if self.byte_fallback else []
+        vocabulary = [blanks_swapped(piece).encode() for piece in self.vocabulary]
+        return [*special, *raw, *vocabulary, *(name.encode() for name in self._names[self.size - self.extra :])]
+
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        first = len(SPECIAL) + (256 if self.byte_fallback else 0)
+        return {piece: first + place for place, piece in enumerate(self.vocabulary)}
+
+    @functools.cached_property
+    def _scores(self) -> dict[str, float]:
+        return dict(zip(self.vocabulary, self.scores, strict=True))
+
+    @functools.cached_property
+    def _longest(self) -> int:
+        return max(map(len, self.vocabulary), default=1)
+
+    @functools.cached_property
+    def _unknown_score(self) -> float:
+        return min(self.scores, default=0.0) - UNKNOWN_PENALTY
+
+    @functools.cached_property
+    def _crosses_blanks(self) -> bool:
+        return any(BLANK in piece[1:] for piece in self.vocabulary)
+
+    @functools.cached_property
+    def _kept(self) -> dict[str, list[int]]:
+        """Ids of the words seen so far."""
+        return {}
+
+
+def blanks_swapped(text: str) -> str:
+    """A text as pieces have it, or the text of a piece: each blank becomes ▁, and each ▁ a blank."""
+    return text.translate(_SWAP)
+
+
+def split_words(text: str) -> list[str]:
+    """The words and punctuation marks of a text whose blanks are ▁; a word has the blank before it."""
+    return _WORDS.findall(text)

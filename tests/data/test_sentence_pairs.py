@@ -1,0 +1,89 @@
+import gzip
+
+import pytest
+
+from data import DataError
+from data.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
+from jaxnlp.text.translation import SentencePair
+
+
+def pairs(*columns):
+    return tuple(SentencePair(source, reference) for source, reference in columns)
+
+
+@pytest.fixture
+def files(tmp_path):
+    first, second = tmp_path / "a.en", tmp_path / "a.de"
+    first.write_text("one\n two \u2028 x \nthree", encoding="utf-8")
+    second.write_text("eins\nzwei\ndrei\n", encoding="utf-8")
+    return [first, second]
+
+
+def test_lines_of_two_files_belong_together(files):
+    assert read_pairs(files) == pairs(("one", "eins"), ("two \u2028 x", "zwei"), ("three", "drei"))
+    assert read_pairs(files, reverse=True)[0] == SentencePair("eins", "one")
+
+
+def test_a_file_with_tabs_has_sources_and_references(tmp_path):
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(gzip.compress(b"one \teins\tCC-BY\ntwo\tzwei\n"))
+    assert read_pairs([path]) == read_pairs_or_sources(path) == pairs(("one", "eins"), ("two", "zwei"))
+    assert read_pairs([path], reverse=True) == pairs(("eins", "one"), ("zwei", "two"))
+
+
+def test_a_file_without_tabs_has_sources_alone(files):
+    assert read_pairs_or_sources(files[1]) == tuple(map(SentencePair, ("eins", "zwei", "drei")))
+
+
+def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_partner(files):
+    files[1].write_text("eins\nzwei\ndrei\nvier\nfünf\n", encoding="utf-8")
+    message = r"a.en has 3 lines, .*a.de has 5; line 4 of .*a.de has no partner: 'vier'"
+    with pytest.raises(DataError, match=message):
+        read_pairs(files)
+    with pytest.raises(DataError, match=r"a.de has 5 lines, .*a.en has 3; line 4 of .*a.de has no partner: 'vier'"):
+        read_pairs(files[::-1])
+
+
+def test_an_empty_line_is_named_with_its_file(files):
+    files[1].write_text("eins\n \ndrei\n")
+    with pytest.raises(DataError, match=r"a.de, line 2 is empty; remove this line, and that of its translation"):
+        read_pairs(files)
+
+
+def test_invalid_utf8_is_named_with_file_and_line(files):
+    files[0].write_bytes(b"one\ntwo\nthr\xe9\n")
+    with pytest.raises(DataError, match=r"a.en, line 3: byte 0xe9 is not UTF-8"):
+        read_pairs(files)
+
+
+def test_a_line_that_is_no_pair_is_named(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("one\teins\ntwo zwei\n")
+    with pytest.raises(
+        DataError, match=r"a.tsv, line 2: expected two sentences with a tab between them, got 'two zwei"
+    ):
+        read_pairs([path])
+    path.write_text("one\teins\n\tzwei\n")
+    with pytest.raises(DataError, match=r"a.tsv, line 2: the first sentence is empty"):
+        read_pairs([path])
+    path.write_text("one\teins\ntwo\t\n")
+    with pytest.raises(DataError, match=r"a.tsv, line 2: the second sentence is empty"):
+        read_pairs([path])
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none.en"):
+        read_pairs([tmp_path / "none.en", tmp_path / "none.de"])
+
+
+def test_held_out_pairs_share_no_source_with_training_and_do_not_depend_on_the_order():
+    found = [SentencePair(f"s{n % 40}", f"t{n}") for n in range(100)]
+    train, held = held_out(found, 0.25)
+    assert sorted([*train, *held]) == list(range(100))
+    sources = {found[n].source for n in held}
+    assert len(sources) == 10
+    assert not sources & {found[n].source for n in train}
+    assert {found[::-1][n].source for n in held_out(found[::-1], 0.25)[1]} == sources
+    assert len(held_out(found[:2], 0.99)[1]) == 1
+    with pytest.raises(DataError, match="1 distinct sentences cannot be divided"):
+        held_out(found[:1], 0.5)

@@ -1,0 +1,236 @@
+import itertools
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import DataError
+from data.translation import ParallelText
+from jaxnlp.serialization import from_json, processor_from_json, processor_to_json, to_json
+from jaxnlp.text.subwords import Subwords
+from jaxnlp.text.translation import SentencePair, TranslationProcessor
+
+ENGLISH = ["the", "old", "man", "sea", "red", "house", "and", "sees"]
+GERMAN = ["das", "alte", "Männer", "Meer", "rote", "Haus", "und", "sieht"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    generator = np.random.default_rng(0)
+    for name, count in (("train", 60), ("dev", 9), ("test", 5)):
+        rows = [generator.integers(0, 8, generator.integers(1, 9)) for _ in range(count)]
+        for ending, words in (("en", ENGLISH), ("de", GERMAN)):
+            text = "".join(" ".join(words[i] for i in row) + ".\n" for row in rows)
+            (tmp_path / f"{name}.{ending}").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def files(folder, name):
+    return (str(folder / f"{name}.en"), str(folder / f"{name}.de"))
+
+
+def config(folder, **fields):
+    given = {"train": files(folder, "train"), "validation": files(folder, "dev")}
+    small = {"vocabulary_size": 330, "lengths": (8, 16, 32), "batch_tokens": 128}
+    return ParallelText(**given | small | fields)
+
+
+def batch_texts(processor, batch):
+    real = batch["loss_mask"].any(axis=1)
+    sources, targets = batch["source"][real], batch["targets"][real]
+    return [(processor.source.decode(s), processor.target.decode(t)) for s, t in zip(sources, targets, strict=True)]
+
+
+def first_batches(corpus, count=40):
+    return list(itertools.islice(iter(corpus.train), count))
+
+
+def test_splits_have_the_texts_of_their_files_in_their_order(folder):
+    corpus = config(folder, test=files(folder, "test")).load(0)
+    assert list(corpus.splits) == ["validation", "test"]
+    lines = [(folder / f"test.{ending}").read_text().splitlines() for ending in ("en", "de")]
+    assert corpus.split("test").examples == tuple(map(SentencePair, *lines))
+    assert corpus.processor.shared
+    assert "60 pairs for training, 9 for validation, 5 for test" in corpus.description
+    assert "tokens in the vocabulary; " in corpus.description
+    assert "% of the training batches is padding" in corpus.description
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_training_has_every_pair_in_an_epoch(folder, dropout):
+    corpus = config(folder, bpe_dropout=dropout).load(0)
+    lines = [(folder / f"train.{ending}").read_text().splitlines() for ending in ("en", "de")]
+    expected = set(zip(*lines, strict=True))
+    found, epoch = [], 0
+    iterator = iter(corpus.train)
+    while epoch == 0:
+        found += batch_texts(corpus.processor, next(iterator))
+        epoch = len(found) // 60
+    assert set(found) == expected
+    assert len(found) == 60
+
+
+def test_dropout_draws_other_pieces_in_each_epoch_and_the_same_after_a_restart(folder):
+    corpus = config(folder, bpe_dropout=0.3).load(0)
+    batches = first_batches(corpus)
+    assert len({batch["source"].shape for batch in batches}) <= 3
+    pieces = {}
+    for batch in batches:
+        for text, row in zip(batch_texts(corpus.processor, batch), batch["source"], strict=False):
+            pieces.setdefault(text, set()).add(row.tobytes().rstrip(b"\0"))
+    assert sum(len(found) > 1 for found in pieces.values()) > 20
+    iterator = iter(corpus.train)
+    for _ in range(30):
+        next(iterator)
+    again = iter(config(folder, bpe_dropout=0.3).load(0, corpus.processor).train)
+    again.set_state(iterator.get_state())
+    for _ in range(10):
+        assert np.array_equal(next(again)["source"], next(iterator)["source"])
+
+
+def test_a_pair_that_dropout_makes_too_long_is_encoded_without_it(folder):
+    corpus = config(folder, bpe_dropout=0.9, lengths=(8, 12)).load(0)
+    assert {batch["source"].shape[1] for batch in first_batches(corpus)} <= {8, 12}
+
+
+def test_a_vocabulary_for_each_language(folder):
+    processor = config(folder, shared_vocabulary=False).load(0).processor
+    assert not processor.shared
+    assert "▁the" in processor.source.vocabulary
+    assert "▁the" not in processor.target.vocabulary
+
+
+def test_long_pairs_are_left_out_of_training_and_named(folder):
+    for ending in ("en", "de"):
+        lines = (folder / f"train.{ending}").read_text().splitlines()
+        lines[6] = "long " * 10_000
+        lines[8] = "longer " * 40
+        (folder / f"train.{ending}").write_text("\n".join(lines))
+    corpus = config(folder).load(0)
+    expected = "58 pairs for training (2 of more than 32 tokens left out, the first in line 7 of train.en)"
+    assert corpus.description.startswith(expected)
+    assert not any(
+        "long" in text for batch in first_batches(corpus) for text, _ in batch_texts(corpus.processor, batch)
+    )
+    with pytest.raises(DataError, match=r"all pairs of .*train.en have more than 2 tokens; raise data.lengths"):
+        config(folder, lengths=(2,)).load(0)
+
+
+def test_a_share_of_the_training_pairs_is_held_out_where_there_is_no_validation_file(folder):
+    rows = [f"{source}\t{target}" for source, target in zip(ENGLISH * 2, GERMAN * 2, strict=True)]
+    fields = {"train": (str(folder / "all.tsv"),), "validation": (), "validation_fraction": 0.25}
+    (folder / "all.tsv").write_text("\n".join(rows))
+    corpus = config(folder, **fields).load(0)
+    held = {pair.source for pair in corpus.split("validation").examples}
+    assert (len(held), len(corpus.split("validation").examples)) == (2, 4)
+    for found in (corpus, config(folder, **fields).load(1)):
+        seen = {text for batch in first_batches(found) for text, _ in batch_texts(found.processor, batch)}
+        assert seen == set(ENGLISH) - held
+
+
+def test_reverse_translates_in_the_other_direction(folder):
+    example = config(folder).load(0).split("validation").examples[0]
+    turned = config(folder, reverse=True).load(0).split("validation").examples[0]
+    assert turned == SentencePair(str(example.reference), example.source)
+
+
+def test_an_earlier_processor_is_kept(folder):
+    first = config(folder).load(0)
+    read = processor_from_json(json.loads(json.dumps(processor_to_json(first.processor))))
+    again = config(folder, vocabulary_size=300).load(0, read)
+    assert again.processor == first.processor
+    assert (again.fingerprint, again.description) == (first.fingerprint, first.description)
+    with pytest.raises(DataError, match="this data set needs a TranslationProcessor, got a Subwords"):
+        config(folder).load(0, first.processor.source)
+
+
+def test_the_fingerprint_changes_with_any_sentence_and_not_with_the_seed(folder):
+    first = config(folder).load(0)
+    assert config(folder).load(1).fingerprint == first.fingerprint
+    for name in ("train.de", "dev.en"):
+        text = (folder / name).read_text()
+        (folder / name).write_text(text.replace("a", "o", 1))
+        assert config(folder).load(0, first.processor).fingerprint != first.fingerprint
+        (folder / name).write_text(text)
+
+
+def test_a_file_is_read_with_or_without_references(folder):
+    corpus = config(folder).load(0)
+    (folder / "some.tsv").write_text("the sea.\tdas Meer.\nthe house.\tdas Haus.\n")
+    scored = config(folder).read_file(folder / "some.tsv", corpus.processor)
+    assert (scored.scored, scored.examples[1]) == (True, SentencePair("the house.", "das Haus."))
+    sources = config(folder).read_file(folder / "dev.en", corpus.processor)
+    assert (sources.scored, len(sources.examples)) == (False, 9)
+
+
+def test_config_survives_json(folder):
+    data = config(folder)
+    assert from_json(json.loads(json.dumps(to_json(data))), ParallelText) == data
+
+
+def test_facts_of_the_data(folder):
+    data = config(folder)
+    assert (data.max_length, data.parts, data.together, data.carries) == (32, (), False, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lengths": ()}, r"data.lengths must increase and be at least 2, got \(\)"),
+        ({"lengths": (8, 8)}, r"data.lengths must increase and be at least 2, got \(8, 8\)"),
+        ({"lengths": (1, 8)}, r"data.lengths must increase"),
+        ({"bpe_dropout": 1.0}, r"data.bpe_dropout must lie in \[0, 1\), got 1.0"),
+        ({"bpe_dropout": 0.1, "subwords": "unigram"}, "data.bpe_dropout applies only to subwords bpe"),
+        ({"batch_tokens": 0}, "data.batch_tokens must be at least 1, got 0"),
+        ({"train": ("a", "b", "c")}, "data.train must be one file or two, got a, b, c"),
+        ({"validation": ("a",), "validation_fraction": 0.1}, "applies only to data without a validation file"),
+        ({"validation_fraction": 1.0}, r"must lie in \(0, 1\), got 1.0"),
+        ({"path": "x"}, "data.path applies only to a public data set"),
+        ({"sentencepiece": ("a",), "vocabulary_size": 9}, "applies only to vocabularies that are trained"),
+        ({"subwords": "words "}, "data.subwords must be one of bpe, unigram, characters, words"),
+    ],
+)
+def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ParallelText(**fields)
+
+
+def test_what_is_missing_or_too_small_is_named(folder):
+    with pytest.raises(DataError, match=r"data.train is required: give one file or two with --data.train"):
+        ParallelText().load(0)
+    with pytest.raises(DataError, match=r"data.vocabulary_size 100: a vocabulary of 100 has no room for pieces"):
+        config(folder, vocabulary_size=100).load(0)
+    (folder / "a.model").write_text("no model")
+    model = {"vocabulary_size": 8_000, "sentencepiece": (str(folder / "a.model"),)}
+    with pytest.raises(DataError, match=r"a.model is not a SentencePiece model"):
+        config(folder, **model).load(0)
+    given = TranslationProcessor(Subwords("words", ("▁the",)), Subwords("words", ("▁the",)))
+    with pytest.raises(DataError, match=r"data.bpe_dropout needs subwords of kind bpe; set it to 0 for words"):
+        config(folder, bpe_dropout=0.1).load(0, given)
+
+
+@pytest.mark.realdata
+def test_public_data_sets_and_models_are_found():
+    fields = {"train": ("dev.chr", "dev.en"), "sentencepiece": ("src.model", "tgt.model")}
+    corpus = ParallelText(data_set="cs224n_a4_chr_en", validation_fraction=0.1, **fields).load(0)
+    assert (corpus.processor.source.size, corpus.processor.target.size) == (21_001, 8_001)
+    assert len(corpus.split("validation").examples) == pytest.approx(100, abs=3)
+    folder = str(Path(os.environ["JAXNLP_DATA"]) / "cmu11785_en_zh")
+    own = ParallelText(data_set="x", path=folder, train=("val.txt",), lengths=(4, 6, 8, 12, 16, 32)).load(0)
+    assert own.split("validation").examples
+    with pytest.raises(FileNotFoundError, match=r"train.en"):
+        ParallelText(data_set="no_such_set", train=("train.en", "train.de")).load(0)
+
+
+@pytest.mark.realdata
+def test_batches_of_a_real_data_set_have_few_shapes_and_little_padding():
+    names = [tuple(f"{name}.{language}.gz" for language in ("en", "de")) for name in ("val", "test_2016_flickr")]
+    data = ParallelText(data_set="multi30k_en_de", train=names[0], validation=names[1], vocabulary_size=2_000)
+    corpus = data.load(0)
+    batches = first_batches(corpus, 60)
+    assert len({batch["targets"].shape for batch in batches}) <= len(data.lengths)
+    masks = [batch[name].ravel() for batch in batches for name in ("source_mask", "loss_mask")]
+    assert np.concatenate(masks).mean() > 0.7
+    assert all(batch["source"].size <= data.batch_tokens for batch in batches)
