@@ -1,0 +1,351 @@
+"""The Transformer that reads one text and writes another: an encoder, and a decoder that attends to its output.
+
+Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
+learned, rotary or relative.
+"""
+
+import dataclasses
+import functools
+from typing import Any, Literal
+
+import chex
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import normal
+
+from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.nn.attention import CrossAttention
+from jaxnlp.nn.cache import LayerCache
+from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.feed_forward import Activation
+from jaxnlp.nn.normalization import LayerNorm
+from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
+from jaxnlp.ops.checks import expect
+from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.positions import sinusoidal_positions
+from jaxnlp.typing import Params
+
+INITIAL_STDDEV = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderDecoderConfig(ModelConfig):
+    """Shape and regularisers of an encoder-decoder Transformer."""
+
+    num_layers: int = 3
+    """Number of blocks in the encoder, L, and in the decoder."""
+    num_heads: int = 4
+    """Attention heads, H; must divide the width."""
+    width: int = 256
+    """Model width, D."""
+    feed_forward_width: int | None = None
+    """Width of the feed-forward layers, F; None = 4 x width."""
+    context_length: int = 256
+    """Maximum length of a source, and of a target, in tokens."""
+    norm: Literal["pre", "post"] = "pre"
+    """Normalise before each branch, and once at the end; or after each sum, as published."""
+    activation: Activation = "relu"
+    """Activation of the feed-forward layers."""
+    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
+    """Fixed or learned vectors added to the embeddings; or rotated queries and keys, or a learned bias for each bucket
+    of distances, in all self-attention."""
+    embeddings: Literal["separate", "tied", "shared"] = "tied"
+    """Source embeddings, target embeddings and output layer: three matrices; the last two one; or all three one, which
+    needs one vocabulary."""
+    scale_embeddings: bool = True
+    """Multiply embeddings by sqrt(D), as published."""
+    dropout_rate: float = 0.1
+    """Share dropped in training: of the embeddings, and of each branch's outputs."""
+    attention_dropout_rate: float = 0.0
+    """Share of attention weights dropped in training."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("num_layers", "num_heads", "width", "context_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
+        if self.feed_forward_width is not None and self.feed_forward_width < 1:
+            raise ValueError(f"model.feed_forward_width must be at least 1, got {self.feed_forward_width}")
+        if self.width % self.num_heads:
+            raise ValueError(
+                f"model.num_heads must divide model.width, got {self.num_heads} heads for width {self.width}"
+            )
+        paired = {"sinusoidal": self.width, "rotary": self.width // self.num_heads}.get(self.positions, 0)
+        if paired % 2:
+            what = "width" if self.positions == "sinusoidal" else "width / model.num_heads"
+            raise ValueError(f"model.{what} must be even for {self.positions} positions, got {paired}")
+        for name in ("dropout_rate", "attention_dropout_rate"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
+
+    @property
+    def max_length(self) -> int:
+        return self.context_length
+
+    def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "EncoderDecoder":
+        """The module for a target vocabulary of that size, and for a source vocabulary: None = the same one."""
+        source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
+        if self.embeddings == "shared" and source != vocabulary_size:
+            raise ValueError(
+                "model.embeddings shared needs one vocabulary of source and target, got "
+                f"{source} and {vocabulary_size} tokens; set it to tied"
+            )
+        return EncoderDecoder(self, source, vocabulary_size)
+
+    def architecture(self) -> dict[str, Any]:
+        return super().architecture() | {"feed_forward_width": self.feed_forward_width or 4 * self.width}
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        names = ("tokens",) if self.embeddings == "shared" else ("source_tokens", "target_tokens")
+        below = {(name, "embedding"): "VD" for name in names}
+        if self.positions == "learned":
+            below |= {("source_positions",): "SD", ("target_positions",): "TD"}
+        table = parameter_table.entries(below, "below")
+        relative: Any = "relative" if self.positions == "relative" else "none"
+        for name in ("encoder", "decoder"):
+            block = parameter_table.block(positions=relative, cross=name == "decoder")
+            table |= parameter_table.entries(block, 0, prefix=(name, "blocks"), stacked=True)
+            if self.norm == "pre":
+                table |= parameter_table.entries(parameter_table.norm(("final_norm",)), prefix=(name,))
+        if self.embeddings == "separate":
+            table |= parameter_table.entries({("head", "kernel"): "DV"}, head=True)
+        return parameter_table.find(table, path)
+
+
+@flax.struct.dataclass
+class TranslationCache:
+    """What decoding keeps.
+
+    Attributes:
+      layers: of each decoder block, keys and values of the target's positions [B, H, T, K], then of the source's
+        [B, H, S, K].
+      source_mask: [B, S] bool, False where the source is padding.
+      length: [] int32, how many target positions are filled.
+    """
+
+    layers: tuple[LayerCache, ...]
+    source_mask: jax.Array
+    length: jax.Array
+
+
+class Blocks(nn.Module):
+    """The encoder's blocks, or with `cross` the decoder's, and the normalisation behind them.
+
+    Attributes:
+      config: of the model.
+      cross: whether the blocks are causal and attend to a memory.
+    """
+
+    config: EncoderDecoderConfig
+    cross: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array, compute: Compute, *, deterministic: bool, **read: Any) -> StackOutput:
+        """Args: x [B, T, D]; `read` as `nn.transformer.stack`. Returns: as it."""
+        config = self.config
+        chex.assert_shape(x, (None, None, config.width))
+        block = functools.partial(
+            TransformerBlock,
+            num_heads=config.num_heads,
+            feed_forward_width=config.feed_forward_width or 4 * config.width,
+            deterministic=deterministic,
+            cross=self.cross,
+            causal=self.cross,
+            norm=config.norm,
+            activation=config.activation,
+            attention_dropout_rate=config.attention_dropout_rate,
+            residual_dropout_rate=config.dropout_rate,
+            compute=compute,
+            positions=config.positions if config.positions in ("rotary", "relative") else "none",
+        )
+        output = stack(block, config.num_layers, compute, x, **read)
+        if config.norm == "post":
+            return output
+        return output._replace(hidden=LayerNorm(1e-5, True, compute, name="final_norm")(output.hidden))
+
+
+class EncoderDecoder(nn.Module):
+    """Scores for each next token of a target, given the source.
+
+    Attributes:
+      config: shape and dropout rates.
+      source_vocabulary_size: V of the source.
+      vocabulary_size: V of the target.
+    """
+
+    config: EncoderDecoderConfig
+    source_vocabulary_size: int
+    vocabulary_size: int
+
+    def setup(self):
+        """Embeddings, encoder, decoder and output layer."""
+        config = self.config
+
+        def embed(size: int) -> nn.Embed:
+            # Times sqrt(D) these are of size 1.
+            stddev = config.width**-0.5 if config.scale_embeddings else INITIAL_STDDEV
+            return nn.Embed(size, config.width, dtype=config.compute.dtype, embedding_init=normal(stddev))
+
+        if config.embeddings == "shared":
+            self.tokens = embed(self.vocabulary_size)
+        else:
+            self.source_tokens = embed(self.source_vocabulary_size)
+            self.target_tokens = embed(self.vocabulary_size)
+        if config.positions == "learned":
+            shape = (config.context_length, config.width)
+            self.source_positions = self.param("source_positions", normal(INITIAL_STDDEV), shape)
+            self.target_positions = self.param("target_positions", normal(INITIAL_STDDEV), shape)
+        self.encoder = Blocks(config, cross=False)
+        self.decoder = Blocks(config, cross=True)
+        self.dropout = Dropout(config.dropout_rate)
+        if config.embeddings == "separate":
+            self.head = Dense(self.vocabulary_size, False, normal(INITIAL_STDDEV), config.compute)
+
+    def __call__(
+        self,
+        source: jax.Array,
+        inputs: jax.Array,
+        source_mask: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+        return_hidden: bool = False,
+    ) -> jax.Array:
+        """Reads a source and a whole target.
+
+        Args:
+          source: [B, S] int, in [0, V).
+          inputs: [B, T] int, the target behind a start symbol.
+          source_mask: [B, S] bool, False where a token is padding; None = none is.
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
+          return_hidden: stop before the output layer, for a loss that computes `output_layer` itself.
+
+        Returns:
+          Logits [B, T, V], float32: those of position t score the target's token t, given the source and the inputs up
+          to t. With return_hidden the output layer's input [B, T, D].
+
+        Raises:
+          ValueError: when a source or a target is longer than the context; the message gives both.
+        """
+        mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
+        memory = self.encode(source, mask, deterministic=deterministic)
+        x = self._embed(inputs, "target", deterministic=deterministic)
+        compute = self.config.compute
+        read = {"memory": memory, "memory_mask": mask[:, None, None]}
+        hidden = self.decoder(x, compute, deterministic=deterministic, **read).hidden
+        return hidden if return_hidden else self._logits(hidden, compute)
+
+    def encode(self, source: jax.Array, source_mask: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        """What the decoder attends to, the memory [B, S, D]; arguments as for `__call__`."""
+        chex.assert_equal_shape([source, source_mask])
+        x = self._embed(source, "source", deterministic=deterministic)
+        mask = source_mask[:, None, None]
+        memory = self.encoder(x, self.config.compute, deterministic=deterministic, attention_mask=mask).hidden
+        chex.assert_shape(memory, (*source.shape, self.config.width))
+        return memory
+
+    def read(
+        self, tokens: jax.Array, cache: TranslationCache, count: jax.Array | int | None = None
+    ) -> tuple[jax.Array, TranslationCache]:
+        """Reads the next tokens of a target, with the parameters of `decoding_params`.
+
+        Args:
+          tokens: [B, T] int; they follow what the cache holds.
+          cache: see `begin`. Its capacity must include the tokens.
+          count: [] int, the number of tokens among the T that are not padding; None = all.
+
+        Returns:
+          Logits [B, T, V], float32, and the cache with the first `count` tokens added.
+        """
+        # There are few rows, and rounding the weights takes longer than the products.
+        compute = dataclasses.replace(self.config.compute, matmul_dtype=None)
+        x = self._embed(tokens, "target", first=cache.length, deterministic=True)
+        output = self.decoder(
+            x,
+            compute,
+            deterministic=True,
+            memory_mask=cache.source_mask[:, None, None],
+            caches=cache.layers,
+            cached_positions=cache.length,
+        )
+        assert output.caches is not None
+        length = cache.length + (tokens.shape[1] if count is None else count)
+        return self._logits(output.hidden, compute), cache.replace(layers=output.caches, length=length)
+
+    def begin(self, params: Params, source: jax.Array, source_mask: jax.Array | None = None) -> TranslationCache:
+        """The cache before the target's first token; the source is encoded once, and so are its keys and values.
+
+        Args:
+          params: as trained, or those of `decoding_params`.
+          source: [B, S] int, in [0, V).
+          source_mask: [B, S] bool, False where a token is padding; None = none is.
+        """
+        config = self.config
+        mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
+        memory = self.apply({"params": params}, source, mask, method="encode")
+        decoder, batch = decoding_blocks(params["decoder"], config.num_layers), source.shape[0]
+        attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
+        shape = (batch, config.num_heads, config.context_length, config.width // config.num_heads)
+        layers = tuple(
+            (
+                *(jnp.zeros(shape, config.compute.dtype) for _ in range(2)),
+                *attention.keys_and_values(decoder[f"block_{number}"]["cross_attention"], memory),
+            )
+            for number in range(config.num_layers)
+        )
+        return TranslationCache(layers, mask, jnp.zeros((), jnp.int32))
+
+    def decoding_params(self, params: Params) -> Params:
+        """Parameters as a cache needs them, with each block of the decoder separate: see `nn.transformer.unstacked`."""
+        return dict(params) | {"decoder": decoding_blocks(params["decoder"], self.config.num_layers)}
+
+    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
+        """W [D, V] and b [V] or None: logits = hidden W + b."""
+        if self.config.embeddings == "separate":
+            return params["head"]["kernel"], None
+        return params["tokens" if self.config.embeddings == "shared" else "target_tokens"]["embedding"].T, None
+
+    @property
+    def capacity(self) -> int:
+        """Number of target positions that a cache can store."""
+        return self.config.context_length
+
+    def _embed(
+        self, tokens: jax.Array, side: Literal["source", "target"], *, first: Any = 0, deterministic: bool
+    ) -> jax.Array:
+        """[B, T] int as [B, T, D], with positions from `first` on where they are added."""
+        config = self.config
+        chex.assert_rank(tokens, 2)
+        length = tokens.shape[1]
+        fits = length <= config.context_length
+        expect(fits, f"a {side} of at most model.context_length, {config.context_length} tokens", **{side: tokens})
+        table = self.tokens if config.embeddings == "shared" else getattr(self, f"{side}_tokens")
+        x = table(tokens)
+        if config.scale_embeddings:
+            x = x * jnp.asarray(config.width**0.5, x.dtype)
+        if config.positions in ("sinusoidal", "learned"):
+            learned = config.positions == "learned"
+            vectors = getattr(self, f"{side}_positions") if learned else self._sinusoidal()
+            here = jax.lax.dynamic_slice_in_dim(vectors, first, length)
+            x = x + here[None].astype(x.dtype)
+        return self.dropout(x, deterministic=deterministic)
+
+    def _sinusoidal(self) -> jax.Array:
+        return sinusoidal_positions(self.config.context_length, self.config.width)
+
+    def _logits(self, hidden: jax.Array, compute: Compute) -> jax.Array:
+        rows = hidden.reshape(-1, hidden.shape[-1])
+        if self.config.embeddings == "separate":
+            logits = self.head(rows)
+        else:
+            table = self.tokens if self.config.embeddings == "shared" else self.target_tokens
+            logits = matmul(rows, table.embedding.T, compute.operand_dtype)
+        return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)
+
+
+def decoding_blocks(params: Params, layers: int) -> Params:
+    """The decoder's parameters with each block separate; those that are so already stay as they are."""
+    return unstacked(params, layers) if "blocks" in params else params

@@ -1,0 +1,216 @@
+import dataclasses
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from flax.traverse_util import flatten_dict
+
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.nn.compute import Compute
+
+SOURCE_SIZE, TARGET_SIZE, LAYERS, HEADS, WIDTH = 11, 13, 2, 2, 8
+CONFIG = EncoderDecoderConfig(num_layers=LAYERS, num_heads=HEADS, width=WIDTH, context_length=7, dropout_rate=0.3)
+generator = np.random.default_rng(0)
+SOURCE = generator.integers(1, SOURCE_SIZE, (3, 6))
+INPUTS = generator.integers(1, TARGET_SIZE, (3, 5))
+MASK = np.arange(6)[None] < np.array([6, 4, 1])[:, None]
+
+
+def model_of(**changes):
+    """A model, and parameters of ordinary size."""
+    config = dataclasses.replace(CONFIG, **changes)
+    size = TARGET_SIZE if config.embeddings == "shared" else SOURCE_SIZE
+    model = config.build(TARGET_SIZE, size)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, INPUTS)["params"]
+    draw = np.random.default_rng(1)
+    return model, jax.tree.map(lambda leaf: jnp.float32(0.4 * draw.normal(size=leaf.shape)), shapes)
+
+
+@functools.lru_cache
+def forward(model, **options):
+    return jax.jit(functools.partial(model.apply, **options))
+
+
+def logits(model, params, source=SOURCE, inputs=INPUTS, mask=MASK, key=None, **options):
+    rngs = {} if key is None else {"rngs": {"dropout": key}}
+    return forward(model, **options)({"params": params}, source, inputs, mask, **rngs)
+
+
+def pytorch_layer(layer, block, names):
+    """Copies one block's parameters into a layer of PyTorch."""
+    state = {}
+    for ours, theirs in names.items():
+        part = block[ours]
+        joined = [part[name] for name in (("qkv",) if "qkv" in part else ("q", "kv"))]
+        state[f"{theirs}.in_proj_weight"] = np.concatenate([p["kernel"].reshape(WIDTH, -1).T for p in joined])
+        state[f"{theirs}.in_proj_bias"] = np.concatenate([p["bias"].reshape(-1) for p in joined])
+        state |= {f"{theirs}.out_proj.weight": part["out"]["kernel"].T, f"{theirs}.out_proj.bias": part["out"]["bias"]}
+    for number, name in (("1", "up"), ("2", "down")):
+        state[f"linear{number}.weight"] = block["feed_forward"][name]["kernel"].T
+        state[f"linear{number}.bias"] = block["feed_forward"][name]["bias"]
+    norms = ["attention_norm", *(["cross_attention_norm"] if "cross_attention" in block else []), "feed_forward_norm"]
+    for number, name in enumerate(norms, 1):
+        state |= {f"norm{number}.weight": block[name]["scale"], f"norm{number}.bias": block[name]["bias"]}
+    layer.load_state_dict({name: torch.tensor(np.array(value)) for name, value in state.items()})
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_equals_the_transformer_of_pytorch(norm):
+    model, params = model_of(norm=norm, positions="learned", embeddings="separate", scale_embeddings=False)
+    options = {"dropout": 0.0, "activation": "relu", "norm_first": norm == "pre", "batch_first": True}
+    encoder_layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, **options)
+    final = torch.nn.LayerNorm(WIDTH) if norm == "pre" else None  # the published model has none
+    encoder = torch.nn.TransformerEncoder(encoder_layer, LAYERS, final, enable_nested_tensor=False)
+    theirs = torch.nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, 4 * WIDTH, custom_encoder=encoder, **options).eval()
+    for side, stack in (("encoder", theirs.encoder), ("decoder", theirs.decoder)):
+        for number, layer in enumerate(stack.layers):
+            block = jax.tree.map(lambda x, number=number: x[number], params[side]["blocks"])
+            names = {"attention": "self_attn"} | ({"cross_attention": "multihead_attn"} if side == "decoder" else {})
+            pytorch_layer(layer, block, names)
+        if norm == "pre":
+            ours = params[side]["final_norm"]
+            weights = {"weight": ours["scale"], "bias": ours["bias"]}
+            stack.norm.load_state_dict({name: torch.tensor(np.array(value)) for name, value in weights.items()})
+        else:
+            stack.norm = None
+
+    def embedded(side, tokens):
+        vectors, positions = params[f"{side}_tokens"]["embedding"][tokens], params[f"{side}_positions"]
+        return torch.tensor(np.array(vectors + positions[None, : tokens.shape[1]]))
+
+    padding = torch.tensor(~MASK)
+    hidden = theirs(
+        embedded("source", SOURCE),
+        embedded("target", INPUTS),
+        tgt_mask=torch.tensor(~np.tri(INPUTS.shape[1], dtype=bool)),
+        src_key_padding_mask=padding,
+        memory_key_padding_mask=padding,
+    )
+    expected = hidden.detach().numpy() @ params["head"]["kernel"]
+    np.testing.assert_allclose(logits(model, params), expected, atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post", "embeddings": "shared"},
+        {"positions": "learned", "embeddings": "separate", "scale_embeddings": False},
+        {"positions": "rotary", "compute": Compute(scan_layers=True)},
+        {"positions": "relative"},
+    ],
+    ids=lambda changes: " ".join(map(str, changes)) or "defaults",
+)
+def test_decoding_with_a_cache_equals_the_whole_forward_pass_at_every_length(changes):
+    model, params = model_of(**changes)
+    expected = logits(model, params)
+    cache = model.begin(params, SOURCE, MASK)
+    decoding = model.decoding_params(params)
+    read = jax.jit(lambda tokens, cache: model.apply({"params": decoding}, tokens, cache, method="read"))
+    for position in range(INPUTS.shape[1]):
+        found, cache = read(INPUTS[:, position : position + 1], cache)
+        np.testing.assert_allclose(found[:, 0], expected[:, position], atol=2e-5)
+    assert int(cache.length) == INPUTS.shape[1]
+
+
+def test_a_prefix_may_be_read_at_once_and_padded():
+    model, params = model_of()
+    cache = model.begin(model.decoding_params(params), SOURCE, MASK)
+    variables = {"params": model.decoding_params(params)}
+    _, cache = model.apply(variables, INPUTS[:, :4], cache, 2, method="read")
+    found, _ = model.apply(variables, INPUTS[:, 2:], cache, method="read")
+    np.testing.assert_allclose(found, logits(model, params)[:, 2:], atol=2e-5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+def test_later_targets_and_padded_sources_change_nothing(positions):
+    model, params = model_of(positions=positions)
+    before = logits(model, params)
+    later, padded = INPUTS.copy(), np.where(MASK, SOURCE, 3)
+    later[:, 3:] = 1
+    np.testing.assert_allclose(logits(model, params, inputs=later)[:, :3], before[:, :3], atol=1e-5)
+    np.testing.assert_allclose(logits(model, params, source=padded), before, atol=1e-5)
+    longer = np.pad(SOURCE[:, :4], [(0, 0), (0, 3)])
+    found = logits(model, params, source=longer, mask=np.pad(MASK[:, :4], [(0, 0), (0, 3)]))
+    np.testing.assert_allclose(found[1:], before[1:], atol=1e-5)
+
+
+def test_each_target_position_sees_the_source_and_the_target_before_it():
+    model, params = model_of()
+    before = logits(model, params)
+    other = SOURCE.copy()
+    other[:, 0] = SOURCE[:, 0] % (SOURCE_SIZE - 1) + 1
+    assert (np.abs(logits(model, params, source=other) - before).max(axis=-1) > 1e-4).all()
+    other = INPUTS.copy()
+    other[:, 0] = INPUTS[:, 0] % (TARGET_SIZE - 1) + 1
+    assert (np.abs(logits(model, params, inputs=other) - before).max(axis=-1) > 1e-4).all()
+
+
+def test_the_hidden_state_times_the_output_layer_is_the_logits():
+    for embeddings in ("separate", "tied", "shared"):
+        model, params = model_of(embeddings=embeddings)
+        w, b = model.output_layer(params)
+        assert b is None
+        hidden = logits(model, params, return_hidden=True)
+        np.testing.assert_allclose(hidden @ w, logits(model, params), atol=1e-4)
+
+
+def test_dropout_acts_in_training_alone():
+    model, params = model_of()
+    train = [logits(model, params, deterministic=False, key=jax.random.key(k)) for k in (0, 0, 1)]
+    np.testing.assert_array_equal(train[0], train[1])
+    assert (train[0] != train[2]).any()
+    np.testing.assert_array_equal(logits(model, params), logits(model, params))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+@pytest.mark.parametrize("embeddings", ["separate", "tied", "shared"])
+def test_every_parameter_has_its_axes(norm, positions, embeddings):
+    model, params = model_of(norm=norm, positions=positions, embeddings=embeddings)
+    found = {path: model.config.parameter(path) for path in flatten_dict(params)}
+    assert {path: len(p.axes) for path, p in found.items()} == {p: x.ndim for p, x in flatten_dict(params).items()}
+    assert [path[0] for path, parameter in found.items() if parameter.head] == ["head"] * (embeddings == "separate")
+
+
+def test_the_initial_loss_is_near_that_of_a_uniform_guess():
+    for norm in ("pre", "post"):
+        model = dataclasses.replace(CONFIG, norm=norm, width=64, embeddings="separate").build(TARGET_SIZE, SOURCE_SIZE)
+        params = jax.jit(model.init)(jax.random.key(0), SOURCE, INPUTS)["params"]
+        losses = -jax.nn.log_softmax(logits(model, params))
+        np.testing.assert_allclose(losses.mean(), np.log(TARGET_SIZE), atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_layers": 0}, "model.num_layers must be at least 1, got 0"),
+        ({"feed_forward_width": 0}, "model.feed_forward_width must be at least 1, got 0"),
+        ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 8"),
+        ({"width": 7, "num_heads": 1}, "model.width must be even for sinusoidal positions, got 7"),
+        ({"width": 6, "positions": "rotary"}, "model.width / model.num_heads must be even for rotary positions, got 3"),
+        ({"dropout_rate": 1.0}, "model.dropout_rate must lie in [0, 1), got 1.0"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(fields, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        dataclasses.replace(CONFIG, **fields)
+
+
+def test_one_table_needs_one_vocabulary():
+    with pytest.raises(ValueError, match="needs one vocabulary of source and target, got 11 and 13 tokens"):
+        dataclasses.replace(CONFIG, embeddings="shared").build(TARGET_SIZE, SOURCE_SIZE)
+
+
+def test_texts_beyond_the_context_are_refused_with_both_lengths():
+    model, params = model_of()
+    long = jnp.ones((3, 8), jnp.int32)
+    message = r"expected a {} of at most model.context_length, 7 tokens, got {} \(3, 8\)"
+    with pytest.raises(ValueError, match=message.format("source", "source")):
+        logits(model, params, source=long, mask=None)
+    with pytest.raises(ValueError, match=message.format("target", "target")):
+        logits(model, params, inputs=long)
