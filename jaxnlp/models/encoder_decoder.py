@@ -101,7 +101,7 @@ class EncoderDecoderConfig(ModelConfig):
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         names = ("tokens",) if self.embeddings == "shared" else ("source_tokens", "target_tokens")
-        below = {(name, "embedding"): "VD" for name in names}
+        below: dict[tuple[str, ...], str] = {(name, "embedding"): "VD" for name in names}
         if self.positions == "learned":
             below |= {("source_positions",): "SD", ("target_positions",): "TD"}
         table = parameter_table.entries(below, "below")
@@ -271,9 +271,9 @@ class EncoderDecoder(nn.Module):
             caches=cache.layers,
             cached_positions=cache.length,
         )
-        assert output.caches is not None
+        layers = tuple(layer for layer in output.caches or () if layer is not None)
         length = cache.length + (tokens.shape[1] if count is None else count)
-        return self._logits(output.hidden, compute), cache.replace(layers=output.caches, length=length)
+        return self._logits(output.hidden, compute), dataclasses.replace(cache, layers=layers, length=length)
 
     def begin(self, params: Params, source: jax.Array, source_mask: jax.Array | None = None) -> TranslationCache:
         """The cache before the target's first token; the source is encoded once, and so are its keys and values.
@@ -285,7 +285,7 @@ class EncoderDecoder(nn.Module):
         """
         config = self.config
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
-        memory = self.apply({"params": params}, source, mask, method="encode")
+        memory = jnp.asarray(self.apply({"params": params}, source, mask, method="encode"))
         decoder, batch = decoding_blocks(params["decoder"], config.num_layers), source.shape[0]
         attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
         shape = (batch, config.num_heads, config.context_length, config.width // config.num_heads)
