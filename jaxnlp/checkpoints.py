@@ -137,7 +137,7 @@ def read_record(folder: Path, step: int) -> Record:
 
 
 def check_run_files(folder: Path, record: Record) -> None:
-    """Raises RunError, naming the field, when config.json or processor.json are not those that the checkpoint is of."""
+    """Raises RunError, naming the field, when config.json or processor.json was edited since the checkpoint."""
     config = _read_json(folder / CONFIG_FILE)
     changed = differences(identity(record.config), identity(config))
     if changed:

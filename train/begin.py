@@ -123,10 +123,10 @@ def merge(params: Params, given: Params) -> Params:
     for path, value in theirs.items():
         name = "/".join(path)
         if path not in ours:
-            raise RunError(f"the model has no parameter {name}, which it is to begin with")
+            raise RunError(f"a value is given for the parameter {name}, and the model has no such parameter")
         if ours[path].shape != value.shape:
             raise RunError(
-                f"the parameter {name} has the shape {tuple(ours[path].shape)}, and {tuple(value.shape)} is given"
+                f"the parameter {name} has the shape {tuple(ours[path].shape)}, and its given value {value.shape}"
             )
     return unflatten_dict(ours | theirs)
 

@@ -116,8 +116,8 @@ class Checkpoints:
         manager = self._open()
         if step in manager.all_steps():
             return
-        # Copies: on a CPU the next step overwrites what these are views of. On the host, and so whole: of an array that
-        # several devices hold alike, Orbax would have each write its part.
+        # Copies, since on a CPU these are views of buffers that the next step overwrites. On the host, since otherwise
+        # each device would write a part of an array that all of them hold.
         items = jax.tree.map(np.array, _items(state))
         record = Record(
             step=step,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.decoding.generate import Decoder, check_request, pad_to_bucket, prepare, read_prompt
+from jaxnlp.decoding.generate import Decoder, check_capacity, check_request, pad_to_bucket, prepare, read_prompt
 from jaxnlp.typing import Array, Params, PyTree
 
 
@@ -50,6 +50,7 @@ def beam_search(
     max_new_tokens: int,
     stop: int | None = None,
     length_penalty: float = 0.0,
+    cache: PyTree | None = None,
 ) -> BeamResult:
     """The best continuations that beam search finds.
 
@@ -73,6 +74,7 @@ def beam_search(
       max_new_tokens: length at which continuations are cut, at least 1.
       stop: the token that ends a continuation; None = all are cut.
       length_penalty: alpha, at least 0; the greater, the longer are the continuations that win.
+      cache: what the model has read before the prompt, such as the text to be translated; None = nothing.
 
     Raises:
       ValueError: for a prompt or a number that cannot be, or a context that cannot hold them; the message gives them.
@@ -84,16 +86,11 @@ def beam_search(
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     if not 0.0 <= length_penalty < float("inf"):
         raise ValueError(f"length_penalty must be at least 0 and finite, got {length_penalty}")
-    needed = prompt.shape[1] + max_new_tokens - 1
-    if decoder.capacity is not None and needed > decoder.capacity:
-        raise ValueError(
-            f"a prompt of {prompt.shape[1]} tokens and {max_new_tokens} new ones need a context of {needed}, but the "
-            f"model's holds {decoder.capacity}; ask for fewer, or shorten the prompt"
-        )
+    check_capacity(decoder, prompt, max_new_tokens)
     params = prepare(decoder, params)
     window, count = pad_to_bucket(decoder, prompt), prompt.shape[1]
     length_penalty = float(length_penalty)  # an int would be compiled apart
-    search, over = _begin(decoder, num_beams, max_new_tokens, stop, params, window, count, length_penalty)
+    search, over = _begin(decoder, num_beams, max_new_tokens, stop, params, window, count, length_penalty, cache)
     for length in range(2, max_new_tokens + 1):
         if stop is not None and over:
             break
@@ -102,9 +99,9 @@ def beam_search(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _begin(decoder, num_beams, max_new_tokens, stop, params, window, count, length_penalty):
+def _begin(decoder, num_beams, max_new_tokens, stop, params, window, count, length_penalty, cache):
     """Reads the prompt, once for all beams, and chooses the first tokens."""
-    logits, cache = read_prompt(decoder, params, window, count)
+    logits, cache = read_prompt(decoder, params, window, count, cache)
     batch, size = logits.shape
     nothing = BeamResult(
         tokens=jnp.full((batch, num_beams, max_new_tokens), -1 if stop is None else stop, jnp.int32),

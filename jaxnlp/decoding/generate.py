@@ -26,7 +26,8 @@ class Decoder:
       prepare: parameters as they were trained -> as `read` takes them; done once, before the first token.
       read: (params, tokens [B, T], cache, count) -> (logits [B, T, V], cache). Only the first `count` tokens, [] int
         from 1 to T, are there: the cache is the one after these. The others pad a bucket: their logits mean nothing.
-      empty_cache: batch size -> a cache with nothing read.
+      empty_cache: batch size -> a cache with nothing read. A model that reads a source first has none: its caches are
+        made of sources, and given to each search.
       capacity: tokens that a cache holds at most; None = no end.
       vocabulary_size: V, to refuse prompts of other tokens; None = all are taken.
     """
@@ -54,6 +55,26 @@ def decoder_of(model: Any) -> Decoder:
     )
 
 
+def target_decoder_of(model: Any) -> Decoder:
+    """The step function of a model that reads a source first; each search is given a cache of `model.begin`.
+
+    Args:
+      model: a Linen module with `read(tokens, cache, count)`, `capacity`, `vocabulary_size` and
+        `decoding_params(params)`, all as `Decoder` says.
+    """
+
+    def empty_cache(batch: int) -> PyTree:
+        raise ValueError(f"{type(model).__name__} reads a source first; give the cache of its method begin")
+
+    return Decoder(
+        prepare=model.decoding_params,
+        read=lambda params, tokens, cache, count: model.apply({"params": params}, tokens, cache, count, method="read"),
+        empty_cache=empty_cache,
+        capacity=model.capacity,
+        vocabulary_size=model.vocabulary_size,
+    )
+
+
 def bucket_length(length: int, capacity: int | None) -> int:
     """The shape that a prompt is padded to: a power of two of at least 16, or the capacity; one compilation each."""
     bucket = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
@@ -69,6 +90,7 @@ def generate(
     key: PRNGKey,
     sampling: Sampling | None = None,
     stop: int | None = None,
+    cache: PyTree | None = None,
 ) -> Iterator[np.ndarray]:
     """Continues prompts, token by token.
 
@@ -84,6 +106,8 @@ def generate(
       key: token n is drawn with fold_in(key, n).
       sampling: how tokens are drawn; None = from the whole distribution.
       stop: a token; generation ends early when every row has yielded it. Rows that have go on until then.
+      cache: what the model has read before the prompt, such as the text to be translated; None = nothing. With one, the
+        capacity must hold the prompt and all new tokens but the last.
 
     Returns:
       An iterator of the next token of each row, [B] int32; each is computed when it is asked for.
@@ -93,7 +117,9 @@ def generate(
         vocabulary, or no token is asked for; the message gives the numbers.
     """
     check_request(decoder, prompt, max_new_tokens)
-    return _continue(decoder, params, prompt, max_new_tokens, key, sampling or Sampling(), stop)
+    if cache is not None:
+        check_capacity(decoder, prompt, max_new_tokens)
+    return _continue(decoder, params, prompt, max_new_tokens, key, sampling or Sampling(), stop, cache)
 
 
 def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
@@ -113,7 +139,17 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
 
 
-def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop):
+def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
+    """Raises: ValueError when the context cannot hold the prompt and all new tokens but the last."""
+    needed = prompt.shape[1] + max_new_tokens - 1
+    if decoder.capacity is not None and needed > decoder.capacity:
+        raise ValueError(
+            f"a prompt of {prompt.shape[1]} tokens and {max_new_tokens} new ones need a context of {needed}, but the "
+            f"model's holds {decoder.capacity}; ask for fewer, or shorten the prompt"
+        )
+
+
+def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop, before):
     params = prepare(decoder, params)
     capacity, length = decoder.capacity, prompt.shape[1]
     history = [prompt[:, i] for i in range(length)]
@@ -124,7 +160,7 @@ def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop):
             filled = length if cache is None else max(1, capacity // 2)
             window = pad_to_bucket(decoder, np.stack(history[-filled:], axis=1))
             cache = None  # the old one's memory is free before the new one's is taken
-            tokens, cache = _prefill(decoder, sampling, params, window, filled, key, number)
+            tokens, cache = _prefill(decoder, sampling, params, window, filled, before, key, number)
         else:
             tokens, cache = _decode(decoder, sampling, params, history[-1], cache, key, number)
             filled += 1
@@ -148,19 +184,22 @@ def prepare(decoder: Decoder, params: Params) -> Params:
     return decoder.prepare(params)
 
 
-def read_prompt(decoder: Decoder, params: Params, window: Array, count: Array | int) -> tuple[Array, PyTree]:
-    """Reads the first `count` tokens of a padded prompt [B, T].
+def read_prompt(
+    decoder: Decoder, params: Params, window: Array, count: Array | int, cache: PyTree | None = None
+) -> tuple[Array, PyTree]:
+    """Reads the first `count` tokens of a padded prompt [B, T], behind what the cache holds.
 
     Returns:
       Logits of the token after them, [B, V], and the cache.
     """
-    logits, cache = decoder.read(params, window, decoder.empty_cache(window.shape[0]), count)
+    cache = decoder.empty_cache(window.shape[0]) if cache is None else cache
+    logits, cache = decoder.read(params, window, cache, count)
     return jax.lax.dynamic_index_in_dim(logits, count - 1, axis=1, keepdims=False), cache
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _prefill(decoder, sampling, params, window, count, key, number):
-    logits, cache = read_prompt(decoder, params, window, count)
+def _prefill(decoder, sampling, params, window, count, before, key, number):
+    logits, cache = read_prompt(decoder, params, window, count, before)
     return sample(logits, jax.random.fold_in(key, number), sampling), cache
 
 

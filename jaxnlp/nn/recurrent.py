@@ -146,8 +146,8 @@ class Recurrent(nn.Module):
           x: [B, T, D].
           states: as this returns them; None = zeros.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          lengths: [B] int, positions that there are; None = all. States stop there, the backward direction begins
-            there, and outputs behind are 0.
+          lengths: [B] int, the number of positions that are not padding; None = all. Padding changes no state: the
+            forward direction ends before it, the backward direction begins before it, and outputs there are 0.
 
         Returns:
           Outputs [B, T, K], or [B, T, 2 K] of both directions; and each layer's states after the sequence.

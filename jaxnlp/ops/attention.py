@@ -82,8 +82,7 @@ def attend(
       implementation: "vjp": the gradient of this module's docstring; "xla": autodiff, which also gives forward-mode and
         second derivatives; "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout
         and bias; "auto": cudnn where it is available and there is no mask except the causal one of first_query 0, else
-        vjp. For `jax.jvp`, `jax.jacfwd`
-        and `jax.linearize` ask for "xla": of "vjp" JAX says that it "can't apply forward-mode autodiff (jvp)".
+        vjp. `jax.jvp`, `jax.jacfwd` and `jax.linearize` need "xla": JAX cannot differentiate "vjp" forwards.
 
     Returns:
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.

@@ -13,7 +13,7 @@ def expect(fits: bool, expected: str, **arrays: jax.Array | None) -> None:
 
 
 class UnavailableError(ValueError):
-    """An implementation was asked for by name that cannot be had on this machine, or for these arrays."""
+    """This machine, or these arrays, do not have the implementation that was asked for by name."""
 
 
 def expect_float(**arrays: jax.Array | None) -> None:

@@ -131,10 +131,10 @@ def row_major(x: jax.Array) -> jax.Array:
     return _constrained(x) if target_platform() == "cpu" else x
 
 
-# A function of its own, between barriers: where a constraint's result is an output of a whole program, JAX 0.10 leaves
-# the layouts of all outputs to XLA, and the next program reads those that it was not told of wrongly. The jit alone
-# does not keep it from that: under a vmap that is not jitted it runs as a program of its own, and so does its gradient.
-# Where several CPU devices share an array, XLA gathers it for the constraint: the result is the same, and later.
+# Barriers surround the constraint. Where its result is an output of a whole program, JAX 0.10 leaves the layouts of all
+# outputs to XLA, and the next program may read them in a wrong layout. The jit alone does not prevent this: under a
+# vmap that is not jitted, the function and its gradient are programs of their own.
+# Where several CPU devices share an array, XLA gathers it for the constraint: the result is the same, but later.
 @jax.jit
 def _constrained(x):
     barrier = jax.lax.optimization_barrier

@@ -43,8 +43,8 @@ def test_given_parameters_replace_those_at_their_places():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"a": {"z": jnp.ones(2)}}, "the model has no parameter a/z"),
-        ({"a": {"x": jnp.ones(3)}}, r"a/x has the shape \(2,\), and \(3,\) is given"),
+        ({"a": {"z": jnp.ones(2)}}, "the parameter a/z, and the model has no such parameter"),
+        ({"a": {"x": jnp.ones(3)}}, r"a/x has the shape \(2,\), and its given value \(3,\)"),
     ],
 )
 def test_given_parameters_of_unknown_names_or_other_shapes_are_refused(given, message):

@@ -193,8 +193,8 @@ def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, mo
     from train.setup import set_up
 
     for given, message in (
-        ({"haed": {"bias": jax.numpy.zeros(11)}}, "no parameter haed/bias"),
-        ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), and \(3,\) is given"),
+        ({"haed": {"bias": jax.numpy.zeros(11)}}, "the parameter haed/bias, and the model has no such"),
+        ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), and its given value \(3,\)"),
     ):
         monkeypatch.setattr(LanguageModel, "begin", lambda *_, given=given: given)
         with pytest.raises(RunError, match=message):
