@@ -55,6 +55,10 @@ class ModelConfig(Config):
     recurrent: ClassVar[bool] = False
     """Whether its module reads a text on from states: it has `read(tokens, states, ...)` and `empty_cache(batch)`."""
 
+    reads_source: ClassVar[bool] = False
+    """Whether its module reads one text and writes another: `build` takes the sizes of two vocabularies, and the module
+    has `begin(params, source, source_mask)` and `read(tokens, cache, count)`."""
+
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
     """How it is computed; never what."""
 

@@ -36,6 +36,8 @@ INITIAL_STDDEV = 0.02
 class EncoderDecoderConfig(ModelConfig):
     """Shape and regularisers of an encoder-decoder Transformer."""
 
+    reads_source = True
+
     num_layers: int = 3
     """Number of blocks in the encoder, L, and in the decoder."""
     num_heads: int = 4

@@ -48,7 +48,8 @@ def test_a_recipe_names_its_source_cost_expectation_and_command(name):
 def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_parameter(name):
     config = load_recipe(name)
     parts = tuple((part, PROJECT_LABELS[part]) for part in config.data.parts)
-    processor = types.SimpleNamespace(size=65, vocabulary=types.SimpleNamespace(size=65), parts=parts)
+    tokens = types.SimpleNamespace(size=65)
+    processor = types.SimpleNamespace(size=65, vocabulary=tokens, source=tokens, target=tokens, parts=parts)
     model, inputs = config.task.build(config.model, processor)
     outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
     for path in flatten_dict(variables["params"]):
