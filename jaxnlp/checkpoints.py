@@ -156,10 +156,11 @@ def identity(config: Any) -> Any:
     if not isinstance(config, dict):
         return config
     dropped = {"compute", *BOOKKEEPING}
-    if config.get("nt_asgd_patience") is not None:
-        dropped.remove("evaluate_every_steps")
     optimizer = config.get("optimizer")
-    if isinstance(optimizer, dict):
+    if config.get("nt_asgd_patience") is not None:
+        # Averaging starts after an evaluation, and the last step is always evaluated.
+        dropped.remove("evaluate_every_steps")
+    elif isinstance(optimizer, dict):
         ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
         if optimizer.get("schedule") == "constant" or any(end is not None for end in ends):
             dropped.add("total_steps")

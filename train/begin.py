@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,8 +88,13 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     """Raises ConfigError for a field that was typed, and that the pretrained model has otherwise."""
     try:
         recipe = to_json(load_recipe(config.recipe).model)
-    except UnknownRecipeError:  # a config that no recipe has made
-        recipe = to_json(type(config.model)())
+    except UnknownRecipeError:  # a config that no recipe has made: what differs from the defaults was typed
+        recipe = to_json(config.model)
+        for field in dataclasses.fields(config.model):
+            if field.default_factory is not dataclasses.MISSING:
+                recipe[field.name] = to_json(field.default_factory())
+            elif field.default is not dataclasses.MISSING:
+                recipe[field.name] = to_json(field.default)
     model = to_json(config.model)
     typed = {line.partition(":")[0] for line in differences(recipe, model)}
     lost = [line for line in differences(model, to_json(adopted)) if line.partition(":")[0] in typed]
@@ -101,11 +105,11 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
 
 def _continued(config: TrainConfig, workdir: Path) -> Beginning:
     """The run has its parameters; what its model and processor are stands in its folder."""
-    processor = processor_from_json(json.loads((workdir / PROCESSOR_FILE).read_text(encoding="utf-8")))
+    processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
     typed = workdir / TYPED_MODEL_FILE
     if not typed.is_file():
         return Beginning(config, {}, processor)
-    before = json.loads(typed.read_text(encoding="utf-8"))
+    before = run_folder.read_json(typed)
     now = to_json(config.model)
     if run_folder.identity(before) != run_folder.identity(now):
         return Beginning(config, {}, processor)  # the folder's check names the differences

@@ -15,6 +15,7 @@ from jaxnlp.checkpoints import (
     CONFIG_FILE,
     PROCESSOR_FILE,
     Record,
+    checkpoint_steps,
     identity,
     json_digest,
     read_record,
@@ -79,7 +80,7 @@ def check(workdir: Path, config: Any) -> None:
         raise RunMismatchError(f"{files[0]} is a file; give a directory with --workdir")
     path = workdir / CONFIG_FILE
     if path.exists():
-        refuse_change(identity(_read_json(path)), identity(config), f"{workdir} holds a run with another config")
+        refuse_change(identity(read_json(path)), identity(config), f"{workdir} holds a run with another config")
     else:
         others = [name for name in (METRICS_FILE, BLOCKS_FILE, CHECKPOINTS) if (workdir / name).exists()]
         if others:
@@ -87,7 +88,9 @@ def check(workdir: Path, config: Any) -> None:
                 f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
             )
     saved = [row["step"] for row in _rows(workdir / METRICS_FILE) if row.get("split") == "validation"]
-    if saved and not (workdir / CHECKPOINTS).is_dir():  # a run killed during its first save has the empty folder
+    # A run killed during its first save has an empty folder, and has logged one evaluation at most.
+    lost = not (workdir / CHECKPOINTS).is_dir() or (len(saved) > 1 and not checkpoint_steps(workdir))
+    if saved and lost:
         raise RunMismatchError(
             f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "
             f"{CHECKPOINTS}, or give another --workdir to start over"
@@ -95,14 +98,21 @@ def check(workdir: Path, config: Any) -> None:
 
 
 def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
-    """Raises RunMismatchError when a checkpoint is of another config, processor or data than the run that continues."""
+    """Raises RunMismatchError when a checkpoint is of another config, processor or data than the run that continues, or
+    has more steps than this run is to have."""
+    steps = run.config["total_steps"]
+    if record.step > steps:
+        raise RunMismatchError(
+            f"{workdir} has trained {record.step} steps, and total_steps is {steps}; give at least {record.step}, or "
+            "another --workdir"
+        )
     refuse_change(identity(record.config), identity(run.config), f"{workdir} has checkpoints of another config")
     path = workdir / PROCESSOR_FILE
     if json_digest(run.processor) != record.processor_digest:
-        held = _read_json(path) if path.is_file() else {}
+        held = read_json(path) if path.is_file() else {}
         refuse_change(held, run.processor, f"the processor of the data has changed since the run in {workdir} started")
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
-    if path.is_file() and json_digest(_read_json(path)) != record.processor_digest:
+    if path.is_file() and json_digest(read_json(path)) != record.processor_digest:
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
     refuse_data_change(record, run, workdir)
 
@@ -148,14 +158,14 @@ def read_config(workdir: Path) -> TrainConfig:
     """The config of a run's folder. Raises: FileNotFoundError, or ConfigError naming the field that does not fit."""
     path = workdir / CONFIG_FILE
     try:
-        return from_json(_read_json(path), TrainConfig)
+        return from_json(read_json(path), TrainConfig)
     except ConfigError as error:
         raise ConfigError(f"{path} cannot be read; it may be of another version: {error}") from error
 
 
 def read_environment(workdir: Path) -> dict[str, Any]:
     """What a run's starts have recorded."""
-    return _read_json(workdir / ENVIRONMENT_FILE)
+    return read_json(workdir / ENVIRONMENT_FILE)
 
 
 def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:
@@ -266,7 +276,8 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """A JSON file of the run. Raises: RunMismatchError naming the line that is no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:

@@ -192,3 +192,6 @@ def test_compute_and_intervals_are_not_part_of_a_runs_identity():
 def test_the_evaluation_interval_is_part_of_the_identity_where_evaluations_start_averaging():
     often, rarely = (to_json(config(nt_asgd_patience=1, evaluate_every_steps=steps)) for steps in (2, 7))
     assert identity(often) != identity(rarely)
+    constant = OptimizerConfig(schedule="constant")
+    longer = [to_json(config(nt_asgd_patience=1, optimizer=constant, total_steps=steps)) for steps in (4, 9)]
+    assert identity(longer[0]) != identity(longer[1])

@@ -101,6 +101,20 @@ def test_the_validation_loss_has_stalled_when_algorithm_1_says_so(patience):
     assert len(begun) > 1
 
 
+def test_averaging_looks_at_the_loss_whatever_selects_the_best_checkpoint(
+    tiny_config, small_text, tmp_path, quick_fit, monkeypatch
+):
+    given = iter([(3.0, 1.0), (2.0, 2.0), (1.5, 3.0), (1.2, 4.0)])
+
+    def validate(self, step, state, log):
+        loss, perplexity = next(given)
+        return Evaluation({"loss": Metric(loss, 1), "perplexity": Metric(perplexity, 1)})
+
+    monkeypatch.setattr(loop.Validation, "__call__", validate)
+    options = {"nt_asgd_patience": 0, "best_metric": "perplexity", "total_steps": 4, "evaluate_every_steps": 1}
+    assert int(quick_fit(recurrent(tiny_config, small_text, **options), tmp_path).state.averaged) == 0
+
+
 @pytest.mark.parametrize(("patience", "told"), [(5, True), (0, False)])
 def test_too_few_evaluations_to_average_are_told(tiny_config, tmp_path, monkeypatch, loud, patience, told):
     monkeypatch.setattr(loop, "write_report", lambda _: None)

@@ -176,6 +176,36 @@ def test_deleted_checkpoints_are_not_taken_for_a_new_run(run, finished, quick_fi
     assert files(run) == before
 
 
+def test_emptied_checkpoints_are_not_taken_for_a_new_run(run, finished, quick_fit):
+    for checkpoint in (run / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
+    before = files(run)
+    with pytest.raises(RunMismatchError, match="has metrics up to step 6 but no checkpoints"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
+
+
+def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, quick_fit):
+    config = update(tiny_config(total_steps=2), **{"optimizer.schedule": "constant"})
+    quick_fit(config, tmp_path)
+    before = files(tmp_path)
+    with pytest.raises(RunMismatchError, match="has trained 2 steps, and total_steps is 1; give at least 2"):
+        quick_fit(update(config, total_steps=1), tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_changed_data_of_the_same_config_and_vocabulary_is_refused(run, finished, quick_fit):
+    source = Path(finished[1].data.path)
+    original, before = source.read_text(), files(run)
+    try:
+        source.write_text(original[::-1])
+        with pytest.raises(RunMismatchError, match=r"the data has changed since the run in .* started"):
+            quick_fit(finished[1], run)
+    finally:
+        source.write_text(original)
+    assert files(run) == before
+
+
 def test_a_folder_with_brackets_in_its_name_trains_resumes_and_loads(
     tiny_config, tiny_gpt, tmp_path, quick_fit, stop_at
 ):

@@ -92,6 +92,10 @@ class LanguageModel(Task):
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if data.parts:
             raise ValueError(f"a language model learns from texts without labels, and the data has {data.parts}")
+        if model.recurrent and not self.carries_states and (self.chunk_tokens or self.num_sampled):
+            raise ValueError(
+                "task.chunk_tokens and task.num_sampled of a recurrent model need the task RecurrentLanguageModel"
+            )
         if data.carries and not self.carries_states:
             raise ValueError(
                 "rows of this data continue from batch to batch, and LanguageModel starts each from nothing; take the "

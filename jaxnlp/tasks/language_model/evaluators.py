@@ -161,10 +161,10 @@ def empty_carry(model: Any, rows: int, window: int) -> PyTree:
 def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]]:
     def step(params: Params, batch: Batch, carry: PyTree) -> tuple[PyTree, Metrics]:
         states, memory = carry
-        if "reset" in batch:
-            begins = batch["reset"]
-            states = jax.tree.map(lambda s: jnp.where(begins[:, None], jnp.zeros_like(s), s), states)
-            memory = (*memory[:2], memory[2] & ~begins[:, None])
+        # Without `reset` every row begins a text of its own, as in the objective.
+        begins = batch.get("reset", jnp.ones(len(batch["tokens"]), bool))
+        states = jax.tree.map(lambda s: jnp.where(begins[:, None], jnp.zeros_like(s), s), states)
+        memory = (*memory[:2], memory[2] & ~begins[:, None])
         read = model.apply({"params": params}, batch["tokens"], states, method="read")
         logits, targets, mask = model.logits(params, read.hidden), batch["targets"], batch["loss_mask"]
         chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]

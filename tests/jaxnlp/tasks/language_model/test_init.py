@@ -312,6 +312,9 @@ def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_th
     RecurrentLanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
     with pytest.raises(ValueError, match="take the task RecurrentLanguageModel with a recurrent model"):
         LanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
+    for option in ({"chunk_tokens": 8}, {"num_sampled": 2}):
+        with pytest.raises(ValueError, match="of a recurrent model need the task RecurrentLanguageModel"):
+            LanguageModel(**option).check(RECURRENT_CONFIG, facts())
     with pytest.raises(ValueError, match="RecurrentLanguageModel needs a recurrent model, got GPTConfig"):
         RecurrentLanguageModel().check(GPTConfig(), facts())
 
