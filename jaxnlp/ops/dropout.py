@@ -12,6 +12,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.checks import expect
 from jaxnlp.ops.matmul import accumulator
 
 
@@ -141,8 +142,12 @@ def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int 
     Returns:
       [B, T, D], dtype of x.
 
+    Raises:
+      ValueError: when x has another rank, or rate lies outside [0, 1).
+
     Source: Gal and Ghahramani 2016, section 4 ("variational"); Merity et al. 2018, section 4.2 ("locked").
     """
+    expect(x.ndim == 3, "x [B, T, D]", x=x)
     if rate == 0.0:
         return x
     return _drop(x, rate, 1, key, jnp.asarray(first_row, jnp.uint32))
@@ -159,8 +164,12 @@ def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Arra
     Returns:
       [V, D], dtype of table; the words that stay are scaled by 1 / (1 - rate).
 
+    Raises:
+      ValueError: when the table has another rank, or rate lies outside [0, 1).
+
     Source: Gal and Ghahramani 2016, section 4.2; Merity et al. 2018, section 4.3.
     """
+    expect(table.ndim == 2, "table [V, D]", table=table)
     if rate == 0.0:
         return table
     return _drop(table, rate, 1, key, jnp.zeros((), jnp.uint32))
