@@ -306,9 +306,68 @@ def test_every_parameter_of_a_block_is_in_the_table(positions):
     assert {path: len(letters) for path, letters in axes.items()} == {path: s.ndim for path, s in shapes.items()}
 
 
-@pytest.mark.parametrize("mixer", ["synthesizer", "memory"])
-def test_positions_without_dot_product_self_attention_are_refused(mixer):
-    message = f"positions='rotary' needs dot-product self-attention, got mixer='{mixer}'"
-    block = make_block(mixer=mixer, positions="rotary", context_length=POSITIONS)
+@pytest.mark.parametrize(
+    ("mixer", "name", "value", "default"),
+    [
+        ("dot", "context_length", 5, None),
+        ("dot", "normalise_queries", False, True),
+        ("synthesizer", "num_key_heads", 1, None),
+        ("synthesizer", "causal", False, True),
+        ("synthesizer", "positions", "rotary", "none"),
+        ("memory", "positions", "rotary", "none"),
+        ("memory", "cross", True, False),
+        ("memory", "causal", False, True),
+        ("memory", "num_key_heads", 1, None),
+        ("memory", "norm", "post", "pre"),
+    ],
+)
+def test_what_a_mixer_would_ignore_is_refused(mixer, name, value, default):
+    message = f"mixer='{mixer}' takes no {name}={value!r}; leave {name} at {default!r}, or set another mixer"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        apply(make_block(mixer=mixer, **{name: value}), {}, X)
+
+
+def test_an_unknown_mixer_and_a_synthesizer_of_no_length_are_refused():
+    with pytest.raises(ValueError, match="mixer must be one of dot, synthesizer, memory, got 'conv'"):
+        apply(make_block(mixer="conv"), {}, X)
+    with pytest.raises(ValueError, match="mixer='synthesizer' needs context_length"):
+        apply(make_block(mixer="synthesizer"), {}, X)
+
+
+CACHE = (np.zeros((BATCH, HEADS, POSITIONS, WIDTH // HEADS), np.float32),) * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "message"),
+    [
+        ({}, {"memory": MEMORY}, "this block reads no memory"),
+        ({}, {"memory_mask": np.ones((1, 1, 1, 4), bool)}, "this block reads no memory"),
+        ({"cross": True}, {}, "this block reads a memory"),
+        ({"cross": True}, {"memory": MEMORY, "cache": CACHE * 2}, "got both"),
+        ({"cross": True}, {"cache": CACHE}, "expected a cache of 4 arrays, got 2"),
+        ({}, {"cache": CACHE * 2}, "expected a cache of 2 arrays, got 4"),
+        ({"mixer": "memory"}, {}, "got neither"),
+        ({"mixer": "memory"}, {"memory": MEMORY, "cache": CACHE}, "has no self-attention"),
+        (
+            {"mixer": "memory"},
+            {"memory": MEMORY, "attention_mask": np.ones((1, 1, 1, 5), bool)},
+            "leave out attention_mask and cache",
+        ),
+    ],
+)
+def test_arguments_that_a_block_lacks_or_would_ignore_are_refused(settings, arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        apply(block, {}, X, memory=X)
+        apply(make_block(**settings), {}, X, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"caches": (None,) * 2}, "expected caches of 3 layers, got 2"),
+        ({"caches": (None,) * 4}, "expected caches of 3 layers, got 4"),
+        ({"caches": (None,) * 3, "return_layers": True}, "a stack with caches keeps no layers"),
+    ],
+)
+def test_a_stack_refuses_caches_of_other_blocks_and_layers_beside_caches(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        stack(make_block, 3, Compute(), X, **arguments)
