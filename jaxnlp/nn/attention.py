@@ -12,7 +12,6 @@ from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.ops import masks
 from jaxnlp.ops.attention import attend, attention_weights
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.positions import rotary
@@ -114,10 +113,16 @@ class SelfAttention(nn.Module):
                 for old, new in zip(cache, (k, v), strict=True)
             )
             cache = (k, v)
-            # Slots after the newest position are empty; the causal mask hides them.
-            mask = masks.causal(positions, k.shape[2], first_query=cached_positions)
-            mask = mask if attention_mask is None else mask & attention_mask
-            y = attend(q, k.swapaxes(1, 2), v.swapaxes(1, 2), attention_mask=mask, bias=bias)
+            # Slots after the newest position are empty. No query sees them, since they come later.
+            y = attend(
+                q,
+                k.swapaxes(1, 2),
+                v.swapaxes(1, 2),
+                attention_mask=attention_mask,
+                bias=bias,
+                causal=True,
+                first_query=cached_positions,
+            )
         return _output(self, y, deterministic=deterministic), cache
 
     def _relative_bias(self, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:

@@ -10,7 +10,6 @@ from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.ops import masks
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
 
@@ -115,10 +114,10 @@ class SynthesizerAttention(nn.Module):
             v = v.swapaxes(1, 2).astype(values.dtype)
             values = jax.lax.dynamic_update_slice_in_dim(values, v, cached_positions, axis=2)
             cache = (values,)
-            # Slots after the newest position are empty; the causal mask hides them.
-            mask = masks.causal(positions, values.shape[2], first_query=cached_positions)
-            mask = mask if attention_mask is None else mask & attention_mask
-            y = synthesize(z, values.swapaxes(1, 2), **scores, attention_mask=mask, causal=False)
+            # Slots after the newest position are empty. No query sees them, since they come later.
+            y = synthesize(
+                z, values.swapaxes(1, 2), **scores, attention_mask=attention_mask, first_query=cached_positions
+            )
         y = Dense(width, self.use_bias, normal(self.output_stddev), self.compute, name="out")(
             y.reshape(batch * positions, width)
         )

@@ -26,6 +26,7 @@ def synthesize(
     b_2: jax.Array | None = None,
     attention_mask: jax.Array | None = None,
     causal: bool = True,
+    first_query: int | jax.Array = 0,
     dropout_rate: float = 0.0,
     dropout_key: jax.Array | None = None,
     first_row: int | jax.Array = 0,
@@ -40,7 +41,8 @@ def synthesize(
       w_b: B [K, C], with C at least S: the first S columns are used.
       b_2: [C] or None.
       attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all that `causal` leaves.
-      causal: position t attends to positions 0..t alone.
+      causal: query t sees only the positions 0..first_query + t.
+      first_query: position of the first query, see `ops.attention.attend`.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
       first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
@@ -65,6 +67,7 @@ def synthesize(
         jnp.pad(v, [(0, 0), (0, 0), (0, 0), (0, extra)]),  # attention's keys and values are of one width
         attention_mask=attention_mask,
         causal=causal,
+        first_query=first_query,
         scale=1.0,
         dropout_rate=dropout_rate,
         dropout_key=dropout_key,

@@ -52,6 +52,13 @@ def unit_values(batch=BATCH):
     return np.broadcast_to(np.eye(POSITIONS, dtype=np.float32)[None, :, None], (batch, POSITIONS, HEADS, WIDTH))
 
 
+def test_queries_may_begin_later_than_the_values():
+    z, v, parameters = random_inputs()
+    whole = compiled_synthesizer(z, v, parameters)
+    rest = compiled_synthesizer(z[:, 2:], v, parameters, first_query=2)
+    np.testing.assert_allclose(rest, whole[:, 2:], atol=1e-6)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("positions", [POSITIONS, COLUMNS, 1])
 def test_equals_a_loop_over_queries(positions, causal):
