@@ -50,8 +50,7 @@ class PerceiverConfig(DecoderConfig):
         table = dict(self.parameters_around())
         for name in ("down_project", "up_project"):
             queries = name == "down_project" or self.latent_placement == "along"
-            norms = ("query_norm", "memory_norm") if queries else ("memory_norm",)
-            axes = parameter_table.block("memory", use_bias=self.use_bias, norms=norms)
+            axes = parameter_table.block("memory", normalise_queries=queries, use_bias=self.use_bias)
             axes |= {("latents",): "1MD"} if name == "down_project" else {}
             table |= parameter_table.entries(axes, "below" if name == "down_project" else "above", prefix=(name,))
         if self.num_blocks:

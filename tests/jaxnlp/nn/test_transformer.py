@@ -7,9 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from flax.traverse_util import flatten_dict
 
-from jaxnlp.models import parameter_table
 from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.transformer import TransformerBlock, stack, unstacked
@@ -296,14 +294,6 @@ def test_a_block_passes_positions_to_its_attention(positions):
     whole, _ = apply(block, params, X)
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-5)
     assert np.abs(whole - apply(make_block(), params, X)[0]).max() > 1e-2
-
-
-@pytest.mark.parametrize("positions", ["none", "rotary", "relative"])
-def test_every_parameter_of_a_block_is_in_the_table(positions):
-    block = make_block(positions=positions)
-    shapes = flatten_dict(jax.eval_shape(lambda key: block.init(key, X)["params"], jax.random.key(0)))
-    axes = parameter_table.block(positions=positions)
-    assert {path: len(letters) for path, letters in axes.items()} == {path: s.ndim for path, s in shapes.items()}
 
 
 @pytest.mark.parametrize(
