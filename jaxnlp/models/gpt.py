@@ -6,6 +6,7 @@ Source: Radford et al. 2019 (GPT-2), as in karpathy/minGPT: learned positions, p
 import dataclasses
 import functools
 
+import chex
 import jax
 
 from jaxnlp.models import Parameter, parameter_table
@@ -42,6 +43,7 @@ class GPT(Decoder):
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
+        chex.assert_shape(x, (None, None, self.config.width))
         arguments = self.config.block_arguments(deterministic=deterministic, compute=compute)
         block = functools.partial(TransformerBlock, **arguments)
         output = stack(block, self.config.num_blocks, compute, x, caches=caches, cached_positions=first)

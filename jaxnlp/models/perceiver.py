@@ -6,6 +6,7 @@ Source: Jaegle et al. 2021 (Perceiver), as in CS224N, assignment 5; otherwise as
 import dataclasses
 import functools
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -79,10 +80,12 @@ class Perceiver(Decoder):
         # The cache stores the inputs, and latents are computed again with each read. A token completes a latent at some
         # positions and none at others, while shapes are static; and there are few latents.
         config = self.config
+        chex.assert_shape(x, (None, None, config.width))
         arguments = config.block_arguments(deterministic=deterministic, compute=compute)
         inputs = x
         if caches is not None:
             ((inputs,),) = caches
+            chex.assert_shape(inputs, (len(x), None, config.width))
             inputs = jax.lax.dynamic_update_slice_in_dim(inputs, x.astype(inputs.dtype), first, axis=1)
             caches = ((inputs,),)
         # With a cache these are all latents. No output sees those at inputs which are not read yet.
@@ -95,6 +98,7 @@ class Perceiver(Decoder):
         block = functools.partial(TransformerBlock, **arguments)
         no_caches = None if caches is None else (None,) * config.num_blocks
         latents = stack(block, config.num_blocks, compute, project_down(inputs, positions), caches=no_caches).hidden
+        chex.assert_shape(latents, (len(x), len(positions), config.width))
         along = config.latent_placement == "along"
         if along:
             latents = jnp.concatenate([latents, inputs], axis=1)

@@ -6,6 +6,7 @@ Source: Tay et al. 2021 (dense Synthesizer), as in CS224N, assignment 5; otherwi
 import dataclasses
 import functools
 
+import chex
 import jax
 
 from jaxnlp.models import Parameter, parameter_table
@@ -49,6 +50,7 @@ class Synthesizer(Decoder):
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
+        chex.assert_shape(x, (None, None, self.config.width))
         arguments = self.config.block_arguments(deterministic=deterministic, compute=compute)
         arguments |= {"mixer": "synthesizer", "context_length": self.config.context_length}
         block = functools.partial(TransformerBlock, **arguments)

@@ -1,5 +1,6 @@
 """Dropout as Linen modules."""
 
+import chex
 import flax.linen as nn
 import jax
 
@@ -37,6 +38,7 @@ class Dropout(nn.Module):
         Raises:
           ValueError: when rate lies outside [0, 1), also outside training.
         """
+        chex.assert_shape(x, (None, ...))
         check_rate(self.rate)
         if deterministic or self.rate == 0.0:
             return x
@@ -61,6 +63,7 @@ class LockedDropout(nn.Module):
         Raises:
           ValueError: when rate lies outside [0, 1), also outside training.
         """
+        chex.assert_rank(x, 3)
         check_rate(self.rate)
         if deterministic or self.rate == 0.0:
             return x

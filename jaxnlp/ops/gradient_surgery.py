@@ -5,6 +5,7 @@ Source: Yu et al. 2020 (PCGrad), algorithm 1.
 
 from collections.abc import Sequence
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -33,6 +34,7 @@ def project_conflicts(gradients: Sequence[PyTree], key: PRNGKey) -> PyTree:
         for j in range(i, count):
             dots[i, j] = dots[j, i] = _dot(gradients[i], gradients[j])
     gram = jnp.stack([jnp.stack([dots[i, j] for j in range(count)]) for i in range(count)])
+    chex.assert_shape(gram, (count, count))
 
     def coefficients(task: Array, key: PRNGKey) -> Array:
         """Coefficients [N] of a task's gradient after its projections."""
@@ -48,6 +50,7 @@ def project_conflicts(gradients: Sequence[PyTree], key: PRNGKey) -> PyTree:
         return jax.lax.scan(project, initial, jax.random.permutation(key, count))[0]
 
     summed = jax.vmap(coefficients)(jnp.arange(count), jax.random.split(key, count)).sum(axis=0)
+    chex.assert_shape(summed, (count,))
 
     def combined(*parts: Array) -> Array:
         products = [summed[n].astype(part.dtype) * part for n, part in enumerate(parts)]
@@ -58,6 +61,7 @@ def project_conflicts(gradients: Sequence[PyTree], key: PRNGKey) -> PyTree:
 
 def _dot(a: PyTree, b: PyTree) -> Array:
     """The dot product of two trees, [] float32."""
+    chex.assert_trees_all_equal_shapes(a, b)
     return jnp.stack(
         [
             jnp.vdot(x, y, precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32)

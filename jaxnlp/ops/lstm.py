@@ -1,5 +1,6 @@
 """The step of an LSTM, with its gradient by hand; `ops.recurrent` has the layer."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -49,6 +50,7 @@ def _forward(z, c):
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
     new_c = f * c + i * g
     t = jnp.tanh(new_c)
+    chex.assert_shape((i, f, g, o, new_c, t), c.shape)
     return (o * t, new_c), (i, f, g, o, c, t)
 
 
@@ -60,6 +62,7 @@ def _backward(residuals, cotangents):
     df = dc * c * f * (1.0 - f)
     dg = dc * i * (1.0 - g * g)
     do = dh * t * o * (1.0 - o)
+    chex.assert_shape((dc, di, df, dg, do), c.shape)
     return jnp.concatenate([di, df, dg, do], axis=-1), dc * f
 
 

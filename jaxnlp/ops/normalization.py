@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -49,25 +50,31 @@ def _layer_norm(x, scale, bias, epsilon):
 
 
 def _forward(x, scale, bias, epsilon):
+    rows, width = x.shape
     wide = x.astype(accumulator(x.dtype))
     mean = _row_means(wide)
     # From the centred values: the mean of squares minus the squared mean loses its digits where the mean is large.
     r = jax.lax.rsqrt(_row_means(jnp.square(wide - mean)) + epsilon)
+    chex.assert_shape((mean, r), (rows, 1))
     y = (wide - mean) * r * scale.astype(wide.dtype)[None]
     if bias is not None:
         y = y + bias.astype(wide.dtype)[None]
+    chex.assert_shape(y, (rows, width))
     return y.astype(x.dtype), (x, scale, bias, mean, r)
 
 
 def _backward(epsilon, residuals, dy):
     del epsilon
     x, scale, bias, mean, r = residuals
+    rows, width = x.shape
     n = (x.astype(mean.dtype) - mean) * r
     wide, wide_scale = dy.astype(mean.dtype), scale.astype(mean.dtype)
     dy_n = jax.lax.optimization_barrier(wide * n)
     dx = r * (wide * wide_scale[None] - _row_means(wide, wide_scale) - n * _row_means(dy_n, wide_scale))
     dscale = column_sums(dy_n).astype(scale.dtype)
     dbias = None if bias is None else column_sums(wide).astype(bias.dtype)
+    chex.assert_shape((n, dy_n, dx), (rows, width))
+    chex.assert_shape([d for d in (dscale, dbias) if d is not None], (width,))
     return dx.astype(x.dtype), dscale, dbias
 
 

@@ -3,6 +3,7 @@
 score(q [B, T, Q], k [B, S, K], **parameters) -> [B, T, S]
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -12,6 +13,7 @@ def dot(q: jax.Array, k: jax.Array) -> jax.Array:
 
     Source: Luong et al. 2015, section 3.1, "dot".
     """
+    chex.assert_shape((q, k), (len(q), None, None))
     return jnp.einsum("btk,bsk->bts", q, k)
 
 
@@ -33,7 +35,7 @@ def multiplicative(q: jax.Array, k: jax.Array, *, w: jax.Array) -> jax.Array:
 
     Source: Luong et al. 2015, section 3.1, "general".
     """
-    return jnp.einsum("btk,bsk->bts", jnp.einsum("btq,qk->btk", q, w), k)
+    return dot(jnp.einsum("btq,qk->btk", q, w), k)
 
 
 def additive(
@@ -51,8 +53,10 @@ def additive(
 
     Source: Bahdanau et al. 2015, appendix A.1.2.
     """
+    chex.assert_shape((q, k), (len(q), None, None))
     queries = jnp.einsum("btq,qd->btd", q, w_q)
     if b is not None:
         queries = queries + b[None, None]
     keys = jnp.einsum("bsk,kd->bsd", k, w_k)
+    chex.assert_shape((queries, keys), [(*q.shape[:2], len(v)), (*k.shape[:2], len(v))])
     return jnp.einsum("btsd,d->bts", jnp.tanh(queries[:, :, None] + keys[:, None]), v)
