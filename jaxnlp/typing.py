@@ -3,9 +3,14 @@
 One letter an axis, in einsums, docstrings and comments alike:
 
     B batch            T query or target positions   S key or source positions
-    D model width      H heads                       K head width
+    D model width      H heads                       K head width, or width of a recurrent state
     F feed-forward     V vocabulary                  L layers
-    M latents          N beams, or rows in general   C classes
+    M latents          N beams, or rows in general   C classes, or kinds of segments
+    G key heads, or gates of a recurrent cell        P positions to predict
+    Q query width, where it is not K                 W positions that a neural cache remembers
+    A parts of an accumulated batch
+
+A file that gives a letter another meaning says so at its top.
 
 Masks are boolean, True = may attend, or counts. Random keys are typed keys (`jax.random.key`).
 """

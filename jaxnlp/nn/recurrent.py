@@ -146,8 +146,9 @@ class Recurrent(nn.Module):
           x: [B, T, D].
           states: as this returns them; None = zeros.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          lengths: [B] int, positions that there are; None = all. States stop there, the backward direction begins
-            there, and outputs behind are 0.
+          lengths: [B] int, how many positions of each sequence are real; the rest is padding. None = all are real.
+            Padding does not change the states. The backward direction begins at the last real position. Outputs at
+            padding are 0.
 
         Returns:
           Outputs [B, T, K], or [B, T, 2 K] of both directions; and each layer's states after the sequence.

@@ -1,7 +1,7 @@
 """Transformer blocks and stacks of them.
 
 Only attention mixes an example's positions; everything else is computed on rows, [B * T, D]. XLA on CPU fuses
-elementwise work into one loop, and where shapes of two and three axes meet in a loop it divides to find each element.
+elementwise work into one loop. Where shapes of two and of three axes meet in a loop, it divides to find each element.
 """
 
 import dataclasses
@@ -318,7 +318,7 @@ def stack(
 def unstacked(params: Any, layers: int) -> Any:
     """Parameters of a model with the blocks' parameters separate, `block_0`, `block_1`, ..., as caches need them.
 
-    Sliced from their stack at each token they would be copied each time, which takes longer than using them.
+    Slices of the stack would be copied at each token, which takes longer than the products with them.
 
     Args:
       params: with the stacked parameters under `blocks`; other entries are kept.

@@ -12,8 +12,8 @@ def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     i, f, g, o = z;   c' = sigmoid(f) * c + sigmoid(i) * tanh(g);   h' = sigmoid(o) * tanh(c')
 
-    z = x W_x + h W_h + b is the caller's: the part x W_x of all time steps is one matrix product. With s = sigmoid and
-    t = tanh(c'), and dc' the gradient that reaches c' from h' and from the next step together,
+    The caller computes z = x W_x + h W_h + b, since the part x W_x of all time steps is one matrix product. Let s be
+    the sigmoid, t = tanh(c'), and dc'_next the gradient that reaches c' from the next step. Then
 
         dc' = dc'_next + dh' s(o) (1 - t^2)
         di = dc' tanh(g) s(i) (1 - s(i))        df = dc' c s(f) (1 - s(f))

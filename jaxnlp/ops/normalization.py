@@ -79,7 +79,7 @@ def _backward(epsilon, residuals, dy):
 
 
 def _row_means(x, weights=None):
-    """[N, 1]: as a product with one column on CPU, where a reduction breaks up the loops around it."""
+    """The mean of each row [N, 1]. On CPU it is a product with one column: a reduction would break up the loops."""
     if target_platform() != "cpu":
         return (x if weights is None else x * weights[None]).mean(axis=-1, keepdims=True)
     weights = jnp.ones(x.shape[-1], x.dtype) if weights is None else weights

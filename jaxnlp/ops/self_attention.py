@@ -2,6 +2,7 @@
 
 `ops.attention.attend` is what models use. Here is the same derivation as a course assigns it: from the input to the
 output and back to the input and the three matrices, one named array after the other; docs/attention.md explains each.
+In this file V is the width of the values.
 """
 
 from typing import NamedTuple
