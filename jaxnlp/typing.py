@@ -12,7 +12,8 @@ One letter an axis, in einsums, docstrings and comments alike:
 
 A file that gives a letter another meaning says so at its top.
 
-Masks are boolean, True = may attend, or counts. Random keys are typed keys (`jax.random.key`).
+Masks are boolean: True = a query may attend to the key, or the position counts in the loss. Random keys are typed keys
+(`jax.random.key`).
 """
 
 from collections.abc import Mapping

@@ -46,7 +46,7 @@ def target_platform() -> str:
     """The platform that functions are traced for: that of `compile_for`, else that of the default device."""
     if _platform.value is not None:
         return _platform.value
-    device = jax.config.jax_default_device  # also part of the keys of JAX's caches
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # also a part of the keys of JAX's caches
     if device is not None:
         return device if isinstance(device, str) else device.platform
     return jax.default_backend()
