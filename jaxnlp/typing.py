@@ -3,13 +3,17 @@
 One letter an axis, in einsums, docstrings and comments alike:
 
     B batch            T query or target positions   S key or source positions
-    D model width      H heads                       K head width
+    D model width      H heads                       K head width, or width of a recurrent state
     F feed-forward     V vocabulary                  L layers
-    M latents          N beams, or rows in general   C classes
-    G key heads        Q query width, unlike K       P predicted positions
-    W window
+    M latents          N beams, or rows in general   C classes, or kinds of segments
+    G key heads, or gates of a recurrent cell        P positions to predict
+    Q query width, where it is not K                 W positions that a neural cache remembers
+    A parts of an accumulated batch
 
-Masks are boolean, True = may attend, or counts. Random keys are typed keys (`jax.random.key`).
+A file that gives a letter another meaning says so at its top.
+
+Masks are boolean: True = a query may attend to the key, or the position counts in the loss. Random keys are typed keys
+(`jax.random.key`).
 """
 
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ from typing import Literal
 
 from jaxnlp.models import Parameter
 from jaxnlp.nn.attention import Positions
+from jaxnlp.nn.transformer import Mixer
 
 Path = tuple[str, ...]
 Table = dict[Path, Parameter]
@@ -53,42 +54,45 @@ def entries(
 
 
 def block(
-    mixer: Literal["dot", "synthesizer", "memory"] = "dot",
+    mixer: Mixer = "dot",
     *,
-    use_bias: bool = True,
-    norms: tuple[str, ...] = (),
-    positions: Positions = "none",
-    grouped: bool = False,
     cross: bool = False,
+    grouped: bool = False,
+    positions: Positions = "none",
+    normalise_queries: bool = True,
+    use_bias: bool = True,
 ) -> dict[Path, str]:
     """Axes of a `TransformerBlock`, by path.
 
     Args:
       mixer: see `TransformerBlock`.
-      use_bias: whether dense and normalisation layers have biases.
-      norms: names of the normalisations before attention; () = `attention_norm`.
+      cross: whether attention to a memory follows the self-attention.
+      grouped: whether there are fewer key heads than heads.
       positions: see `TransformerBlock`; the table of relative ones is [N, H], one row a bucket.
-      grouped: whether there are fewer heads of keys and values than of queries.
-      cross: see `TransformerBlock`.
+      normalise_queries: with the mixer `memory`, whether queries are normalised.
+      use_bias: whether dense and normalisation layers have biases.
     """
-    of_memory = {"q": "DHK", "kv": "D2HK"}
-    own = {
+    to_memory = {"q": "DHK", "kv": "D2HK"}
+    of_mixer = {
         "dot": {"q": "DHK", "kv": "D2GK"} if grouped else {"qkv": "D3HK"},
         "synthesizer": {"zv": "D2HK"},
-        "memory": of_memory,
-    }[mixer]
+        "memory": to_memory,
+    }
     axes: dict[Path, str] = {}
-    for layer, projections in {"attention": own, **({"cross_attention": of_memory} if cross else {})}.items():
+    branches = {"attention": of_mixer[mixer]} | ({"cross_attention": to_memory} if cross else {})
+    for branch, projections in branches.items():
         for name, kernel in (projections | {"out": "DD"}).items():
-            axes |= dense((layer, name), kernel, use_bias=use_bias)
-        if layer == "cross_attention":
-            axes |= norm(("cross_attention_norm",), use_bias=use_bias)
+            axes |= dense((branch, name), kernel, use_bias=use_bias)
     if mixer == "synthesizer":
         axes |= dense(("attention",), "KS", use_bias=use_bias)
     if positions == "relative":
         axes[("attention", "relative_bias")] = "NH"
     axes |= dense(("feed_forward", "up"), "DF", use_bias=use_bias)
     axes |= dense(("feed_forward", "down"), "FD", use_bias=use_bias)
-    for name in (*(norms or ("attention_norm",)), "feed_forward_norm"):
+    if mixer == "memory":
+        norms = ["query_norm", "memory_norm"] if normalise_queries else ["memory_norm"]
+    else:
+        norms = ["attention_norm", "cross_attention_norm"] if cross else ["attention_norm"]
+    for name in (*norms, "feed_forward_norm"):
         axes |= norm((name,), use_bias=use_bias)
     return axes

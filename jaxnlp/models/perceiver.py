@@ -51,8 +51,7 @@ class PerceiverConfig(DecoderConfig):
         table = dict(self.parameters_around())
         for name in ("down_project", "up_project"):
             queries = name == "down_project" or self.latent_placement == "along"
-            norms = ("query_norm", "memory_norm") if queries else ("memory_norm",)
-            axes = parameter_table.block("memory", use_bias=self.use_bias, norms=norms)
+            axes = parameter_table.block("memory", normalise_queries=queries, use_bias=self.use_bias)
             axes |= {("latents",): "1MD"} if name == "down_project" else {}
             table |= parameter_table.entries(axes, "below" if name == "down_project" else "above", prefix=(name,))
         if self.num_blocks:
@@ -78,14 +77,15 @@ class Perceiver(Decoder):
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
-        chex.assert_shape(x, (None, None, self.config.width))
         # The cache stores the inputs, and latents are computed again with each read. A token completes a latent at some
         # positions and none at others, while shapes are static; and there are few latents.
         config = self.config
+        chex.assert_shape(x, (None, None, config.width))
         arguments = config.block_arguments(deterministic=deterministic, compute=compute)
         inputs = x
         if caches is not None:
             ((inputs,),) = caches
+            chex.assert_shape(inputs, (len(x), None, config.width))
             inputs = jax.lax.dynamic_update_slice_in_dim(inputs, x.astype(inputs.dtype), first, axis=1)
             caches = ((inputs,),)
         # With a cache these are all latents. No output sees those at inputs which are not read yet.
@@ -98,6 +98,7 @@ class Perceiver(Decoder):
         block = functools.partial(TransformerBlock, **arguments)
         no_caches = None if caches is None else (None,) * config.num_blocks
         latents = stack(block, config.num_blocks, compute, project_down(inputs, positions), caches=no_caches).hidden
+        chex.assert_shape(latents, (len(x), len(positions), config.width))
         along = config.latent_placement == "along"
         if along:
             latents = jnp.concatenate([latents, inputs], axis=1)

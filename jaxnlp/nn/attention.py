@@ -225,11 +225,14 @@ class CrossAttention(nn.Module):
         return _output(self, y, deterministic=deterministic)
 
     def keys_and_values(self, params: Params, memory: jax.Array) -> LayerCache:
-        """Of a memory [B, S, D], two arrays [B, H, S, K]: computed once, they serve every decoding step.
+        """The keys and values of a memory: computed once, they serve every decoding step.
 
         Args:
           params: of this module.
           memory: [B, S, D].
+
+        Returns:
+          Two arrays [B, H, S, K].
         """
         chex.assert_rank(memory, 3)
         batch, keys, width = memory.shape

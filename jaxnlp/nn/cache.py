@@ -16,9 +16,9 @@ class KVCache:
     """What a decoder keeps of the positions that it has read: for most, their keys and values.
 
     Attributes:
-      layers: of each layer that keeps anything. Arrays of their own: a token then writes its own place in each, where
-        one array [L, ...] would be put together anew.
-      length: [] int32, how many positions are filled. Whatever lies behind them is never attended to.
+      layers: of each layer that keeps anything, arrays of its own. A token writes its place in each. One array [L, ...]
+        would be put together anew for each token.
+      length: [] int32, how many positions are filled. The others are never attended to.
     """
 
     layers: tuple[LayerCache, ...]

@@ -38,6 +38,7 @@ class Dropout(nn.Module):
         Raises:
           ValueError: when rate lies outside [0, 1), also outside training.
         """
+        chex.assert_shape(x, (None, ...))
         check_rate(self.rate)
         if deterministic or self.rate == 0.0:
             return x

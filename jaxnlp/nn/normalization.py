@@ -1,5 +1,6 @@
 """Normalisation layers."""
 
+import chex
 import flax.linen as nn
 import jax
 from jax.nn.initializers import ones, zeros
@@ -26,6 +27,8 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Args: x [..., D]. Returns: [..., D], in the `dtype` of `compute`."""
-        scale = self.param("scale", ones, (x.shape[-1],))
-        bias = self.param("bias", zeros, (x.shape[-1],)) if self.use_bias else None
+        chex.assert_shape(x, (..., None))
+        width = x.shape[-1]
+        scale = self.param("scale", ones, (width,))
+        bias = self.param("bias", zeros, (width,)) if self.use_bias else None
         return layer_norm(x.astype(self.compute.dtype), scale, bias, epsilon=self.epsilon)

@@ -49,7 +49,7 @@ def latent_positions(
       positions: T, length of the sequence.
 
     Returns:
-      Strictly increasing; at least the first latent's, so that arrays are not empty.
+      Strictly increasing. The first latent's is always there, so that no array is empty.
     """
     latents = np.arange(num_latents)
     ends = latents if placement == "prefix" else (latents + 1) * context_length // num_latents - 1

@@ -146,8 +146,9 @@ class Recurrent(nn.Module):
           x: [B, T, D].
           states: as this returns them; None = zeros.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          lengths: [B] int, the number of positions that are not padding; None = all. Padding changes no state: the
-            forward direction ends before it, the backward direction begins before it, and outputs there are 0.
+          lengths: [B] int, how many positions of each sequence are real; the rest is padding. None = all are real.
+            Padding does not change the states. The backward direction begins at the last real position. Outputs at
+            padding are 0.
 
         Returns:
           Outputs [B, T, K], or [B, T, 2 K] of both directions; and each layer's states after the sequence.

@@ -1,9 +1,10 @@
 """Transformer blocks and stacks of them.
 
 Only attention mixes an example's positions; everything else is computed on rows, [B * T, D]. XLA on CPU fuses
-elementwise work into one loop, and where shapes of two and three axes meet in a loop it divides to find each element.
+elementwise work into one loop. Where shapes of two and of three axes meet in a loop, it divides to find each element.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,15 @@ from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.synthesizer import SynthesizerAttention
+
+Mixer = Literal["dot", "synthesizer", "memory"]
+
+UNREAD: dict[Mixer, tuple[str, ...]] = {
+    "dot": ("context_length", "normalise_queries"),
+    "synthesizer": ("num_key_heads", "causal", "positions", "normalise_queries"),
+    "memory": ("cross", "context_length", "num_key_heads", "causal", "norm", "positions"),
+}
+"""The attributes of a block that its mixer does not read. They must keep their defaults."""
 
 
 def rows(x: jax.Array) -> jax.Array:
@@ -38,13 +48,13 @@ class TransformerBlock(nn.Module):
       feed_forward_width: F.
       deterministic: no dropout. An attribute here, since `nn.scan` passes only arrays.
       mixer: how positions are mixed: dot-product attention (dot); attention without dot products (synthesizer); or only
-        attention to the memory, with no self-attention (memory).
+        attention to the memory, with no self-attention (memory). `UNREAD` says which attributes each does not read.
       cross: whether attention to a memory follows the self-attention.
       context_length: of the synthesizer, the maximum length.
       num_key_heads: G; None = H. Dot-product self-attention only.
       causal: whether later positions are hidden. Of self-attention only.
       norm: normalise before each branch (pre) or after each sum (post). With pre, the output of the last block is not
-        normalised.
+        normalised. The mixer `memory` has pre only.
       normalise_queries: with the mixer `memory`, whether queries are normalised.
       epsilon: of the normalisations.
       activation: of the feed-forward layer.
@@ -64,7 +74,7 @@ class TransformerBlock(nn.Module):
     num_heads: int
     feed_forward_width: int
     deterministic: bool
-    mixer: Literal["dot", "synthesizer", "memory"] = "dot"
+    mixer: Mixer = "dot"
     cross: bool = False
     context_length: int | None = None
     num_key_heads: int | None = None
@@ -108,22 +118,16 @@ class TransformerBlock(nn.Module):
           [B, T, D], and the cache with the positions of x added (None without a cache).
 
         Raises:
-          ValueError: for options that the mixer does not have; for a memory that is missing, or that nothing reads; for
-            a cache with the mixer `memory`; and as the layers.
+          ValueError: for attributes that the mixer does not read, unless they have their defaults; for arguments that
+            the block does not read, or lacks; and as the layers.
         """
         chex.assert_rank(x, 3)
-        self._check(memory, cache)
+        self._check_attributes()
+        self._check_arguments(attention_mask, memory, memory_mask, cache)
         shape, x = x.shape, rows(x)
         if self.mixer == "memory":
-            assert memory is not None  # `_check` has said so
-            branch = self._norm("query_norm")(x) if self.normalise_queries else x
-            read = self._norm("memory_norm")(rows(memory)).reshape(memory.shape)
-            branch = self._attention(CrossAttention, "attention")(
-                branch.reshape(shape), read, deterministic=self.deterministic, attention_mask=memory_mask
-            )
-            x = jnp.broadcast_to(x.reshape(shape), (len(memory), *shape[1:]))
+            x = self._read(x.reshape(shape), memory, memory_mask)
             shape, x = x.shape, rows(x)
-            x = x + rows(branch)
         else:
             own = None if cache is None else cache[: len(cache) - 2 * self.cross]
             attention_norm = self._norm("attention_norm")
@@ -155,25 +159,45 @@ class TransformerBlock(nn.Module):
         x = x if self.norm == "pre" else feed_forward_norm(x)
         return x.reshape(shape), cache
 
-    def _check(self, memory: jax.Array | None, cache: LayerCache | None) -> None:
-        """Raises ValueError for options and arguments that the block would ignore, or that it lacks."""
-        dot, only_memory = self.mixer == "dot", self.mixer == "memory"
-        for name, is_set, fits, needs in (
-            ("positions", self.positions != "none", dot, "mixer='dot'"),
-            ("num_key_heads", self.num_key_heads is not None, dot, "mixer='dot'"),
-            ("cross", self.cross, not only_memory, "self-attention before it: mixer='dot' or 'synthesizer'"),
-            ("norm", self.norm == "post", not only_memory, "mixer='dot' or 'synthesizer'"),
-            ("normalise_queries", not self.normalise_queries, only_memory, "mixer='memory'"),
-        ):
-            if is_set and not fits:
-                raise ValueError(f"{name}={getattr(self, name)!r} needs {needs}, got mixer={self.mixer!r}")
-        if only_memory and cache is not None:
-            raise ValueError("mixer='memory' keeps no cache, and got one; call it with cache=None")
-        reads = self.cross or only_memory
-        if reads and memory is None and cache is None:
-            raise ValueError(f"cross={self.cross}, mixer={self.mixer!r} reads a memory [B, S, D], and got none")
-        if memory is not None and not reads:
-            raise ValueError("nothing reads the memory; set cross=True or mixer='memory', or give memory=None")
+    def _check_attributes(self) -> None:
+        if self.mixer not in UNREAD:
+            raise ValueError(f"mixer must be one of {', '.join(UNREAD)}, got {self.mixer!r}")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in UNREAD[self.mixer]:
+            value, default = getattr(self, name), defaults[name]
+            if value != default:
+                raise ValueError(
+                    f"mixer={self.mixer!r} takes no {name}={value!r}; leave {name} at {default!r}, or set another mixer"
+                )
+        if self.mixer == "synthesizer" and self.context_length is None:
+            raise ValueError("mixer='synthesizer' needs context_length; set it to the maximum length")
+
+    def _check_arguments(self, attention_mask: Any, memory: Any, memory_mask: Any, cache: Any) -> None:
+        if self.mixer == "memory" and (attention_mask is not None or cache is not None):
+            raise ValueError("mixer='memory' has no self-attention; leave out attention_mask and cache")
+        if not self.cross and self.mixer != "memory":
+            if memory is not None or memory_mask is not None:
+                raise ValueError("this block reads no memory; leave out memory and memory_mask, or set cross=True")
+        elif (memory is None) == (cache is None):
+            raise ValueError(
+                "this block reads a memory; pass memory [B, S, D], or a cache that ends with the memory's keys and "
+                f"values; got {'neither' if memory is None else 'both'}"
+            )
+        arrays = (1 if self.mixer == "synthesizer" else 2) + 2 * self.cross
+        if cache is not None and len(cache) != arrays:
+            raise ValueError(
+                f"expected a cache of {arrays} arrays, got {len(cache)}; with cross=True the last two are those of "
+                "CrossAttention.keys_and_values"
+            )
+
+    def _read(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
+        """x [B or 1, T, D] and what it reads in the memory, without self-attention: [B, T, D]."""
+        branch = self._norm("query_norm")(rows(x)).reshape(x.shape) if self.normalise_queries else x
+        memory = self._norm("memory_norm")(rows(memory)).reshape(memory.shape)
+        attention = self._attention(CrossAttention, "attention")
+        branch = attention(branch, memory, deterministic=self.deterministic, attention_mask=memory_mask)
+        x = jnp.broadcast_to(x, branch.shape)
+        return (rows(x) + rows(branch)).reshape(branch.shape)
 
     def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
         """x [B, T, D] and what it reads in the memory: rows [B * T, D]."""
@@ -186,8 +210,6 @@ class TransformerBlock(nn.Module):
 
     def _self_attention(self) -> SelfAttention | SynthesizerAttention:
         if self.mixer == "synthesizer":
-            if self.context_length is None or not self.causal:
-                raise ValueError("the synthesizer needs context_length and causal=True")
             return self._attention(SynthesizerAttention, "attention", context_length=self.context_length)
         return self._attention(
             SelfAttention,
@@ -259,15 +281,16 @@ def stack(
       cached_positions: [] int, the number of filled positions in the caches.
       return_layers: also return what each block returns. Not with caches.
 
-    Raises: ValueError for another number of caches than layers, and for `return_layers` with caches.
+    Raises:
+      ValueError: for another number of caches than L; for return_layers with caches; and as the blocks.
     """
+    chex.assert_rank(x, 3)
+    if caches is not None and len(caches) != layers:
+        raise ValueError(f"expected caches of {layers} layers, got {len(caches)}; pass None for a layer without one")
+    if caches is not None and return_layers:
+        raise ValueError("a stack with caches keeps no layers; leave out caches or return_layers")
     read = {"attention_mask": attention_mask, "memory": memory, "memory_mask": memory_mask}
     if caches is not None:
-        if len(caches) != layers or return_layers:
-            raise ValueError(
-                f"with caches a stack takes one of each layer and returns no layers, got {len(caches)} caches for "
-                f"{layers} layers and return_layers={return_layers}"
-            )
         kept = []
         for number, cache in enumerate(caches):
             x, cache = block(name=f"block_{number}")(x, **read, cache=cache, cached_positions=cached_positions)
@@ -295,7 +318,7 @@ def stack(
 def unstacked(params: Any, layers: int) -> Any:
     """Parameters of a model with the blocks' parameters separate, `block_0`, `block_1`, ..., as caches need them.
 
-    Sliced from their stack at each token they would be copied each time, which takes longer than using them.
+    Slices of the stack would be copied at each token, which takes longer than the products with them.
 
     Args:
       params: with the stacked parameters under `blocks`; other entries are kept.

@@ -17,8 +17,8 @@ Backward, from dY, the gradient of a loss with respect to Y:
 
 Dropout multiplies A by M, zeros and 1 / (1 - rate), on its way to V: then dV = (A * M)^T dY and dA = M * (dY V^T).
 
-Of the three [T, S] arrays A, dA and dZ only A is kept from the forward pass. The sum over s is a sum over k of small
-arrays as well, sum_s(A * dA) = sum_k(Y * dY), since Y = A V; it stays true under dropout. M is computed anew.
+Of the three [T, S] arrays A, dA and dZ only A is kept from the forward pass. Since Y = A V, the sum over s is a sum
+over k of small arrays: sum_s(A * dA) = sum_k(Y * dY). This holds under dropout too. M is computed anew.
 """
 
 import functools
@@ -38,9 +38,9 @@ from jaxnlp.ops.matmul import accumulator, product, row_major, transposed
 Implementation = Literal["auto", "vjp", "xla", "cudnn"]
 
 QUERY_BLOCK = 64
-"""Queries that causal attention takes at once; keys after a block's last query are left out of its products."""
+"""Queries that causal attention takes at once: a block. Its products leave out the keys after its last query."""
 MAX_QUERY_BLOCKS = 8
-"""Bounds the size of the program; half of all work could be left out, 8 blocks leave out seven sixteenths."""
+"""Bounds the size of the program. Half of all work could be left out. With 8 blocks seven sixteenths are."""
 
 
 def attend(
@@ -73,16 +73,18 @@ def attend(
         gradient. To hide keys use attention_mask.
       causal: query t sees only the keys 0..first_query + t; needs no mask of its own.
       first_query: position of the first query among the keys, at least 0, for `causal`: the number of keys that a cache
-        had before. A Python int leaves the keys after a block's last query out of the products; an array [] int may be
-        traced, and all keys are multiplied.
+        had before. With a Python int the products leave out the keys after a block's last query. An array [] int may be
+        traced; then all keys are multiplied.
       scale: factor on the scores; None = 1 / sqrt(K). A Python number; only "xla" takes a traced one.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
       first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
-      implementation: "vjp": the gradient of this module's docstring; "xla": autodiff, which also gives forward-mode and
-        second derivatives; "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16, without dropout
-        and bias; "auto": cudnn where it is available and there is no mask except the causal one of first_query 0, else
-        vjp. `jax.jvp`, `jax.jacfwd` and `jax.linearize` need "xla": JAX cannot differentiate "vjp" forwards.
+      implementation: one of
+        "vjp": the gradient of this module's docstring. It has no forward mode: JAX "can't apply forward-mode autodiff
+        (jvp)" to it.
+        "xla": autodiff, which also serves `jax.jvp`, `jax.jacfwd`, `jax.linearize` and second derivatives.
+        "cudnn": JAX's fused attention on an Nvidia GPU, in bfloat16 or float16. It takes no dropout and no bias.
+        "auto": "cudnn" where it is available, for attention_mask None and first_query 0; else "vjp".
 
     Returns:
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
@@ -322,7 +324,7 @@ def _forward(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query
         kept.append(weights.astype(v.dtype))
     y = _joined(ys).astype(q.dtype)
     chex.assert_shape(y, (batch, heads, queries, width))
-    # An empty array has the shape and the dtype of the bias, which the backward does not need otherwise.
+    # The backward pass needs only the shape and the dtype of the bias. An empty array tells both.
     like_bias = None if bias is None else jnp.zeros((0, *bias.shape), bias.dtype)
     return y, (q, k, v, y, kept, like_bias, dropout_key, first_row)
 

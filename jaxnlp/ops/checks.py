@@ -1,4 +1,4 @@
-"""What public functions refuse, in one form: what is expected, and the shapes or types that came."""
+"""Checks of arguments. Their messages have one form: what is expected, and the shapes or types that came."""
 
 import jax
 import jax.numpy as jnp
@@ -6,27 +6,27 @@ import numpy as np
 
 
 def expect(fits: bool, expected: str, **arrays: jax.Array | None) -> None:
-    """Raises ValueError unless it fits, with what is expected and each array's shape; None is left out."""
+    """Raises ValueError unless `fits`. The message says what is expected, and the shapes of those that are not None."""
     if not fits:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array is not None)
         raise ValueError(f"expected {expected}, got {shapes}")
 
 
 class UnavailableError(ValueError):
-    """This machine, or these arrays, do not have the implementation that was asked for by name."""
+    """An implementation was asked for by name, and is not available on this machine or for these arrays."""
 
 
 def expect_float(**arrays: jax.Array | None) -> None:
-    """Raises ValueError unless all arrays, but for those that are None, hold floating-point numbers."""
+    """Raises ValueError unless all arrays hold floating-point numbers. Those that are None are not checked."""
     dtypes = {name: array.dtype for name, array in arrays.items() if array is not None}
     if not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes.values()):
         raise ValueError(f"expected float arrays, got {', '.join(f'{name} {dtype}' for name, dtype in dtypes.items())}")
 
 
 def expect_tokens(tokens: jax.typing.ArrayLike, vocabulary_size: int, name: str) -> None:
-    """Raises ValueError unless tokens are integers [B, T] in [0, V), with the place of the first that is not.
+    """Raises ValueError unless tokens are integers [B, T] in [0, V). The message has the place of the first bad one.
 
-    Within jit nobody can look at values, and all are taken.
+    Under jit values cannot be read: only the shape and the type are checked.
     """
     shape, dtype = jnp.shape(tokens), jnp.result_type(tokens)
     if len(shape) != 2 or not jnp.issubdtype(dtype, jnp.integer):

@@ -1,8 +1,9 @@
 """The platform that programs are traced for.
 
 Some functions of `ops` have one form for CPUs and another for accelerators. They choose while JAX traces them, so they
-must know for which platform the program is. That is the default backend, except inside `compile_for`: a program that is
-lowered on a CPU for the topology of a TPU has the forms of a TPU.
+must know for which platform the program is. Tracing cannot see on which devices the arguments are. So a program is
+taken to be for JAX's default device; whoever compiles one for other devices says so, with `compile_for`, or with
+`compiled_for` where JAX traces it later, at its first call.
 """
 
 import functools
@@ -21,7 +22,7 @@ _platform = jax.make_user_context(None)
 
 
 def compile_for(platform: Platform) -> AbstractContextManager[None]:
-    """A context in which functions are traced for this platform, in the current thread.
+    """A context in which functions are traced for this platform, in the current thread. Traced functions may enter it.
 
     >>> with compile_for("tpu"):
     ...     target_platform()
@@ -39,8 +40,13 @@ def compile_for(platform: Platform) -> AbstractContextManager[None]:
 
 
 def target_platform() -> str:
-    """The platform that functions are traced for: that of `compile_for`, else that of the default backend."""
-    return _platform.value or jax.default_backend()
+    """The platform that functions are traced for: that of `compile_for`, else that of the default device."""
+    if _platform.value is not None:
+        return _platform.value
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # also a part of the keys of JAX's caches
+    if device is not None:
+        return device if isinstance(device, str) else device.platform
+    return jax.default_backend()
 
 
 def compiled_for(device: jax.Device, function: Callable[..., T]) -> Callable[..., T]:
@@ -60,6 +66,10 @@ def cuda_capability() -> tuple[int, int] | None:
     """The Nvidia GPU's compute capability, such as (9, 0); None where programs are not for an Nvidia GPU."""
     if target_platform() != "gpu":
         return None
+    try:
+        gpu = jax.local_devices(backend="gpu")[0]
+    except RuntimeError:  # the program is for a GPU that is not here
+        return None
     # AMD's have names such as gfx90a there.
-    found = re.fullmatch(r"(\d+)\.(\d+)", str(getattr(jax.devices()[0], "compute_capability", "")))
+    found = re.fullmatch(r"(\d+)\.(\d+)", str(getattr(gpu, "compute_capability", "")))
     return None if found is None else (int(found[1]), int(found[2]))

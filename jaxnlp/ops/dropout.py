@@ -69,8 +69,9 @@ def keep_mask(
     for axis, (stride, start) in enumerate(zip(strides, offset or (0,) * len(strides), strict=True)):
         index = jax.lax.broadcasted_iota(jnp.uint32, shape[1:], axis) + jnp.uint32(start)
         columns = columns + index * jnp.uint32(stride)
-    # Two words of seed a row, or among a few thousand rows two would likely share their mask. A row is mixed before it
-    # meets the key's second word: both are small where keys are `key(0)`, `key(1)`, and their XORs would often agree.
+    # Each row has two words of seed. With one, two of a few thousand rows would likely share their mask. Rows are small
+    # numbers, and so are keys such as `key(0)`: their XORs would often agree. So a row is mixed before it meets the
+    # key's second word.
     first_seed, second_seed = _mix(_mix(rows ^ words[0]) + words[-1]), _mix(_mix(~rows ^ words[0]) ^ words[-1])
     bits = _mix(_mix(columns[None] ^ first_seed) + second_seed)
     return bits >= jnp.uint32(math.floor(rate * 2.0**32))
@@ -165,7 +166,7 @@ def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Arra
       [V, D], dtype of table; the words that stay are scaled by 1 / (1 - rate).
 
     Raises:
-      ValueError: when table has another rank, or rate lies outside [0, 1).
+      ValueError: when the table has another rank, or rate lies outside [0, 1).
 
     Source: Gal and Ghahramani 2016, section 4.2; Merity et al. 2018, section 4.3.
     """

@@ -217,8 +217,8 @@ def _logits(x, short_w, b, dtype):
 def _row_bounds(scores, b):
     """An upper bound on the logits scores + b of each row, [N], at most `LOOSE` above the highest of them.
 
-    On CPU the row's highest score plus the highest bias, where biases lie within `LOOSE` of each other: for the exact
-    maximum XLA would write scores + b to memory there, as much as the product itself wrote, and for nothing else.
+    On CPU it is the row's highest score plus the highest bias, if biases lie within `LOOSE` of each other. For the
+    exact maximum XLA would write scores + b to memory there, as much as the product itself wrote, for nothing else.
     """
     if b is None:
         return scores.max(axis=-1)
@@ -250,7 +250,7 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         bias = None if b is None else b.astype(scores.dtype)
         z = scores if bias is None else scores + bias[None]
         highest = _row_bounds(scores, bias)
-        # Barriers: each of these arrays is written once, or XLA would compute exponentials anew wherever one is read.
+        # Barriers: each of these arrays is written once. Otherwise XLA would compute it anew wherever it is read.
         exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
         sums = exponentials.sum(axis=-1)
         log_normaliser = highest + jnp.log(sums)

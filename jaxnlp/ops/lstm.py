@@ -12,8 +12,8 @@ def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     i, f, g, o = z;   c' = sigmoid(f) * c + sigmoid(i) * tanh(g);   h' = sigmoid(o) * tanh(c')
 
-    z = x W_x + h W_h + b is the caller's: the part x W_x of all time steps is one matrix product. With s = sigmoid and
-    t = tanh(c'), and dc' the gradient that reaches c' from h' and from the next step together,
+    The caller computes z = x W_x + h W_h + b, since the part x W_x of all time steps is one matrix product. Let s be
+    the sigmoid, t = tanh(c'), and dc'_next the gradient that reaches c' from the next step. Then
 
         dc' = dc'_next + dh' s(o) (1 - t^2)
         di = dc' tanh(g) s(i) (1 - s(i))        df = dc' c s(f) (1 - s(f))
@@ -48,9 +48,9 @@ def _lstm_cell(z, c):
 def _forward(z, c):
     i, f, g, o = jnp.split(z, 4, axis=-1)
     i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
-    chex.assert_shape([i, f, g, o], c.shape)
     new_c = f * c + i * g
     t = jnp.tanh(new_c)
+    chex.assert_shape((i, f, g, o, new_c, t), c.shape)
     return (o * t, new_c), (i, f, g, o, c, t)
 
 
@@ -62,6 +62,7 @@ def _backward(residuals, cotangents):
     df = dc * c * f * (1.0 - f)
     dg = dc * i * (1.0 - g * g)
     do = dh * t * o * (1.0 - o)
+    chex.assert_shape((dc, di, df, dg, do), c.shape)
     return jnp.concatenate([di, df, dg, do], axis=-1), dc * f
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 
 def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.Array:
-    """Each query sees the keys at its own position and before; with T != S the same by index, as in cross-attention.
+    """Each query sees the keys at its own position and before. T and S may differ.
 
     Args:
       queries: T.
@@ -47,7 +47,7 @@ def from_additive(mask: jax.Array) -> jax.Array:
 
     Raises:
       ValueError: when the mask is not float; an int mask of 1 and 0 would mean something else. And when it holds
-        other numbers, such as a bias by distance, which no boolean mask could express; under jit this goes unseen.
+        other numbers, such as a bias by distance, which no boolean mask can express; under jit this is not checked.
     """
     mask = jnp.asarray(mask)
     if not jnp.issubdtype(mask.dtype, jnp.floating):

@@ -1,9 +1,9 @@
 """Matrix products with operands in a short format and everything else in float32.
 
-A CPU with bfloat16 instructions multiplies twice as fast in it as in float32 (AVX-512 BF16), or six times (AMX), and
-sums in float32 all the same. XLA takes that path only for the products whose left operand lies in memory with its
-summed axis last, and only when the result is float32: any other form runs at the speed of float32, or below it. So the
-forms below are chosen with care.
+A CPU with instructions for bfloat16 multiplies it faster than float32: twice as fast with AVX-512 BF16, six times with
+AMX. Sums are in float32 all the same. XLA takes that path under two conditions. The left operand must lie in memory
+with its summed axis last, and the result must be float32. Any other form runs at the speed of float32, or below it. So
+the forms below are chosen with care.
 """
 
 import functools
@@ -21,7 +21,7 @@ def operand_dtype(choice: Literal["auto", "bfloat16"] | None) -> str | None:
     """The dtype that the operands of matrix products are rounded to, on the platform of `ops.devices`; None = none.
 
     Args:
-      choice: "auto": bfloat16 where the processor multiplies it faster than float32, as GPUs and TPUs do and CPUs with
+      choice: "auto": bfloat16 where the processor multiplies it faster than float32: on GPUs, TPUs, and CPUs with
         instructions for it. "bfloat16" and None are returned unchanged.
     """
     if choice != "auto":
@@ -76,8 +76,8 @@ def _matmul_backward(dtype, residuals, dy):
     x, w, like_x, like_w = residuals
     dy = dy.astype(dtype)
     dx = product(dy, w, "nf,df->nd")
-    # Transposed in memory is the smaller of the two, and with the second the result: XLA would turn it where blocks are
-    # stacked, and take longer.
+    # Of x and dy the smaller one is transposed in memory. With dy the result is transposed too. Left to XLA, that
+    # would happen where blocks are stacked, and take longer.
     if x.shape[1] > dy.shape[1]:
         dw = transposed(product(transposed(dy), x, "fn,nd->fd"))
     else:
@@ -110,8 +110,8 @@ def accumulator(dtype: jax.typing.DTypeLike) -> jnp.dtype:
 def column_sums(x: jax.Array) -> jax.Array:
     """[N, D] summed over its rows, [D], in float32 at least.
 
-    As a product on CPU, where a reduction over the first axis takes many times as long. One row of ones would take
-    bfloat16 off its fast path, eight do not.
+    On CPU it is a product: there a reduction over the first axis takes many times as long. With one row of ones
+    bfloat16 would lose its fast path. With eight it keeps it.
     """
     if target_platform() != "cpu":
         return x.astype(accumulator(x.dtype)).sum(axis=0)
@@ -119,22 +119,22 @@ def column_sums(x: jax.Array) -> jax.Array:
 
 
 def transposed(x: jax.Array) -> jax.Array:
-    """The last two axes swapped, on CPU in memory too, where XLA would only relabel them: see this module's top."""
+    """The last two axes swapped. On CPU they are swapped in memory too, where XLA would only relabel them."""
     return row_major(jnp.swapaxes(x, -1, -2))
 
 
 def row_major(x: jax.Array) -> jax.Array:
-    """The same array, on CPU laid out in memory in the order of its axes: a transposition before it is carried out.
+    """The same array. On CPU it lies in memory in the order of its axes, so a transposition before it is carried out.
 
-    XLA would fold a relabelled operand into the product, and take bfloat16 off its fast path.
+    Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path.
     """
     return _constrained(x) if target_platform() == "cpu" else x
 
 
-# Barriers surround the constraint. Where its result is an output of a whole program, JAX 0.10 leaves the layouts of all
-# outputs to XLA, and the next program may read them in a wrong layout. The jit alone does not prevent this: under a
-# vmap that is not jitted, the function and its gradient are programs of their own.
-# Where several CPU devices share an array, XLA gathers it for the constraint: the result is the same, but later.
+# The barriers keep the constraint's result from being an output of a whole program. For such a program JAX 0.10 leaves
+# the layouts of all outputs to XLA. The next program is not told of them, and reads wrong numbers. The jit alone does
+# not help. Under a vmap that is not jitted, this function runs as a program of its own, and so does its gradient.
+# Where several CPU devices share an array, XLA gathers it for the constraint. The result is the same, but comes later.
 @jax.jit
 def _constrained(x):
     barrier = jax.lax.optimization_barrier

@@ -50,32 +50,36 @@ def _layer_norm(x, scale, bias, epsilon):
 
 
 def _forward(x, scale, bias, epsilon):
+    rows, width = x.shape
     wide = x.astype(accumulator(x.dtype))
     mean = _row_means(wide)
     # From the centred values: the mean of squares minus the squared mean loses its digits where the mean is large.
     r = jax.lax.rsqrt(_row_means(jnp.square(wide - mean)) + epsilon)
-    chex.assert_shape([mean, r], (len(x), 1))
+    chex.assert_shape((mean, r), (rows, 1))
     y = (wide - mean) * r * scale.astype(wide.dtype)[None]
     if bias is not None:
         y = y + bias.astype(wide.dtype)[None]
+    chex.assert_shape(y, (rows, width))
     return y.astype(x.dtype), (x, scale, bias, mean, r)
 
 
 def _backward(epsilon, residuals, dy):
     del epsilon
     x, scale, bias, mean, r = residuals
+    rows, width = x.shape
     n = (x.astype(mean.dtype) - mean) * r
     wide, wide_scale = dy.astype(mean.dtype), scale.astype(mean.dtype)
     dy_n = jax.lax.optimization_barrier(wide * n)
     dx = r * (wide * wide_scale[None] - _row_means(wide, wide_scale) - n * _row_means(dy_n, wide_scale))
-    chex.assert_shape([dx, dy_n], x.shape)
     dscale = column_sums(dy_n).astype(scale.dtype)
     dbias = None if bias is None else column_sums(wide).astype(bias.dtype)
+    chex.assert_shape((n, dy_n, dx), (rows, width))
+    chex.assert_shape([d for d in (dscale, dbias) if d is not None], (width,))
     return dx.astype(x.dtype), dscale, dbias
 
 
 def _row_means(x, weights=None):
-    """[N, 1]: as a product with one column on CPU, where a reduction breaks up the loops around it."""
+    """The mean of each row [N, 1]. On CPU it is a product with one column: a reduction would break up the loops."""
     if target_platform() != "cpu":
         return (x if weights is None else x * weights[None]).mean(axis=-1, keepdims=True)
     weights = jnp.ones(x.shape[-1], x.dtype) if weights is None else weights

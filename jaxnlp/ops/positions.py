@@ -37,8 +37,8 @@ def rotary(x: jax.Array, positions: jax.Array, *, base: float = 10_000.0) -> jax
     y_t,i       = x_t,i cos(t r_i) - x_t,i+K/2 sin(t r_i)
     y_t,i+K/2   = x_t,i sin(t r_i) + x_t,i+K/2 cos(t r_i),      r_i = base^(-2i / K),  i = 0 .. K/2 - 1
 
-    As x_i + j x_i+K/2 is multiplied by exp(j t r_i), lengths stay, and the product of a query at t and a key at s is a
-    function of t - s. The gradient is the rotation by the opposite angles.
+    The complex number x_i + j x_i+K/2 is multiplied by exp(j t r_i). So lengths stay, and the product of a query at t
+    and a key at s is a function of t - s. The gradient is the rotation by the opposite angles.
 
     Args:
       x: [B, T, H, K], float, K even.

@@ -8,12 +8,13 @@ b_h:
            h_t = (1 - s(z + z')) tanh(n + s(r + r') n') + s(z + z') h_{t-1}
     LSTM   i, f, g, o = u_t + v_t;  c_t = s(f) c_{t-1} + s(i) tanh(g);  h_t = s(o) tanh(c_t)
 
-with s the logistic function. u of all time steps is one product, before the scan. So are the gradients of the weights,
-after it: from du_t and dv_t, the gradients of a cell with respect to its products, and dh_t = dy_t + dv_{t+1} W_h^T,
+with s the logistic function. u of all time steps is one product, before the scan. The gradients of the weights are one
+product each, after the scan. With du_t and dv_t, the gradients of a cell with respect to its products, and
+dh_t = dy_t + dv_{t+1} W_h^T, they are
 
     dx = du W_x^T,   dW_x = x^T du,   db = sum(du),   dW_h = h_before^T dv,   db_h = sum(dv)
 
-over all positions and the batch, where autodiff of a scan would add up T products of small matrices.
+over all positions and the batch. Autodiff of a scan would add up T products of small matrices instead.
 
 Sources: Elman 1990; Cho et al. 2014 in the form of cuDNN and PyTorch, which applies r after the product; Hochreiter and
 Schmidhuber 1997, and Gers et al. 2000 for the forget gate, without peepholes.
@@ -104,12 +105,12 @@ def recurrent(
       w_h: [K, G, K].
       b: [G, K].
       b_h: [G, K], added to the product with h; it differs from b only in the GRU's candidate. None = zero.
-      lengths: [B] int, from 0 to T: how many positions of each sequence there are; None = all. The state stops at the
-        last of them, and outputs behind it are 0.
+      lengths: [B] int, from 0 to T: how many positions of each sequence are real; the rest is padding. None = all are
+        real. Padding does not change the state, and its outputs are 0.
       reverse: read from each sequence's last position to its first.
       matmul_dtype: what the products' operands are rounded to, see `ops.matmul`; None = the dtype of x.
       implementation: "scan": the above; "cudnn": JAX's call of cuDNN's LSTM on an Nvidia GPU, in float32, which vmap
-        cannot map; "auto": cudnn for several positions without lengths where it can be had, else scan.
+        cannot map; "auto": cudnn where it is available, for several positions without lengths; else scan.
 
     Returns:
       The outputs [B, T, K], dtype of x, each at its own position also in reverse, and the state after the sequence.

@@ -1,13 +1,14 @@
 """Cross-entropy against a sample of the vocabulary, for training where the output layer costs more than the model.
 
 The softmax of a vocabulary of V words is mostly a sum over words that hardly ever occur. Here the frequent ones are
-all summed, and of the rare ones a sample, each drawn word standing for as many as were not drawn:
+all summed. Of the rare ones a sample is summed, and each drawn word stands for others that were not drawn:
 
     l_i = log(e^z_iy + sum_{v in F, v != y} e^z_iv + R / S sum_{s drawn, s != y} e^z_is) - z_iy
 
-with y the target of token i, F the frequent words, and S draws with replacement out of R rare ones. What stands in the
-logarithm is right in expectation, since a rare word is drawn S / R times on average; the target's own term needs no
-luck. The logarithm is concave: the expected loss is the exact one at most, and approaches it as S grows.
+In this file y is the target of token i, F the frequent words, R the number of rare ones, and S the number of draws
+among them, with replacement. A rare word is drawn S / R times on average. So the sum in the logarithm is right in
+expectation; the target's own term is exact. The logarithm is concave: the expected loss is the exact one at most, and
+approaches it as S grows.
 """
 
 import functools

@@ -13,9 +13,8 @@ def dot(q: jax.Array, k: jax.Array) -> jax.Array:
 
     Source: Luong et al. 2015, section 3.1, "dot".
     """
-    scores = jnp.einsum("btk,bsk->bts", q, k)
-    chex.assert_shape(scores, (*q.shape[:2], k.shape[1]))
-    return scores
+    chex.assert_shape((q, k), (len(q), None, None))
+    return jnp.einsum("btk,bsk->bts", q, k)
 
 
 def scaled_dot(q: jax.Array, k: jax.Array) -> jax.Array:
@@ -36,7 +35,6 @@ def multiplicative(q: jax.Array, k: jax.Array, *, w: jax.Array) -> jax.Array:
 
     Source: Luong et al. 2015, section 3.1, "general".
     """
-    chex.assert_shape(w, (q.shape[2], k.shape[2]))
     return dot(jnp.einsum("btq,qk->btk", q, w), k)
 
 
@@ -55,9 +53,10 @@ def additive(
 
     Source: Bahdanau et al. 2015, appendix A.1.2.
     """
+    chex.assert_shape((q, k), (len(q), None, None))
     queries = jnp.einsum("btq,qd->btd", q, w_q)
     if b is not None:
         queries = queries + b[None, None]
     keys = jnp.einsum("bsk,kd->bsd", k, w_k)
-    chex.assert_shape([queries, keys], (len(q), None, len(v)))
+    chex.assert_shape((queries, keys), [(*q.shape[:2], len(v)), (*k.shape[:2], len(v))])
     return jnp.einsum("btsd,d->bts", jnp.tanh(queries[:, :, None] + keys[:, None]), v)

@@ -2,6 +2,7 @@
 
 `ops.attention.attend` is what models use. Here is the same derivation as a course assigns it: from the input to the
 output and back to the input and the three matrices, one named array after the other; docs/attention.md explains each.
+In this file V is the width of the values.
 """
 
 from typing import NamedTuple
@@ -130,21 +131,22 @@ def _combined(attention_mask: jax.Array | None, causal: bool, positions: int) ->
     if attention_mask is None:
         return mask
     attention_mask = attention_mask.reshape((1,) * (3 - attention_mask.ndim) + attention_mask.shape)
+    chex.assert_rank(attention_mask, 3)
     return mask & (attention_mask if attention_mask.dtype == jnp.bool_ else masks.from_additive(attention_mask))
 
 
 def _steps(x, w_q, w_k, w_v, mask) -> SelfAttention:
+    batch, positions, _ = x.shape
     q = jnp.einsum("btd,dk->btk", x, w_q)
     k = jnp.einsum("bsd,dk->bsk", x, w_k)
     v = jnp.einsum("bsd,dv->bsv", x, w_v)
     scores = jnp.einsum("btk,bsk->bts", q, k) * w_q.shape[1] ** -0.5
     # A finite number for the softmax, where a row of -inf would give NaN.
     weights = jnp.where(mask, jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(scores.dtype).min), axis=-1), 0.0)
+    chex.assert_shape((q, k), (batch, positions, w_q.shape[1]))
+    chex.assert_shape((scores, weights), (batch, positions, positions))
     y = jnp.einsum("bts,bsv->btv", weights, v)
-    (b, t, _), (_, width), values = x.shape, w_q.shape, w_v.shape[1]
-    chex.assert_shape([q, k], (b, t, width))
-    chex.assert_shape([scores, weights], (b, t, t))
-    chex.assert_shape([v, y], (b, t, values))
+    chex.assert_shape((v, y), (batch, positions, w_v.shape[1]))
     return SelfAttention(q, k, v, jnp.where(mask, scores, -jnp.inf), weights, y)
 
 
@@ -152,8 +154,6 @@ def _gradients(x, w_q, w_k, w_v, q, k, v, weights, dy) -> SelfAttentionGradients
     scale = w_q.shape[1] ** -0.5
     dv = jnp.einsum("bts,btv->bsv", weights, dy)
     dweights = jnp.einsum("btv,bsv->bts", dy, v)
-    chex.assert_equal_shape([dv, v])
-    chex.assert_equal_shape([dweights, weights])
     dscores = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
     dq = jnp.einsum("bts,bsk->btk", dscores, k) * scale
     dk = jnp.einsum("bts,btk->bsk", dscores, q) * scale
@@ -162,6 +162,9 @@ def _gradients(x, w_q, w_k, w_v, q, k, v, weights, dy) -> SelfAttentionGradients
     dw_v = jnp.einsum("bsd,bsv->dv", x, dv)
     # x reaches the loss by three ways.
     dx = jnp.einsum("btk,dk->btd", dq, w_q) + jnp.einsum("bsk,dk->bsd", dk, w_k) + jnp.einsum("bsv,dv->bsd", dv, w_v)
+    chex.assert_equal_shape((dx, x))
+    chex.assert_shape((dq, dk, dv, dweights, dscores), [q.shape, k.shape, v.shape, weights.shape, weights.shape])
+    chex.assert_shape((dw_q, dw_k, dw_v), [w_q.shape, w_k.shape, w_v.shape])
     return SelfAttentionGradients(dv, dweights, dscores, dq, dk, dx, dw_q, dw_k, dw_v)
 
 

@@ -5,8 +5,10 @@ For one head, with Z = X A + b_1 [T, K], the output of a first layer:
     A = softmax(ReLU(Z) B + b_2)      weights        [T, S]
     Y = A V                           mixed values   [T, K]
 
-This is attention whose keys are the columns of B, the same for all examples, each with its element of b_2 as one
-feature more, against a 1 in the query: ReLU(Z) B + b_2 = [ReLU(Z) 1] [B; b_2]. So `ops.attention` computes it, and its
+B is [K, C] and b_2 is [C]; in this file C is the longest sequence, and the first S columns serve.
+
+This is attention. Its keys are the columns of B, the same for all examples. Each key has its element of b_2 as one more
+feature, and each query has a 1 there: ReLU(Z) B + b_2 = [ReLU(Z) 1] [B; b_2]. So `ops.attention` computes it, and its
 gradient by hand serves here as well.
 """
 

@@ -1,7 +1,11 @@
+import jax
+import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 from jaxnlp.models import Parameter
 from jaxnlp.models.parameter_table import block, dense, entries, find, norm
+from jaxnlp.nn.transformer import TransformerBlock
 
 
 def test_a_bias_has_the_axes_of_its_kernel_but_the_first():
@@ -22,20 +26,39 @@ def test_only_kernels_are_matrices_and_stacked_ones_have_an_axis_in_front():
     }
 
 
-@pytest.mark.parametrize(
-    ("mixer", "names"), [("dot", {"qkv", "out"}), ("synthesizer", {"zv", "out"}), ("memory", {"q", "kv", "out"})]
-)
-def test_a_block_has_the_projections_of_its_mixer(mixer, names):
-    axes = block(mixer)
-    assert {path[1] for path in axes if path[0] == "attention" and len(path) == 3} == names
-    assert (("attention", "kernel") in axes) == (mixer == "synthesizer")
-    assert {path[0] for path in axes} == {"attention", "feed_forward", "attention_norm", "feed_forward_norm"}
-    assert not any(path[-1] == "bias" for path in block(mixer, use_bias=False))
+SIZES = {"D": 24, "H": 4, "K": 6, "G": 2, "F": 10, "S": 7, "N": 8}
+SELF_ATTENTIONS = [
+    {},
+    {"num_key_heads": SIZES["G"]},
+    {"num_key_heads": SIZES["H"]},
+    {"positions": "rotary"},
+    {"positions": "relative", "num_buckets": SIZES["N"], "num_key_heads": SIZES["G"]},
+    {"mixer": "synthesizer", "context_length": SIZES["S"]},
+]
+BLOCKS = [
+    own | {"cross": cross, "norm": norm} for own in SELF_ATTENTIONS for cross, norm in ((False, "pre"), (True, "post"))
+]
+BLOCKS += [{"mixer": "memory", "normalise_queries": normalise} for normalise in (True, False)]
 
 
-def test_norms_before_attention_may_have_other_names():
-    found = {path[0] for path in block("memory", norms=("query_norm", "memory_norm"))}
-    assert found == {"attention", "feed_forward", "query_norm", "memory_norm", "feed_forward_norm"}
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("settings", BLOCKS, ids=str)
+def test_every_parameter_of_a_block_has_an_entry_with_its_axes(settings, use_bias):
+    shared = ("mixer", "cross", "positions", "normalise_queries")
+    axes = block(
+        **{name: settings[name] for name in shared if name in settings},
+        grouped=settings.get("num_key_heads") == SIZES["G"],
+        use_bias=use_bias,
+    )
+    module = TransformerBlock(SIZES["H"], SIZES["F"], deterministic=True, use_bias=use_bias, **settings)
+    x = np.zeros((2, 5, SIZES["D"]), np.float32)
+    memory = x if settings.get("cross") or settings.get("mixer") == "memory" else None
+    params = jax.eval_shape(lambda key: module.init(key, x, memory=memory)["params"], jax.random.key(0))
+    expected = {
+        path: tuple(int(letter) if letter.isdigit() else SIZES[letter] for letter in letters)
+        for path, letters in axes.items()
+    }
+    assert {path: leaf.shape for path, leaf in flatten_dict(params).items()} == expected
 
 
 def test_an_unknown_path_is_named():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout, LockedDropout, first_row_of_shard
 from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.typing import BATCH_AXIS
 
@@ -116,3 +116,9 @@ def test_mask_is_that_of_the_op_for_the_streams_key():
 def test_a_rate_outside_its_interval_is_refused_in_training_or_not(rate, deterministic):
     with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
         drop(X, rate=rate, deterministic=deterministic)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_locked_dropout_refuses_what_is_no_batch_of_sequences(deterministic):
+    with pytest.raises(AssertionError, match="rank"):
+        LockedDropout(0.5).apply({}, X[0], deterministic=deterministic, rngs={"dropout": KEY})

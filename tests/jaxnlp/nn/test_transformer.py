@@ -7,9 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from flax.traverse_util import flatten_dict
 
-from jaxnlp.models import parameter_table
 from jaxnlp.nn.attention import CrossAttention
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.transformer import TransformerBlock, stack, unstacked
@@ -298,56 +296,68 @@ def test_a_block_passes_positions_to_its_attention(positions):
     assert np.abs(whole - apply(make_block(), params, X)[0]).max() > 1e-2
 
 
-@pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize(
-    ("changes", "described"),
+    ("mixer", "name", "value", "default"),
     [
-        ({}, {}),
-        ({"positions": "rotary"}, {"positions": "rotary"}),
-        ({"positions": "relative"}, {"positions": "relative"}),
-        ({"num_key_heads": 1}, {"grouped": True}),
-        ({"cross": True}, {"cross": True}),
-        ({"cross": True, "num_key_heads": 1, "norm": "post"}, {"cross": True, "grouped": True}),
-        ({"mixer": "synthesizer", "context_length": 5}, {"mixer": "synthesizer"}),
-        ({"mixer": "synthesizer", "context_length": 5, "cross": True}, {"mixer": "synthesizer", "cross": True}),
-        ({"mixer": "memory"}, {"mixer": "memory", "norms": ("query_norm", "memory_norm")}),
+        ("dot", "context_length", 5, None),
+        ("dot", "normalise_queries", False, True),
+        ("synthesizer", "num_key_heads", 1, None),
+        ("synthesizer", "causal", False, True),
+        ("synthesizer", "positions", "rotary", "none"),
+        ("memory", "positions", "rotary", "none"),
+        ("memory", "cross", True, False),
+        ("memory", "causal", False, True),
+        ("memory", "num_key_heads", 1, None),
+        ("memory", "norm", "post", "pre"),
     ],
 )
-def test_every_parameter_of_a_block_is_in_the_table(changes, described, use_bias):
-    block = make_block(use_bias=use_bias, **changes)
-    memory = MEMORY if block.cross or block.mixer == "memory" else None
-    shapes = flatten_dict(jax.eval_shape(lambda key: block.init(key, X, memory=memory)["params"], jax.random.key(0)))
-    axes = parameter_table.block(use_bias=use_bias, **described)
-    assert {path: len(letters) for path, letters in axes.items()} == {path: s.ndim for path, s in shapes.items()}
+def test_what_a_mixer_would_ignore_is_refused(mixer, name, value, default):
+    message = f"mixer='{mixer}' takes no {name}={value!r}; leave {name} at {default!r}, or set another mixer"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        apply(make_block(mixer=mixer, **{name: value}), {}, X)
+
+
+def test_an_unknown_mixer_and_a_synthesizer_of_no_length_are_refused():
+    with pytest.raises(ValueError, match="mixer must be one of dot, synthesizer, memory, got 'conv'"):
+        apply(make_block(mixer="conv"), {}, X)
+    with pytest.raises(ValueError, match="mixer='synthesizer' needs context_length"):
+        apply(make_block(mixer="synthesizer"), {}, X)
+
+
+CACHE = (np.zeros((BATCH, HEADS, POSITIONS, WIDTH // HEADS), np.float32),) * 2
 
 
 @pytest.mark.parametrize(
-    ("changes", "memory", "message"),
+    ("settings", "arguments", "message"),
     [
-        ({"mixer": "memory", "cross": True}, MEMORY, "cross=True needs self-attention before it"),
-        ({"mixer": "memory", "num_key_heads": 1}, MEMORY, "num_key_heads=1 needs mixer='dot', got mixer='memory'"),
-        ({"mixer": "memory", "norm": "post"}, MEMORY, "norm='post' needs mixer='dot' or 'synthesizer'"),
-        ({"normalise_queries": False}, None, "normalise_queries=False needs mixer='memory', got mixer='dot'"),
-        ({"mixer": "memory"}, None, "cross=False, mixer='memory' reads a memory [B, S, D], and got none"),
-        ({"cross": True}, None, "cross=True, mixer='dot' reads a memory [B, S, D], and got none"),
-        ({}, MEMORY, "nothing reads the memory; set cross=True or mixer='memory'"),
+        ({}, {"memory": MEMORY}, "this block reads no memory"),
+        ({}, {"memory_mask": np.ones((1, 1, 1, 4), bool)}, "this block reads no memory"),
+        ({"cross": True}, {}, "this block reads a memory"),
+        ({"cross": True}, {"memory": MEMORY, "cache": CACHE * 2}, "got both"),
+        ({"cross": True}, {"cache": CACHE}, "expected a cache of 4 arrays, got 2"),
+        ({}, {"cache": CACHE * 2}, "expected a cache of 2 arrays, got 4"),
+        ({"mixer": "memory"}, {}, "got neither"),
+        ({"mixer": "memory"}, {"memory": MEMORY, "cache": CACHE}, "has no self-attention"),
+        (
+            {"mixer": "memory"},
+            {"memory": MEMORY, "attention_mask": np.ones((1, 1, 1, 5), bool)},
+            "leave out attention_mask and cache",
+        ),
     ],
 )
-def test_options_and_memories_that_a_block_would_ignore_or_lacks_are_refused(changes, memory, message):
+def test_arguments_that_a_block_lacks_or_would_ignore_are_refused(settings, arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        apply(make_block(**changes), {}, X, memory=memory)
+        apply(make_block(**settings), {}, X, **arguments)
 
 
-def test_a_stack_refuses_caches_of_other_layers_and_layers_with_caches():
-    for number, return_layers in ((2, False), (3, True)):
-        message = f"got {number} caches for 3 layers and return_layers={return_layers}"
-        with pytest.raises(ValueError, match=message):
-            stack(make_block, 3, Compute(), X, caches=(None,) * number, return_layers=return_layers)
-
-
-@pytest.mark.parametrize("mixer", ["synthesizer", "memory"])
-def test_positions_without_dot_product_self_attention_are_refused(mixer):
-    message = f"positions='rotary' needs mixer='dot', got mixer='{mixer}'"
-    block = make_block(mixer=mixer, positions="rotary", context_length=POSITIONS)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        apply(block, {}, X, memory=X)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"caches": (None,) * 2}, "expected caches of 3 layers, got 2"),
+        ({"caches": (None,) * 4}, "expected caches of 3 layers, got 4"),
+        ({"caches": (None,) * 3, "return_layers": True}, "a stack with caches keeps no layers"),
+    ],
+)
+def test_a_stack_refuses_caches_of_other_blocks_and_layers_beside_caches(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        stack(make_block, 3, Compute(), X, **arguments)

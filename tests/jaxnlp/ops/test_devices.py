@@ -60,6 +60,33 @@ def test_each_platform_has_its_own_program_also_of_functions_that_were_traced_be
     assert by_default == on_cpu[0] == str(both.trace(*shapes).jaxpr)
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_traced_function_may_enter_the_context_itself(name):
+    def loss(x, w):
+        return jnp.sin(jax.jit(FUNCTIONS[name])(x, w)).sum()
+
+    def on(platform):
+        def step(x, w):
+            with compile_for(platform):
+                return jax.lax.scan(lambda x, _: (x, jax.value_and_grad(loss, argnums=(0, 1))(x, w)), x, None, 2)
+
+        return step
+
+    x, w = np.ones((3, 4), np.float32), np.ones((4, 4), np.float32)
+    on_cpu, on_tpu = (str(jax.make_jaxpr(on(platform))(x, w)) for platform in ("cpu", "tpu"))
+    assert "layout_constraint" in on_cpu or name == "layer_norm"
+    assert "layout_constraint" not in on_tpu
+    assert on_cpu != on_tpu
+
+
+def test_programs_are_for_the_default_device():
+    for device, platform in ((jax.devices("cpu")[0], "cpu"), ("tpu", "tpu")):
+        with jax.default_device(device):
+            assert target_platform() == platform
+            with compile_for("gpu"):
+                assert target_platform() == "gpu"
+
+
 def test_a_context_ends_where_it_ends_and_may_stand_in_another():
     assert target_platform() == "cpu"
     with compile_for("tpu"):
@@ -109,7 +136,7 @@ def test_a_cpu_is_no_gpu():
 )
 def test_nvidia_gpus_say_what_they_can_do(monkeypatch, device, expected):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(jax, "devices", lambda: [types.SimpleNamespace(**device)])
+    monkeypatch.setattr(jax, "local_devices", lambda *, backend: [types.SimpleNamespace(**device)])
     assert cuda_capability() == expected
 
 

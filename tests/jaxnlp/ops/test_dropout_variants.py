@@ -176,6 +176,21 @@ def test_rate_outside_its_interval_is_named(rate):
             function()
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("function", "shape", "message"),
+    [
+        (locked_dropout, (4, 5), "expected x [B, T, D], got x (4, 5)"),
+        (locked_dropout, (2, 3, 4, 5), "expected x [B, T, D], got x (2, 3, 4, 5)"),
+        (embedding_dropout, (5,), "expected table [V, D], got table (5,)"),
+        (embedding_dropout, (3, 4, 5), "expected table [V, D], got table (3, 4, 5)"),
+    ],
+)
+def test_arrays_of_another_rank_are_named_at_any_rate(function, shape, message, rate):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        function(np.ones(shape, np.float32), rate, jax.random.key(0))
+
+
 @pytest.mark.parametrize("function", [locked_dropout, embedding_dropout])
 def test_no_mask_is_kept_for_the_backward_pass(function):
     x = random_input(4, 9, 50)[: None if function is locked_dropout else 1].reshape(-1, 50)

@@ -108,3 +108,8 @@ def test_dot_products_of_rounded_gradients_are_not_rounded():
     found = PROJECT([one, many], jax.random.key(0))
     assert found.dtype == jnp.bfloat16
     np.testing.assert_array_equal(found, one + many)
+
+
+def test_gradients_of_other_shapes_with_as_many_elements_are_refused():
+    with pytest.raises(AssertionError, match="shape"):
+        project_conflicts([{"w": jnp.ones((2, 3))}, {"w": jnp.ones((3, 2))}], jax.random.key(0))

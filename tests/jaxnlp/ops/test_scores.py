@@ -140,3 +140,11 @@ def test_vmap_changes_nothing():
         expected, _ = values_and_gradients(score, q, k, parameters, upstream)
         mapped = jax.vmap(lambda q, k, score=score, parameters=parameters: score(q, k, **parameters))
         np.testing.assert_allclose(mapped(q[:, None], k[:, None])[:, 0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_queries_and_keys_of_other_batches_are_refused(case):
+    score, _, names = CASES[case]
+    q, k, parameters, _ = random_inputs(names)
+    with pytest.raises(AssertionError, match="shape"):
+        score(q, k[:1], **parameters)

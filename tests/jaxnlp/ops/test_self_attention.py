@@ -352,3 +352,9 @@ def test_integers_are_refused():
     x, *matrices = random_inputs()
     with pytest.raises(ValueError, match="expected float arrays, got x int32, w_q float32"):
         self_attention(x.astype(np.int32), *matrices)
+
+
+def test_a_mask_of_more_axes_is_refused():
+    mask = np.ones((BATCH, 1, POSITIONS, POSITIONS), bool)
+    with pytest.raises(AssertionError, match="rank"):
+        self_attention(*random_inputs(), attention_mask=mask)
