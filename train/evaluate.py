@@ -176,7 +176,7 @@ def run(arguments: list[str]) -> int:
         print(f"recorded in {options.record}")
         newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
         if newest < last:
-            print(f"note: {folder} has not finished: the entry is of {newest:,} of {last:,} steps")
+            print(f"note: {folder} has not finished: {newest:,} of {last:,} steps; the entry is of an unfinished run")
     return 0
 
 

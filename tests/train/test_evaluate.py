@@ -99,7 +99,7 @@ def test_recording_an_unfinished_run_says_so(run, tmp_path, capsys):
     config = run / CONFIG_FILE
     config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
     assert evaluate.main(command) == 0
-    assert f"note: {run} has not finished: 4 of 9 steps; the entry is of a part" in capsys.readouterr().out
+    assert f"note: {run} has not finished: 4 of 9 steps; the entry is of an unfinished run" in capsys.readouterr().out
 
 
 def test_a_file_is_scored_character_by_character(run, tmp_path):
