@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.case import Case
-from benchmarks.measure import matmul_limits, measure
+from benchmarks.measure import matmul_limits, measure, measure_against
 from train.run_folder import commit, device_name, write_json
 
 MODULES = (
@@ -34,8 +34,14 @@ def cases_of(module: str) -> list[Case]:
     return importlib.import_module(f"benchmarks.{module}").cases()
 
 
-def rows_of(module: str, limit_gflops: float) -> Iterator[dict]:
-    """The rows of all cases of `benchmarks/<module>.py`, which may have a function `rows` of its own."""
+def rows_of(module: str, limit_gflops: float, against: Path | None = None) -> Iterator[dict]:
+    """The rows of all cases of `benchmarks/<module>.py`, which may have a function `rows` of its own.
+
+    With `against`, the opponent is our side in that checkout of the project.
+    """
+    if against is not None:
+        yield from measure_against(cases_of(module), against, limit_gflops=limit_gflops)
+        return
     own = getattr(importlib.import_module(f"benchmarks.{module}"), "rows", None)
     if own is not None:
         yield from own()
@@ -48,7 +54,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(MODULES)}; none = all")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help="compare with another checkout of this project, not with PyTorch",
+    )
     arguments = parser.parse_args()
+    if arguments.against is not None and not (arguments.against / "benchmarks/worker.py").is_file():
+        parser.error(f"--against {arguments.against}: not a checkout of this project, it has no benchmarks/worker.py")
     unknown = [case for case in arguments.cases if case not in MODULES]
     if unknown:
         parser.error(f"no case {', '.join(unknown)}; there are: {', '.join(MODULES)}")
@@ -71,7 +85,7 @@ def main() -> int:
     }
     rows = []
     for module in arguments.cases or MODULES:
-        for row in rows_of(module, max(limits.values())):
+        for row in rows_of(module, max(limits.values()), arguments.against):
             console.print(summary(row), highlight=False)
             rows.append(row | where)
             if arguments.json is not None:  # after every row: a suite that is interrupted keeps what it has measured

@@ -7,11 +7,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.case import OURS, Case
 from jaxnlp.ops.matmul import operand_dtype
 from train.launcher import SWITCH, TUNABLES
+from train.run_folder import commit
 
 
 class SideError(RuntimeError):
@@ -21,7 +23,15 @@ class SideError(RuntimeError):
 class Worker:
     """A side's process, which `wait_until_ready` waits for."""
 
-    def __init__(self, module: str, side: str, *, huge_pages: bool, environ: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        module: str,
+        side: str,
+        *,
+        huge_pages: bool,
+        environ: Mapping[str, str] | None = None,
+        checkout: Path | None = None,
+    ):
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
         # Not a pipe: one that nobody reads could fill up and stop the process. `close` closes it.
@@ -33,6 +43,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
+            cwd=checkout,  # whose modules Python then finds first
             env=inherited | {SWITCH: "0"} | pages | dict(environ or {}),
         )
 
@@ -67,6 +78,37 @@ class Worker:
         self._process.kill()
         self._process.communicate()
         self._errors.close()
+
+
+def measure_against(cases: Sequence[Case], checkout: Path, *, limit_gflops: float) -> Iterator[dict[str, Any]]:
+    """One row a case: our side beside our side in another checkout of the project, in alternation.
+
+    Args:
+      cases: all of one module, which the other checkout has too.
+      checkout: root of the other checkout; its own `benchmarks` prepares its side, and this interpreter runs it.
+      limit_gflops: as in `measure`.
+
+    Returns:
+      Rows as those of `measure`, with the checkout's commit as the opponent.
+
+    Raises:
+      SideError: the other checkout's side cannot be prepared.
+    """
+    other = commit(checkout) or str(checkout)
+    workers = {(OURS, True): Worker(cases[0].name, OURS, huge_pages=True)}
+    try:
+        workers[other, True] = Worker(cases[0].name, OURS, huge_pages=True, checkout=checkout)
+        for worker in workers.values():
+            worker.wait_until_ready()
+        for number, case in enumerate(cases):
+            turns = _turns(workers, number, case)
+            row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": other}
+            yield row | compared(
+                turns[OURS], turns[other], tokens=case.tokens, flop=case.flop, limit_gflops=limit_gflops
+            )
+    finally:
+        for worker in workers.values():
+            worker.close()
 
 
 PILOTS, LONGEST_PILOT_SECONDS = 3, 4.0

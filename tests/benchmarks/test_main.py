@@ -67,3 +67,10 @@ def test_the_table_shows_numbers_and_what_was_not_measured():
     assert "no compiler" in text
     assert summary(rows[0]) == "a, long beside eager_f32: 2.00 times as fast"
     assert "not measured, no compiler" in summary(rows[1])
+
+
+def test_a_folder_that_is_no_checkout_is_refused(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "dropout", "--against", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "not a checkout of this project" in capsys.readouterr().err

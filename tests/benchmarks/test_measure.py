@@ -10,7 +10,17 @@ import pytest
 from benchmarks.case import OURS, Case
 from benchmarks.compile import rows
 from benchmarks.dropout import cases
-from benchmarks.measure import LEAST_TURNS, NUMBERS, SideError, Worker, _turns, compared, matmul_limits, measure
+from benchmarks.measure import (
+    LEAST_TURNS,
+    NUMBERS,
+    SideError,
+    Worker,
+    _turns,
+    compared,
+    matmul_limits,
+    measure,
+    measure_against,
+)
 
 
 def test_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians():
@@ -152,3 +162,32 @@ def test_a_side_of_ours_that_cannot_run_is_an_error():
     worker = Worker("dropout", "nothing", huge_pages=False)
     with contextlib.closing(worker), pytest.raises(SideError, match="nothing"):
         worker.wait_until_ready()
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout whose every step takes half a second by its own account."""
+    worker = tmp_path / "benchmarks" / "worker.py"
+    worker.parent.mkdir()
+    (worker.parent / "__init__.py").touch()
+    worker.write_text(
+        "import sys\n"
+        "print('ready', 0.0, flush=True)\n"
+        "for line in sys.stdin:\n"
+        "    print(0.5 * int(line.split()[1]), flush=True)\n"
+    )
+    return tmp_path
+
+
+def test_the_other_side_runs_the_code_of_the_other_checkout(checkout):
+    (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
+    (row,) = measure_against([case], checkout, limit_gflops=100.0)
+    assert row["theirs_seconds"] == 0.5
+    assert 0 < row["ours_seconds"] < 0.5
+    assert row["opponent"] == str(checkout)
+
+
+def test_a_checkout_that_cannot_run_the_case_is_an_error(checkout):
+    (checkout / "benchmarks" / "worker.py").write_text("raise SystemExit('no such case')")
+    with pytest.raises(SideError, match="no such case"):
+        list(measure_against(cases(), checkout, limit_gflops=100.0))
