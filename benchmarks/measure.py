@@ -94,7 +94,8 @@ def measure_against(cases: Sequence[Case], checkout: Path, *, limit_gflops: floa
     Raises:
       SideError: the other checkout's side cannot be prepared.
     """
-    other = commit(checkout) or str(checkout)
+    found = commit(checkout)
+    other = str(checkout) if found is None else found[:12] + found[40:]  # with "-dirty"
     workers = {(OURS, True): Worker(cases[0].name, OURS, huge_pages=True)}
     try:
         workers[other, True] = Worker(cases[0].name, OURS, huge_pages=True, checkout=checkout)

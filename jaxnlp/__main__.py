@@ -70,7 +70,7 @@ def run(arguments: list[str]) -> int:
     place, *flags = rest
     verbs = find_task(place).commands()
     if verb not in verbs:
-        raise ValueError(f"{place} cannot {verb}; {_nearest(verb, verbs)}")
+        raise ValueError(f"the model in {place} has no verb {verb!r}; {_nearest(verb, verbs)}")
     command, options = parse(verbs[verb], flags, f"{program} {place}")
     use_compilation_cache(None)
     command(load(place, checkpoint=options.checkpoint, ignore=options.ignore))
@@ -79,7 +79,7 @@ def run(arguments: list[str]) -> int:
 
 def _nearest(verb: str, verbs: Mapping[str, object]) -> str:
     close = difflib.get_close_matches(verb, verbs, n=1)
-    return f"did you mean {close[0]}?" if close else f"it has: {', '.join(verbs) or 'no verbs'}"
+    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(verbs) or 'none'}"
 
 
 def parse(kind: type[Command], flags: list[str], program: str) -> tuple[Command, LoadOptions]:

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 class Config:
     """A frozen dataclass whose choices (`Literal` fields) are checked however it was made.
 
+    A whole number in a field of type float becomes a float: 1 and 1.0 make equal configs.
+
     A subclass with checks of its own defines `__post_init__` and calls `super().__post_init__()` first.
     """
 
@@ -21,7 +23,8 @@ class Config:
 
     def __post_init__(self):
         for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]
-            value = getattr(self, name)
+            value = _with_floats(getattr(self, name), expected)
+            object.__setattr__(self, name, value)
             choices = _choices(expected)
             if choices and not _fits(value, expected):
                 close = difflib.get_close_matches(str(value), map(str, choices), n=1)
@@ -69,26 +72,44 @@ def _hints(config: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(config)}
 
 
+def _options(expected: Any) -> tuple[Any, ...]:
+    """The types that a union lists; a type alone for one that is no union."""
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin is typing.Annotated:
+        return _options(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return tuple(option for argument in arguments for option in _options(argument))
+    return (expected,)
+
+
+def _with_floats(value: Any, expected: Any) -> Any:
+    """The value, with whole numbers as floats where the type has floats and no integers."""
+    options = _options(expected)
+    if isinstance(value, tuple):
+        items = [typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple]
+        return tuple(_with_floats(item, items[0]) for item in value) if items else value
+    return float(value) if type(value) is int and float in options and int not in options else value
+
+
 def _choices(expected: Any) -> tuple[Any, ...]:
     """The values that a type's Literals list; () for a type without any."""
-    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
-    if origin is typing.Literal:
-        return arguments
-    if origin is typing.Annotated:
-        return _choices(arguments[0])
-    if origin in (typing.Union, types.UnionType, tuple):
-        return tuple(choice for argument in arguments for choice in _choices(argument))
-    return ()
+    found: list[Any] = []
+    for option in _options(expected):
+        if typing.get_origin(option) is typing.Literal:
+            found += typing.get_args(option)
+        elif typing.get_origin(option) is tuple:
+            found += _choices(typing.get_args(option)[0])
+    return tuple(found)
 
 
 def _fits(value: Any, expected: Any) -> bool:
-    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    return any(_fits_one(value, option) for option in _options(expected))
+
+
+def _fits_one(value: Any, option: Any) -> bool:
+    origin, arguments = typing.get_origin(option), typing.get_args(option)
     if origin is typing.Literal:
         return any(value == choice and type(value) is type(choice) for choice in arguments)
-    if origin is typing.Annotated:
-        return _fits(value, arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, argument) for argument in arguments)
     if origin is tuple:
         return isinstance(value, tuple) and all(_fits(item, arguments[0]) for item in value)
-    return isinstance(value, expected) if isinstance(expected, type) else True
+    return isinstance(value, option) if isinstance(option, type) else True

@@ -56,7 +56,10 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
             raise ConfigError(f"{where}: expected one of {typing.get_args(expected)}, got {value!r}")
         return value
     if origin in (typing.Union, types.UnionType):
-        for option in typing.get_args(expected):
+        options = [option for option in typing.get_args(expected) if option is not type(None) or value is None]
+        if len(options) == 1:  # its own message says more
+            return from_json(value, options[0], where=where)
+        for option in options:
             try:
                 return from_json(value, option, where=where)
             except ConfigError:

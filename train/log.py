@@ -16,7 +16,7 @@ from jaxnlp.metrics import means, total
 from jaxnlp.tasks import Block
 from jaxnlp.typing import Metrics
 from train.report.blocks import block_to_json
-from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until, writes_folder
+from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until, logged_steps, writes_folder
 
 SECONDS_BETWEEN_LINES = 5.0
 """How often a plain line of progress is printed where there is no terminal to draw a bar on."""
@@ -39,6 +39,7 @@ class RunLog:
       console: where progress goes: a bar on a terminal, plain lines elsewhere.
       total_steps: the length of the run.
       first_step: steps done before this start; lines that an earlier start wrote after it are dropped.
+      evaluations: evaluations done before this start; None = not known.
       train_seconds: spent on training before this start.
       progress: the metric whose count is the throughput.
       unit: what that metric counts: tokens, examples.
@@ -52,6 +53,7 @@ class RunLog:
         *,
         total_steps: int,
         first_step: int = 0,
+        evaluations: int | None = None,
         train_seconds: float = 0.0,
         progress: str = "loss",
         unit: str = "tokens",
@@ -61,6 +63,7 @@ class RunLog:
         self._console = console
         self._total_steps = total_steps
         self._first_step = first_step
+        self._evaluations = evaluations
         self._train_seconds = train_seconds
         self._progress = progress
         self._unit = unit
@@ -83,9 +86,9 @@ class RunLog:
         return self
 
     def _open(self) -> None:
+        self._warn_of_missing_history()
         for name in (METRICS_FILE, BLOCKS_FILE):
             keep_lines_until(self._workdir / name, self._first_step)
-        self._warn_of_missing_history()
         for name in (METRICS_FILE, BLOCKS_FILE):
             # JSON reads the escape \udc80 back as the lone surrogate that UTF-8 cannot encode.
             self._files[name] = (self._workdir / name).open("a", encoding="utf-8", errors="backslashreplace")
@@ -96,15 +99,27 @@ class RunLog:
             self._bar.start()
 
     def _warn_of_missing_history(self) -> None:
-        """A row is written at each step that is saved, so the file of a run that continues ends with that step."""
+        """Says what the report will lack. A row is written at each step that is saved and at each evaluation."""
         path = self._workdir / METRICS_FILE
-        rows = [json.loads(line) for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
-        last = max((row["step"] for row in rows), default=0)
-        if last < self._first_step:
+        steps, first = logged_steps(path), self._first_step
+        if first == 0 and steps:
             self._print(
-                f"warning: {path} has no rows of steps {last + 1} to {self._first_step}: the history from step "
-                f"{last + 1} on is missing from the report; the training continues unchanged"
+                f"warning: {self._workdir} has metrics up to step {max(steps)} but no checkpoint: the training starts "
+                "again from step 1, and these metrics are dropped"
             )
+        kept = [step for step in steps if step <= first]
+        last = max(kept, default=0)
+        if last < first:
+            self._warn_that_missing(f"{path} has no rows of steps {last + 1} to {first}")
+            return
+        found = sum(step <= first for step in logged_steps(path, "validation"))
+        if self._evaluations is not None and found < self._evaluations:
+            self._warn_that_missing(f"{path} has {found} of {self._evaluations} evaluations up to step {first}")
+        if first and not (self._workdir / BLOCKS_FILE).exists():
+            self._warn_that_missing(f"{self._workdir / BLOCKS_FILE} was deleted")
+
+    def _warn_that_missing(self, what: str) -> None:
+        self._print(f"warning: {what}: the report cannot show what is missing; the training continues unchanged")
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:

@@ -192,6 +192,7 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: Progress) -> R
         console,
         total_steps=setup.config.total_steps,
         first_step=run.step,
+        evaluations=len(run.losses),
         train_seconds=run.train_seconds,
         progress=setup.objective.progress,
         unit=setup.metrics[setup.objective.progress].of,

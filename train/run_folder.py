@@ -25,6 +25,7 @@ from jaxnlp.files import write_file
 from jaxnlp.ops.matmul import operand_dtype
 from jaxnlp.serialization import ConfigError, differences, from_json, processor_to_json, to_json
 from train.config import TrainConfig
+from train.json_lines import Line, read_lines
 
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
@@ -73,7 +74,7 @@ def check(workdir: Path, config: Any) -> None:
 
     Raises:
       RunMismatchError: when it holds a run of another config; the message shows each difference. When it holds
-        something else, or a run whose checkpoints were deleted.
+        something else, a run whose checkpoints were deleted, or broken lines.
     """
     files = [path for path in (workdir, *workdir.parents) if path.is_file()]
     if files:
@@ -87,7 +88,8 @@ def check(workdir: Path, config: Any) -> None:
             raise RunMismatchError(
                 f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
             )
-    saved = [row["step"] for row in _rows(workdir / METRICS_FILE) if row.get("split") == "validation"]
+    saved = logged_steps(workdir / METRICS_FILE, "validation")
+    logged_steps(workdir / BLOCKS_FILE)  # refuses broken lines before anything is written
     # A run killed during its first save has an empty folder, and has logged one evaluation at most.
     lost = not (workdir / CHECKPOINTS).is_dir() or (len(saved) > 1 and not checkpoint_steps(workdir))
     if saved and lost:
@@ -245,35 +247,28 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def keep_lines_until(path: Path, step: int) -> None:
-    """Drops the lines of a JSON-lines file that a run wrote after the checkpoint it continues from."""
-    if not path.exists():
-        return
-    # Bytes split at line feeds alone; a text may hold other characters that str.splitlines() splits at.
-    lines = path.read_bytes().splitlines(keepends=True)
-    kept = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            if number == len(lines):
-                break  # half-written when the process died
-            raise RunMismatchError(f"{path}, line {number}: not JSON ({error}); remove the line to continue") from error
-        if row["step"] <= step:
-            kept.append(line.decode().rstrip("\n") + "\n")
-    write_text(path, "".join(kept))
+    """Drops the lines of a JSON-lines file that a run wrote after the checkpoint it continues from.
+
+    Raises: RunMismatchError naming the line that is not an object with a step; the file stays as it is.
+    """
+    if path.exists():
+        kept = [line.text for line in _lines(path) if line.row["step"] <= step]
+        write_file(path, b"".join(text + b"\n" for text in kept))
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """The readable rows of a JSON-lines file; none where there is no file."""
-    rows = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # `keep_lines_until` refuses broken lines with their numbers
-        if isinstance(row, dict) and isinstance(row.get("step"), int):
-            rows.append(row)
-    return rows
+def logged_steps(path: Path, split: str | None = None) -> list[int]:
+    """The step of each row of a metrics.jsonl, or of its rows of one split; [] where there is no file.
+
+    Raises: as `keep_lines_until`.
+    """
+    return [line.row["step"] for line in _lines(path) if split is None or line.row.get("split") == split]
+
+
+def _lines(path: Path) -> list[Line]:
+    try:
+        return read_lines(path, step=int)
+    except ValueError as error:
+        raise RunMismatchError(str(error)) from error
 
 
 def read_json(path: Path) -> Any:

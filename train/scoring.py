@@ -17,6 +17,9 @@ from train.step import eval_step
 
 T = TypeVar("T")
 
+_OBJECTIVE = object()
+"""Key of the compiled objective; no evaluator's own key equals it."""
+
 
 class SplitScoring:
     """A model, a split and the devices to score it on; see `jaxnlp.tasks.Scoring`.
@@ -55,7 +58,7 @@ class SplitScoring:
         if not len(self.split.batches):
             return {}
         step = self.once(
-            "objective", lambda: self._layout.compile_eval(functools.partial(eval_step, objective=self._objective))
+            _OBJECTIVE, lambda: self._layout.compile_eval(functools.partial(eval_step, objective=self._objective))
         )
         found: list[Metrics] = []
         carry = None
@@ -64,7 +67,8 @@ class SplitScoring:
                 carry = self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
             metrics, carry = step(self.trained.params, self._layout.put_batch(batch), carry)
             found.append(metrics)
-        return _as_metrics(found)
+        counts_progress_alone = {self._objective.progress} - {"loss"}
+        return {name: metric for name, metric in _as_metrics(found).items() if name not in counts_progress_alone}
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
@@ -77,7 +81,12 @@ class SplitScoring:
         if not parts:
             raise DataError(f"{self.split_name} has no batches to compute outputs of")
         joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
-        rows = self.split.rows
+        rows, found_rows = self.split.rows, len(jax.tree.leaves(joined)[0])
+        if rows is not None and found_rows != len(rows):
+            raise DataError(
+                f"{self.split_name} has {len(rows)} examples, and {found_rows} of them have positions in their "
+                "loss_mask; each example needs one"
+            )
         return joined if rows is None else jax.tree.map(lambda x: _in_order(x, rows), joined)
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:

@@ -162,6 +162,8 @@ class TransformerBlock(nn.Module):
     def _check_attributes(self) -> None:
         if self.mixer not in UNREAD:
             raise ValueError(f"mixer must be one of {', '.join(UNREAD)}, got {self.mixer!r}")
+        if self.norm not in ("pre", "post"):
+            raise ValueError(f"norm must be pre or post, got {self.norm!r}")
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name in UNREAD[self.mixer]:
             value, default = getattr(self, name), defaults[name]

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import pytest
 
 from jaxnlp.config import Config, ReadWhen, refuse_unread
+from jaxnlp.serialization import to_json
 
 Size = Literal["small", "large"]
 
@@ -22,6 +23,9 @@ class Cup(Config):
     set_of: tuple[Size, ...] = ()
     width: Size | int = 3
     colour: str = "any"
+    volume: float | None = 0.5
+    price: float | Size = 2.0
+    marks: tuple[float, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +68,14 @@ def test_a_value_that_is_no_choice_is_refused_with_the_choices(kind, fields):
 def test_every_choice_is_taken():
     cup = Cup("large", "small", 2, "large", ("small", "large"), "large", "blue")
     assert dataclasses.replace(cup, width=4, handle=None, set_of=()).width == 4
+
+
+def test_a_whole_number_in_a_field_of_floats_is_a_float():
+    cup = Cup(volume=1, price=3, marks=(1, 2.5), width=4)
+    assert [type(value) for value in (cup.volume, cup.price, *cup.marks)] == [float] * 4
+    assert type(cup.width) is int
+    assert to_json(cup) == to_json(Cup(volume=1.0, price=3.0, marks=(1.0, 2.5), width=4))
+    assert Cup(volume=None).volume is None
 
 
 def test_a_close_choice_is_proposed():

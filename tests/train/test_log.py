@@ -275,9 +275,9 @@ def five_steps(tmp_path):
     return tmp_path
 
 
-def warnings_on_continuing(folder, first_step):
+def warnings_on_continuing(folder, first_step, evaluations=None):
     screen = console(force_terminal=False)
-    with RunLog(folder, screen, total_steps=10, first_step=first_step):
+    with RunLog(folder, screen, total_steps=10, first_step=first_step, evaluations=evaluations):
         pass
     return " ".join(screen.file.getvalue().split())
 
@@ -297,6 +297,31 @@ def test_missing_history_is_reported_once_with_its_first_step(five_steps, kept, 
     assert text.count("warning: ") == (0 if missing is None else 1)
     if missing is not None:
         assert f"metrics.jsonl has no rows of steps {missing}" in text
+
+
+@pytest.mark.parametrize("lost", ["head", "gap", "blocks"])
+def test_history_lost_before_the_last_step_is_reported(tmp_path, clock, lost):
+    with RunLog(tmp_path, console(), total_steps=10) as log:
+        for step in (1, 2, 3):
+            log.collect(step_metrics(1.0, 50))
+            clock.now += 1.0
+            log_train(log, step)
+            log.log_evaluation(step, "validation", {"loss": 1.0})
+    assert warnings_on_continuing(tmp_path, 3, evaluations=3) == ""
+    path = tmp_path / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    if lost == "blocks":
+        (tmp_path / "blocks.jsonl").unlink()
+    else:
+        del lines[slice(0, 2) if lost == "head" else slice(2, 4)]
+        path.write_text("".join(lines))
+    text = warnings_on_continuing(tmp_path, 3, evaluations=3)
+    assert text.count("warning: ") == 1
+    assert ("blocks.jsonl was deleted" if lost == "blocks" else "has 2 of 3 evaluations up to step 3") in text
+
+
+def test_a_run_whose_first_save_was_interrupted_says_that_it_starts_again(five_steps):
+    assert "has metrics up to step 5 but no checkpoint" in warnings_on_continuing(five_steps, 0)
 
 
 def test_a_new_run_misses_no_history(tmp_path):

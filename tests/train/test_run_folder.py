@@ -13,6 +13,7 @@ from jaxnlp.runs import load_run
 from jaxnlp.serialization import ConfigError, to_json
 from train import run_folder
 from train.config import TrainConfig, update
+from train.report.__main__ import main as report
 from train.run_folder import (
     RunMismatchError,
     RunSpec,
@@ -102,11 +103,14 @@ def test_a_run_continues_under_another_compute_and_other_intervals(run, finished
     [{"model__num_heads": 1}, {"seed": 5}, {"recipe": "other"}, {"data__sequence_length": 7}],
     ids=lambda fields: next(iter(fields)),
 )
-def test_an_edited_config_is_refused_by_everything_that_loads_with_the_field_named(run, fields):
+def test_an_edited_config_is_refused_by_everything_that_loads_with_the_field_named(run, fields, capsys):
     edit(run / "config.json", **fields)
     (field,) = fields
     with pytest.raises(RunError, match=rf"config\.json was edited.*\n  {field.replace('__', '.')}: "):
         load_run(run)
+    with pytest.raises(SystemExit):
+        report(run)
+    assert f"  {field.replace('__', '.')}: " in capsys.readouterr().err
 
 
 def test_swapped_entries_of_the_vocabulary_are_refused_by_everything_that_loads(run, finished, quick_fit):
@@ -358,6 +362,16 @@ def test_broken_line_that_is_not_the_last_is_named_and_nothing_is_lost(tmp_path)
     with pytest.raises(RunMismatchError, match=r"rows\.jsonl, line 2: not JSON"):
         keep_lines_until(path, 5)
     assert path.read_text() == content
+
+
+@pytest.mark.parametrize("line", ["[1]", '{"split": "train"}', '{"step": "1"}'], ids=["list", "no step", "text"])
+def test_a_row_that_is_no_row_is_refused_before_anything_is_written(run, finished, quick_fit, line):
+    path = run / "metrics.jsonl"
+    path.write_text(line + "\n" + path.read_text())
+    before = files(run)
+    with pytest.raises(RunMismatchError, match=r"metrics\.jsonl, line 1: expected"):
+        quick_fit(finished[1], run)
+    assert files(run) == before
 
 
 def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt):

@@ -97,6 +97,18 @@ def test_outputs_are_one_row_an_example_in_their_order_without_padding(mode):
     np.testing.assert_array_equal(found["twice"], [0, 20, 40, 60, 80])
 
 
+def test_an_example_without_positions_to_score_is_refused_in_words():
+    scoring = rows_scoring([padded([30, 10, 40]), padded([20])], np.array([3, 1, 4, 0, 2]))
+    with pytest.raises(DataError, match="x has 5 examples, and 4 of them have positions in their loss_mask"):
+        scoring.outputs(lambda params, batch: batch["x"])
+
+
+def test_what_an_evaluator_keeps_cannot_replace_the_objective(tiny_config):
+    scoring, _, _ = scoring_of(tiny_config(), devices=jax.devices()[:1])
+    assert scoring.once("objective", lambda: "mine") == "mine"
+    assert "loss" in scoring.sums()
+
+
 def test_a_fold_carries_from_batch_to_batch():
     scoring = rows_scoring([padded([1, 2]), padded([3])], None)
 

@@ -3,12 +3,14 @@
 The page knows kinds of blocks and declared metrics; it knows no task.
 """
 
+import errno
 import json
-from collections.abc import Sequence
+import os
 from pathlib import Path
 from typing import Any
 
 from jaxnlp.files import write_file
+from train.json_lines import read_lines
 from train.report import plots
 from train.report.blocks import Drawn, block_from_json
 from train.report.metrics import charts, declared_metrics, progress_of
@@ -35,7 +37,7 @@ def write_report(run: Path) -> Path:
     except ValueError as error:
         raise ValueError(f"{run / 'environment.json'}: {error}") from error
     rows = read_metrics(run / "metrics.jsonl")
-    blocks = read_blocks(run / "blocks.jsonl") if (run / "blocks.jsonl").exists() else []
+    blocks = read_blocks(run / "blocks.jsonl")
     figures = draw_figures(rows, environment)
     page = render_page(config, environment, metrics, rows, blocks, figures)
     for figure in figures:
@@ -67,41 +69,27 @@ def read_metrics(path: Path) -> Rows:
     """Rows of a metrics.jsonl, in file order. A last line that a killed process left half-written is dropped.
 
     Raises:
+      FileNotFoundError: when there is no such file.
       ValueError: when another line is broken, or a row has no step or split; the message names file and line.
     """
-    return [row for _, row in _read_lines(path, ("step", "split"))]
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return [line.row for line in read_lines(path, step=int, split=str)]
 
 
 def read_blocks(path: Path) -> list[Drawn]:
-    """Blocks of a blocks.jsonl, in file order. A last line that a killed process left half-written is dropped.
+    """Blocks of a blocks.jsonl, in file order; [] without the file. A half-written last line is dropped.
 
     Raises:
       ValueError: when another line is broken or of an unknown kind; the message names file and line.
     """
     blocks = []
-    for number, row in _read_lines(path, ()):
+    for line in read_lines(path):
         try:
-            blocks.append(block_from_json(row))
+            blocks.append(block_from_json(line.row))
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
+            raise ValueError(f"{path}, line {line.number}: {error}") from error
     return blocks
-
-
-def _read_lines(path: Path, keys: Sequence[str]) -> list[tuple[int, dict[str, Any]]]:
-    lines = [(number, line) for number, line in enumerate(path.read_bytes().split(b"\n"), 1) if line.strip()]
-    rows = []
-    for number, line in lines:
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            if number == lines[-1][0]:
-                break
-            raise ValueError(f"{path}, line {number}: {error}") from error
-        missing = [key for key in keys if not isinstance(row, dict) or key not in row]
-        if missing or not isinstance(row, dict):
-            raise ValueError(f"{path}, line {number}: expected an object with {', '.join(missing) or 'fields'}")
-        rows.append((number, row))
-    return rows
 
 
 def _read_json(path: Path) -> dict[str, Any]:

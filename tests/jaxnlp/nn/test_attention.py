@@ -285,6 +285,12 @@ def test_a_cache_with_a_mask_hides_what_the_mask_hides():
     assert np.abs(whole - apply(module, params, X)[0]).max() > 1e-3
 
 
+def test_a_cache_is_not_for_training_with_dropout():
+    module = SelfAttention(HEADS, attention_dropout_rate=0.5)
+    with pytest.raises(ValueError, match="attention over a cache drops no weights"):
+        apply(module, random_params(), X, deterministic=False, cache=padded_cache(), cached_positions=0)
+
+
 def test_a_cache_needs_causal_attention():
     with pytest.raises(ValueError, match=re.escape("a cache needs causal attention; set causal=True")):
         apply(SelfAttention(HEADS, causal=False), random_params(), X, cache=padded_cache(), cached_positions=0)

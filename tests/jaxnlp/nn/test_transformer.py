@@ -317,6 +317,11 @@ def test_what_a_mixer_would_ignore_is_refused(mixer, name, value, default):
         apply(make_block(mixer=mixer, **{name: value}), {}, X)
 
 
+def test_an_unknown_place_of_the_norm_is_refused():
+    with pytest.raises(ValueError, match="norm must be pre or post, got 'rms'"):
+        apply(make_block(norm="rms"), {}, X)
+
+
 def test_an_unknown_mixer_and_a_synthesizer_of_no_length_are_refused():
     with pytest.raises(ValueError, match="mixer must be one of dot, synthesizer, memory, got 'conv'"):
         apply(make_block(mixer="conv"), {}, X)

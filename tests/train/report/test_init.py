@@ -210,7 +210,7 @@ def test_broken_line_elsewhere_is_named(tmp_path):
 def test_row_without_step_or_split_is_named(tmp_path, row):
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps(train_row(1)) + "\n" + json.dumps(row) + "\n")
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: expected an object with .*(step|split)"):
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: expected (a field (step|split)|an object)"):
         read_metrics(path)
 
 

@@ -1,0 +1,52 @@
+"""Files with a JSON object on each line, such as metrics.jsonl."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Line(NamedTuple):
+    """A line of such a file: its number from 1, its bytes without the line feed, and the object."""
+
+    number: int
+    text: bytes
+    row: dict[str, Any]
+
+
+def read_lines(path: Path, **fields: type) -> list[Line]:
+    """The lines of a file, in its order; [] where there is no file.
+
+    A last line that is not JSON is left out: a process was killed while it wrote that line. Empty lines are left out.
+
+    Args:
+      path: of the file.
+      fields: the types of the fields that each object must have.
+
+    Raises: ValueError naming the file and the line that is not such an object.
+    """
+    # Split at line feeds alone: a text may hold other characters that splitlines() splits at.
+    texts = path.read_bytes().split(b"\n") if path.exists() else []
+    numbered = [(number, text) for number, text in enumerate(texts, 1) if text.strip()]
+    lines = []
+    for number, text in numbered:
+        try:
+            row = json.loads(text)
+        except ValueError as error:
+            if number == numbered[-1][0]:
+                break
+            raise ValueError(f"{path}, line {number}: not JSON ({error}); correct the line or remove it") from error
+        _check(row, fields, f"{path}, line {number}")
+        lines.append(Line(number, text, row))
+    return lines
+
+
+def _check(row: Any, fields: Mapping[str, type], where: str) -> None:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected an object, got {row!r}; correct the line or remove it")
+    for name, kind in fields.items():
+        if type(row.get(name)) is not kind:
+            found = repr(row[name]) if name in row else "none"
+            raise ValueError(
+                f"{where}: expected a field {name} of type {kind.__name__}, got {found}; correct the line or remove it"
+            )
