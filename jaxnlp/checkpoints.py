@@ -162,7 +162,7 @@ def identity(config: Any) -> Any:
         dropped.remove("evaluate_every_steps")
     elif isinstance(optimizer, dict):
         ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
-        if optimizer.get("schedule") == "constant" or any(end is not None for end in ends):
+        if optimizer.get("schedule") != "cosine" or any(end is not None for end in ends):
             dropped.add("total_steps")
     return {name: identity(value) for name, value in config.items() if name not in dropped}
 

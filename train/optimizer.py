@@ -17,6 +17,7 @@ from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
 from train.muon import is_hidden_matrix, scale_by_muon
 from train.parameters import Describe, map_described, names
+from train.schedules import Schedule, noam, warmup_cosine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +48,9 @@ class OptimizerConfig(Config):
     same rate for all."""
     max_grad_norm: float | None = 1.0
     """Maximum global gradient norm; None = no clipping."""
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate after the warmup: a cosine decay to min_lr_ratio, or constant."""
+    schedule: Literal["cosine", "constant", "noam"] = "cosine"
+    """Learning rate after the warmup: a cosine decay to min_lr_ratio; constant; or with the inverse square root of the
+    step, as the Transformer was trained (noam)."""
     warmup_steps: int = 0
     """Steps of linear warmup from 0 to the peak learning rate."""
     decay_steps: int | None = None
@@ -109,6 +111,8 @@ class OptimizerConfig(Config):
                 "optimizer.decay_tokens, or optimizer.warmup_steps and optimizer.decay_steps, not both"
             )
         unit = "tokens" if self.counts_tokens else "steps"
+        if self.schedule == "noam" and self.warmup == 0:
+            raise ValueError("optimizer.schedule noam starts with a warmup; set optimizer.warmup_steps, such as 4000")
         warmup, end = self.warmup, getattr(self, f"decay_{unit}")
         if warmup < 0:
             raise ValueError(f"optimizer.warmup_{unit} must not be negative, got {warmup}")
@@ -126,36 +130,6 @@ class OptimizerConfig(Config):
     def warmup(self) -> int:
         """Length of the warmup, in tokens where `counts_tokens`, in steps otherwise."""
         return (self.warmup_tokens or 0) if self.counts_tokens else self.warmup_steps
-
-
-Schedule = Callable[[Array], Array]
-"""Maps progress, [] float32 in steps or tokens, to a learning rate."""
-
-
-def warmup_cosine(
-    progress: Array, *, peak: float, warmup: int, end: int, min_lr_ratio: float, decay: bool = True
-) -> Array:
-    """The learning rate of an update.
-
-    peak * progress / warmup                                                        up to `warmup`,
-    floor + (peak - floor) (1 + cos(pi (progress - warmup) / (end - warmup))) / 2   up to `end`,
-    floor = peak * min_lr_ratio                                                     after it.
-
-    Args:
-      progress: [] float, steps or tokens trained on, this update included.
-      peak: the highest learning rate.
-      warmup: end of the linear warmup, in the unit of progress.
-      end: end of the cosine decay, in the unit of progress.
-      min_lr_ratio: the floor as a fraction of the peak.
-      decay: False keeps the peak after the warmup.
-
-    Source: Loshchilov and Hutter 2017, eq. 5, without restarts; karpathy/minGPT counts progress in the same way, with
-    min_lr_ratio 0.1.
-    """
-    share = jnp.clip((progress - float(warmup)) / float(max(1, end - warmup)), 0.0, 1.0)
-    cosine = 0.5 * (1.0 + jnp.cos(jnp.pi * share)) if decay else jnp.ones_like(share)
-    decayed = min_lr_ratio + (1.0 - min_lr_ratio) * cosine
-    return peak * jnp.where(progress < float(warmup), progress / float(max(1, warmup)), decayed)
 
 
 _LOW_LIMIT = 2**20
@@ -359,6 +333,8 @@ def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
 
     A run that is shorter than the warmup ends during the warmup.
     """
+    if config.schedule == "noam":
+        return functools.partial(noam, peak=config.learning_rate, warmup=config.warmup)
     end = config.decay_tokens if config.counts_tokens else config.decay_steps
     return functools.partial(
         warmup_cosine,

@@ -14,8 +14,9 @@ from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
 from train.begin import Beginning, merge, overlaid
 from train.config import TrainConfig
-from train.optimizer import Schedule, make_optimizer, make_schedule
+from train.optimizer import make_optimizer, make_schedule
 from train.run_folder import RunSpec
+from train.schedules import Schedule
 from train.step import StepOutput, TrainState, init_state, train_step
 
 

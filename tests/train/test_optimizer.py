@@ -23,8 +23,8 @@ from train.optimizer import (
     make_optimizer,
     make_schedule,
     scale_by_progress,
-    warmup_cosine,
 )
+from train.schedules import warmup_cosine
 
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 DECAYED = {"kernel"}
@@ -248,8 +248,12 @@ def test_parameters_that_the_models_table_does_not_have_are_refused(config, tabl
             lambda n: min(1.0, n / 10),
         ),
         (OptimizerConfig(learning_rate=1.0, warmup_steps=100), lambda n: n / 100),
+        (  # the published formula, for D = 64
+            OptimizerConfig(learning_rate=(64 * 10) ** -0.5, warmup_steps=10, schedule="noam"),
+            lambda n: 64**-0.5 * min(n**-0.5, n * 10**-1.5),
+        ),
     ],
-    ids=["cosine", "warmup", "decay ends early", "constant", "warmup outlasts the run"],
+    ids=["cosine", "warmup", "decay ends early", "constant", "warmup outlasts the run", "noam"],
 )
 def test_schedule_follows_its_formula(config, expected):
     steps = range(1, 50 if config.warmup_steps < 40 else 41)
@@ -316,7 +320,7 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
     ("fields", "message"),
     [
         ({"name": "lion"}, "optimizer.name must be one of adamw, adam, muon, sgd, got 'lion'"),
-        ({"schedule": "linear"}, "optimizer.schedule must be one of cosine, constant, got 'linear'"),
+        ({"schedule": "linear"}, "optimizer.schedule must be one of cosine, constant, noam, got 'linear'"),
         ({"learning_rate": 0.0}, "optimizer.learning_rate must be positive and finite, got 0.0"),
         ({"learning_rate": math.nan}, "optimizer.learning_rate must be positive and finite, got nan"),
         ({"max_grad_norm": math.nan}, "optimizer.max_grad_norm must be positive or None, got nan"),
@@ -328,6 +332,7 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
         ({"layer_decay": 0.0}, "optimizer.layer_decay must be in (0, 1], got 0.0"),
         ({"layer_decay": 1.1}, "optimizer.layer_decay must be in (0, 1], got 1.1"),
         ({"min_lr_ratio": 1.5}, "optimizer.min_lr_ratio must be in [0, 1], got 1.5"),
+        ({"schedule": "noam"}, "optimizer.schedule noam starts with a warmup; set optimizer.warmup_steps, such as 4000"),
         ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.decay_tokens with the cosine schedule"),
         ({"decay_tokens": 5, "warmup_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),
         ({"decay_tokens": 5, "decay_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),

@@ -1,0 +1,50 @@
+"""Multi30k, from English to German: a small Transformer for captions of pictures.
+
+Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for the dropout of BPE; the
+average of the parameters is evaluated. Data: Elliott et al. 2016, task 1.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train multi30k_transformer --workdir runs/multi30k_transformer
+"""
+
+from data.translation import ParallelText
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.translation import Translation
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="multi30k_transformer",
+        data=ParallelText(
+            data_set="multi30k_en_de",
+            train=("train.en.gz", "train.de.gz"),
+            validation=("val.en.gz", "val.de.gz"),
+            test=("test_2016_flickr.en.gz", "test_2016_flickr.de.gz"),
+            vocabulary_size=6_000,
+            bpe_dropout=0.1,
+            batch_size=512,
+            batch_tokens=4_096,
+            lengths=(8, 12, 16, 20, 24, 32, 48, 64),
+        ),
+        model=EncoderDecoderConfig(
+            num_layers=4,
+            num_heads=4,
+            width=128,
+            feed_forward_width=256,
+            context_length=128,
+            embeddings="shared",
+            dropout_rate=0.3,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Translation(label_smoothing=0.1),
+        optimizer=OptimizerConfig(learning_rate=5e-3, beta2=0.98, warmup_steps=2_000, schedule="noam"),
+        ema_decay=0.999,
+        best_metric="bleu",
+        total_steps=9_000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
+        log_every_steps=50,
+    )
