@@ -39,7 +39,7 @@ def multiplicative(q: jax.Array, k: jax.Array, *, w: jax.Array) -> jax.Array:
 
 
 def additive(
-    q: jax.Array, k: jax.Array, *, w_q: jax.Array, w_k: jax.Array, b: jax.Array | None = None, v: jax.Array
+    q: jax.Array, k: jax.Array, *, w_q: jax.Array, w_k: jax.Array | None, b: jax.Array | None = None, v: jax.Array
 ) -> jax.Array:
     """v^T tanh(W_q q + W_k k + b).
 
@@ -47,7 +47,7 @@ def additive(
       q: [B, T, Q].
       k: [B, S, K].
       w_q: [Q, D].
-      w_k: [K, D]; W_k k of all keys is the same for each query, and computed once.
+      w_k: [K, D]; W_k k of all keys is the same for each query, and computed once. None: k is W_k k already.
       b: [D] or None.
       v: [D].
 
@@ -57,6 +57,6 @@ def additive(
     queries = jnp.einsum("btq,qd->btd", q, w_q)
     if b is not None:
         queries = queries + b[None, None]
-    keys = jnp.einsum("bsk,kd->bsd", k, w_k)
+    keys = k if w_k is None else jnp.einsum("bsk,kd->bsd", k, w_k)
     chex.assert_shape((queries, keys), [(*q.shape[:2], len(v)), (*k.shape[:2], len(v))])
     return jnp.einsum("btsd,d->bts", jnp.tanh(queries[:, :, None] + keys[:, None]), v)

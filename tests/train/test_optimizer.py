@@ -332,7 +332,10 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
         ({"layer_decay": 0.0}, "optimizer.layer_decay must be in (0, 1], got 0.0"),
         ({"layer_decay": 1.1}, "optimizer.layer_decay must be in (0, 1], got 1.1"),
         ({"min_lr_ratio": 1.5}, "optimizer.min_lr_ratio must be in [0, 1], got 1.5"),
-        ({"schedule": "noam"}, "optimizer.schedule noam starts with a warmup; set optimizer.warmup_steps, such as 4000"),
+        (
+            {"schedule": "noam"},
+            "optimizer.schedule noam starts with a warmup; set optimizer.warmup_steps, such as 4000",
+        ),
         ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.decay_tokens with the cosine schedule"),
         ({"decay_tokens": 5, "warmup_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),
         ({"decay_tokens": 5, "decay_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),
