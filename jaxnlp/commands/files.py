@@ -17,7 +17,9 @@ CHUNK = 1024
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
-def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int) -> Iterator[Row]:
+def rows_of(
+    texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int, keep_blank: bool = False
+) -> Iterator[Row]:
     """The texts that a command was given, or those of a file, or, where it was given none, of standard input.
 
     Args:
@@ -25,9 +27,10 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
       pairs: the second text of each; none where `count` is 1.
       file: one row a line, two texts with a tab between them; "-" is standard input.
       count: texts in a row, 1 or 2.
+      keep_blank: whether blank texts are kept rather than refused.
 
     Yields:
-      Rows of `count` texts, none of them blank.
+      Rows of `count` texts, none of them blank unless `keep_blank`.
 
     Raises:
       ValueError: naming the text, or the file and its line, that is blank, lacks a tab or is not UTF-8; when texts come
@@ -38,7 +41,7 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
         raise ValueError("texts come from the command line or from a file, not both")
     if not texts and not pairs:
         empty = True
-        for row in _rows_of_file(file or Path("-"), given=file is not None, count=count):
+        for row in _rows_of_file(file or Path("-"), given=file is not None, count=count, keep_blank=keep_blank):
             empty = False
             yield row
         if empty:
@@ -49,7 +52,7 @@ def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, co
     if count == 2 and len(pairs) != len(texts):
         raise ValueError(f"each text needs a second one, got {len(texts)} texts and {len(pairs)} after --pair")
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
-        if not all(text.strip() for text in row):
+        if not keep_blank and not all(text.strip() for text in row):
             raise ValueError(f"text {number} is blank, or its pair is")
         if any("\ud800" <= character <= "\udfff" for text in row for character in text):
             raise ValueError(f"text {number} is not UTF-8, or its pair is not: {' and '.join(row)!a}")
@@ -86,7 +89,7 @@ def _opened(file: Path, given: bool) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _rows_of_file(file: Path, *, given: bool, count: int) -> Iterator[Row]:
+def _rows_of_file(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iterator[Row]:
     source = _opened(file, given)
     with source if str(file) != "-" else nullcontext():
         # Bytes split at line feeds alone; a text may hold other characters that str.splitlines() splits at.
@@ -99,6 +102,6 @@ def _rows_of_file(file: Path, *, given: bool, count: int) -> Iterator[Row]:
             row = (text,) if count == 1 else tuple(text.split("\t"))
             if len(row) != count:
                 raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
-            if not all(part.strip() for part in row):
+            if not keep_blank and not all(part.strip() for part in row):
                 raise ValueError(f"{where}: {'no text' if count == 1 else 'a text is blank'}; remove the line")
             yield row

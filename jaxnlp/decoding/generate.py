@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxnlp.decoding.sampling import Sampling, sample
+from jaxnlp.nn.cache import cache_rows
 from jaxnlp.ops.checks import expect_tokens
 from jaxnlp.typing import Array, Params, PRNGKey, PyTree
 
@@ -30,6 +31,9 @@ class Decoder:
         made of sources, and given to each search.
       capacity: tokens that a cache holds at most; None = no end.
       vocabulary_size: V, to refuse prompts of other tokens; None = all are taken.
+      reorder: (cache, rows [B]) -> the cache whose row n continues row `rows[n]`, one of the same source.
+      coverage: cache -> how much attention each row has spent on the source, sum_s log min(sum_t weight_ts, 1), [B];
+        None = the model attends to no source, or its caches do not count.
     """
 
     prepare: Callable[[Params], Params]
@@ -37,6 +41,8 @@ class Decoder:
     empty_cache: Callable[[int], PyTree]
     capacity: int | None
     vocabulary_size: int | None = None
+    reorder: Callable[[PyTree, Array], PyTree] = cache_rows
+    coverage: Callable[[PyTree], Array] | None = None
 
 
 def decoder_of(model: Any) -> Decoder:
@@ -59,8 +65,8 @@ def target_decoder_of(model: Any) -> Decoder:
     """The step function of a model that reads a source first; each search is given a cache of `model.begin`.
 
     Args:
-      model: a Linen module with `read(tokens, cache, count)`, `capacity`, `vocabulary_size` and
-        `decoding_params(params)`, all as `Decoder` says.
+      model: a Linen module with `advance(params, tokens, cache, count)`, `capacity`, `vocabulary_size`, `reorder`,
+        `coverage` and `decoding_params(params)`, all as `Decoder` says.
     """
 
     def empty_cache(batch: int) -> PyTree:
@@ -68,10 +74,12 @@ def target_decoder_of(model: Any) -> Decoder:
 
     return Decoder(
         prepare=model.decoding_params,
-        read=lambda params, tokens, cache, count: model.apply({"params": params}, tokens, cache, count, method="read"),
+        read=model.advance,
         empty_cache=empty_cache,
         capacity=model.capacity,
         vocabulary_size=model.vocabulary_size,
+        reorder=model.reorder,
+        coverage=model.coverage,
     )
 
 

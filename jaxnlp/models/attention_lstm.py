@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
 from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.nn.cache import cache_rows, log_coverage
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.recurrent import Recurrent, uniform_of_width
@@ -124,10 +125,17 @@ class AttentionLSTMConfig(ModelConfig):
 
 @flax.struct.dataclass
 class AttentionLSTMCache:
-    """What decoding keeps: the source, and the decoder's state."""
+    """What decoding keeps.
+
+    Attributes:
+      memory: the source.
+      state: of the decoder.
+      attended: [B, S], the sum of the weights with which the positions so far have attended to each source token.
+    """
 
     memory: Memory
     state: DecoderState
+    attended: jax.Array
 
 
 class AttentionLSTM(nn.Module):
@@ -227,7 +235,9 @@ class AttentionLSTM(nn.Module):
             keys = self.attention_keys(values.reshape(-1, values.shape[-1])).reshape(*source.shape, config.width)
         chex.assert_shape(keys, (*source.shape, config.width))
         chex.assert_shape([h, c], (len(source), config.width))
-        return AttentionLSTMCache(Memory(keys, values, source_mask), DecoderState(h, c, jnp.zeros_like(h)))
+        return AttentionLSTMCache(
+            Memory(keys, values, source_mask), DecoderState(h, c, jnp.zeros_like(h)), jnp.zeros(source.shape)
+        )
 
     def read(
         self, tokens: jax.Array, cache: AttentionLSTMCache, count: jax.Array | int | None = None
@@ -244,7 +254,19 @@ class AttentionLSTM(nn.Module):
         """
         # There are few rows, and rounding the weights takes longer than the products.
         decoded = self._decode(tokens, cache, count=count, deterministic=True, matmul_dtype=None)
-        return self._logits(decoded.o, rounded=False), dataclasses.replace(cache, state=decoded.state)
+        there = jnp.arange(tokens.shape[1]) < (tokens.shape[1] if count is None else count)
+        attended = cache.attended + jnp.where(there[None, :, None], decoded.weights, 0.0).sum(axis=1).astype(
+            cache.attended.dtype
+        )
+        cache = dataclasses.replace(cache, state=decoded.state, attended=attended)
+        return self._logits(decoded.o, rounded=False), cache
+
+    def advance(
+        self, params: Params, tokens: jax.Array, cache: AttentionLSTMCache, count: jax.Array | int | None = None
+    ) -> tuple[jax.Array, AttentionLSTMCache]:
+        """`read` with these parameters."""
+        found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
+        return found
 
     def begin(
         self,
@@ -253,6 +275,7 @@ class AttentionLSTM(nn.Module):
         source_mask: jax.Array | None = None,
         *,
         capacity: int | None = None,
+        count_coverage: bool = True,
     ) -> AttentionLSTMCache:
         """The cache before the target's first token.
 
@@ -260,9 +283,10 @@ class AttentionLSTM(nn.Module):
           params: as trained.
           source: [B, S] int, in [0, V).
           source_mask: [B, S] bool, False where a token is padding; None = none is.
-          capacity: not used: a state takes any number of tokens.
+          capacity: not used, since a state takes any number of tokens.
+          count_coverage: not used, since coverage is always counted.
         """
-        del capacity
+        del capacity, count_coverage
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
         cache: Any = self.apply({"params": params}, source, mask, method="encode")
         return cache
@@ -281,7 +305,12 @@ class AttentionLSTM(nn.Module):
 
     def reorder(self, cache: AttentionLSTMCache, rows: jax.Array) -> AttentionLSTMCache:
         """The cache for other rows [B] of the same sources: the memory stays."""
-        return dataclasses.replace(cache, state=jax.tree.map(lambda array: array[rows], cache.state))
+        state, attended = cache_rows((cache.state, cache.attended), rows)
+        return dataclasses.replace(cache, state=state, attended=attended)
+
+    def coverage(self, cache: AttentionLSTMCache) -> jax.Array:
+        """sum_s log min(attended_s, 1) over the real source tokens, [B]."""
+        return log_coverage(cache.attended, cache.memory.mask)
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [K, V] and b [V] or None: logits = hidden W + b."""

@@ -17,7 +17,7 @@ from jax.nn.initializers import normal
 
 from jaxnlp.models import ModelConfig, Parameter, parameter_table
 from jaxnlp.nn.attention import CrossAttention
-from jaxnlp.nn.cache import LayerCache
+from jaxnlp.nn.cache import LayerCache, cache_rows, log_coverage
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
@@ -127,11 +127,14 @@ class TranslationCache:
         [B, H, S, K].
       source_mask: [B, S] bool, False where the source is padding.
       length: [] int32, how many target positions are filled.
+      attended: [B, S], the sum of the weights with which the positions so far have attended to each source token, in
+        the last block and over its heads on average; None = not counted.
     """
 
     layers: tuple[LayerCache, ...]
     source_mask: jax.Array
     length: jax.Array
+    attended: jax.Array | None = None
 
 
 class Blocks(nn.Module):
@@ -277,20 +280,46 @@ class EncoderDecoder(nn.Module):
         length = cache.length + (tokens.shape[1] if count is None else count)
         return self._logits(output.hidden, compute), dataclasses.replace(cache, layers=layers, length=length)
 
-    def begin(self, params: Params, source: jax.Array, source_mask: jax.Array | None = None) -> TranslationCache:
+    def advance(
+        self, params: Params, tokens: jax.Array, cache: TranslationCache, count: jax.Array | int | None = None
+    ) -> tuple[jax.Array, TranslationCache]:
+        """`read` with these parameters; it counts what the cache counts."""
+        before = cache.attended
+        if before is None:
+            found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
+            return found
+        (logits, cache), kept = self.apply(
+            {"params": params}, tokens, cache, count, method="read", mutable=["intermediates"]
+        )
+        there = jnp.arange(tokens.shape[1]) < (tokens.shape[1] if count is None else count)
+        weights = jnp.where(there[None, :, None], self._source_weights(kept), 0.0)
+        return logits, dataclasses.replace(cache, attended=before + weights.sum(axis=1))
+
+    def begin(
+        self,
+        params: Params,
+        source: jax.Array,
+        source_mask: jax.Array | None = None,
+        *,
+        capacity: int | None = None,
+        count_coverage: bool = False,
+    ) -> TranslationCache:
         """The cache before the target's first token; the source is encoded once, and so are its keys and values.
 
         Args:
           params: as trained, or those of `decoding_params`.
           source: [B, S] int, in [0, V).
           source_mask: [B, S] bool, False where a token is padding; None = none is.
+          capacity: number of target positions to make room for; None = all of the context.
+          count_coverage: whether the cache counts how much of the source is attended to.
         """
         config = self.config
+        positions = min(config.context_length, capacity or config.context_length)
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
         memory = jnp.asarray(self.apply({"params": params}, source, mask, method="encode"))
         decoder, batch = decoding_blocks(params["decoder"], config.num_layers), source.shape[0]
         attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
-        shape = (batch, config.num_heads, config.context_length, config.width // config.num_heads)
+        shape = (batch, config.num_heads, positions, config.width // config.num_heads)
         layers = tuple(
             (
                 *(jnp.zeros(shape, config.compute.dtype) for _ in range(2)),
@@ -298,7 +327,36 @@ class EncoderDecoder(nn.Module):
             )
             for number in range(config.num_layers)
         )
-        return TranslationCache(layers, mask, jnp.zeros((), jnp.int32))
+        attended = jnp.zeros(source.shape) if count_coverage else None
+        return TranslationCache(layers, mask, jnp.zeros((), jnp.int32), attended)
+
+    def reorder(self, cache: TranslationCache, rows: jax.Array) -> TranslationCache:
+        """The cache for other rows [B] of the same sources: keys and values of the source stay."""
+        layers = tuple((*cache_rows(layer[:2], rows), *layer[2:]) for layer in cache.layers)
+        return dataclasses.replace(cache, layers=layers, attended=cache_rows(cache.attended, rows))
+
+    def coverage(self, cache: TranslationCache) -> jax.Array:
+        """sum_s log min(attended_s, 1) over the real source tokens, [B]."""
+        if cache.attended is None:
+            raise ValueError("this cache does not count coverage; begin with count_coverage=True")
+        return log_coverage(cache.attended, cache.source_mask)
+
+    def alignment(
+        self, params: Params, source: jax.Array, inputs: jax.Array, source_mask: jax.Array | None = None
+    ) -> jax.Array:
+        """The weights with which each target position attends to the source: [B, T, S], float32; rows sum to 1.
+
+        They are those of the last block, the mean over its heads.
+        """
+        cache = self.begin(params, source, source_mask, capacity=inputs.shape[1], count_coverage=False)
+        decoding = self.decoding_params(params)
+        _, kept = self.apply({"params": decoding}, inputs, cache, method="read", mutable=["intermediates"])
+        return self._source_weights(kept).astype(jnp.float32)
+
+    def _source_weights(self, kept: Any) -> jax.Array:
+        """[B, T, S], from the intermediates of `read`."""
+        last = kept["intermediates"]["decoder"][f"block_{self.config.num_layers - 1}"]
+        return last["cross_attention"]["weights"][0].mean(axis=1)
 
     def decoding_params(self, params: Params) -> Params:
         """Parameters as a cache needs them, with each block of the decoder separate: see `nn.transformer.unstacked`."""

@@ -2,6 +2,9 @@
 
 import flax.struct
 import jax
+import jax.numpy as jnp
+
+from jaxnlp.typing import PyTree
 
 LayerCache = tuple[jax.Array, ...]
 """What one layer keeps of earlier positions, each array [B, ..., S, width]; S is the capacity.
@@ -23,3 +26,21 @@ class KVCache:
 
     layers: tuple[LayerCache, ...]
     length: jax.Array
+
+
+def cache_rows(cache: PyTree, rows: jax.Array) -> PyTree:
+    """These rows of each array of a cache; a scalar holds for all rows."""
+    return jax.tree.map(lambda leaf: leaf[rows] if jnp.ndim(leaf) else leaf, cache)
+
+
+def log_coverage(attended: jax.Array, source_mask: jax.Array) -> jax.Array:
+    """How much of a source has been attended to: sum_s log min(attended_s, 1), [B]; 0 = all of it.
+
+    Args:
+      attended: [B, S], sums of attention weights over the target's positions.
+      source_mask: [B, S] bool, which source tokens count.
+
+    Source: Wu et al. 2016, section 7, eq. 14.
+    """
+    logs = jnp.log(jnp.clip(attended, jnp.finfo(attended.dtype).tiny, 1.0))
+    return jnp.where(source_mask, logs, 0.0).sum(axis=1)

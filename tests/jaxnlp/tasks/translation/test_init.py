@@ -1,7 +1,9 @@
 """The task on numbers in words: a small model is trained once, killed by nobody, and scored and used by all tests."""
 
 import json
+import re
 import types
+import xml.etree.ElementTree
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +18,12 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.runs import load_run
-from jaxnlp.tasks.translation import Translate, Translation, Translator, corpus_scores, padded
+from jaxnlp.tasks.translation import Translation
+from jaxnlp.tasks.translation.commands import Translate, padded
+from jaxnlp.tasks.translation.evaluators import bleu_by_length, corpus_scores
+from jaxnlp.tasks.translation.search import SearchOptions, Translator
 from jaxnlp.text.subwords import END, START
+from jaxnlp.text.translation import SentencePair
 from train.config import update
 from train.evaluate import main as evaluate_main
 from train.loop import fit
@@ -131,13 +137,51 @@ def test_the_n_best_translations_are_distinct_and_their_scores_fall(run, capsys)
 def test_a_score_is_the_log_probability_of_the_whole_translation(run):
     trained = load_run(run)
     source, mask = padded([trained.processor.encode_source("ninety-one")], 96)
-    tokens, scores = Translator.of(trained.model)(trained.params, source, mask, 2, 0.0)
+    tokens, scores = Translator.of(trained.model)(
+        trained.params, source, mask, SearchOptions(num_beams=2, length_penalty=0.0)
+    )
     for ids, score in zip(np.asarray(tokens[0]), np.asarray(scores[0]), strict=True):
         length = ids.tolist().index(END) + 1
         inputs = np.array([[START, *ids[: length - 1]]])
         logits = trained.model.apply({"params": trained.params}, source, inputs, mask)
         expected = jax.nn.log_softmax(logits)[0, jnp.arange(length), ids[:length]].sum()
         np.testing.assert_allclose(score, expected, rtol=1e-3)
+
+
+def test_empty_lines_stay_empty_and_in_order(run, tmp_path, capsys):
+    (tmp_path / "numbers.txt").write_text("twelve\n\nninety-one\n  \n")
+    assert jaxnlp_main(["translate", str(run), "--file", str(tmp_path / "numbers.txt")]) == 0
+    first, second, third, fourth = capsys.readouterr().out.splitlines()
+    assert (second, fourth) == ("", "")
+    assert jaxnlp_main(["translate", str(run), "twelve", "ninety-one"]) == 0
+    assert capsys.readouterr().out.splitlines() == [first, third]
+
+
+def test_the_page_of_attention_shows_each_text_with_its_tokens(run, tmp_path, capsys):
+    page = tmp_path / "new" / "page.html"
+    assert jaxnlp_main(["translate", str(run), "ninety-one", "", "<b>", "--alignment", str(page)]) == 0
+    text = page.read_text()
+    assert text.count("<section>") == 2
+    assert '<h2 dir="auto">ninety-one</h2>' in text
+    assert "&lt;b&gt;" in text
+    assert "<b>" not in text
+    assert f"attention in {page}" in capsys.readouterr().err
+    xml.etree.ElementTree.fromstring(re.sub(r"(<meta [^>]*)>", r"\1/>", text.partition("\n")[2]))
+
+
+def test_the_report_has_the_bleu_of_short_and_long_sentences_and_the_attention(run):
+    text = (run / "report.html").read_text()
+    assert "BLEU by length" in text
+    assert "Attention" in text
+
+
+def test_bleu_by_length_sorts_by_source_tokens(run):
+    trained = load_run(run)
+    examples = [SentencePair(text, "ein rotes Haus da") for text in ("one", "one hundred and one", "two", "ninety-one")]
+    texts = ["ein rotes Haus da", "nichts", "ein rotes Haus da", "nichts"]
+    table = bleu_by_length(examples, texts, trained.processor, "13a").content
+    assert [row[1] for row in table.rows] == [1, 1, 1, 1]
+    assert [round(row[2]) for row in table.rows] == [100, 100, 0, 0]
 
 
 def test_scores_know_equal_texts():

@@ -1,0 +1,134 @@
+"""BLEU, chrF and exact matches of the translations of a split."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxnlp.blocks import HeatMap, Table
+from jaxnlp.commands.files import one_line
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
+from jaxnlp.tasks.translation.search import SearchOptions, Translator
+from jaxnlp.text.subwords import END, START
+from jaxnlp.text.translation import SentencePair, TranslationProcessor
+
+Tokenizer = Literal["13a", "zh", "ja-mecab", "intl", "char", "none"]
+"""How sacrebleu cuts texts into words: 13a for languages with blanks, zh for Chinese."""
+MAX_EXAMPLES = 20
+"""Translations that the report shows."""
+ALIGNED_EXAMPLES = 2
+"""Translations whose attention the report shows."""
+LENGTH_GROUPS = 5
+"""Groups of equally many sentences, by length, of which the report shows the BLEU."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Search(SearchOptions, Evaluator):
+    """Translates a split and scores the translations; the base of both evaluators."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        translator = scoring.once("translator", lambda: Translator.of(scoring.trained.model))
+        params, split = scoring.params_here(), scoring.split
+        processor: TranslationProcessor = scoring.trained.processor
+        found: list[list[int]] = []
+        for batch in split.batches:
+            real = np.asarray(batch["loss_mask"]).any(axis=1)
+            tokens, _ = translator(params, batch["source"], batch["source_mask"], self.search)
+            found += np.asarray(tokens)[real, 0].tolist()
+        rows = range(len(found)) if split.rows is None else split.rows.tolist()
+        ordered = [ids for _, ids in sorted(zip(rows, found, strict=True))]
+        texts = [processor.target.decode(ids) for ids in ordered]
+        predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in texts)}
+        if not split.scored:
+            return Evaluation({}, predictions)
+        metrics = scoring.sums()
+        loss = metrics["loss"]
+        metrics["perplexity"] = Metric(float(np.exp(min(loss.value, 700.0))), loss.count)
+        references = [str(example.reference) for example in split.examples]
+        tokenizer = getattr(scoring.trained.task, "bleu_tokenizer", "13a")
+        scores, signatures = corpus_scores(texts, references, tokenizer)
+        blocks = [*example_blocks(split.examples, texts), bleu_by_length(split.examples, texts, processor, tokenizer)]
+        for number in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
+            content = alignment(translator, params, processor, split.examples[number].source, ordered[number])
+            blocks.append(Block("Attention", content))
+        remarks = {"signatures": signatures} | dataclasses.asdict(self.search)
+        return Evaluation(metrics | scores, predictions, blocks, remarks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Search):
+    """Loss, and BLEU, chrF and exact matches of the greedy translations."""
+
+    num_beams: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Translations(Search):
+    """The same of the translations that beam search finds."""
+
+
+def corpus_scores(
+    texts: Sequence[str], references: Sequence[str], tokenizer: str
+) -> tuple[dict[str, Metric], dict[str, str]]:
+    """BLEU and chrF out of 100, the share of exact matches; and sacrebleu's signatures of the first two.
+
+    Source: Papineni et al. 2002; Popovic 2015; Post 2018 for what a signature says.
+    """
+    from sacrebleu.metrics import BLEU, CHRF  # here: training starts without it
+
+    found, signatures = {}, {}
+    for name, measure in (("bleu", BLEU(tokenize=tokenizer)), ("chrf", CHRF())):
+        found[name] = Metric(measure.corpus_score(list(texts), [list(references)]).score, len(texts))
+        signatures[name] = str(measure.get_signature())
+    exact = sum(text == reference for text, reference in zip(texts, references, strict=True))
+    found["exact_match"] = Metric(exact / len(texts), len(texts))
+    return found, signatures
+
+
+def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
+    """For the report: some translations beside their references."""
+    places = np.linspace(0, len(texts) - 1, min(MAX_EXAMPLES, len(texts))).astype(int).tolist()
+    rows = tuple((examples[n].source, texts[n], str(examples[n].reference)) for n in places)
+    return [Block("Translations", Table(("source", "translation", "reference"), rows, folded=True))]
+
+
+def bleu_by_length(
+    examples: Sequence[SentencePair], texts: Sequence[str], processor: TranslationProcessor, tokenizer: str
+) -> Block:
+    """For the report: BLEU in groups of equally many sentences, from short sources to long ones."""
+    lengths = np.array([len(processor.encode_source(example.source)) - 1 for example in examples])
+    rows = []
+    for group in np.array_split(np.argsort(lengths, kind="stable"), min(LENGTH_GROUPS, len(lengths))):
+        references = [str(examples[number].reference) for number in group]
+        scores, _ = corpus_scores([texts[number] for number in group], references, tokenizer)
+        rows.append((f"{lengths[group].min()} to {lengths[group].max()}", len(group), scores["bleu"].value))
+    note = (
+        "Sentences are sorted by length, and each group has equally many. Long sentences test what a model remembers."
+    )
+    return Block("BLEU by length", Table(("tokens in the source", "sentences", "BLEU"), tuple(rows), note=note))
+
+
+def alignment(
+    translator: Translator, params: Any, processor: TranslationProcessor, source: str, ids: Sequence[int]
+) -> HeatMap:
+    """Which source tokens each token of a translation attends to.
+
+    Args:
+      translator: the model's.
+      params: its parameters.
+      processor: its tokenizers.
+      source: a text.
+      ids: of its translation, up to an end symbol or not.
+    """
+    end = ids.index(END) + 1 if END in ids else len(ids)
+    read, written = processor.encode_source(source), list(ids[:end])
+    weights = translator.alignment(
+        params, np.array([read]), np.array([[START, *written[:-1]]]), np.ones((1, len(read)), bool)
+    )
+    return HeatMap(
+        rows=tuple(processor.target.pieces(written)),
+        columns=tuple(processor.source.pieces(read)),
+        weights=tuple(tuple(float(weight) for weight in row) for row in np.asarray(weights[0])),
+        title=source,
+    )

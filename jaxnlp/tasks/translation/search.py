@@ -1,0 +1,92 @@
+"""The search for translations: its options, and a model's translator."""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxnlp.config import Config
+from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.generate import SMALLEST_BUCKET, Decoder, target_decoder_of
+from jaxnlp.text.subwords import END, START
+from jaxnlp.typing import Array, Params
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchOptions(Config):
+    """How translations are searched for."""
+
+    num_beams: int = 5
+    """Number of beams; 1 = greedy."""
+    length_penalty: float = 0.6
+    """The greater, the longer are the translations that win (alpha of Wu et al. 2016)."""
+    coverage_penalty: float = 0.0
+    """The greater, the more does it cost to leave source tokens unattended (beta of Wu et al. 2016)."""
+    no_repeat_ngram: int = 0
+    """No translation contains the same N tokens in a row twice; 0 = any may."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.num_beams < 1:
+            raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
+        if self.no_repeat_ngram < 0:
+            raise ValueError(f"no_repeat_ngram must be at least 0, got {self.no_repeat_ngram}")
+        for name in ("length_penalty", "coverage_penalty"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}")
+
+    @property
+    def search(self) -> "SearchOptions":
+        """These options alone, where a class has others too."""
+        fields = dataclasses.fields(SearchOptions)
+        return SearchOptions(**{field.name: getattr(self, field.name) for field in fields})
+
+
+class Translator(NamedTuple):
+    """A model's search for translations; made once, since each one compiles its programs again.
+
+    Attributes:
+      decoder: the model's step function.
+      begin: (params, source, source_mask, *, capacity, count_coverage) -> the cache that holds a source.
+      alignment: (params, source, inputs, source_mask) -> weights [B, T, S].
+    """
+
+    decoder: Decoder
+    begin: Any
+    alignment: Any
+
+    @classmethod
+    def of(cls, model: Any) -> "Translator":
+        """That of a model whose config says `reads_source`."""
+        begin = jax.jit(model.begin, static_argnames=("capacity", "count_coverage"))
+        return cls(target_decoder_of(model), begin, jax.jit(model.alignment))
+
+    def __call__(self, params: Params, source: Any, source_mask: Any, options: SearchOptions) -> tuple[Array, Array]:
+        """The best translations of sources [B, S]: tokens [B, N, T], and their scores [B, N].
+
+        A translation has at most twice as many tokens as its source's row, and ten more.
+        """
+        longest = 2 * source.shape[1] + 10
+        if self.decoder.capacity is not None:
+            longest = min(longest, self.decoder.capacity)
+        result = beam_search(
+            self.decoder,
+            params,
+            np.full((len(source), 1), START, np.int32),
+            num_beams=options.num_beams,
+            max_new_tokens=longest,
+            stop=END,
+            length_penalty=options.length_penalty,
+            coverage_penalty=options.coverage_penalty,
+            no_repeat_ngram=options.no_repeat_ngram,
+            cache=self.begin(
+                params,
+                source,
+                source_mask,
+                capacity=max(longest, SMALLEST_BUCKET),  # the start symbol is padded to a bucket
+                count_coverage=options.coverage_penalty > 0,
+            ),
+        )
+        return result.tokens, result.scores
