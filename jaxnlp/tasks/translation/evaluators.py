@@ -9,6 +9,7 @@ import numpy as np
 from jaxnlp.blocks import HeatMap, Table
 from jaxnlp.commands.files import one_line
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
+from jaxnlp.tasks.text_to_text import with_perplexity
 from jaxnlp.tasks.translation.search import SearchOptions, Translator
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
@@ -42,9 +43,7 @@ class Search(SearchOptions, Evaluator):
         predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in texts)}
         if not split.scored:
             return Evaluation({}, predictions)
-        metrics = scoring.sums()
-        loss = metrics["loss"]
-        metrics["perplexity"] = Metric(float(np.exp(min(loss.value, 700.0))), loss.count)
+        metrics = with_perplexity(scoring.sums())
         references = [str(example.reference) for example in split.examples]
         tokenizer = getattr(scoring.trained.task, "bleu_tokenizer", "13a")
         scores, signatures = corpus_scores(texts, references, tokenizer)

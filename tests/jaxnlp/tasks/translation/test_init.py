@@ -1,5 +1,6 @@
 """The task on numbers in words: a small model is trained once, killed by nobody, and scored and used by all tests."""
 
+import dataclasses
 import json
 import re
 import types
@@ -9,15 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from num2words import num2words
 from rich.console import Console
 
 from configs import number_words
+from data.span_corruption import CorruptedText
 from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import Split
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.runs import load_run
+from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation import Translation
 from jaxnlp.tasks.translation.commands import Translate, padded
 from jaxnlp.tasks.translation.evaluators import bleu_by_length, corpus_scores
@@ -195,10 +199,26 @@ def test_scores_know_equal_texts():
     assert corpus_scores(["a b c d"], ["e f g h"], "13a")[0]["exact_match"].value == 0.0
 
 
+def test_a_translator_may_begin_with_a_model_of_span_corruption(run, tmp_path):
+    recipe = update(number_words.get_config(), total_steps=4, evaluate_every_steps=2, **SMALL)
+    lines = [num2words(number, lang=language) for number in range(200) for language in ("en", "de")]
+    (tmp_path / "numbers.txt").write_text("\n".join(lines))
+    data = CorruptedText(
+        files=(str(tmp_path / "numbers.txt"),), vocabulary_size=400, lengths=(16, 32), batch_tokens=512, sentinels=9
+    )
+    before = dataclasses.replace(recipe, data=data, task=TextToText(), best_metric="loss")
+    fit(before, tmp_path / "before", console=Console(quiet=True))
+    assert {"loss", "perplexity"} <= rows(tmp_path / "before", "validation")[-1].keys()
+    after = dataclasses.replace(recipe, init_from=str(tmp_path / "before"), total_steps=2)
+    fit(after, tmp_path / "after", console=Console(quiet=True))
+    assert load_run(tmp_path / "after").processor == load_run(tmp_path / "before").processor
+    assert json.loads((tmp_path / "after" / "environment.json").read_text())["pretrained_sha256"]
+
+
 def test_what_does_not_fit_is_refused():
     facts = types.SimpleNamespace(max_length=8, parts=(), together=False, carries=False)
     Translation().check(EncoderDecoderConfig(), facts)
-    with pytest.raises(ValueError, match="translation needs a model that reads a source, got GPTConfig"):
+    with pytest.raises(ValueError, match="this task needs a model that reads a source, got GPTConfig"):
         Translation().check(GPTConfig(), facts)
     with pytest.raises(ValueError, match=r"task.label_smoothing must lie in \[0, 1\), got 1.0"):
         Translation(label_smoothing=1.0)

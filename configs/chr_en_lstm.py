@@ -1,0 +1,43 @@
+"""From Cherokee to English: the LSTM with attention of CS224N's assignment 4, with its SentencePiece models.
+
+Source: CS224N, assignment 4; its widths, dropout and learning rate are larger. Data: Zhang, Frey and Bansal 2020.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train chr_en_lstm --workdir runs/chr_en_lstm
+"""
+
+from data.translation import ParallelText
+from jaxnlp.models.attention_lstm import AttentionLSTMConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.translation import Translation
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="chr_en_lstm",
+        data=ParallelText(
+            data_set="cs224n_a4_chr_en",
+            train=("train.chr.gz", "train.en"),
+            validation=("dev.chr", "dev.en"),
+            sentencepiece=("src.model", "tgt.model"),
+            batch_size=128,
+            batch_tokens=4_096,
+            lengths=(12, 16, 24, 32, 48, 64, 96, 128),
+        ),
+        model=AttentionLSTMConfig(
+            embedding_width=256,
+            width=256,
+            dropout_rate=0.3,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Translation(label_smoothing=0.1),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, min_lr_ratio=0.02, max_grad_norm=5.0),
+        ema_decay=0.998,
+        best_metric="bleu",
+        total_steps=4_000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
+        log_every_steps=50,
+    )

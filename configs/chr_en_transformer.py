@@ -1,0 +1,50 @@
+"""From Cherokee to English: a small Transformer, with a vocabulary of its own for each language.
+
+Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for the dropout of BPE; the average of the
+parameters is evaluated. Data: Zhang, Frey and Bansal 2020.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train chr_en_transformer --workdir runs/chr_en_transformer
+"""
+
+from data.translation import ParallelText
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.translation import Translation
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="chr_en_transformer",
+        data=ParallelText(
+            data_set="cs224n_a4_chr_en",
+            train=("train.chr.gz", "train.en"),
+            validation=("dev.chr", "dev.en"),
+            vocabulary_size=4_000,
+            shared_vocabulary=False,
+            bpe_dropout=0.1,
+            batch_size=256,
+            batch_tokens=4_096,
+            lengths=(12, 16, 24, 32, 48, 64, 96, 128),
+        ),
+        model=EncoderDecoderConfig(
+            num_layers=4,
+            num_heads=4,
+            width=192,
+            feed_forward_width=512,
+            context_length=160,
+            embeddings="tied",
+            dropout_rate=0.3,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Translation(label_smoothing=0.1),
+        optimizer=OptimizerConfig(learning_rate=3e-3, beta2=0.98, warmup_steps=1_000, schedule="noam"),
+        ema_decay=0.999,
+        best_metric="bleu",
+        total_steps=7_000,
+        evaluate_every_steps=1_000,
+        checkpoint_every_steps=1_000,
+        log_every_steps=50,
+    )

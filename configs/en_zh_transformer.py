@@ -1,0 +1,50 @@
+"""From English to Chinese: a small Transformer for short sentences of daily speech.
+
+Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for the dropout of BPE; the average of the
+parameters is evaluated. Data: the English-Chinese pairs of CMU 11-785, from the Tatoeba Project.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train en_zh_transformer --workdir runs/en_zh_transformer
+"""
+
+from data.translation import ParallelText
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.translation import Translation
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="en_zh_transformer",
+        data=ParallelText(
+            data_set="cmu11785_en_zh",
+            train=("train.txt",),
+            validation=("val.txt",),
+            vocabulary_size=4_000,
+            shared_vocabulary=False,
+            bpe_dropout=0.1,
+            batch_size=512,
+            batch_tokens=4_096,
+            lengths=(8, 12, 16, 20, 24, 32, 48),
+        ),
+        model=EncoderDecoderConfig(
+            num_layers=4,
+            num_heads=4,
+            width=192,
+            feed_forward_width=512,
+            context_length=128,
+            embeddings="tied",
+            dropout_rate=0.3,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Translation(label_smoothing=0.1, bleu_tokenizer="zh"),
+        optimizer=OptimizerConfig(learning_rate=3e-3, beta2=0.98, warmup_steps=1_000, schedule="noam"),
+        ema_decay=0.999,
+        best_metric="bleu",
+        total_steps=5_000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
+        log_every_steps=50,
+    )

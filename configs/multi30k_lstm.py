@@ -1,0 +1,48 @@
+"""Multi30k, from English to German: the LSTM with attention, for captions of pictures.
+
+Source: Luong et al. 2015 in the form of CS224N, assignment 4; Provilkov et al. 2020 for the dropout of BPE; the average
+of the parameters is evaluated. Data: Elliott et al. 2016, task 1.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train multi30k_lstm --workdir runs/multi30k_lstm
+"""
+
+from data.translation import ParallelText
+from jaxnlp.models.attention_lstm import AttentionLSTMConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.translation import Translation
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="multi30k_lstm",
+        data=ParallelText(
+            data_set="multi30k_en_de",
+            train=("train.en.gz", "train.de.gz"),
+            validation=("val.en.gz", "val.de.gz"),
+            test=("test_2016_flickr.en.gz", "test_2016_flickr.de.gz"),
+            vocabulary_size=6_000,
+            bpe_dropout=0.1,
+            batch_size=256,
+            batch_tokens=4_096,
+            lengths=(8, 12, 16, 20, 24, 32, 48, 64),
+        ),
+        model=AttentionLSTMConfig(
+            embedding_width=256,
+            width=256,
+            embeddings="shared",
+            embedding_dropout_rate=0.2,
+            dropout_rate=0.4,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Translation(label_smoothing=0.1),
+        optimizer=OptimizerConfig(learning_rate=3e-3, beta2=0.98, warmup_steps=400, min_lr_ratio=0.02),
+        ema_decay=0.998,
+        best_metric="bleu",
+        total_steps=5_000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
+        log_every_steps=50,
+    )

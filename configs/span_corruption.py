@@ -1,0 +1,32 @@
+"""Text-to-text pretraining on the captions of Multi30k, English and German: removed spans are predicted.
+
+Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3; the model is that of multi30k_transformer, which may begin with
+it: --init-from runs/span_corruption. Data: Elliott et al. 2016, task 1.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train span_corruption --workdir runs/span_corruption
+"""
+
+from configs import multi30k_transformer
+from data.span_corruption import CorruptedText
+from jaxnlp.tasks.text_to_text import TextToText
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="span_corruption",
+        data=CorruptedText(
+            data_set="multi30k_en_de",
+            files=("train.en.gz", "train.de.gz"),
+            lengths=(8, 12, 16, 20, 24, 32, 48, 64),
+        ),
+        model=multi30k_transformer.get_config().model,
+        task=TextToText(),
+        optimizer=OptimizerConfig(learning_rate=3e-3, beta2=0.98, warmup_steps=500, min_lr_ratio=0.1),
+        total_steps=4_000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
+        log_every_steps=50,
+    )

@@ -1,0 +1,104 @@
+"""Text to text: predict each token of a text from another text and the tokens before it."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.models import ModelConfig
+from jaxnlp.ops.losses import linear_cross_entropy
+from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
+from jaxnlp.text.translation import TranslationProcessor
+from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class TextToText(Task):
+    """Mean cross-entropy of each target token given the source and the tokens before it, in nats per token.
+
+    Batches hold `source` [B, S] int and `source_mask` [B, S] bool; `inputs` and `targets` [B, T] int, the target behind
+    a start symbol and before an end symbol; `loss_mask` [B, T] bool: the mean is over True.
+    """
+
+    label_smoothing: float = 0.0
+    """Share of each target's probability that is spread evenly over the vocabulary in training."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+
+    def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
+        del processor, split
+        loss = MetricKind("tokens", "nats", "lower")
+        found = {"loss": loss, "perplexity": MetricKind("tokens", "", "lower")}
+        if self.label_smoothing:
+            found["objective"] = loss
+        return found | {"positions_per_token": MetricKind("tokens", "", "lower")}
+
+    def check(self, model: ModelConfig, data: DataFacts) -> None:
+        if not model.reads_source:
+            raise ValueError(
+                f"this task needs a model that reads a source, got {type(model).__name__}; take EncoderDecoderConfig"
+            )
+
+    def build(
+        self, model: ModelConfig, processor: TranslationProcessor
+    ) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
+        build: Any = model.build
+        tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+        return build(processor.target.size, processor.source.size), (tokens, tokens)
+
+    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            hidden = model.apply(
+                {"params": params},
+                batch["source"],
+                batch["inputs"],
+                batch["source_mask"],
+                deterministic=key is None,
+                return_hidden=True,
+                rngs=None if key is None else {"dropout": key},
+            )
+            w, b = model.output_layer(params)
+            found = linear_cross_entropy(
+                hidden.reshape(-1, hidden.shape[-1]),
+                w,
+                b,
+                batch["targets"].reshape(-1),
+                batch["loss_mask"].reshape(-1),
+                label_smoothing=0.0 if key is None else self.label_smoothing,
+                matmul_dtype=model.config.compute.operand_dtype,
+            )
+            metrics: Metrics = {"loss": (found.nll, found.count)}
+            if key is not None:
+                places = batch["source"].size + batch["inputs"].size
+                real = batch["source_mask"].sum(dtype=jnp.float32) + found.count
+                metrics["positions_per_token"] = (jnp.asarray(places, jnp.float32), real)
+            if key is not None and self.label_smoothing:
+                metrics["objective"] = (found.objective, found.count)
+            return found.objective / jnp.maximum(found.count, 1.0), (metrics, carry)
+
+        return Objective(loss)
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation}
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """The task's own loss and its exponential."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        return Evaluation(with_perplexity(scoring.sums()))
+
+
+def with_perplexity(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
+    """Metrics, with the exponential of the loss among them."""
+    loss = metrics["loss"]
+    return {**metrics, "perplexity": Metric(math.exp(min(loss.value, 700.0)), loss.count)}
