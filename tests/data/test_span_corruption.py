@@ -10,22 +10,6 @@ from data.span_corruption import CorruptedText, corrupt_spans, corrupted_places
 from jaxnlp.text.subwords import END
 
 WORDS = ("the", "red", "house", "stands", "by", "a", "small", "lake", "and", "two", "dogs", "run", "after", "ball")
-    "the",
-    "red",
-    "house",
-    "stands",
-    "by",
-    "a",
-    "small",
-    "lake",
-    "and",
-    "two",
-    "dogs",
-    "run",
-    "after",
-    "one",
-    "ball",
-]
 
 
 def test_the_example_of_the_paper():
