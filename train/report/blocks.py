@@ -82,11 +82,22 @@ def render_blocks(blocks: Sequence[Drawn]) -> str:
     return "".join(_section(name, found, f"block-{n}") for n, (name, found) in enumerate(by_name.items()))
 
 
+def render_content(content: Content, prefix: str, name: str) -> str:
+    """A block's content as HTML.
+
+    Args:
+      content: of any kind.
+      prefix: of ids, unique on the page.
+      name: of the block.
+    """
+    return _RENDERERS[type(content)](content, prefix, name)
+
+
 def _section(name: str, blocks: Sequence[Drawn], prefix: str) -> str:
     steps = sorted({block.step for block in blocks}, reverse=True)
     drawn: dict[int, Callable[[], str]] = {
         step: lambda step=step: "".join(  # type: ignore[misc]
-            _RENDERERS[type(block.content)](block.content, f"{prefix}-{step}-{n}", name)
+            render_content(block.content, f"{prefix}-{step}-{n}", name)
             for n, block in enumerate(blocks)
             if block.step == step
         )

@@ -16,7 +16,7 @@ Rows = Sequence[Object]
 
 _BEST_TILES = 4
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --soft: #f0f2f5; --line: #e3e7ec; --ink: #1b222b;
   --muted: #5b6673; --good: #17744a; --wait: #8a5a00; --series-0: #0072b2; --series-1: #d55e00; --series-2: #00805e;
   --series-3: #a5578b; --mono: ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace }
@@ -182,7 +182,7 @@ def render_page(
     finished = total is not None and step >= total
     shown_environment = {key: value for key, value in environment.items() if key not in ("metrics", "best_metric")}
     return _PAGE.substitute(
-        style=_STYLE,
+        style=STYLE,
         recipe=text(config.get("recipe", "run")),
         device=text(" x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)),
         state="finished" if finished else "unfinished",

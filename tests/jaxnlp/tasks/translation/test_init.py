@@ -24,10 +24,8 @@ from jaxnlp.runs import load_run
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation import Translation
 from jaxnlp.tasks.translation.commands import Translate, padded
-from jaxnlp.tasks.translation.evaluators import bleu_by_length, corpus_scores
 from jaxnlp.tasks.translation.search import SearchOptions, Translator
 from jaxnlp.text.subwords import END, START
-from jaxnlp.text.translation import SentencePair
 from train.config import update
 from train.evaluate import main as evaluate_main
 from train.loop import fit
@@ -177,26 +175,6 @@ def test_the_report_has_the_bleu_of_short_and_long_sentences_and_the_attention(r
     text = (run / "report.html").read_text()
     assert "BLEU by length" in text
     assert "Attention" in text
-
-
-def test_bleu_by_length_sorts_by_source_tokens(run):
-    trained = load_run(run)
-    examples = [SentencePair(text, "ein rotes Haus da") for text in ("one", "one hundred and one", "two", "ninety-one")]
-    texts = ["ein rotes Haus da", "nichts", "ein rotes Haus da", "nichts"]
-    table = bleu_by_length(examples, texts, trained.processor, "13a").content
-    assert [row[1] for row in table.rows] == [1, 1, 1, 1]
-    assert [round(row[2]) for row in table.rows] == [100, 100, 0, 0]
-
-
-def test_scores_know_equal_texts():
-    scores, signatures = corpus_scores(["ein rotes Haus steht da"], ["ein rotes Haus steht da"], "13a")
-    assert {name: round(metric.value, 6) for name, metric in scores.items()} == {
-        "bleu": 100.0,
-        "chrf": 100.0,
-        "exact_match": 1.0,
-    }
-    assert signatures.keys() == {"bleu", "chrf"}
-    assert corpus_scores(["a b c d"], ["e f g h"], "13a")[0]["exact_match"].value == 0.0
 
 
 def test_a_translator_may_begin_with_a_model_of_span_corruption(run, tmp_path):

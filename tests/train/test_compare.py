@@ -1,0 +1,106 @@
+import json
+import re
+import xml.etree.ElementTree
+
+import pytest
+import tyro
+
+from train.compare import differing_fields, flat_fields, main, read_runs, table_of_results, write_comparison
+
+LOSS = {"of": "tokens", "unit": "nats", "better": "lower"}
+SCORE = {"of": "questions", "unit": "", "better": "higher"}
+
+
+def write_run(folder, losses, *, config=None, metrics=None, total_steps=2, scores=()):
+    """A run with a validation row a step."""
+    folder.mkdir(parents=True)
+    model = {"type": "jaxnlp.models.gpt:GPTConfig", "width": 8} | (config or {})
+    whole = {"type": "train.config:TrainConfig", "recipe": "a", "total_steps": total_steps, "model": model}
+    (folder / "config.json").write_text(json.dumps(whole))
+    environment = {"metrics": metrics or {"loss": LOSS}, "parameters": 1_234_567, "best_metric": "loss"}
+    (folder / "environment.json").write_text(json.dumps(environment))
+    rows = [
+        {"step": step, "split": "validation", "loss": loss, "train_seconds": 60.0 * step}
+        for step, loss in enumerate(losses, 1)
+    ]
+    for row, score in zip(rows, scores, strict=False):
+        row["score"] = score
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def three(tmp_path):
+    return [
+        write_run(tmp_path / "one", [3.0, 2.0]),
+        write_run(tmp_path / "two", [3.0, 1.5], config={"width": 16}),
+        write_run(tmp_path / "<three>", [2.5], config={"depth": 2}),
+    ]
+
+
+def test_only_fields_that_differ_are_in_the_table_with_the_best_values(three):
+    runs = read_runs(three)
+    assert differing_fields(runs) == ["model.width", "model.depth"]
+    table = table_of_results(runs)
+    assert table.header == ("run", "model.width", "model.depth", "best loss", "parameters", "time", "steps")
+    assert table.rows == (
+        ("one", "8", "", 2.0, "1.23 M", "2 min 00 s", "2"),
+        ("two", "16", "", 1.5, "1.23 M", "2 min 00 s", "2"),
+        ("<three>", "8", "2", 2.5, "1.23 M", "1 min 00 s", "1 of 2"),
+    )
+
+
+def test_a_metric_that_a_run_lacks_is_left_empty(tmp_path):
+    folders = [
+        write_run(tmp_path / "a", [3.0, 2.0]),
+        write_run(tmp_path / "b", [3.0, 2.5], metrics={"loss": LOSS, "score": SCORE}, scores=[0.7, 0.4]),
+    ]
+    table = table_of_results(read_runs(folders))
+    assert table.header[1:3] == ("best loss", "best score")
+    assert [row[1:3] for row in table.rows] == [(2.0, None), (2.5, 0.7)]
+
+
+def test_the_page_is_one_well_formed_file_with_a_curve_for_each_run(three, tmp_path):
+    text = write_comparison(three, tmp_path / "new" / "page.html").read_text()
+    xml.etree.ElementTree.fromstring(re.sub(r"(<meta [^>]*)>", r"\1/>", text.partition("\n")[2]))
+    assert "http" not in re.sub(r'xmlns[:a-z]*="[^"]*"', "", text)
+    assert "<three>" not in text
+    for name in ("one", "two", "&lt;three&gt;"):
+        assert text.count(name) >= 2  # in the table and in the legend
+    assert "Unfinished: &lt;three&gt;" in text
+
+
+def test_runs_of_one_name_are_told_apart_by_their_parents(tmp_path):
+    folders = [write_run(tmp_path / parent / "run", [1.0, 1.0]) for parent in ("a", "b")]
+    assert [run.name for run in read_runs(folders)] == ["a/run", "b/run"]
+
+
+def test_objects_of_a_config_are_named_by_their_class():
+    config = {"type": "x:Y", "model": {"type": "a.b:Small", "width": 3, "inner": {"type": "c:D", "list": [1, 2]}}}
+    assert flat_fields(config) == {
+        "model": "Small",
+        "model.width": 3,
+        "model.inner": "D",
+        "model.inner.list": [1, 2],
+    }
+
+
+def test_what_is_no_run_is_named_in_one_line(three, tmp_path, capsys):
+    for arguments, message in (
+        ([str(three[0])], "a comparison needs at least two runs, got 1"),
+        (
+            [str(three[0]), str(tmp_path / "none")],
+            "none/config.json is missing; give the folder of a run that has begun",
+        ),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            tyro.cli(main, args=arguments)
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_command_prints_the_path_of_the_page(three, tmp_path, capsys):
+    out = tmp_path / "page.html"
+    tyro.cli(main, args=[*map(str, three), "--out", str(out)])
+    assert capsys.readouterr().out == f"{out}\n"
+    assert out.is_file()

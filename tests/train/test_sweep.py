@@ -1,0 +1,166 @@
+import csv
+import json
+
+import pytest
+
+from jaxnlp.serialization import to_json
+from train import sweep as module
+from train.command_line import UsageError
+from train.sweep import main, plan, read_command, read_grid, sweep
+
+GRID = ["model.num_layers=1,2", "optimizer.learning_rate=1e-3,3e-3"]
+
+
+class Trainer:
+    """Writes what a finished run leaves, and notes the calls; fails where it is told to."""
+
+    def __init__(self, runs, failing=()):
+        self.runs, self.failing, self.called = {run.arguments: run for run in runs}, failing, []
+
+    def __call__(self, arguments, log):
+        run = self.runs[arguments]
+        self.called.append(run.folder.name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if run.folder.name in self.failing:
+            log.write_text("step 1\nerror: the loss was not finite\n")
+            return 1
+        (run.folder / "checkpoints" / str(run.config.total_steps)).mkdir(parents=True)
+        (run.folder / "config.json").write_text(json.dumps(to_json(run.config)))
+        metrics = {"loss": {"of": "tokens", "unit": "nats", "better": "lower"}}
+        (run.folder / "environment.json").write_text(json.dumps({"metrics": metrics}))
+        row = {"step": run.config.total_steps, "split": "validation", "loss": 1.5, "train_seconds": 2.0}
+        (run.folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        return 0
+
+
+def planned(tmp_path, grid=GRID):
+    return plan("gpt_shakespeare_cpu", grid, tmp_path, ["--total-steps", "4"])
+
+
+def table(tmp_path):
+    with (tmp_path / "sweep.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_combination_is_a_run_with_a_config_and_a_folder_of_its_own(tmp_path):
+    runs = planned(tmp_path)
+    assert [run.folder.name for run in runs] == [
+        f"num_layers={blocks},learning_rate={rate}" for blocks in (1, 2) for rate in ("1e-3", "3e-3")
+    ]
+    assert [(run.config.model.num_layers, run.config.optimizer.learning_rate) for run in runs] == [
+        (blocks, rate) for blocks in (1, 2) for rate in (1e-3, 3e-3)
+    ]
+    assert {run.config.total_steps for run in runs} == {4}
+
+
+def test_switches_and_fields_of_several_values_can_be_varied(tmp_path):
+    runs = planned(tmp_path, ["model.compute.remat=true,false"])
+    assert [run.config.model.compute.remat for run in runs] == [True, False]
+    (run,) = plan("chr_en_lstm", ["data.lengths=8 16"], tmp_path, [])
+    assert run.config.data.lengths == (8, 16)
+
+
+def test_a_finished_run_is_not_trained_again_and_a_failed_one_is(tmp_path, capsys):
+    runs = planned(tmp_path)
+    first = Trainer(runs, failing={"num_layers=1,learning_rate=3e-3"})
+    assert sweep(runs, tmp_path, first) == 1
+    assert len(first.called) == 4
+    rows = table(tmp_path)
+    assert [row["status"] for row in rows] == [
+        "finished",
+        "failed with status 1: error: the loss was not finite",
+        "finished",
+        "finished",
+    ]
+    assert rows[0]["best_loss"] == "1.5"
+    assert rows[0]["optimizer.learning_rate"] == "1e-3"
+    assert rows[1]["best_loss"] == ""
+    again = Trainer(runs)
+    assert sweep(runs, tmp_path, again) == 0
+    assert again.called == ["num_layers=1,learning_rate=3e-3"]
+    assert {row["status"] for row in table(tmp_path)} == {"finished"}
+    assert "finished before" in capsys.readouterr().out
+    assert "num_layers" in (tmp_path / "sweep.html").read_text()
+
+
+def test_results_are_there_after_each_run(tmp_path):
+    runs = planned(tmp_path)
+    trainer, seen = Trainer(runs), []
+
+    def train(arguments, log):
+        seen.append([row["status"] for row in table(tmp_path)] if (tmp_path / "sweep.csv").exists() else None)
+        return trainer(arguments, log)
+
+    sweep(runs, tmp_path, train)
+    assert seen[0] is None
+    assert seen[2] == ["finished", "finished", "not finished", "not finished"]
+
+
+def test_a_folder_of_another_sweep_is_refused_before_anything_is_trained(tmp_path):
+    runs = planned(tmp_path)
+    sweep(runs[-1:], tmp_path, Trainer(runs))
+    others = plan("gpt_shakespeare_cpu", GRID, tmp_path, ["--total-steps", "4", "--seed", "7"])
+    trainer = Trainer(others)
+    with pytest.raises(ValueError, match="holds a run with another config"):
+        sweep(others, tmp_path, trainer)
+    assert trainer.called == []
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        (["model.num_layer=1"], "has no field model.num_layer; did you mean model.num_layers?"),
+        (["model.num_layers"], "expected FIELD=VALUE,VALUE, such as model.num_layers=1,2"),
+        (["model.num_layers=1,1"], "each field and each value may occur once"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused_before_anything_is_trained(tmp_path, grid, message):
+    with pytest.raises(UsageError, match=message.replace("?", r"\?")):
+        planned(tmp_path, grid)
+
+
+@pytest.mark.parametrize("grid", [["model.num_heads=3"], ["model.width=wide"]])
+def test_values_that_the_config_refuses_end_the_command(tmp_path, grid, capsys):
+    with pytest.raises(SystemExit) as stop:
+        planned(tmp_path, grid)
+    assert stop.value.code == 2
+    assert grid[0].partition("=")[0].rpartition(".")[2].replace("_", "-") in capsys.readouterr().err.replace("_", "-")
+
+
+def test_the_command_is_split_at_the_grid():
+    arguments = ["a", "--seed", "1", "--grid", "x=1", "y=2", "--workdir", "here", "--total-steps", "3"]
+    recipe, grid, workdir, others = read_command(arguments)
+    assert (recipe, grid, str(workdir)) == ("a", ["x=1", "y=2"], "here")
+    assert others == ["--seed", "1", "--total-steps", "3"]
+    for broken, message in ((["--grid", "x=1"], "must be a recipe"), (["a"], "give what to vary")):
+        with pytest.raises(UsageError, match=message):
+            read_command(broken)
+
+
+def test_wrong_commands_end_with_2_and_an_interrupted_one_with_130(tmp_path, monkeypatch, capsys):
+    assert main(["gpt_shakespeare_cpu", "--grid", "model.wdth=1"]) == 2
+    assert "did you mean model.width?" in capsys.readouterr().err
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "sweep", interrupted)
+    assert main(["gpt_shakespeare_cpu", "--grid", "model.width=16", "--workdir", str(tmp_path)]) == 130
+    assert "repeat the command to continue" in capsys.readouterr().err
+
+
+def test_fields_are_those_of_the_recipe(tiny_config):
+    assert read_grid(["total_steps=1,2"], tiny_config()) == {"total_steps": ["1", "2"]}
+
+
+@pytest.mark.thorough  # two processes that train
+def test_the_command_trains_runs_and_records_one_that_fails(tmp_path, capfd):
+    command = ["gpt_python_docs", "--grid", "optimizer.learning_rate=1e-3,1e30", "--workdir", str(tmp_path)]
+    small = ["--model.num-layers", "1", "--model.width", "16", "--model.num-heads", "1", "--task.sample-prompt", "None"]
+    steps = ["--total-steps", "8", "--log-every-steps", "1", "--data.batch-size", "2"]
+    assert main([*command, *small, *steps]) == 1
+    finished, failed = table(tmp_path)
+    assert (finished["status"], finished["step"]) == ("finished", "8")
+    assert float(finished["best_loss"]) > 0
+    assert failed["status"].startswith("failed with status 1: error: ")
+    assert "2/2" in capfd.readouterr().out

@@ -1,0 +1,226 @@
+"""`python -m train.compare RUN RUN ...`: runs side by side on one page: what differs, their results, their curves."""
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import tyro
+
+from jaxnlp.blocks import Line, Lines, Table
+from jaxnlp.files import write_file
+from train.json_lines import read_lines
+from train.report.blocks import Content, render_content
+from train.report.formats import duration, is_finite, short, text
+from train.report.metrics import Declared, best, declared_metrics, main_split, spaced
+from train.report.page import STYLE
+from train.run_folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, read_json
+
+ABSENT = ""
+"""What a table shows of a field that a run's config does not have."""
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>$style</style>
+</head>
+<body>
+<main>
+<header><h1>$title</h1><p>$note</p></header>
+$sections
+</main>
+</body>
+</html>
+""")
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedRun:
+    """What a page shows of a run.
+
+    Attributes:
+      name: short, and unlike that of the others.
+      folder: of the run.
+      fields: of its config, by their full names; objects of the config by the name of their class.
+      metrics: what it declares.
+      environment: of its newest start.
+      rows: of metrics.jsonl.
+    """
+
+    name: str
+    folder: Path
+    fields: Mapping[str, Any]
+    metrics: Mapping[str, Declared]
+    environment: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def step(self) -> int:
+        """The newest step with a row."""
+        return max((row["step"] for row in self.rows), default=0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has done all of its steps."""
+        return self.step >= self.fields.get("total_steps", 0)
+
+    def best(self, metric: str) -> float | None:
+        """The best value of a metric; None = it was not measured."""
+        declared = self.metrics.get(metric)
+        found = None if declared is None else best([*map(dict, self.rows)], metric, declared.better)
+        return None if found is None else found[1]
+
+
+def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
+    """The runs in these folders.
+
+    Raises:
+      FileNotFoundError: for a folder that is not a run's, or of a run that has not begun.
+      ValueError: for a broken file; the message names it.
+    """
+    names = _short_names(folders)
+    runs = []
+    for name, folder in zip(names, folders, strict=True):
+        for file in (CONFIG_FILE, ENVIRONMENT_FILE):
+            if not (folder / file).is_file():
+                raise FileNotFoundError(f"{folder / file} is missing; give the folder of a run that has begun")
+        environment = read_json(folder / ENVIRONMENT_FILE)
+        try:
+            metrics = declared_metrics(environment)
+        except ValueError as error:
+            raise ValueError(f"{folder / ENVIRONMENT_FILE}: {error}") from error
+        rows = [line.row for line in read_lines(folder / METRICS_FILE, step=int, split=str)]
+        fields = flat_fields(read_json(folder / CONFIG_FILE))
+        runs.append(ComparedRun(name, folder, fields, metrics, environment, rows))
+    return runs
+
+
+def flat_fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A config's fields by their full names, such as `model.width`; an object's class is under its own name."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            found[f"{prefix}{name}"] = str(value.get("type", "")).partition(":")[2]
+            found |= flat_fields({key: field for key, field in value.items() if key != "type"}, f"{prefix}{name}.")
+        elif name != "type":
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def differing_fields(runs: Sequence[ComparedRun]) -> list[str]:
+    """Full names of the fields that are not the same in all runs."""
+    names = dict.fromkeys(name for run in runs for name in run.fields)
+    return [name for name in names if len({_cell(run.fields.get(name, ABSENT)) for run in runs}) > 1]
+
+
+def table_of_results(runs: Sequence[ComparedRun]) -> Table:
+    """A row a run: what differs, the best value of each metric, how long it took."""
+    fields = differing_fields(runs)
+    metrics = measured_metrics(runs)
+    header = ("run", *fields, *(f"best {spaced(name)}" for name in metrics), "parameters", "time", "steps")
+    rows = []
+    for run in runs:
+        seconds = [row["train_seconds"] for row in run.rows if is_finite(row.get("train_seconds"))]
+        parameters = run.environment.get("parameters")
+        rows.append(
+            (
+                run.name,
+                *(_cell(run.fields.get(name, ABSENT)) for name in fields),
+                *(run.best(name) for name in metrics),
+                short(parameters) if is_finite(parameters) and parameters else ABSENT,
+                duration(seconds[-1]) if seconds else ABSENT,
+                f"{run.step:,}" if run.finished else f"{run.step:,} of {run.fields.get('total_steps', 0):,}",
+            )
+        )
+    return Table(header, tuple(rows))
+
+
+def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
+    """The declared metrics that at least one run has measured outside training, in the order of declaration."""
+    names = dict.fromkeys(name for run in runs for name in run.metrics)
+    return [name for name in names if any(main_split(run.rows, name) != "train" for run in runs)]  # type: ignore[arg-type]
+
+
+def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
+    """By metric, its values in validation by step, a curve for each run."""
+    found = {}
+    for name in measured_metrics(runs):
+        lines = []
+        for run in runs:
+            split = main_split(run.rows, name)  # type: ignore[arg-type]
+            points = [
+                (row["step"], row[name]) for row in run.rows if row["split"] == split and is_finite(row.get(name))
+            ]
+            if points and split != "train":
+                x, y = zip(*points, strict=True)
+                lines.append(Line(run.name, x, y))
+        unit = next((run.metrics[name].per for run in runs if name in run.metrics), "")
+        found[name] = Lines(tuple(lines), "step", f"{spaced(name)} ({unit})" if unit else spaced(name))
+    return found
+
+
+def render_comparison(runs: Sequence[ComparedRun]) -> str:
+    """The page, one HTML document that requests no other file."""
+    sections: list[tuple[str, Content]] = [("Results", table_of_results(runs))]
+    sections += [(spaced(name), lines) for name, lines in curves(runs).items()]
+    unfinished = [run.name for run in runs if not run.finished]
+    note = "What all runs have in common is left out."
+    if unfinished:
+        note += f" Unfinished: {', '.join(unfinished)}."
+    title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
+    return _PAGE.substitute(
+        style=STYLE,
+        title=text(title),
+        note=text(note),
+        sections="".join(
+            f'<section class="block"><h2>{text(name[:1].upper() + name[1:])}</h2>'
+            f"{render_content(content, f'compared-{number}', name)}</section>"
+            for number, (name, content) in enumerate(sections)
+        ),
+    )
+
+
+def write_comparison(folders: Sequence[Path], out: Path) -> Path:
+    """Writes the page of these runs. Returns: its path. Raises: as `read_runs`."""
+    write_file(out, render_comparison(read_runs(folders)).encode("utf-8", "replace"))
+    return out
+
+
+def _short_names(folders: Sequence[Path]) -> list[str]:
+    """The ends of the paths that tell the folders apart."""
+    parts = [folder.resolve().parts for folder in folders]
+    depth = 1
+    while depth < max(map(len, parts)) and len({part[-depth:] for part in parts}) < len(set(parts)):
+        depth += 1
+    return [os.path.join(*part[-depth:]) for part in parts]
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def main(runs: tuple[Path, ...], /, *, out: Path = Path("comparison.html")) -> None:
+    """Put runs side by side on one page, and print its path.
+
+    Args:
+      runs: Folders of two runs or more, finished or not.
+      out: Where to write the page.
+    """
+    try:
+        if len(runs) < 2:
+            raise ValueError(f"a comparison needs at least two runs, got {len(runs)}")
+        print(write_comparison(runs, out))
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

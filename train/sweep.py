@@ -1,0 +1,246 @@
+"""`python -m train.sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
+
+Each run is a process of its own, so that one that fails does not end the others. Repeat the command to continue: a
+finished run is not trained again.
+"""
+
+import csv
+import dataclasses
+import difflib
+import io
+import itertools
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from jaxnlp.checkpoints import checkpoint_steps
+from jaxnlp.files import write_file
+from jaxnlp.serialization import to_json
+from train import run_folder
+from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse
+from train.compare import flat_fields, measured_metrics, read_runs, write_comparison
+from train.config import TrainConfig
+from train.recipes import load_recipe
+
+PROGRAM = "python -m train.sweep"
+USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
+
+Trains a run for every combination of the values, one after another, each in a folder of its own in DIR; by default
+runs/sweep_RECIPE. sweep.csv and sweep.html in DIR have the results. The other fields hold for all runs.
+Example: {PROGRAM} RECIPE --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1 --total-steps 500"""
+
+Train = Callable[[Sequence[str], Path], int]
+"""Trains a run: (arguments of `python -m train`, file for what it prints) -> exit status."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SweptRun:
+    """One combination.
+
+    Attributes:
+      values: by field, as typed.
+      arguments: of `python -m train`.
+      config: what they say.
+      folder: of the run.
+    """
+
+    values: Mapping[str, str]
+    arguments: tuple[str, ...]
+    config: TrainConfig
+    folder: Path
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has a checkpoint of its last step."""
+        return checkpoint_steps(self.folder)[-1:] == [self.config.total_steps]
+
+    @property
+    def log(self) -> Path:
+        """What the run printed."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+
+def read_command(arguments: Sequence[str]) -> tuple[str, list[str], Path, list[str]]:
+    """Splits a command: recipe, what stands behind --grid, folder of the sweep, other arguments.
+
+    Raises: UsageError when the recipe or the grid is missing.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        raise UsageError(f"the first argument must be a recipe; {PROGRAM} --help shows an example")
+    recipe, *rest = arguments
+    grid: list[str] = []
+    others: list[str] = []
+    target = others
+    for argument in rest:
+        if argument == "--grid":
+            target = grid
+            continue
+        if argument.startswith("--"):
+            target = others
+        target.append(argument)
+    workdir = Path("runs") / f"sweep_{recipe}"
+    if "--workdir" in others:
+        place = others.index("--workdir")
+        if place + 1 == len(others):
+            raise UsageError("--workdir needs a folder")
+        workdir = Path(others[place + 1])
+        del others[place : place + 2]
+    if not grid:
+        raise UsageError("give what to vary with --grid FIELD=VALUE,VALUE")
+    return recipe, grid, workdir, others
+
+
+def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
+    """The values of each field. Raises: UsageError for a field that the config does not have, or without values."""
+    known = flat_fields(to_json(config))
+    found: dict[str, list[str]] = {}
+    for one in grid:
+        name, _, values = one.partition("=")
+        listed = [value for value in values.split(",") if value]
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            raise UsageError(f"--grid {one}: recipe {config.recipe} has no field {name}{hint}")
+        if not listed:
+            raise UsageError(f"--grid {one}: expected FIELD=VALUE,VALUE, such as {name}=1,2")
+        if name in found or len(set(listed)) < len(listed):
+            raise UsageError(f"--grid {one}: each field and each value may occur once")
+        found[name] = listed
+    return found
+
+
+def plan(recipe: str, grid: Sequence[str], workdir: Path, others: Sequence[str]) -> list[SweptRun]:
+    """All runs, in order; the last field of the grid varies fastest. Every config is checked here.
+
+    Raises: UsageError, UnknownRecipeError; SystemExit with status 2 for a value of the wrong type, which is printed.
+    """
+    default = load_recipe(recipe)
+    values = read_grid(grid, default)
+    known = flat_fields(to_json(default))
+    runs = []
+    for combination in itertools.product(*values.values()):
+        chosen = dict(zip(values, combination, strict=True))
+        flags = [flag for name, value in chosen.items() for flag in _flags(name, value, known[name])]
+        arguments = (recipe, *others, *flags)
+        config, _ = parse([*arguments], RunOptions(), program="python -m train")
+        name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in chosen.items())
+        folder = workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
+        runs.append(SweptRun(chosen, (*arguments, "--workdir", str(folder)), config, folder))
+    if len({run.folder for run in runs}) < len(runs):
+        raise UsageError("two runs of the grid would have the same folder; use values that differ in letters or digits")
+    return runs
+
+
+def _flags(name: str, value: str, default: object) -> Iterator[str]:
+    words = name.replace("_", "-")
+    if isinstance(default, bool):
+        section, _, last = words.rpartition(".")
+        yield f"--{section}{'.' if section else ''}{last if value.lower() == 'true' else 'no-' + last}"
+    else:
+        yield f"--{words}"
+        yield from value.split()  # several values of one field have blanks between them
+
+
+def train_process(arguments: Sequence[str], log: Path) -> int:
+    """Trains a run in a process of its own. Returns: its exit status."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        process = subprocess.Popen([sys.executable, "-m", "train", *arguments], stdout=file, stderr=subprocess.STDOUT)
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # it saves a checkpoint before it ends
+            process.terminate()
+            process.wait()
+            raise
+
+
+def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process) -> int:
+    """Trains the runs that are not finished, and writes sweep.csv and sweep.html after each.
+
+    Returns: how many runs have failed.
+
+    Raises: RunMismatchError when a folder holds a run of another config.
+    """
+    for run in runs:
+        run_folder.check(run.folder, to_json(run.config))
+    failed: dict[Path, str] = {}
+    for number, run in enumerate(runs, 1):
+        begun = f"{number}/{len(runs)}  {run.folder.name}"
+        if run.finished:
+            print(f"{begun}: finished before", flush=True)
+            continue
+        print(f"{begun}: training", flush=True)
+        status = train(run.arguments, run.log)
+        if status or not run.finished:
+            failed[run.folder] = f"failed with status {status}: {_last_line(run.log)}"
+            print(f"{begun}: {failed[run.folder]}; see {run.log}", flush=True)
+        write_results(runs, failed, workdir)
+    write_results(runs, failed, workdir)
+    return len(failed)
+
+
+def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir: Path) -> None:
+    """Writes sweep.csv, a row a run, and sweep.html, where at least one run has begun."""
+    begun = [run for run in runs if (run.folder / run_folder.ENVIRONMENT_FILE).is_file()]
+    found = dict(zip((run.folder for run in begun), read_runs([run.folder for run in begun]), strict=True))
+    metrics = measured_metrics([*found.values()])
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(
+        ["run", *runs[0].values, "status", "step", *(f"best_{name}" for name in metrics), "seconds", "folder"]
+    )
+    for run in runs:
+        compared = found.get(run.folder)
+        status = failed.get(run.folder) or ("finished" if run.finished else "not finished")
+        seconds = [row["train_seconds"] for row in compared.rows if "train_seconds" in row] if compared else []
+        table.writerow(
+            [
+                run.folder.name,
+                *run.values.values(),
+                status,
+                compared.step if compared else 0,
+                *(compared.best(name) if compared else None for name in metrics),
+                round(seconds[-1], 1) if seconds else None,
+                run.folder,
+            ]
+        )
+    write_file(workdir / "sweep.csv", file.getvalue().encode())
+    if begun:
+        write_comparison([run.folder for run in begun], workdir / "sweep.html")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status: 0 all runs are finished, 1 some failed, 2 a wrong command, 130 interrupted."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if arguments else 2
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        recipe, grid, workdir, others = read_command(arguments)
+        failed = sweep(plan(recipe, grid, workdir, others), workdir)
+    except WRONG_COMMANDS as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; repeat the command to continue", file=sys.stderr)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    print(f"results  {workdir / 'sweep.csv'}\npage     {workdir / 'sweep.html'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
