@@ -26,6 +26,8 @@ MODULES = (
     "generate",
     "compile",
     "gpt_shakespeare_cpu",
+    "transformer_step",
+    "translate",
 )
 
 

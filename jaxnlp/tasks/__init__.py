@@ -27,7 +27,7 @@ class MetricKind(NamedTuple):
 
     Attributes:
       of: what its count counts: tokens, questions, examples.
-      unit: of its value: nats; "" = none, as of accuracies.
+      unit: of its value: nats; points, of a score of the whole corpus such as BLEU; "" = none, as of accuracies.
       better: whether lower or higher values are better.
     """
 

@@ -12,9 +12,13 @@ from benchmarks import bert_finetune, gpt_names, lstm_lm
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchLSTM
+from benchmarks.torch_transformer import TorchTransformer
 from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
+from jaxnlp.decoding.beam import beam_search
+from jaxnlp.decoding.generate import target_decoder_of
+from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 
@@ -186,6 +190,56 @@ def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
     loss, _ = objective.loss(jax.tree.map(jnp.asarray, params), batch, None, ())
     theirs_loss = theirs(torch.tensor(TOKENS).long(), torch.tensor(TARGETS).long())
     np.testing.assert_allclose(theirs_loss.item(), loss, rtol=1e-5)
+
+
+def transformer_weights(params):
+    """Our encoder-decoder's parameters under the names of `TorchTransformer`."""
+    found = {"tokens.weight": params["tokens"]["embedding"]}
+    for side in ("encoder", "decoder"):
+        attentions = {"attention": "self_attn"} | ({"cross_attention": "multihead_attn"} if side == "decoder" else {})
+        found |= norm(f"transformer.{side}.norm", params[side]["final_norm"])
+        for number in range(TINY["num_layers"]):
+            block = jax.tree.map(lambda x, number=number: x[number], params[side]["blocks"])
+            name = f"transformer.{side}.layers.{number}"
+            for ours, theirs in attentions.items():
+                parts = [block[ours][part] for part in (("qkv",) if "qkv" in block[ours] else ("q", "kv"))]
+                width = TINY["width"]
+                found |= {
+                    f"{name}.{theirs}.in_proj_weight": np.concatenate(
+                        [p["kernel"].reshape(width, -1).T for p in parts]
+                    ),
+                    f"{name}.{theirs}.in_proj_bias": np.concatenate([p["bias"].reshape(-1) for p in parts]),
+                    f"{name}.{theirs}.out_proj.weight": block[ours]["out"]["kernel"].T,
+                    f"{name}.{theirs}.out_proj.bias": block[ours]["out"]["bias"],
+                }
+            for layer, ours in (("1", "up"), ("2", "down")):
+                found[f"{name}.linear{layer}.weight"] = block["feed_forward"][ours]["kernel"].T
+                found[f"{name}.linear{layer}.bias"] = block["feed_forward"][ours]["bias"]
+            for place, ours in enumerate([*(f"{attention}_norm" for attention in attentions), "feed_forward_norm"], 1):
+                found |= norm(f"{name}.norm{place}", block[ours])
+    return found
+
+
+def test_transformer_gives_our_logits_and_its_search_our_translations():
+    config = EncoderDecoderConfig(**TINY | {"context_length": 16}, embeddings="shared", dropout_rate=0.0)
+    model = config.build(VOCABULARY)
+    params = random_params(lambda: model.init(jax.random.key(0), TOKENS, TARGETS)["params"])
+    theirs = load(TorchTransformer(config, VOCABULARY), transformer_weights(params))
+    assert size_of(theirs) == size(params)
+    mask = np.arange(POSITIONS)[None] < np.array([[6], [4]])
+    source, padding = torch.from_numpy(TOKENS).long(), torch.from_numpy(~mask)
+    expected = model.apply({"params": params}, TOKENS, TARGETS, mask)
+    found = theirs(source, padding, torch.from_numpy(TARGETS).long())
+    np.testing.assert_allclose(found.detach().numpy(), expected, atol=2e-4)
+    ours = beam_search(
+        target_decoder_of(model),
+        params,
+        np.full((BATCH, 1), 2, np.int32),
+        num_beams=3,
+        max_new_tokens=5,
+        cache=model.begin(params, TOKENS, mask),
+    )
+    np.testing.assert_array_equal(theirs.translate(source, padding, 2, 3, 5).numpy(), ours.tokens)
 
 
 def test_models_have_the_same_size_in_the_benchmarks_themselves():

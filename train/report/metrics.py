@@ -26,7 +26,9 @@ class Declared(NamedTuple):
 
     @property
     def per(self) -> str:
-        """The unit in words, `nats per token`; "" where there is none."""
+        """The unit in words, `nats per token`; "" where there is none. Points are those of the whole corpus."""
+        if self.unit == "points":
+            return self.unit
         return f"{self.unit} per {singular(self.of)}" if self.unit else ""
 
 

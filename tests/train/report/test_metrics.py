@@ -68,6 +68,7 @@ def test_the_unit_is_read_in_words():
     assert Declared("tokens", "nats").per == "nats per token"
     assert Declared("entities", "nats").per == "nats per entity"
     assert Declared("questions").per == ""
+    assert Declared("sentences", "points").per == "points"
     assert singular("examples") == "example"
 
 
