@@ -36,7 +36,7 @@ def read_utf8(path: Path) -> str:
     """
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no text file at {path}; give the path of a UTF-8 file (training: --data.path, scoring: --file)"
+            f"there is no text file at {path}; give that of a UTF-8 file (--data.path, --data.train, --file)"
         )
     raw = path.read_bytes()
     if path.suffix == ".gz":

@@ -12,6 +12,7 @@ from jaxnlp import __main__ as verbs
 from train import evaluate
 from train.command_line import RunOptions, UsageError, parse
 from train.recipes import load_recipe, recipe_names
+from train.sweep import plan, read_command
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -23,7 +24,7 @@ def commands_of(page):
         for line in block.replace("\\\n", " ").splitlines():
             if line.startswith("python -m "):
                 _, _, program, *words = shlex.split(line, comments=True)
-                if program in ("train", "train.evaluate", "jaxnlp"):
+                if program in ("train", "train.sweep", "train.evaluate", "jaxnlp"):
                     yield program, words
 
 
@@ -43,6 +44,10 @@ TASKS = {recipe: load_recipe(recipe).task for recipe in recipe_names()}
 
 def check_train(words):
     parse(words, RunOptions(), program="python -m train")
+
+
+def check_sweep(words):
+    plan(*read_command(words))
 
 
 def check_evaluate(place, *words):
@@ -68,7 +73,7 @@ def check_one_of(place, name, kinds_of, flags, parse):
         raise UsageError(f"no task of {place} has {name} with {flags}")
 
 
-PROGRAMS = {"train": check_train, "train.evaluate": check_evaluate, "jaxnlp": check_verb}
+PROGRAMS = {"train": check_train, "train.sweep": check_sweep, "train.evaluate": check_evaluate, "jaxnlp": check_verb}
 """Parses a program's arguments, and raises an error for wrong ones."""
 
 
@@ -77,7 +82,7 @@ def test_commands_have_the_options_that_pages_give_them(page):
     for program, words in commands_of(page):
         if "--help" in words or "-h" in words:
             continue
-        PROGRAMS[program](*([words] if program == "train" else words))
+        PROGRAMS[program](*([words] if program in ("train", "train.sweep") else words))
 
 
 def test_pages_have_commands():

@@ -15,14 +15,12 @@ from jaxnlp.files import write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
-from jaxnlp.tasks.translation.search import SearchOptions, Translator
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
 
 TRANSLATED_TOGETHER = 32
 """Sentences that are translated in one batch."""
-SOURCE_BUCKET = 16
-"""Sources are padded to a multiple of this length, so that few programs are compiled."""
 DEFAULT_LONGEST = 256
 """Tokens that are read of a source where the model itself has no limit."""
 MOST_ALIGNED = 100
@@ -59,14 +57,16 @@ class Translate(SearchOptions, Command):
             encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if text.strip()}
             count += len(encoded)
             truncated += sum(len(ids) > longest for ids in encoded.values())
-            kept = [ids if len(ids) <= longest else [*ids[: longest - 1], END] for ids in encoded.values()]
-            found = dict(zip(encoded, self._translated(translator, trained, kept, longest), strict=True))
+            kept = {n: ids if len(ids) <= longest else [*ids[: longest - 1], END] for n, ids in encoded.items()}
+            translated = self._translated(translator, trained, list(kept.values()), longest)
+            found = dict(zip(kept, translated, strict=True))
             for number, text in enumerate(texts):
                 for ids, score in found.get(number, [([], 0.0)] * self.n_best):
                     line = one_line(processor.target.decode(ids))
                     print(line if self.n_best == 1 else f"{score:.4f}\t{line}")
                 if self.alignment is not None and number in found and len(maps) < MOST_ALIGNED:
-                    maps.append(alignment(translator, trained.params, processor, text, found[number][0][0]))
+                    best = found[number][0][0]
+                    maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
         report_truncated(truncated, count, longest)
         if self.alignment is not None:
             write_file(self.alignment, render_page(maps).encode())
@@ -85,12 +85,3 @@ class Translate(SearchOptions, Command):
             list(zip(ids, values, strict=True))[: self.n_best]
             for ids, values in zip(np.asarray(tokens).tolist(), np.asarray(scores).tolist(), strict=True)
         ][: len(sources)]
-
-
-def padded(rows: Sequence[Sequence[int]], longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ids as [B, S] int32, S a multiple of `SOURCE_BUCKET` or the longest there may be, and the mask [B, S]."""
-    length = min(longest, -(-max(map(len, rows)) // SOURCE_BUCKET) * SOURCE_BUCKET)
-    ids = np.zeros((len(rows), length), np.int32)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = row
-    return ids, np.arange(length)[None] < np.array([len(row) for row in rows])[:, None]

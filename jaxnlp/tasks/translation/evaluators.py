@@ -10,7 +10,7 @@ from jaxnlp.blocks import HeatMap, Table
 from jaxnlp.commands.files import one_line
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, Scoring
 from jaxnlp.tasks.text_to_text import with_perplexity
-from jaxnlp.tasks.translation.search import SearchOptions, Translator
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
@@ -32,14 +32,15 @@ class Search(SearchOptions, Evaluator):
         translator = scoring.once("translator", lambda: Translator.of(scoring.trained.model))
         params, split = scoring.params_here(), scoring.split
         processor: TranslationProcessor = scoring.trained.processor
-        found: list[list[int]] = []
+        found: list[tuple[list[int], list[int]]] = []  # of each source, what is read of it, and its translation
         for batch in split.batches:
-            real = np.asarray(batch["loss_mask"]).any(axis=1)
             tokens, _ = translator(params, batch["source"], batch["source_mask"], self.search)
-            found += np.asarray(tokens)[real, 0].tolist()
+            for row in np.flatnonzero(np.asarray(batch["loss_mask"]).any(axis=1)):
+                read = np.asarray(batch["source"][row])[np.asarray(batch["source_mask"][row])]
+                found.append((read.tolist(), np.asarray(tokens[row, 0]).tolist()))
         rows = range(len(found)) if split.rows is None else split.rows.tolist()
         ordered = [ids for _, ids in sorted(zip(rows, found, strict=True))]
-        texts = [processor.target.decode(ids) for ids in ordered]
+        texts = [processor.target.decode(written) for _, written in ordered]
         predictions = {"translations.txt": "".join(f"{one_line(text)}\n" for text in texts)}
         if not split.scored:
             return Evaluation({}, predictions)
@@ -49,7 +50,7 @@ class Search(SearchOptions, Evaluator):
         scores, signatures = corpus_scores(texts, references, tokenizer)
         blocks = [*example_blocks(split.examples, texts), bleu_by_length(split.examples, texts, processor, tokenizer)]
         for number in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():
-            content = alignment(translator, params, processor, split.examples[number].source, ordered[number])
+            content = alignment(translator, params, processor, *ordered[number], title=split.examples[number].source)
             blocks.append(Block("Attention", content))
         remarks = {"signatures": signatures} | dataclasses.asdict(self.search)
         return Evaluation(metrics | scores, predictions, blocks, remarks)
@@ -109,7 +110,13 @@ def bleu_by_length(
 
 
 def alignment(
-    translator: Translator, params: Any, processor: TranslationProcessor, source: str, ids: Sequence[int]
+    translator: Translator,
+    params: Any,
+    processor: TranslationProcessor,
+    read: Sequence[int],
+    ids: Sequence[int],
+    *,
+    title: str,
 ) -> HeatMap:
     """Which source tokens each token of a translation attends to.
 
@@ -117,17 +124,18 @@ def alignment(
       translator: the model's.
       params: its parameters.
       processor: its tokenizers.
-      source: a text.
+      read: ids of the source.
       ids: of its translation, up to an end symbol or not.
+      title: the source.
     """
-    end = ids.index(END) + 1 if END in ids else len(ids)
-    read, written = processor.encode_source(source), list(ids[:end])
-    weights = translator.alignment(
-        params, np.array([read]), np.array([[START, *written[:-1]]]), np.ones((1, len(read)), bool)
-    )
+    written = list(ids[: ids.index(END) + 1 if END in ids else len(ids)])
+    longest = translator.decoder.capacity
+    source, mask = padded([read], longest)
+    inputs, _ = padded([[START, *written[:-1]]], longest)
+    weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
         rows=tuple(processor.target.pieces(written)),
         columns=tuple(processor.source.pieces(read)),
-        weights=tuple(tuple(float(weight) for weight in row) for row in np.asarray(weights[0])),
-        title=source,
+        weights=tuple(tuple(float(weight) for weight in row) for row in weights),
+        title=title,
     )

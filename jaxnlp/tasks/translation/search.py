@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,9 @@ from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import SMALLEST_BUCKET, Decoder, target_decoder_of
 from jaxnlp.text.subwords import END, START
 from jaxnlp.typing import Array, Params
+
+BUCKET = 16
+"""Texts are padded to a multiple of this length, so that few programs are compiled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,3 +94,13 @@ class Translator(NamedTuple):
             ),
         )
         return result.tokens, result.scores
+
+
+def padded(rows: Sequence[Sequence[int]], longest: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ids as [B, S] int32, S a multiple of `BUCKET` or the longest there may be, and the mask [B, S]."""
+    length = -(-max(map(len, rows)) // BUCKET) * BUCKET
+    length = length if longest is None else min(longest, length)
+    ids = np.zeros((len(rows), length), np.int32)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+    return ids, np.arange(length)[None] < np.array([len(row) for row in rows])[:, None]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxnlp.tasks.translation.commands import Translate, padded
+from jaxnlp.tasks.translation.commands import Translate
+from jaxnlp.tasks.translation.search import padded
 
 
 def test_sources_are_padded_to_a_multiple_of_sixteen_or_the_longest_there_may_be():

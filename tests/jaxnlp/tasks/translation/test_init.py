@@ -23,8 +23,8 @@ from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation import Translation
-from jaxnlp.tasks.translation.commands import Translate, padded
-from jaxnlp.tasks.translation.search import SearchOptions, Translator
+from jaxnlp.tasks.translation.commands import Translate
+from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END, START
 from train.config import update
 from train.evaluate import main as evaluate_main
