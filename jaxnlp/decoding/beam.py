@@ -22,13 +22,15 @@ from jaxnlp.decoding.generate import (
     read_prompt,
 )
 from jaxnlp.nn.cache import cache_rows
+from jaxnlp.ops.top_k import top_k
 from jaxnlp.typing import Array, Params, PyTree
 
 
 class BeamResult(NamedTuple):
     """Continuations of each prompt, best first.
 
-    Where there are fewer than N continuations at all, the last ones have length 0 and score -inf.
+    Of the search itself there are N of each prompt; `beam_search` returns the n_best of them. Where there are fewer
+    continuations at all, the last ones have length 0 and score -inf.
 
     Attributes:
       tokens: [B, N, max_new_tokens] int32; behind a continuation's end the stop token, or -1 if there is none.
@@ -48,6 +50,7 @@ class _Rules(NamedTuple):
     max_new_tokens: int
     stop: int | None
     no_repeat_ngram: int
+    n_best: int
 
 
 class _Weights(NamedTuple):
@@ -76,6 +79,7 @@ def beam_search(
     length_penalty: float = 0.0,
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
+    n_best: int | None = None,
     cache: PyTree | None = None,
 ) -> BeamResult:
     """The best continuations that beam search finds.
@@ -89,11 +93,11 @@ def beam_search(
     one that ended first comes first; of equally likely tokens the lower is taken, as greedy decoding does. Equal means
     equal in float32, in which log-probabilities are added up.
 
-    The search ends early only when that changes nothing: once N continuations have ended in each row, and none that
-    still runs can come to a better score than the worst of them. Log-probabilities only fall, and the penalty divides
-    them by most at the greatest length, so a running one with log-probability s ends at s / ((5 + max_new_tokens) /
-    6)^alpha at best. What may be lost is what beam search loses anyway: prefixes that are not among the N likeliest of
-    their length.
+    The search ends early only when that changes nothing: once `n_best` continuations have ended in each row, and none
+    that still runs can come to a better score than the worst of them. Log-probabilities only fall, and the penalty
+    divides them by most at the greatest length, so a running one with log-probability s ends at
+    s / ((5 + max_new_tokens) / 6)^alpha at best. What may be lost is what beam search loses anyway: prefixes that are
+    not among the N likeliest of their length.
 
     Args:
       decoder: the model's step function and cache. A capacity must hold the prompt and all new tokens but the last.
@@ -106,6 +110,8 @@ def beam_search(
       coverage_penalty: beta, at least 0; the greater, the more does it cost to leave tokens of the source unattended.
         Needs a decoder and a cache that count coverage.
       no_repeat_ngram: no continuation contains the same N tokens in a row twice; 0 = any may.
+      n_best: how many continuations of each prompt are returned, at most N; the fewer, the sooner the search may end.
+        None = N.
       cache: what the model has read before the prompt, such as the text to be translated; None = nothing.
 
     Raises:
@@ -125,10 +131,13 @@ def beam_search(
         raise ValueError("coverage_penalty needs a model that attends to a source; set it to 0")
     if no_repeat_ngram < 0:
         raise ValueError(f"no_repeat_ngram must be at least 0, got {no_repeat_ngram}")
+    n_best = num_beams if n_best is None else n_best
+    if not 1 <= n_best <= num_beams:
+        raise ValueError(f"n_best must lie in 1 to num_beams, {num_beams}, got {n_best}")
     check_capacity(decoder, prompt, max_new_tokens)
     params = prepare(decoder, params)
     window, count = pad_to_bucket(decoder, prompt), prompt.shape[1]
-    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram)
+    rules = _Rules(num_beams, max_new_tokens, stop, no_repeat_ngram, n_best)
     # Numbers of one type are compiled once; without a coverage penalty it is not computed.
     weights = _Weights(float(length_penalty), float(coverage_penalty) if coverage_penalty else None)
     search, over = _begin(decoder, rules, params, window, count, weights, cache)
@@ -136,7 +145,7 @@ def beam_search(
         if stop is not None and over:
             break
         search, over = _advance(decoder, rules, params, search, length, weights)
-    return _ranked(decoder, search, weights)
+    return _ranked(decoder, rules, search, weights)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -170,7 +179,7 @@ def _advance(decoder, rules, params, search, length, weights):
 def _extend(
     decoder: Decoder, rules: _Rules, search: _Search, logits: Array, length: Array | int, weights: _Weights
 ) -> tuple[_Search, Array]:
-    """Adds token number `length` to each hypothesis, scored by logits [B, N, V].
+    """Adds token number `length` to each running hypothesis, scored by logits [B, N, V].
 
     Returns:
       The search, and whether going on would change nothing, [] bool.
@@ -194,7 +203,7 @@ def _extend(
     rows = jnp.arange(batch)[:, None] * num_beams + parents
     cache = decoder.reorder(search.cache, rows.reshape(-1))
     within_reach = running.scores[:, 0] / _penalty(running.tokens.shape[-1], weights.length)
-    return _Search(cache, running, ended), (ended.scores[:, -1] >= within_reach).all()
+    return _Search(cache, running, ended), (ended.scores[:, rules.n_best - 1] >= within_reach).all()
 
 
 def _repeats(tokens: Array, length: Array | int, size: int, vocabulary_size: int) -> Array:
@@ -225,7 +234,7 @@ def _coverage(decoder: Decoder, cache: PyTree, weights: _Weights, shape: tuple[i
 def _continuations(running: BeamResult, scores: Array, length: Array | int) -> tuple[BeamResult, Array]:
     """The N likeliest of all N V continuations [B, N V] by one token, and whose they are, [B, N]."""
     num_beams = running.scores.shape[1]
-    best, places = jax.lax.top_k(scores, num_beams)
+    best, places = top_k(scores, num_beams)
     parents, chosen = jnp.divmod(places, scores.shape[1] // num_beams)
     tokens = jnp.take_along_axis(running.tokens, parents[:, :, None], axis=1).at[:, :, length - 1].set(chosen)
     return BeamResult(tokens, jnp.full_like(running.lengths, length), best), parents
@@ -237,7 +246,7 @@ def _best(first: BeamResult, second: BeamResult) -> BeamResult:
     Where fewer exist, the blank ones that `ended` began with stay behind them.
     """
     both = BeamResult(*(jnp.concatenate(parts, axis=1) for parts in zip(first, second, strict=True)))
-    scores, places = jax.lax.top_k(both.scores, first.scores.shape[1])
+    scores, places = top_k(both.scores, first.scores.shape[1])
     return BeamResult(
         tokens=jnp.take_along_axis(both.tokens, places[:, :, None], axis=1),
         lengths=jnp.take_along_axis(both.lengths, places, axis=1),
@@ -249,10 +258,11 @@ def _penalty(length: Array | int, length_penalty: Array | float) -> Array:
     return jnp.asarray((5 + length) / 6, jnp.float32) ** length_penalty
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _ranked(decoder, search, weights):
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _ranked(decoder, rules, search, weights):
     """What has ended and what is cut, best first."""
     running = search.running
     scores = running.scores / _penalty(running.lengths, weights.length)
     scores += _coverage(decoder, search.cache, weights, scores.shape)
-    return _best(search.ended, running._replace(scores=scores))
+    best = _best(search.ended, running._replace(scores=scores))
+    return BeamResult(*(part[:, : rules.n_best] for part in best))

@@ -6,6 +6,8 @@ import math
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.ops.top_k import top_k
+
 LOWEST_TEMPERATURE = 1e-6
 """float32 would round a far lower one to 0, and 0 over it is NaN."""
 
@@ -50,7 +52,7 @@ def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
     # The highest is then 0 at any temperature: among scores of 10^10, rounding would hide it from the softmax.
     logits = (logits - logits.max(axis=-1, keepdims=True)) / sampling.temperature
     if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
-        threshold = jax.lax.top_k(logits, sampling.top_k)[0][..., -1:]
+        threshold = top_k(logits, sampling.top_k)[0][..., -1:]
         logits = jnp.where(logits >= threshold, logits, -jnp.inf)
     if sampling.top_p is not None and sampling.top_p < 1.0:
         order = jnp.argsort(-logits, axis=-1)

@@ -33,6 +33,7 @@ def test_plain_lines_when_there_is_no_terminal(tmp_path, clock):
 
 def lines_of(folder, clock, steps, seconds_of, *, total=1000, first=0, log_every=None, evaluation=0.0):
     """What is printed where each step takes `seconds_of(step)` of the clock."""
+    folder.mkdir(exist_ok=True)
     screen = console(force_terminal=False)
     with RunLog(folder, screen, total_steps=total, first_step=first) as log:
         for step in range(first + 1, first + steps + 1):
@@ -46,9 +47,9 @@ def lines_of(folder, clock, steps, seconds_of, *, total=1000, first=0, log_every
 
 
 def test_plain_lines_come_every_few_seconds_with_and_without_metrics(tmp_path, clock):
-    lines = lines_of(tmp_path, clock, 41, lambda _: SECONDS_BETWEEN_LINES / 10, log_every=1)
+    lines = lines_of(tmp_path / "with", clock, 41, lambda _: SECONDS_BETWEEN_LINES / 10, log_every=1)
     assert [line.split("/")[0] for line in lines] == [f"step {n}" for n in (1, 10, 20, 30, 40)]
-    lines = lines_of(tmp_path, clock, 41, lambda _: SECONDS_BETWEEN_LINES / 10)
+    lines = lines_of(tmp_path / "without", clock, 41, lambda _: SECONDS_BETWEEN_LINES / 10)
     assert [line.split("/")[0] for line in lines] == [f"step {n}" for n in (10, 20, 30, 40)]
 
 

@@ -80,8 +80,9 @@ class Translate(SearchOptions, Command):
             return []
         # A power of two of them, so that few programs are compiled.
         more = (1 << (len(sources) - 1).bit_length()) - len(sources)
-        tokens, scores = translator(trained.params, *padded([*sources, *[sources[0]] * more], longest), self.search)
+        source = padded([*sources, *[sources[0]] * more], longest)
+        tokens, scores = translator(trained.params, *source, self.search, self.n_best)
         return [
-            list(zip(ids, values, strict=True))[: self.n_best]
+            list(zip(ids, values, strict=True))
             for ids, values in zip(np.asarray(tokens).tolist(), np.asarray(scores).tolist(), strict=True)
         ][: len(sources)]

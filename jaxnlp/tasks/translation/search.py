@@ -67,8 +67,10 @@ class Translator(NamedTuple):
         begin = jax.jit(model.begin, static_argnames=("capacity", "count_coverage"))
         return cls(target_decoder_of(model), begin, jax.jit(model.alignment))
 
-    def __call__(self, params: Params, source: Any, source_mask: Any, options: SearchOptions) -> tuple[Array, Array]:
-        """The best translations of sources [B, S]: tokens [B, N, T], and their scores [B, N].
+    def __call__(
+        self, params: Params, source: Any, source_mask: Any, options: SearchOptions, n_best: int = 1
+    ) -> tuple[Array, Array]:
+        """The n_best translations of sources [B, S]: tokens [B, n_best, T], and their scores [B, n_best].
 
         A translation has at most twice as many tokens as its source's row, and ten more.
         """
@@ -85,6 +87,7 @@ class Translator(NamedTuple):
             length_penalty=options.length_penalty,
             coverage_penalty=options.coverage_penalty,
             no_repeat_ngram=options.no_repeat_ngram,
+            n_best=n_best,
             cache=self.begin(
                 params,
                 source,

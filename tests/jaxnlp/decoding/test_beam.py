@@ -239,6 +239,25 @@ def test_the_search_ends_when_nothing_that_runs_can_win_and_not_before(alpha, st
     assert_same(found_rows(result)[0], [((0,), np.log(0.5))])
 
 
+def test_fewer_results_are_the_first_of_all_and_need_fewer_steps(model):
+    params, decoder, _, _ = model
+    settings = {"num_beams": 3, "max_new_tokens": 8, "stop": 0, "length_penalty": 1.0}
+    every = found_rows(beam_search(decoder, params, PROMPT, **settings))
+    for n_best in (1, 2):
+        few = found_rows(beam_search(decoder, params, PROMPT, n_best=n_best, **settings))
+        for found, expected in zip(few, every, strict=True):
+            assert_same(found, expected[:n_best])
+    steps = []
+    for n_best in (1, 2, 3):
+        reads = []
+        chain = table_decoder([[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.0, 0.0, 1.0]], reads=reads)
+        beam_search(chain, {}, np.ones((1, 1), np.int32), num_beams=3, max_new_tokens=9, stop=0, n_best=n_best)
+        jax.effects_barrier()
+        steps.append(len(reads))
+    # The n-th to end is n tokens long; from then on what runs is less likely.
+    assert steps == [1, 2, 3]
+
+
 def test_equal_beams_are_one_hypothesis_and_ties_go_to_the_lower_token():
     result = beam_search(table_decoder(np.full((3, 3), 1.0 / 3.0)), {}, PROMPT % 3, num_beams=5, max_new_tokens=2)
     expected = [((0, 0), 0), ((0, 1), 0), ((0, 2), 0), ((1, 0), 0), ((1, 1), 0)]
@@ -309,6 +328,7 @@ def test_the_context_may_be_filled_to_the_last_token():
         ((3,), {}, "expected a prompt [B, N] of int, got (3,) of int32"),
         ((2, 3), {"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
         ((2, 3), {"num_beams": 0}, "num_beams must be at least 1, got 0"),
+        ((2, 3), {"n_best": 3}, "n_best must lie in 1 to num_beams, 2, got 3"),
         ((2, 3), {"length_penalty": -0.1}, "length_penalty must be at least 0 and finite, got -0.1"),
         ((2, 3), {"length_penalty": float("nan")}, "length_penalty must be at least 0 and finite, got nan"),
     ],

@@ -1,0 +1,27 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.decoding.sampling import Sampling, filtered_logits
+from jaxnlp.ops.top_k import top_k
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_equals_a_stable_sort(jit):
+    x = np.random.default_rng(0).integers(0, 5, (3, 2, 9)).astype(np.float32)
+    values, places = (jax.jit(top_k, static_argnums=1) if jit else top_k)(jnp.asarray(x), 4)
+    expected = np.argsort(-x, axis=-1, kind="stable")[..., :4]
+    assert (values.dtype, places.dtype) == (np.float32, np.int32)
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: top_k(x, 5)[0][:, -1], lambda x: filtered_logits(x, Sampling(top_k=5))],
+    ids=["a slice", "top-k sampling"],
+)
+def test_no_program_sorts_a_whole_row(function):
+    program = jax.jit(function).lower(jnp.zeros((2, 1000))).compile().as_text()
+    assert " sort(" not in program
