@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.models import ModelConfig, Parameter, parameter_table
-from jaxnlp.nn.attention import CrossAttention
+from jaxnlp.nn.attention import CrossAttention, Positions
 from jaxnlp.nn.cache import LayerCache, cache_rows, log_coverage
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
@@ -30,6 +30,8 @@ from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02
+CLIPPED_DISTANCE = 16
+"""Distance beyond which relative vectors are the same, as published."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +54,9 @@ class EncoderDecoderConfig(ModelConfig):
     """Normalise before each branch, and once at the end; or after each sum, as published."""
     activation: Activation = "relu"
     """Activation of the feed-forward layers."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative"] = "sinusoidal"
-    """Fixed or learned vectors added to the embeddings; or rotated queries and keys, or a learned bias for each bucket
-    of distances, in all self-attention."""
+    positions: Literal["sinusoidal", "learned", "rotary", "relative_bias", "relative_vectors"] = "sinusoidal"
+    """Fixed or learned vectors added to the embeddings; or, in all self-attention, rotated queries and keys, a learned
+    bias for each bucket of distances, or learned vectors for each distance, added to keys and values."""
     embeddings: Literal["separate", "tied", "shared"] = "tied"
     """Source embeddings, target embeddings and output layer: three matrices; the last two one; or all three one, which
     needs one vocabulary."""
@@ -88,6 +90,11 @@ class EncoderDecoderConfig(ModelConfig):
     def max_length(self) -> int:
         return self.context_length
 
+    @property
+    def attention_positions(self) -> Positions:
+        """What self-attention itself knows of positions."""
+        return "none" if self.positions in ("sinusoidal", "learned") else self.positions
+
     def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "EncoderDecoder":
         """The module for a target vocabulary of that size, and for a source vocabulary: None = the same one."""
         source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
@@ -107,9 +114,8 @@ class EncoderDecoderConfig(ModelConfig):
         if self.positions == "learned":
             below |= {("source_positions",): "SD", ("target_positions",): "TD"}
         table = parameter_table.entries(below, "below")
-        relative: Any = "relative" if self.positions == "relative" else "none"
         for name in ("encoder", "decoder"):
-            block = parameter_table.block(positions=relative, cross=name == "decoder")
+            block = parameter_table.block(positions=self.attention_positions, cross=name == "decoder")
             table |= parameter_table.entries(block, 0, prefix=(name, "blocks"), stacked=True)
             if self.norm == "pre":
                 table |= parameter_table.entries(parameter_table.norm(("final_norm",)), prefix=(name,))
@@ -165,7 +171,8 @@ class Blocks(nn.Module):
             attention_dropout_rate=config.attention_dropout_rate,
             residual_dropout_rate=config.dropout_rate,
             compute=compute,
-            positions=config.positions if config.positions in ("rotary", "relative") else "none",
+            positions=config.attention_positions,
+            **({"max_distance": CLIPPED_DISTANCE} if config.positions == "relative_vectors" else {}),
         )
         output = stack(block, config.num_layers, compute, x, **read)
         if config.norm == "post":

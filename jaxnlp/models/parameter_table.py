@@ -68,7 +68,7 @@ def block(
       mixer: see `TransformerBlock`.
       cross: whether attention to a memory follows the self-attention.
       grouped: whether there are fewer key heads than heads.
-      positions: see `TransformerBlock`; the table of relative ones is [N, H], one row a bucket.
+      positions: see `TransformerBlock`; the tables of relative ones have one row a bucket or a distance.
       normalise_queries: with the mixer `memory`, whether queries are normalised.
       use_bias: whether dense and normalisation layers have biases.
     """
@@ -85,8 +85,10 @@ def block(
             axes |= dense((branch, name), kernel, use_bias=use_bias)
     if mixer == "synthesizer":
         axes |= dense(("attention",), "KS", use_bias=use_bias)
-    if positions == "relative":
+    if positions == "relative_bias":
         axes[("attention", "relative_bias")] = "NH"
+    if positions == "relative_vectors":
+        axes |= {("attention", name): "NK" for name in ("relative_keys", "relative_values")}
     axes |= dense(("feed_forward", "up"), "DF", use_bias=use_bias)
     axes |= dense(("feed_forward", "down"), "FD", use_bias=use_bias)
     if mixer == "memory":

@@ -15,12 +15,13 @@ from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops.attention import attend, attention_weights
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.positions import rotary
-from jaxnlp.ops.relative_positions import relative_buckets
+from jaxnlp.ops.relative_attention import attend_relative
+from jaxnlp.ops.relative_positions import clipped_distances, relative_buckets
 from jaxnlp.typing import Params
 
-Positions = Literal["none", "rotary", "relative"]
-"""How self-attention knows positions: not at all; by rotating queries and keys; or by a learned bias on the scores for
-each bucket of distances."""
+Positions = Literal["none", "rotary", "relative_bias", "relative_vectors"]
+"""How self-attention knows positions: not at all; by rotating queries and keys; by a learned bias on the scores for
+each bucket of distances; or by learned vectors for each distance, added to keys and values."""
 
 
 class SelfAttention(nn.Module):
@@ -35,18 +36,21 @@ class SelfAttention(nn.Module):
       use_bias: whether the projections have biases.
       output_stddev: standard deviation of the output projection's initial weights.
       compute: types, and the implementation of attention over a whole sequence.
-      positions: none; rotary: queries and keys are rotated, K must be even; relative: each head has a learned bias for
-        each bucket of distances, in both directions unless `causal`.
-      num_buckets: N, of relative positions; must be even without `causal`.
-      max_distance: of relative positions: keys at this distance or farther share the last bucket of their direction.
+      positions: none; rotary: queries and keys are rotated, K must be even; relative_bias: each head has a learned bias
+        for each bucket of distances, in both directions unless `causal`; relative_vectors: each distance has a vector
+        that is added to keys and one that is added to values, for all heads.
+      num_buckets: N, of a relative bias; must be even without `causal`.
+      max_distance: of relative positions: keys at this distance or farther share the last bucket or the last vectors of
+        their direction.
 
     Parameters: qkv/kernel [D, 3, H, K]; with fewer key heads q/kernel [D, H, K] and kv/kernel [D, 2, G, K]; out/kernel
-    [D, D]; and their biases. With relative positions also relative_bias [N, H].
+    [D, D]; and their biases. With a relative bias also relative_bias [N, H]; with relative vectors relative_keys and
+    relative_values [N, K], N = 2 max_distance + 1.
 
     Source: Vaswani et al. 2017, section 3.2.2; Radford et al. 2019 for the dropouts and the fused projection; Ainslie
-    et al. 2023 for grouped heads; Su et al. 2021 for rotary positions; Raffel et al. 2020, section 2.1, for relative
-    ones. Differs: T5 shares one table among all layers and does not scale the scores; here each layer has its own
-    table, and the scores are scaled.
+    et al. 2023 for grouped heads; Su et al. 2021 for rotary positions; Raffel et al. 2020, section 2.1, for the
+    relative bias; Shaw et al. 2018 for relative vectors. Differs: T5 shares one table among all layers and does not
+    scale the scores; here each layer has its own table, and the scores are scaled.
     """
 
     num_heads: int
@@ -102,12 +106,9 @@ class SelfAttention(nn.Module):
         if self.positions == "rotary":  # the cache stores rotated keys
             here = first + jnp.arange(positions)
             q, k = rotary(q, here), rotary(k, here)
-        bias = None
-        if self.positions == "relative":
-            bias = self._relative_bias(first, positions, positions if cache is None else cache[0].shape[2])
-        if cache is None:
-            y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
-        else:
+        keys = positions if cache is None else cache[0].shape[2]
+        bias = self._relative_bias(first, positions, keys) if self.positions == "relative_bias" else None
+        if cache is not None:
             batch, _, key_heads, head_width = k.shape
             chex.assert_shape(cache, (batch, key_heads, None, head_width))
             k, v = (
@@ -115,17 +116,46 @@ class SelfAttention(nn.Module):
                 for old, new in zip(cache, (k, v), strict=True)
             )
             cache = (k, v)
+            k, v = (part.swapaxes(1, 2) for part in cache)
+        if self.positions == "relative_vectors":
+            y = self._attend_relative(q, k, v, attention_mask, first, deterministic=deterministic)
+        elif cache is None:
+            y = _attend(self, q, k, v, attention_mask, deterministic=deterministic, bias=bias, causal=self.causal)
+        else:
             # Slots after the newest position are empty. No query sees them, since they come later.
-            y = attend(
-                q,
-                k.swapaxes(1, 2),
-                v.swapaxes(1, 2),
-                attention_mask=attention_mask,
-                bias=bias,
-                causal=True,
-                first_query=cached_positions,
-            )
+            y = attend(q, k, v, attention_mask=attention_mask, bias=bias, causal=True, first_query=cached_positions)
         return _output(self, y, deterministic=deterministic), cache
+
+    def _attend_relative(
+        self,
+        q: jax.Array,
+        k: jax.Array,
+        v: jax.Array,
+        attention_mask: jax.Array | None,
+        first_query: jax.Array | int,
+        *,
+        deterministic: bool,
+    ) -> jax.Array:
+        """Values [B, T, H, K] mixed by `attend_relative`, with the vectors of each distance."""
+        here = first_query + jnp.arange(q.shape[1])
+        distances = clipped_distances(here, jnp.arange(k.shape[1]), max_distance=self.max_distance)
+        shape = (2 * self.max_distance + 1, q.shape[-1])
+        tables = (self.param(name, normal(0.02), shape) for name in ("relative_keys", "relative_values"))
+        drop = self.attention_dropout_rate > 0.0 and not deterministic
+        y, weights = attend_relative(
+            q,
+            k,
+            v,
+            *(table[distances] for table in tables),
+            attention_mask=attention_mask,
+            causal=self.causal,
+            first_query=first_query,
+            dropout_rate=self.attention_dropout_rate,
+            dropout_key=self.make_rng("dropout") if drop else None,
+            first_row=first_row_of_shard(q.shape[0]),
+        )
+        self.sow("intermediates", "weights", weights)
+        return y
 
     def _relative_bias(self, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
         """What is added to the scores of queries first_query.. and keys 0..: [1, H, T, S]."""

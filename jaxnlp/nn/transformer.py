@@ -63,8 +63,9 @@ class TransformerBlock(nn.Module):
       attention_dropout_rate: share of attention weights dropped in training.
       residual_dropout_rate: share of each branch's outputs dropped in training.
       compute: types and implementations.
-      positions: of dot-product self-attention: none, rotary or relative, see `nn.attention.SelfAttention`.
-      num_buckets: of relative positions.
+      positions: of dot-product self-attention: none, rotary, relative_bias or relative_vectors, see
+        `nn.attention.SelfAttention`.
+      num_buckets: of a relative bias.
       max_distance: of relative positions.
 
     Source: Vaswani et al. 2017, section 3.1 (post); Radford et al. 2019, section 2.3 (pre); Xiong et al. 2020 for the

@@ -101,7 +101,8 @@ def test_equals_the_transformer_of_pytorch(norm):
         {"norm": "post", "embeddings": "shared"},
         {"positions": "learned", "embeddings": "separate", "scale_embeddings": False},
         {"positions": "rotary", "compute": Compute(scan_layers=True)},
-        {"positions": "relative"},
+        {"positions": "relative_bias"},
+        {"positions": "relative_vectors"},
     ],
     ids=lambda changes: " ".join(map(str, changes)) or "defaults",
 )
@@ -126,7 +127,7 @@ def test_a_prefix_may_be_read_at_once_and_padded():
     np.testing.assert_allclose(found, logits(model, params)[:, 2:], atol=2e-5)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative_bias", "relative_vectors"])
 def test_later_targets_and_padded_sources_change_nothing(positions):
     model, params = model_of(positions=positions)
     before = logits(model, params)
@@ -168,7 +169,7 @@ def test_dropout_acts_in_training_alone():
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative_bias", "relative_vectors"])
 @pytest.mark.parametrize("embeddings", ["separate", "tied", "shared"])
 def test_every_parameter_has_its_axes(norm, positions, embeddings):
     model, params = model_of(norm=norm, positions=positions, embeddings=embeddings)

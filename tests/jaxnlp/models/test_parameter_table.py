@@ -26,13 +26,14 @@ def test_only_kernels_are_matrices_and_stacked_ones_have_an_axis_in_front():
     }
 
 
-SIZES = {"D": 24, "H": 4, "K": 6, "G": 2, "F": 10, "S": 7, "N": 8}
+SIZES = {"D": 24, "H": 4, "K": 6, "G": 2, "F": 10, "S": 7, "N": 9}
 SELF_ATTENTIONS = [
     {},
     {"num_key_heads": SIZES["G"]},
     {"num_key_heads": SIZES["H"]},
     {"positions": "rotary"},
-    {"positions": "relative", "num_buckets": SIZES["N"], "num_key_heads": SIZES["G"]},
+    {"positions": "relative_bias", "num_buckets": SIZES["N"], "num_key_heads": SIZES["G"]},
+    {"positions": "relative_vectors", "max_distance": SIZES["N"] // 2},
     {"mixer": "synthesizer", "context_length": SIZES["S"]},
 ]
 BLOCKS = [

@@ -14,14 +14,18 @@ from tests.jaxnlp.nn.attention_helpers import BATCH, HEADS, POSITIONS, WIDTH, X,
 
 
 def positioned(params, positions):
-    """Parameters of a module with these positions, its table of ordinary size."""
-    if positions != "relative":
-        return params
-    table = np.random.default_rng(6).normal(size=(BUCKETS["num_buckets"], HEADS)).astype(np.float32)
-    return params | {"relative_bias": table}
+    """Parameters of a module with these positions, its tables of ordinary size."""
+    generator = np.random.default_rng(6)
+    return params | {
+        name: generator.normal(size=shape).astype(np.float32) for name, shape in TABLES.get(positions, {}).items()
+    }
 
 
 BUCKETS = {"num_buckets": 6, "max_distance": 5}
+TABLES = {
+    "relative_bias": {"relative_bias": (6, HEADS)},
+    "relative_vectors": {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
+}
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -42,7 +46,7 @@ def test_rotary_positions_multiply_queries_and_keys_as_complex_numbers(causal):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_relative_positions_give_values_and_gradients_of_t5(causal):
-    params = positioned(random_params(use_bias=False), "relative")
+    params = positioned(random_params(use_bias=False), "relative_bias")
     config = T5Config(
         d_model=WIDTH,
         d_kv=WIDTH // HEADS,
@@ -64,7 +68,7 @@ def test_relative_positions_give_values_and_gradients_of_t5(causal):
     upstream = np.random.default_rng(2).normal(size=X.shape).astype(np.float32)
     expected.backward(torch.tensor(upstream))
 
-    module = SelfAttention(HEADS, causal=causal, use_bias=False, positions="relative", **BUCKETS)
+    module = SelfAttention(HEADS, causal=causal, use_bias=False, positions="relative_bias", **BUCKETS)
 
     @jax.jit
     def ours(params, x):
@@ -75,6 +79,26 @@ def test_relative_positions_give_values_and_gradients_of_t5(causal):
     np.testing.assert_allclose(y, expected.detach(), atol=1e-5)
     np.testing.assert_allclose(x_gradient, leaf.grad, atol=2e-5)
     np.testing.assert_allclose(gradient["relative_bias"], theirs.relative_attention_bias.weight.grad, atol=2e-5)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_relative_vectors_are_added_to_keys_and_values(causal):
+    tables = {name: table[:5] for name, table in positioned({}, "relative_vectors").items()}
+    params = random_params() | tables
+    ours, _ = apply(SelfAttention(HEADS, causal=causal, positions="relative_vectors", max_distance=2), params, X)
+
+    q, k, v = np.moveaxis(np.einsum("btd,dphk->btphk", X, params["qkv"]["kernel"]) + params["qkv"]["bias"], 2, 0)
+    mixed = np.zeros_like(q)
+    for t in range(POSITIONS):
+        seen = np.arange(t + 1 if causal else POSITIONS)
+        index = np.clip(seen - t, -2, 2) + 2
+        keys = k[:, seen] + params["relative_keys"][index][:, None]
+        values = v[:, seen] + params["relative_values"][index][:, None]
+        scores = np.einsum("bhk,bshk->bhs", q[:, t], keys) / (WIDTH // HEADS) ** 0.5
+        weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+        mixed[:, t] = np.einsum("bhs,bshk->bhk", weights, values)
+    expected = mixed.reshape(X.shape) @ params["out"]["kernel"] + params["out"]["bias"]
+    np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("num_key_heads", [None, 1], ids=["all_heads", "grouped_heads"])
@@ -97,7 +121,7 @@ def test_positions_of_cached_parts_are_those_of_the_whole_sequence(positions, nu
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-6)
 
 
-@pytest.mark.parametrize("positions", ["rotary", "relative"])
+@pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])
 def test_weights_shown_know_positions(positions):
     params = positioned(random_params(), positions)
     module = SelfAttention(HEADS, positions=positions, **BUCKETS)
@@ -109,12 +133,12 @@ def test_weights_shown_know_positions(positions):
 
 
 @pytest.mark.parametrize("positions", get_args(Positions))
-def test_only_relative_positions_have_a_parameter(positions):
+def test_only_relative_positions_have_parameters(positions):
     module = SelfAttention(HEADS, positions=positions, **BUCKETS)
     init = functools.partial(module.init, jax.random.key(0), X, deterministic=True)
     shapes = jax.tree.map(np.shape, jax.eval_shape(init)["params"])
-    assert shapes.pop("relative_bias", None) == ((6, HEADS) if positions == "relative" else None)
-    assert sorted(shapes) == ["out", "qkv"]
+    tables = {name: shape for name, shape in shapes.items() if name not in ("out", "qkv")}
+    assert tables == TABLES.get(positions, {})
 
 
 def test_positions_do_not_change_the_initial_values_of_other_parameters():
@@ -122,12 +146,13 @@ def test_positions_do_not_change_the_initial_values_of_other_parameters():
     def initial(positions):
         return SelfAttention(HEADS, positions=positions).init(jax.random.key(0), X, deterministic=True)["params"]
 
-    plain, found = initial("none"), initial("relative")
-    for name, layer in plain.items():
-        jax.tree.map(np.testing.assert_array_equal, layer, found[name])
+    plain = initial("none")
+    for found in map(initial, TABLES):
+        for name, layer in plain.items():
+            jax.tree.map(np.testing.assert_array_equal, layer, found[name])
 
 
 def test_unknown_positions_are_refused():
-    message = "positions must be one of none, rotary, relative, got 'sinusoidal'"
+    message = "positions must be one of none, rotary, relative_bias, relative_vectors, got 'sinusoidal'"
     with pytest.raises(ValueError, match=re.escape(message)):
         apply(SelfAttention(HEADS, positions="sinusoidal"), random_params(), X)

@@ -282,12 +282,15 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
     assert Stack(caches=True).apply({"params": separate}, X, rngs=rngs).hidden.shape == X.shape
 
 
-@pytest.mark.parametrize("positions", ["rotary", "relative"])
+@pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])
 def test_a_block_passes_positions_to_its_attention(positions):
     block, params = make_block(positions=positions, num_buckets=6, max_distance=5), random_params()
-    if positions == "relative":
-        table = np.random.default_rng(3).normal(size=(6, HEADS)).astype(np.float32)
-        params["attention"] = params["attention"] | {"relative_bias": table}
+    tables = {
+        "relative_bias": {"relative_bias": (6, HEADS)},
+        "relative_vectors": {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
+    }
+    for name, shape in tables.get(positions, {}).items():
+        params["attention"] |= {name: np.random.default_rng(3).normal(size=shape).astype(np.float32)}
     cache = (np.zeros((BATCH, HEADS, POSITIONS + 1, WIDTH // HEADS), np.float32),) * 2
     first, cache = apply(block, params, X[:, :4], cache, np.int32(0))
     second, _ = apply(block, params, X[:, 4:], cache, np.int32(4))
