@@ -52,13 +52,6 @@ class ModelConfig(Config):
     """The base of every family's config: frozen, hashable, and able to build its module."""
 
     section: ClassVar[str] = "model"
-    recurrent: ClassVar[bool] = False
-    """Whether its module reads a text on from states: it has `read(tokens, states, ...)` and `empty_cache(batch)`."""
-
-    reads_source: ClassVar[bool] = False
-    """Whether its module reads one text and writes another: `build` takes the sizes of two vocabularies, and the module
-    has `begin(params, source, source_mask)` and `read(tokens, cache, count)`."""
-
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
     """How it is computed; never what."""
 

@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
-from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.nn.cache import cache_rows, log_coverage
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
@@ -31,10 +32,8 @@ from jaxnlp.typing import Params
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionLSTMConfig(ModelConfig):
+class AttentionLSTMConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an LSTM translator with attention."""
-
-    reads_source = True
 
     embedding_width: int = 256
     """Width of the word embeddings, D."""

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
-from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.nn.attention import CrossAttention, Positions
 from jaxnlp.nn.cache import LayerCache, cache_rows, log_coverage
 from jaxnlp.nn.compute import Compute
@@ -35,10 +36,8 @@ CLIPPED_DISTANCE = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class EncoderDecoderConfig(ModelConfig):
+class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an encoder-decoder Transformer."""
-
-    reads_source = True
 
     num_layers: int = 3
     """Number of blocks in the encoder, L, and in the decoder."""

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax.nn.initializers import zeros
 
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.models import ModelConfig, Parameter, parameter_table
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, find_cell, uniform_of_width
@@ -31,10 +32,8 @@ States = tuple[LayerStates, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentLMConfig(ModelConfig):
+class RecurrentLMConfig(RecurrentModelConfig):
     """Shape and regularisers of a recurrent language model."""
-
-    recurrent = True
 
     cell: CellName = "lstm"
     """Elman network with tanh or ReLU, GRU, or LSTM."""

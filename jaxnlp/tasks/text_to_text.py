@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from jaxnlp.corpus import Corpus, DataFacts, Split
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.tasks import Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
 from jaxnlp.text.translation import TranslationProcessor
@@ -42,7 +43,7 @@ class TextToText(Task):
         return found | {"positions_per_token": MetricKind("tokens", "", "lower")}
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
-        if not model.reads_source:
+        if not isinstance(model, SequenceToSequenceConfig):
             raise ValueError(
                 f"this task needs a model that reads a source, got {type(model).__name__}; take EncoderDecoderConfig"
             )

@@ -13,6 +13,7 @@ import numpy as np
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
@@ -92,7 +93,8 @@ class LanguageModel(Task):
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if data.parts:
             raise ValueError(f"a language model learns from texts without labels, and the data has {data.parts}")
-        if model.recurrent and not self.carries_states and (self.chunk_tokens or self.num_sampled):
+        is_recurrent = isinstance(model, RecurrentModelConfig)
+        if is_recurrent and not self.carries_states and (self.chunk_tokens or self.num_sampled):
             raise ValueError(
                 "task.chunk_tokens and task.num_sampled of a recurrent model need the task RecurrentLanguageModel"
             )
@@ -197,7 +199,7 @@ class RecurrentLanguageModel(LanguageModel):
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         super().check(model, data)
-        if not model.recurrent:
+        if not isinstance(model, RecurrentModelConfig):
             raise ValueError(
                 f"RecurrentLanguageModel needs a recurrent model, got {type(model).__name__}; take the task "
                 "LanguageModel, or the model RecurrentLMConfig"

@@ -63,7 +63,7 @@ class Translator(NamedTuple):
 
     @classmethod
     def of(cls, model: Any) -> "Translator":
-        """That of a model whose config says `reads_source`."""
+        """The translator of a model whose config is a `SequenceToSequenceConfig`."""
         begin = jax.jit(model.begin, static_argnames=("capacity", "count_coverage"))
         return cls(target_decoder_of(model), begin, jax.jit(model.alignment))
 

@@ -1,0 +1,14 @@
+"""What configs of recurrent language models have in common."""
+
+import dataclasses
+
+from jaxnlp.models import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentModelConfig(ModelConfig):
+    """The base of configs of recurrent language models, which the task RecurrentLanguageModel requires.
+
+    The module has `read(tokens, states)`, which continues a text from the states after its last token, and
+    `empty_cache(batch)`, the states before the first token.
+    """

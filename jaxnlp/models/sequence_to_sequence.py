@@ -1,0 +1,22 @@
+"""What configs of models that read one text and write another have in common."""
+
+import dataclasses
+
+import flax.linen as nn
+
+from jaxnlp.models import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceToSequenceConfig(ModelConfig):
+    """The base of configs of sequence-to-sequence models, which tasks such as TextToText require.
+
+    The module is called with (source, target inputs, source_mask). It also has `output_layer(params)`, and for decoding
+    `begin(params, source, source_mask)`, which returns the cache that holds a source, `read(tokens, cache, count)` and
+    `alignment(params, source, inputs, source_mask)`.
+    """
+
+    def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> nn.Module:
+        """The module for a target vocabulary of that size, and for a source vocabulary: None = the same one."""
+        del source_vocabulary_size
+        return super().build(vocabulary_size)
