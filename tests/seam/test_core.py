@@ -2,15 +2,20 @@
 
 import ast
 import builtins
+import dataclasses
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
 
 import data
+import jaxnlp.convert
+import jaxnlp.corpus
 import jaxnlp.models
 import jaxnlp.tasks
+import jaxnlp.text
 from tests.seam import images, tagger
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +32,43 @@ CORE = (
 FILES = sorted(path.relative_to(ROOT).as_posix() for place in CORE for path in ROOT.glob(place))
 
 WORDS = {"seam", "bert", "gpt", "lstm", "perceiver", "synthesizer", "vocabulary"}
+NO_FAMILY = {"pretrained", "pretrainederror", "unknowntokenerror"}
+"""Classes of the library's packages whose names are words of every family."""
+METRICS = {
+    "accuracy",
+    "bleu",
+    "chrf",
+    "exact_match",
+    "f1",
+    "las",
+    "mean_score",
+    "next_word_nll",
+    "pearson",
+    "perplexity",
+    "positions_per_token",
+    "roc_auc",
+    "spearman",
+    "uas",
+}
+"""Names of metrics that families declare, alone or as parts of a name such as `macro_f1`: every run has only `loss`."""
 MAY_NAME = {
     "jaxnlp/models/__init__.py": {"vocabulary"},  # what build() takes, unless a family says otherwise
+    "jaxnlp/tasks/__init__.py": {"perplexity", "positions_per_token"},  # kinds of metrics that several tasks declare
+}
+
+# All public attributes of the bases. Each is a part of the seam, for every family: what only some have belongs to a base
+# of their own, such as `jaxnlp.models.recurrent`.
+PUBLIC = {
+    jaxnlp.models.ModelConfig: "section full_name compute max_length build frozen parameter architecture adopt",
+    jaxnlp.tasks.Task: (
+        "section full_name model_types metrics check check_corpus build begin objective evaluators commands "
+        "from_pretrained"
+    ),
+    data.DataConfig: (
+        "section full_name batch_size max_length parts together carries check_steps load check_after read_file "
+        "require_at_least"
+    ),
+    jaxnlp.corpus.DataFacts: "max_length parts together carries",
 }
 
 # Expressions that look like a question for the family and are none, with the reason.
@@ -53,14 +93,17 @@ MAY_ASK = {
 
 def families():
     """Words that name a family, in lower case: its classes, in the library and in this folder, and `WORDS`."""
-    for package in (jaxnlp.models, jaxnlp.tasks, data):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
+    modules = [
+        importlib.import_module(module.name)
+        for package in (jaxnlp.models, jaxnlp.tasks, jaxnlp.text, jaxnlp.convert, data)
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    ]
     kinds = [*derived(jaxnlp.models.ModelConfig), *derived(jaxnlp.tasks.Task), *derived(data.DataConfig)]
     kinds = [kind for kind in kinds if kind.__module__.partition(".")[0] in ("jaxnlp", "data")]  # not other tests'
-    for module in (images, tagger):
+    for module in (images, tagger, *(m for m in modules if m.__name__.startswith(("jaxnlp.text.", "jaxnlp.convert.")))):
         kinds += [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
-    return WORDS | {kind.__name__.lower() for kind in kinds if isinstance(kind, type)}
+    names = {kind.__name__.lower() for kind in kinds if isinstance(kind, type) and not kind.__name__.startswith("_")}
+    return WORDS | names - NO_FAMILY
 
 
 def derived(base):
@@ -74,7 +117,8 @@ def named(tree):
         if isinstance(getattr(node, "body", None), list):
             node.body = [child for child in node.body if not is_text(child)] or [ast.Pass()]
     code = ast.unparse(tree).lower()
-    return {word for word in families() if word in code}
+    metrics = {word for word in METRICS if re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9])", code)}
+    return metrics | {word for word in families() if word in code}
 
 
 def is_text(node):
@@ -124,6 +168,17 @@ def is_type(node):
     return False
 
 
+def public(base):
+    """Public attributes of a class, and fields that have no value in it."""
+    fields = {field.name for field in dataclasses.fields(base)} if dataclasses.is_dataclass(base) else set()
+    return {name for name in {*dir(base), *fields} if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("base", PUBLIC, ids=lambda base: base.__name__)
+def test_the_core_asks_of_a_family_only_what_is_listed(base):
+    assert public(base) == set(PUBLIC[base].split())
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_no_core_file_names_a_family(file):
     assert named(parsed(file)) - MAY_NAME.get(file, set()) == set()
@@ -147,6 +202,14 @@ def parsed(file):
         ("def is_masked(task):\n  return isinstance(task, MaskedLanguageModel)", {"maskedlanguagemodel"}),
         ("kind = {'bert': 3}", {"bert"}),
         ("rows = processor.vocabulary_size", {"vocabulary"}),
+        ("from jaxnlp.text.labels import Labels", {"labels"}),
+        ("from jaxnlp.convert.bert import BertWeights", {"bert", "bertweights"}),
+        ("isinstance(corpus.processor, TextProcessor)", {"textprocessor"}),
+        ("evaluation.metrics['perplexity']", {"perplexity"}),
+        ("scores.bleu_of(texts)", {"bleu"}),
+        ("name.endswith('/accuracy')", {"accuracy"}),
+        ("best = 'macro_f1'", {"f1"}),
+        ("class Loss:\n  colour = '#f1262f'\n  metric = metrics['loss']", set()),
         ("'Such as BERT.'\ndef f():\n  'Such as Tagging.'\n  # of a GPT\n  return tags", set()),
     ],
 )
