@@ -1,4 +1,4 @@
-"""`python -m train.compare RUN RUN ...`: runs side by side on one page: what differs, their results, their curves."""
+"""`python -m train.compare RUN RUN ...`: runs side by side on one page: differing fields, results, curves."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ from train.report.page import STYLE
 from train.run_folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, read_json
 
 ABSENT = ""
-"""What a table shows of a field that a run's config does not have."""
+"""The table's entry for a field that a run's config does not have."""
 
 _PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -43,15 +43,15 @@ $sections
 
 @dataclasses.dataclass(frozen=True)
 class ComparedRun:
-    """What a page shows of a run.
+    """What the page shows about a run.
 
     Attributes:
-      name: short, and unlike that of the others.
-      folder: of the run.
-      fields: of its config, by their full names; objects of the config by the name of their class.
-      metrics: what it declares.
-      environment: of its newest start.
-      rows: of metrics.jsonl.
+      name: a short name, different from those of the other runs.
+      folder: the run's folder.
+      fields: the config's fields by their full names; an object of the config has the name of its class.
+      metrics: the metrics that the run declares.
+      environment: the environment of its newest start.
+      rows: the rows of metrics.jsonl.
     """
 
     name: str
@@ -63,16 +63,16 @@ class ComparedRun:
 
     @property
     def step(self) -> int:
-        """The newest step with a row."""
+        """The last step with a row."""
         return max((row["step"] for row in self.rows), default=0)
 
     @property
     def finished(self) -> bool:
-        """Whether it has done all of its steps."""
+        """Whether the run has done all its steps."""
         return self.step >= self.fields.get("total_steps", 0)
 
     def best(self, metric: str) -> float | None:
-        """The best value of a metric; None = it was not measured."""
+        """The best value of a metric; None = the metric was not measured."""
         declared = self.metrics.get(metric)
         found = None if declared is None else best([*map(dict, self.rows)], metric, declared.better)
         return None if found is None else found[1]
@@ -82,15 +82,15 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
     """The runs in these folders.
 
     Raises:
-      FileNotFoundError: for a folder that is not a run's, or of a run that has not begun.
-      ValueError: for a broken file; the message names it.
+      FileNotFoundError: for a folder that is not a run's, or of a run that has not started.
+      ValueError: for a damaged file; the message names it.
     """
     names = _short_names(folders)
     runs = []
     for name, folder in zip(names, folders, strict=True):
         for file in (CONFIG_FILE, ENVIRONMENT_FILE):
             if not (folder / file).is_file():
-                raise FileNotFoundError(f"{folder / file} is missing; give the folder of a run that has begun")
+                raise FileNotFoundError(f"{folder / file} is missing; give the folder of a run that has started")
         environment = read_json(folder / ENVIRONMENT_FILE)
         try:
             metrics = declared_metrics(environment)
@@ -103,7 +103,7 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
 
 
 def flat_fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A config's fields by their full names, such as `model.width`; an object's class is under its own name."""
+    """A config's fields by their full names, such as `model.width`; the name of an object has its class."""
     found: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, dict):
@@ -115,13 +115,13 @@ def flat_fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differing_fields(runs: Sequence[ComparedRun]) -> list[str]:
-    """Full names of the fields that are not the same in all runs."""
+    """Full names of the fields that differ between runs."""
     names = dict.fromkeys(name for run in runs for name in run.fields)
     return [name for name in names if len({_cell(run.fields.get(name, ABSENT)) for run in runs}) > 1]
 
 
 def table_of_results(runs: Sequence[ComparedRun]) -> Table:
-    """A row a run: what differs, the best value of each metric, how long it took."""
+    """One row for each run: the differing fields, the best value of each metric, the training time."""
     fields = differing_fields(runs)
     metrics = measured_metrics(runs)
     header = ("run", *fields, *(f"best {spaced(name)}" for name in metrics), "parameters", "time", "steps")
@@ -143,13 +143,13 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
 
 
 def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
-    """The declared metrics that at least one run has measured outside training, in the order of declaration."""
+    """The declared metrics that at least one run has measured on a split other than training, as declared."""
     names = dict.fromkeys(name for run in runs for name in run.metrics)
     return [name for name in names if any(main_split(run.rows, name) != "train" for run in runs)]  # type: ignore[arg-type]
 
 
 def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
-    """By metric, its values in validation by step, a curve for each run."""
+    """The validation curves of each metric, one for each run."""
     found = {}
     for name in measured_metrics(runs):
         lines = []
@@ -167,11 +167,11 @@ def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
 
 
 def render_comparison(runs: Sequence[ComparedRun]) -> str:
-    """The page, one HTML document that requests no other file."""
+    """The page as one HTML document that requests no other file."""
     sections: list[tuple[str, Content]] = [("Results", table_of_results(runs))]
     sections += [(spaced(name), lines) for name, lines in curves(runs).items()]
     unfinished = [run.name for run in runs if not run.finished]
-    note = "What all runs have in common is left out."
+    note = "Fields that are equal in all runs are not shown."
     if unfinished:
         note += f" Unfinished: {', '.join(unfinished)}."
     title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
@@ -188,13 +188,13 @@ def render_comparison(runs: Sequence[ComparedRun]) -> str:
 
 
 def write_comparison(folders: Sequence[Path], out: Path) -> Path:
-    """Writes the page of these runs. Returns: its path. Raises: as `read_runs`."""
+    """Writes the page of these runs. Returns: the page's path. Raises: as `read_runs`."""
     write_file(out, render_comparison(read_runs(folders)).encode("utf-8", "replace"))
     return out
 
 
 def _short_names(folders: Sequence[Path]) -> list[str]:
-    """The ends of the paths that tell the folders apart."""
+    """The shortest ends of the paths that differ from each other."""
     parts = [folder.resolve().parts for folder in folders]
     depth = 1
     while depth < max(map(len, parts)) and len({part[-depth:] for part in parts}) < len(set(parts)):
@@ -207,11 +207,11 @@ def _cell(value: Any) -> str:
 
 
 def main(runs: tuple[Path, ...], /, *, out: Path = Path("comparison.html")) -> None:
-    """Put runs side by side on one page, and print its path.
+    """Compare runs side by side on one page, and print the page's path.
 
     Args:
-      runs: Folders of two runs or more, finished or not.
-      out: Where to write the page.
+      runs: Folders of at least two runs, finished or not.
+      out: The page's file.
     """
     try:
         if len(runs) < 2:

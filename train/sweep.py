@@ -1,7 +1,7 @@
 """`python -m train.sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
 
-Each run is a process of its own, so that one that fails does not end the others. Repeat the command to continue: a
-finished run is not trained again.
+Each run has its own process, so a run that fails does not end the others. To resume, repeat the command: finished runs
+are not trained again.
 """
 
 import csv
@@ -27,23 +27,23 @@ from train.recipes import load_recipe
 PROGRAM = "python -m train.sweep"
 USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
 
-Trains a run for every combination of the values, one after another, each in a folder of its own in DIR; by default
-runs/sweep_RECIPE. sweep.csv and sweep.html in DIR have the results. The other fields hold for all runs.
+Trains a run for every combination of the values, one after another, each in its own folder in DIR (default:
+runs/sweep_RECIPE). The results are in DIR/sweep.csv and DIR/sweep.html. All other fields apply to every run.
 Example: {PROGRAM} RECIPE --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1 --total-steps 500"""
 
 Train = Callable[[Sequence[str], Path], int]
-"""Trains a run: (arguments of `python -m train`, file for what it prints) -> exit status."""
+"""Trains a run: (arguments of `python -m train`, file for its output) -> exit status."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SweptRun:
-    """One combination.
+    """A run of one combination of values.
 
     Attributes:
-      values: by field, as typed.
-      arguments: of `python -m train`.
-      config: what they say.
-      folder: of the run.
+      values: the value of each field, as typed.
+      arguments: the arguments of `python -m train`.
+      config: the config that these arguments give.
+      folder: the run's folder.
     """
 
     values: Mapping[str, str]
@@ -53,19 +53,19 @@ class SweptRun:
 
     @property
     def finished(self) -> bool:
-        """Whether it has a checkpoint of its last step."""
+        """Whether the run has a checkpoint of its last step."""
         return checkpoint_steps(self.folder)[-1:] == [self.config.total_steps]
 
     @property
     def log(self) -> Path:
-        """What the run printed."""
+        """The file with the run's output."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
 
 def read_command(arguments: Sequence[str]) -> tuple[str, list[str], Path, list[str]]:
-    """Splits a command: recipe, what stands behind --grid, folder of the sweep, other arguments.
+    """Splits a command into the recipe, the values of --grid, the sweep's folder and the other arguments.
 
-    Raises: UsageError when the recipe or the grid is missing.
+    Raises: UsageError when the recipe, the grid or the folder is missing.
     """
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"the first argument must be a recipe; {PROGRAM} --help shows an example")
@@ -73,7 +73,7 @@ def read_command(arguments: Sequence[str]) -> tuple[str, list[str], Path, list[s
     grid: list[str] = []
     others: list[str] = []
     target = others
-    for argument in rest:
+    for argument in itertools.chain.from_iterable(map(_words, rest)):
         if argument == "--grid":
             target = grid
             continue
@@ -83,17 +83,27 @@ def read_command(arguments: Sequence[str]) -> tuple[str, list[str], Path, list[s
     workdir = Path("runs") / f"sweep_{recipe}"
     if "--workdir" in others:
         place = others.index("--workdir")
-        if place + 1 == len(others):
+        folder = next(iter(others[place + 1 :]), "")
+        if not folder or folder.startswith("--"):
             raise UsageError("--workdir needs a folder")
-        workdir = Path(others[place + 1])
+        workdir = Path(folder)
         del others[place : place + 2]
     if not grid:
-        raise UsageError("give what to vary with --grid FIELD=VALUE,VALUE")
+        raise UsageError("--grid is missing; give the fields to vary with --grid FIELD=VALUE,VALUE")
     return recipe, grid, workdir, others
 
 
+def _words(argument: str) -> list[str]:
+    """An argument; --grid=VALUE and --workdir=VALUE as option and value."""
+    option, equals, value = argument.partition("=")
+    return [option, value] if equals and option in ("--grid", "--workdir") else [argument]
+
+
 def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
-    """The values of each field. Raises: UsageError for a field that the config does not have, or without values."""
+    """The values of each field, as typed.
+
+    Raises: UsageError for a field that the config does not have, that has no values, or whose values are not allowed.
+    """
     known = flat_fields(to_json(config))
     found: dict[str, list[str]] = {}
     for one in grid:
@@ -106,15 +116,20 @@ def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
         if not listed:
             raise UsageError(f"--grid {one}: expected FIELD=VALUE,VALUE, such as {name}=1,2")
         if name in found or len(set(listed)) < len(listed):
-            raise UsageError(f"--grid {one}: each field and each value may occur once")
+            raise UsageError(f"--grid {one}: each field and each value may occur only once")
+        if isinstance(known[name], bool) and {value.lower() for value in listed} - {"true", "false"}:
+            raise UsageError(f"--grid {one}: the values of {name} must be true or false")
         found[name] = listed
     return found
 
 
 def plan(recipe: str, grid: Sequence[str], workdir: Path, others: Sequence[str]) -> list[SweptRun]:
-    """All runs, in order; the last field of the grid varies fastest. Every config is checked here.
+    """All runs, in order; the last field of the grid varies fastest. All configs are checked.
 
-    Raises: UsageError, UnknownRecipeError; SystemExit with status 2 for a value of the wrong type, which is printed.
+    Raises:
+      UsageError: for a wrong grid, and for two runs with equal configs or the same folder.
+      UnknownRecipeError: for an unknown recipe.
+      SystemExit: with status 2 for a value of the wrong type, after printing it.
     """
     default = load_recipe(recipe)
     values = read_grid(grid, default)
@@ -128,6 +143,11 @@ def plan(recipe: str, grid: Sequence[str], workdir: Path, others: Sequence[str])
         name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in chosen.items())
         folder = workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
         runs.append(SweptRun(chosen, (*arguments, "--workdir", str(folder)), config, folder))
+    configs = [to_json(run.config) for run in runs]
+    for number, run in enumerate(runs):
+        first = runs[configs.index(configs[number])]
+        if first is not run:
+            raise UsageError(f"the runs {first.folder.name} and {run.folder.name} have equal configs; remove a value")
     if len({run.folder for run in runs}) < len(runs):
         raise UsageError("two runs of the grid would have the same folder; use values that differ in letters or digits")
     return runs
@@ -140,51 +160,51 @@ def _flags(name: str, value: str, default: object) -> Iterator[str]:
         yield f"--{section}{'.' if section else ''}{last if value.lower() == 'true' else 'no-' + last}"
     else:
         yield f"--{words}"
-        yield from value.split()  # several values of one field have blanks between them
+        yield from value.split()  # a field with several values has blanks between them
 
 
 def train_process(arguments: Sequence[str], log: Path) -> int:
-    """Trains a run in a process of its own. Returns: its exit status."""
+    """Trains a run in its own process. Returns: the exit status."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         process = subprocess.Popen([sys.executable, "-m", "train", *arguments], stdout=file, stderr=subprocess.STDOUT)
         try:
             return process.wait()
-        except KeyboardInterrupt:  # it saves a checkpoint before it ends
+        except KeyboardInterrupt:  # the run saves a checkpoint before it ends
             process.terminate()
             process.wait()
             raise
 
 
 def sweep(runs: Sequence[SweptRun], workdir: Path, train: Train = train_process) -> int:
-    """Trains the runs that are not finished, and writes sweep.csv and sweep.html after each.
+    """Trains the runs that are not finished, and writes sweep.csv and sweep.html after each of them.
 
-    Returns: how many runs have failed.
+    Returns: the number of runs that failed.
 
-    Raises: RunMismatchError when a folder holds a run of another config.
+    Raises: RunMismatchError when a folder holds a run with another config.
     """
     for run in runs:
         run_folder.check(run.folder, to_json(run.config))
     failed: dict[Path, str] = {}
     for number, run in enumerate(runs, 1):
-        begun = f"{number}/{len(runs)}  {run.folder.name}"
+        label = f"{number}/{len(runs)}  {run.folder.name}"
         if run.finished:
-            print(f"{begun}: finished before", flush=True)
+            print(f"{label}: finished before", flush=True)
             continue
-        print(f"{begun}: training", flush=True)
+        print(f"{label}: training", flush=True)
         status = train(run.arguments, run.log)
         if status or not run.finished:
             failed[run.folder] = f"failed with status {status}: {_last_line(run.log)}"
-            print(f"{begun}: {failed[run.folder]}; see {run.log}", flush=True)
+            print(f"{label}: {failed[run.folder]}; see {run.log}", flush=True)
         write_results(runs, failed, workdir)
     write_results(runs, failed, workdir)
     return len(failed)
 
 
 def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir: Path) -> None:
-    """Writes sweep.csv, a row a run, and sweep.html, where at least one run has begun."""
-    begun = [run for run in runs if (run.folder / run_folder.ENVIRONMENT_FILE).is_file()]
-    found = dict(zip((run.folder for run in begun), read_runs([run.folder for run in begun]), strict=True))
+    """Writes sweep.csv, one row for each run; and sweep.html, once at least one run has started."""
+    folders = [run.folder for run in runs if (run.folder / run_folder.ENVIRONMENT_FILE).is_file()]
+    found = dict(zip(folders, read_runs(folders), strict=True))
     metrics = measured_metrics([*found.values()])
     file = io.StringIO()
     table = csv.writer(file, lineterminator="\n")
@@ -207,17 +227,18 @@ def write_results(runs: Sequence[SweptRun], failed: Mapping[Path, str], workdir:
             ]
         )
     write_file(workdir / "sweep.csv", file.getvalue().encode())
-    if begun:
-        write_comparison([run.folder for run in begun], workdir / "sweep.html")
+    if folders:
+        write_comparison(folders, workdir / "sweep.html")
 
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 all runs are finished, 1 some failed, 2 a wrong command, 130 interrupted."""
+    """Runs the command. Returns: 0 if all runs are finished, 1 if some failed, 2 for a wrong command, 130 if it was
+    interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
@@ -234,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; repeat the command to continue", file=sys.stderr)
+        print("interrupted; to resume, repeat the command", file=sys.stderr)
         return 130
     finally:
         signal.signal(signal.SIGTERM, previous)

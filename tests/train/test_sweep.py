@@ -1,5 +1,6 @@
 import csv
 import json
+from pathlib import Path
 
 import pytest
 
@@ -54,8 +55,9 @@ def test_every_combination_is_a_run_with_a_config_and_a_folder_of_its_own(tmp_pa
 
 
 def test_switches_and_fields_of_several_values_can_be_varied(tmp_path):
-    runs = planned(tmp_path, ["model.compute.remat=true,false"])
-    assert [run.config.model.compute.remat for run in runs] == [True, False]
+    for grid in ("true,false", "True,FALSE"):
+        runs = planned(tmp_path, [f"model.compute.remat={grid}"])
+        assert [run.config.model.compute.remat for run in runs] == [True, False]
     (run,) = plan("chr_en_lstm", ["data.lengths=8 16"], tmp_path, [])
     assert run.config.data.lengths == (8, 16)
 
@@ -111,7 +113,11 @@ def test_a_folder_of_another_sweep_is_refused_before_anything_is_trained(tmp_pat
     [
         (["model.num_layer=1"], "has no field model.num_layer; did you mean model.num_layers?"),
         (["model.num_layers"], "expected FIELD=VALUE,VALUE, such as model.num_layers=1,2"),
-        (["model.num_layers=1,1"], "each field and each value may occur once"),
+        (["model.num_layers=1,1"], "each field and each value may occur only once"),
+        (["model.compute.remat=1,0"], "the values of model.compute.remat must be true or false"),
+        (["model.compute.remat=yes,no"], "the values of model.compute.remat must be true or false"),
+        (["model.compute.remat=true,True"], "remat=true and remat=True have equal configs; remove a value"),
+        (["optimizer.learning_rate=1e-3,0.001"], "learning_rate=1e-3 and learning_rate=0.001 have equal configs"),
     ],
 )
 def test_a_grid_that_cannot_be_is_refused_before_anything_is_trained(tmp_path, grid, message):
@@ -132,7 +138,15 @@ def test_the_command_is_split_at_the_grid():
     recipe, grid, workdir, others = read_command(arguments)
     assert (recipe, grid, str(workdir)) == ("a", ["x=1", "y=2"], "here")
     assert others == ["--seed", "1", "--total-steps", "3"]
-    for broken, message in ((["--grid", "x=1"], "must be a recipe"), (["a"], "give what to vary")):
+    in_one_word = ["a", "--seed=1", "--grid=x=1", "y=2", "--workdir=here"]
+    assert read_command(in_one_word) == ("a", ["x=1", "y=2"], Path("here"), ["--seed=1"])
+    for broken, message in (
+        (["--grid", "x=1"], "must be a recipe"),
+        (["a"], "--grid is missing; give the fields to vary"),
+        (["a", "--grid", "x=1", "--workdir"], "--workdir needs a folder"),
+        (["a", "--grid", "x=1", "--workdir="], "--workdir needs a folder"),
+        (["a", "--grid", "x=1", "--workdir", "--seed", "1"], "--workdir needs a folder"),
+    ):
         with pytest.raises(UsageError, match=message):
             read_command(broken)
 
@@ -146,7 +160,7 @@ def test_wrong_commands_end_with_2_and_an_interrupted_one_with_130(tmp_path, mon
 
     monkeypatch.setattr(module, "sweep", interrupted)
     assert main(["gpt_shakespeare_cpu", "--grid", "model.width=16", "--workdir", str(tmp_path)]) == 130
-    assert "repeat the command to continue" in capsys.readouterr().err
+    assert "to resume, repeat the command" in capsys.readouterr().err
 
 
 def test_fields_are_those_of_the_recipe(tiny_config):
@@ -157,6 +171,7 @@ def test_fields_are_those_of_the_recipe(tiny_config):
 def test_the_command_trains_runs_and_records_one_that_fails(tmp_path, capfd):
     command = ["gpt_python_docs", "--grid", "optimizer.learning_rate=1e-3,1e30", "--workdir", str(tmp_path)]
     small = ["--model.num-layers", "1", "--model.width", "16", "--model.num-heads", "1", "--task.sample-prompt", "None"]
+    small += ["--task.sample-tokens", "200"]
     steps = ["--total-steps", "8", "--log-every-steps", "1", "--data.batch-size", "2"]
     assert main([*command, *small, *steps]) == 1
     finished, failed = table(tmp_path)
