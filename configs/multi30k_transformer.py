@@ -40,10 +40,12 @@ def get_config() -> TrainConfig:
             compute=Compute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.1),
-        optimizer=OptimizerConfig(learning_rate=5e-3, beta2=0.98, warmup_steps=2_000, schedule="noam"),
-        ema_decay=0.999,
+        optimizer=OptimizerConfig(
+            name="muon", learning_rate=1e-2, beta2=0.98, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
+        ),
+        ema_decay=0.998,
         best_metric="bleu",
-        total_steps=9_000,
+        total_steps=4_500,
         evaluate_every_steps=500,
         checkpoint_every_steps=500,
         log_every_steps=50,
