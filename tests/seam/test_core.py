@@ -56,8 +56,8 @@ MAY_NAME = {
     "jaxnlp/tasks/__init__.py": {"perplexity", "positions_per_token"},  # kinds of metrics that several tasks declare
 }
 
-# All public attributes of the bases. Each is a part of the seam, for every family: what only some have belongs to a base
-# of their own, such as `jaxnlp.models.recurrent`.
+# All public attributes of the bases: each is a part of the seam, for every family. What only some families have belongs
+# in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
     jaxnlp.models.ModelConfig: "section full_name compute max_length build frozen parameter architecture adopt",
     jaxnlp.tasks.Task: (

@@ -1,6 +1,5 @@
 """Runs in processes of their own, started by `python -m train`: killed, stopped, and continued."""
 
-import json
 import os
 import random
 import re
@@ -13,13 +12,13 @@ import types
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from data import DataError
-from jaxnlp.checkpoints import DamagedCheckpointError, RunError, read_record
+from jaxnlp.checkpoints import DamagedCheckpointError, RunError
 from jaxnlp.ops.checks import UnavailableError
 from jaxnlp.runs import load_run
+from tests.run_folders import assert_same_run, rows, saved_arrays
 from train import __main__ as program
 from train.command_line import UsageError
 from train.loop import FitResult, NonFiniteError
@@ -29,7 +28,6 @@ from train.run_folder import RunMismatchError
 TOTAL_STEPS = 80
 SAVE_EVERY = 5
 MAX_WAIT_SECONDS = 120
-TIMES = ("train_seconds", "characters_per_second")
 
 
 class Runs:
@@ -98,14 +96,6 @@ def straight(runs, tmp_path_factory):
     return workdir
 
 
-def rows(workdir):
-    """Complete lines of metrics.jsonl so far, without the times."""
-    path = workdir / "metrics.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    parsed = [json.loads(line) for line in lines if line.endswith(b"\n")]
-    return [{name: x for name, x in row.items() if name not in TIMES} for row in parsed]
-
-
 def last_row(workdir):
     return max((row["step"] for row in rows(workdir)), default=0)
 
@@ -119,27 +109,6 @@ def saved_steps(workdir):
 def is_saving(workdir):
     folder = workdir / "checkpoints"
     return folder.exists() and any(not path.name.isdigit() for path in folder.iterdir())
-
-
-def saved_arrays(workdir):
-    """Every array of the last checkpoint."""
-    items = ocp.args.Composite(**{name: ocp.args.StandardRestore() for name in ("params", "ema", "training")})
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-        restored = checkpointer.restore(workdir / "checkpoints" / str(TOTAL_STEPS), args=items)
-    leaves = jax.tree_util.tree_leaves_with_path(dict(restored.items()))
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
-
-
-def assert_same_run(workdir, straight):
-    found, expected = saved_arrays(workdir), saved_arrays(straight)
-    assert found.keys() == expected.keys()
-    assert len(expected) > 30
-    for name, x in expected.items():
-        np.testing.assert_array_equal(found[name], x, err_msg=name)
-    assert rows(workdir) == rows(straight)
-    records = [read_record(run, TOTAL_STEPS) for run in (workdir, straight)]
-    assert records[0].data_state == records[1].data_state
-    assert not (workdir / "damaged_checkpoints").exists()
 
 
 def wait_until(process, condition):
