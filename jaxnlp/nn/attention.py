@@ -23,6 +23,9 @@ Positions = Literal["none", "rotary", "relative_bias", "relative_vectors"]
 """How self-attention knows positions: not at all; by rotating queries and keys; by a learned bias on the scores for
 each bucket of distances; or by learned vectors for each distance, added to keys and values."""
 
+READ_BY = {"num_buckets": ("relative_bias",), "max_distance": ("relative_bias", "relative_vectors")}
+"""The positions that read an attribute of self-attention. With others it must keep its default."""
+
 
 class SelfAttention(nn.Module):
     """Each position attends to itself and earlier positions, or to all.
@@ -91,11 +94,18 @@ class SelfAttention(nn.Module):
         Raises:
           ValueError: when x has another rank; when H does not divide D or G does not divide H, the message gives both;
             for a cache without `causal`; for an unknown kind of positions; for rotary positions when K is odd; for
-            relative positions when the number of buckets or the maximum distance is not possible (`relative_buckets`).
+            relative positions when the number of buckets or the maximum distance is not possible (`relative_buckets`);
+            for one of these two where it is not read (`READ_BY`), unless it has its default.
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         if self.positions not in get_args(Positions):
             raise ValueError(f"positions must be one of {', '.join(get_args(Positions))}, got {self.positions!r}")
+        for name, kinds in READ_BY.items():
+            value, default = getattr(self, name), getattr(SelfAttention, name)
+            if self.positions not in kinds and value != default:
+                raise ValueError(
+                    f"{name} applies only to positions {' and '.join(kinds)}; leave it at {default}, got {value}"
+                )
         if cache is not None and not self.causal:
             raise ValueError("a cache needs causal attention; set causal=True")
         if cache is not None and not deterministic and self.attention_dropout_rate:

@@ -24,8 +24,17 @@ Mixer = Literal["dot", "synthesizer", "memory"]
 
 UNREAD: dict[Mixer, tuple[str, ...]] = {
     "dot": ("context_length", "normalise_queries"),
-    "synthesizer": ("num_key_heads", "causal", "positions", "normalise_queries"),
-    "memory": ("cross", "context_length", "num_key_heads", "causal", "norm", "positions"),
+    "synthesizer": ("num_key_heads", "causal", "positions", "num_buckets", "max_distance", "normalise_queries"),
+    "memory": (
+        "cross",
+        "context_length",
+        "num_key_heads",
+        "causal",
+        "norm",
+        "positions",
+        "num_buckets",
+        "max_distance",
+    ),
 }
 """The attributes of a block that its mixer does not read. They must keep their defaults."""
 

@@ -9,7 +9,7 @@ import torch
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
 
-from jaxnlp.nn.attention import Positions, SelfAttention
+from jaxnlp.nn.attention import READ_BY, Positions, SelfAttention
 from tests.jaxnlp.nn.attention_helpers import BATCH, HEADS, POSITIONS, WIDTH, X, apply, grouped_params, random_params
 
 
@@ -22,6 +22,13 @@ def positioned(params, positions):
 
 
 BUCKETS = {"num_buckets": 6, "max_distance": 5}
+
+
+def sizes_of(positions):
+    """Of the tables, where these positions read them."""
+    return {name: size for name, size in BUCKETS.items() if positions in READ_BY[name]}
+
+
 TABLES = {
     "relative_bias": {"relative_bias": (6, HEADS)},
     "relative_vectors": {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
@@ -106,7 +113,7 @@ def test_relative_vectors_are_added_to_keys_and_values(causal):
 @pytest.mark.parametrize("sizes", [(1,) * POSITIONS, (3, 1, 2)], ids=str)
 def test_positions_of_cached_parts_are_those_of_the_whole_sequence(positions, num_key_heads, sizes):
     params = positioned(random_params() if num_key_heads is None else grouped_params()[0], positions)
-    module = SelfAttention(HEADS, num_key_heads=num_key_heads, positions=positions, **BUCKETS)
+    module = SelfAttention(HEADS, num_key_heads=num_key_heads, positions=positions, **sizes_of(positions))
     whole, _ = apply(module, params, X)
     if positions != "none":
         without = SelfAttention(HEADS, num_key_heads=num_key_heads)
@@ -124,7 +131,7 @@ def test_positions_of_cached_parts_are_those_of_the_whole_sequence(positions, nu
 @pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])
 def test_weights_shown_know_positions(positions):
     params = positioned(random_params(), positions)
-    module = SelfAttention(HEADS, positions=positions, **BUCKETS)
+    module = SelfAttention(HEADS, positions=positions, **sizes_of(positions))
     (y, _), found = module.apply({"params": params}, X, deterministic=True, mutable=["intermediates"])
     np.testing.assert_allclose(y, apply(module, params, X)[0], atol=1e-6)
     plain = SelfAttention(HEADS).apply({"params": params}, X, deterministic=True, mutable=["intermediates"])[1]
@@ -134,7 +141,7 @@ def test_weights_shown_know_positions(positions):
 
 @pytest.mark.parametrize("positions", get_args(Positions))
 def test_only_relative_positions_have_parameters(positions):
-    module = SelfAttention(HEADS, positions=positions, **BUCKETS)
+    module = SelfAttention(HEADS, positions=positions, **sizes_of(positions))
     init = functools.partial(module.init, jax.random.key(0), X, deterministic=True)
     shapes = jax.tree.map(np.shape, jax.eval_shape(init)["params"])
     tables = {name: shape for name, shape in shapes.items() if name not in ("out", "qkv")}
@@ -150,6 +157,22 @@ def test_positions_do_not_change_the_initial_values_of_other_parameters():
     for found in map(initial, TABLES):
         for name, layer in plain.items():
             jax.tree.map(np.testing.assert_array_equal, layer, found[name])
+
+
+@pytest.mark.parametrize(
+    ("positions", "name", "default"),
+    [
+        ("none", "num_buckets", 32),
+        ("rotary", "max_distance", 128),
+        ("relative_vectors", "num_buckets", 32),
+    ],
+)
+def test_a_size_that_the_positions_do_not_read_is_refused(positions, name, default):
+    module, params = SelfAttention(HEADS, positions=positions, **{name: 6}), positioned(random_params(), positions)
+    with pytest.raises(
+        ValueError, match=rf"{name} applies only to positions relative_.*; leave it at {default}, got 6"
+    ):
+        apply(module, params, X)
 
 
 def test_unknown_positions_are_refused():

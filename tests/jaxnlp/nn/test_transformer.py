@@ -284,7 +284,8 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
 
 @pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])
 def test_a_block_passes_positions_to_its_attention(positions):
-    block, params = make_block(positions=positions, num_buckets=6, max_distance=5), random_params()
+    sizes = {"relative_bias": {"num_buckets": 6, "max_distance": 5}, "relative_vectors": {"max_distance": 5}}
+    block, params = make_block(positions=positions, **sizes.get(positions, {})), random_params()
     tables = {
         "relative_bias": {"relative_bias": (6, HEADS)},
         "relative_vectors": {"relative_keys": (11, WIDTH // HEADS), "relative_values": (11, WIDTH // HEADS)},
@@ -307,7 +308,9 @@ def test_a_block_passes_positions_to_its_attention(positions):
         ("synthesizer", "num_key_heads", 1, None),
         ("synthesizer", "causal", False, True),
         ("synthesizer", "positions", "rotary", "none"),
+        ("synthesizer", "num_buckets", 6, 32),
         ("memory", "positions", "rotary", "none"),
+        ("memory", "max_distance", 5, 128),
         ("memory", "cross", True, False),
         ("memory", "causal", False, True),
         ("memory", "num_key_heads", 1, None),
