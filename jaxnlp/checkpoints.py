@@ -31,8 +31,8 @@ PROCESSOR_FILE = "processor.json"
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints")
-"""Fields of a run's config that may change from start to start, besides every `compute`; where averaging starts after
-an evaluation (`nt_asgd_patience`), their interval may not."""
+"""Fields of a run's config that may change from start to start, like `model.compute`. Where averaging starts after an
+evaluation (`nt_asgd_patience`), the interval of evaluations may not change."""
 
 
 class RunError(ValueError):
@@ -151,11 +151,11 @@ def check_run_files(folder: Path, record: Record) -> None:
 
 
 def identity(config: Any) -> Any:
-    """A config as JSON without what does not decide a run's numbers: every `compute`, bookkeeping, and the run's length
-    where the learning rate does not depend on it."""
+    """A run's config as JSON without what does not decide its numbers: `model.compute`, bookkeeping, and `total_steps`
+    where the learning rate does not depend on it. Fields that have these names at other places are kept."""
     if not isinstance(config, dict):
         return config
-    dropped = {"compute", *BOOKKEEPING}
+    dropped = set(BOOKKEEPING)
     optimizer = config.get("optimizer")
     if config.get("nt_asgd_patience") is not None:
         # Averaging starts after an evaluation, and the last step is always evaluated.
@@ -164,7 +164,11 @@ def identity(config: Any) -> Any:
         ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
         if optimizer.get("schedule") != "cosine" or any(end is not None for end in ends):
             dropped.add("total_steps")
-    return {name: identity(value) for name, value in config.items() if name not in dropped}
+    found = {name: value for name, value in config.items() if name not in dropped}
+    model = config.get("model")
+    if isinstance(model, dict):
+        found["model"] = {name: value for name, value in model.items() if name != "compute"}
+    return found
 
 
 def read_params(folder: Path, step: int, like: PyTree) -> PyTree:

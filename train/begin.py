@@ -111,7 +111,7 @@ def _continued(config: TrainConfig, workdir: Path) -> Beginning:
         return Beginning(config, {}, processor)
     before = run_folder.read_json(typed)
     now = to_json(config.model)
-    if run_folder.identity(before) != run_folder.identity(now):
+    if run_folder.identity({"model": before}) != run_folder.identity({"model": now}):
         return Beginning(config, {}, processor)  # the folder's check names the differences
     held = run_folder.read_config(workdir).model
     model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)

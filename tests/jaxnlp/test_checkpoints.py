@@ -75,6 +75,17 @@ def test_what_does_not_decide_the_numbers_of_a_run_is_not_its_identity():
     assert identity(CONFIG) != identity(CONFIG | {"seed": 2})
 
 
+def test_fields_of_other_places_with_the_name_of_bookkeeping_decide_the_numbers():
+    """A family outside the library may have fields of any name."""
+    for section in ("data", "task", "model"):
+        for name in ("log_every_steps", "evaluate_every_steps", "keep_checkpoints", "total_steps"):
+            assert identity(CONFIG | {section: {name: 1}}) != identity(CONFIG | {section: {name: 2}}), (section, name)
+    for section in ("data", "task", "optimizer"):
+        assert identity(CONFIG | {section: {"compute": 1}}) != identity(CONFIG | {section: {"compute": 2}}), section
+    inner = [CONFIG | {"model": {"encoder": {"compute": rounds}}} for rounds in (1, 2)]
+    assert identity(inner[0]) != identity(inner[1])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
