@@ -1,4 +1,4 @@
-"""Batches of sentences and their translations: of about the same number of tokens, in a few shapes."""
+"""Batches of sentences and their translations, with about the same number of tokens each and few shapes."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -8,21 +8,23 @@ import numpy as np
 
 from data import NumpyBatch, Split
 from data.word_batches import Epochs
-from jaxnlp.text.subwords import END, START
+from jaxnlp.text.subwords import END, START, UNKNOWN
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Ids = tuple[list[int], list[int]]
-"""A source and its target, each with the end symbol last."""
+"""The ids of a source and of its target, each with the end symbol last."""
+MOST_UNKNOWN = 0.01
+"""A share of unknown tokens above this one is reported."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shapes:
-    """The shapes of batches: sources and targets of a batch have the same length T.
+    """The shapes of batches: the sources and targets of a batch have the same length T.
 
     Attributes:
-      lengths: the lengths there are, increasing.
-      tokens: maximum B * T, unless a single row is longer.
-      most_rows: maximum B; None = only `tokens` limits it.
+      lengths: the values of T, increasing.
+      tokens: maximum B * T, unless one row is longer.
+      most_rows: maximum B; None = only `tokens` limits B.
     """
 
     lengths: tuple[int, ...]
@@ -30,18 +32,18 @@ class Shapes:
     most_rows: int | None = None
 
     def rows(self, bucket: int) -> int:
-        """B of batches of the bucket's length."""
+        """B of the batches of a bucket."""
         rows = max(1, self.tokens // self.lengths[bucket])
         return rows if self.most_rows is None else min(rows, self.most_rows)
 
     def groups(self, pairs: Sequence[Ids], order: Sequence[int]) -> list[tuple[int, list[int]]]:
-        """Pairs in batches, each once: the bucket of each batch, and the numbers of its pairs.
+        """Puts each pair into one batch. Returns: for each batch, its bucket and the numbers of its pairs.
 
-        What does not fill a batch goes to batches of the next length; only the last batch may not be full.
+        Pairs that do not fill a batch move to the next length, so only the last batch may not be full.
 
         Args:
-          pairs: of at most the last length.
-          order: numbers of pairs; those of a bucket keep it.
+          pairs: pairs of at most the last length.
+          order: the numbers of the pairs; pairs of the same bucket stay in this order.
         """
         buckets: list[list[int]] = [[] for _ in self.lengths]
         for number in order:
@@ -57,11 +59,11 @@ class Shapes:
         return [*found, (last, rest)] if rest else found
 
     def batch(self, bucket: int, pairs: Sequence[Ids]) -> NumpyBatch:
-        """A batch of the bucket's length; rows without a pair are zeros.
+        """A batch of a bucket; rows without a pair are zeros.
 
         Returns:
           `source` [B, T] int32 and `source_mask` [B, T] bool; `inputs` [B, T] int32, the start symbol first; `targets`
-          [B, T] int32, the end symbol last; `loss_mask` [B, T] bool, True for targets.
+          [B, T] int32, the end symbol last; `loss_mask` [B, T] bool, True at targets.
         """
         shape = (self.rows(bucket), self.lengths[bucket])
         batch = {name: np.zeros(shape, np.int32) for name in ("source", "inputs", "targets")}
@@ -86,15 +88,15 @@ def longer_side(pair: Ids) -> int:
 
 
 def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int) -> grain.IterDataset:
-    """Batches of all pairs in a random order, then again in another, without end.
+    """Epochs of batches without end, each in another random order.
 
     Args:
-      epoch: the pairs of an epoch, by its number from 0: a pure function.
-      shapes: of the batches.
+      epoch: a pure function from the number of an epoch, from 0, to its pairs.
+      shapes: the shapes of the batches.
       seed: decides the order.
 
     Returns:
-      Batches as those of `Shapes.batch`. The iterator's state is the epoch and the next batch in it.
+      Batches as `Shapes.batch` makes them. The iterator's state is the epoch and the next batch in it.
     """
 
     def batches(number: int) -> Sequence[NumpyBatch]:
@@ -113,7 +115,7 @@ def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, se
 
 
 def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: float = 0.0, seed: int = 0) -> Ids:
-    """A pair as ids; a reference that is not known as the end symbol alone."""
+    """The ids of a pair; the target of a pair without a reference has only the end symbol."""
     reference = pair.reference
     return (
         processor.encode_source(pair.source, dropout=dropout, seed=seed),
@@ -121,21 +123,58 @@ def encoded(pair: SentencePair, processor: TranslationProcessor, *, dropout: flo
     )
 
 
-def pairs_split(pairs: Sequence[SentencePair], processor: TranslationProcessor, shapes: Shapes) -> Split[SentencePair]:
-    """One pass over pairs, shorter ones first. Longer ones than the batches are truncated, and a note counts them."""
+def pairs_split(
+    pairs: Sequence[SentencePair],
+    processor: TranslationProcessor,
+    shapes: Shapes,
+    *,
+    file: str = "",
+    lines: Sequence[int] | None = None,
+) -> Split[SentencePair]:
+    """One pass over pairs, shorter ones first. Pairs longer than the batches are truncated, and a note counts them.
+
+    Args:
+      pairs: the pairs.
+      processor: their tokenizers.
+      shapes: the shapes of the batches.
+      file: name of the file with the pairs, for the note; "" = no name.
+      lines: the line of each pair in this file; None = lines 1, 2, and so on.
+    """
     longest = shapes.lengths[-1]
     found = [encoded(pair, processor) for pair in pairs]
-    truncated = sum(longer_side(ids) > longest for ids in found)
+    notes = []
+    if truncated := [number for number, ids in enumerate(found) if longer_side(ids) > longest]:
+        were = "pair was" if len(truncated) == 1 else "pairs were"
+        line = truncated[0] + 1 if lines is None else lines[truncated[0]]
+        where = f"line {line:,} of {file}" if file else f"line {line:,}"
+        notes.append(f"{len(truncated):,} {were} truncated to {longest} tokens per side, the first in {where}")
     found = [(_truncated(source, longest), _truncated(target, longest)) for source, target in found]
     groups = shapes.groups(found, range(len(found)))
-    were = "pair was" if truncated == 1 else "pairs were"
     return Split(
         tuple(shapes.batch(bucket, [found[member] for member in members]) for bucket, members in groups),
         examples=tuple(pairs),
         rows=np.array([member for _, members in groups for member in members], int),
         scored=all(pair.reference is not None for pair in pairs),
-        notes=(f"{truncated:,} {were} truncated to {longest} tokens a side",) if truncated else (),
+        notes=tuple(notes),
     )
+
+
+def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, saved: bool) -> str:
+    """The part of a description that tells the size of the vocabularies, and the share of unknown tokens if above 1%.
+
+    Args:
+      processor: the tokenizers.
+      pairs: the training pairs.
+      saved: whether the processor was made earlier, so that the options of a vocabulary are not read.
+    """
+    note = f"{processor.source.size:,} tokens in the vocabulary"
+    if not processor.shared:
+        note = f"{processor.source.size:,} and {processor.target.size:,} tokens in the vocabularies"
+    if saved:
+        note += " saved by an earlier run or start, so data.vocabulary_size and similar options are not read"
+    tokens = [token for pair in pairs for side in pair for token in side]
+    unknown = tokens.count(UNKNOWN) / len(tokens)
+    return f"{note}; {unknown:.0%} of the training tokens are unknown" if unknown > MOST_UNKNOWN else note
 
 
 def _truncated(ids: list[int], length: int) -> list[int]:

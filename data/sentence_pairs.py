@@ -1,4 +1,4 @@
-"""Sentences and their translations in files: two files whose lines belong together, or one with tabs."""
+"""Sentences and their translations in files: two files with one sentence per line, or one file with tabs."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,39 +10,40 @@ from jaxnlp.text.translation import SentencePair
 
 
 def read_pairs(paths: Sequence[Path], *, reverse: bool = False) -> tuple[SentencePair, ...]:
-    """The pairs of one or two files, without the white space around a sentence; pair n is in line n + 1.
+    """The pairs of one or two files, without white space around sentences; pair n is in line n + 1.
 
     Args:
-      paths: a file of sources and one of targets, a sentence a line; or one file of sources and targets with a tab
-        between them, further columns are ignored. Compressed by gzip if the name ends in .gz.
-      reverse: the targets come first.
+      paths: a file of sources and a file of targets, with one sentence per line; or one file whose lines have a source,
+        a tab and a target, and maybe further columns, which are ignored. Files that end in .gz are decompressed.
+      reverse: whether the targets come first.
 
     Raises:
-      FileNotFoundError, DataError: when a file cannot be read, an empty sentence or a line without a partner occurs;
-        the message says in which file and line.
+      FileNotFoundError: when there is no such file.
+      DataError: when a file cannot be read, or has an empty sentence or a line without a partner; the message names the
+        file and the line.
     """
     if len(paths) == 1:
         columns = [_columns(paths[0], place, line) for place, line in _numbered(paths[0])]
     else:
-        first, second = (_sentences(path) for path in paths)
-        _refuse_unequal(paths, first, second)
-        columns = list(zip(first, second, strict=True))
+        lines = [_numbered(path) for path in paths]
+        _refuse_unequal(paths, *lines)
+        columns = list(zip(*map(_sentences, paths, lines), strict=True))
     return tuple(SentencePair(*(pair[::-1] if reverse else pair)) for pair in columns)
 
 
 def read_pairs_or_sources(path: Path, *, reverse: bool = False) -> tuple[SentencePair, ...]:
-    """The pairs of a file with a tab in its first line, as `read_pairs`; otherwise each line is a source alone."""
+    """The pairs of a file, as `read_pairs`; when there is no tab in its first line, all lines are only sources."""
     if "\t" in read_utf8(path).partition("\n")[0]:
         return read_pairs([path], reverse=reverse)
-    return tuple(map(SentencePair, _sentences(path)))
+    return tuple(map(SentencePair, _sentences(path, _numbered(path))))
 
 
 def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int], list[int]]:
-    """Numbers of the pairs to train on, and of those held out; pairs with the same source are on the same side.
+    """The numbers of the training pairs, and of the held-out pairs; pairs with equal sources stay together.
 
-    Which are held out depends on the sources alone, not on their order or a seed.
+    The choice depends only on the sources, not on their order or a seed.
 
-    Raises: DataError: when there are fewer than two distinct sources.
+    Raises: DataError when there are fewer than two distinct sources.
     """
     sources = sorted({pair.source for pair in pairs}, key=lambda text: hashlib.sha256(text.encode()).digest())
     if len(sources) < 2:
@@ -54,15 +55,15 @@ def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int],
 
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
-    """Lines and their numbers from 1. Only a line feed ends a line."""
+    """The lines with their numbers, from 1. Only a line feed ends a line."""
     return list(enumerate(read_utf8(path).removesuffix("\n").split("\n"), 1))
 
 
-def _sentences(path: Path) -> list[str]:
+def _sentences(path: Path, lines: Sequence[tuple[int, str]]) -> list[str]:
     sentences = []
-    for number, line in _numbered(path):
+    for number, line in lines:
         if not line.strip():
-            raise DataError(f"{path}, line {number} is empty; remove this line, and that of its translation")
+            raise DataError(f"{path}, line {number} is empty; remove this line and its translation")
         sentences.append(line.strip())
     return sentences
 
@@ -77,12 +78,12 @@ def _columns(path: Path, number: int, line: str) -> tuple[str, str]:
     return columns[0], columns[1]
 
 
-def _refuse_unequal(paths: Sequence[Path], first: Sequence[str], second: Sequence[str]) -> None:
+def _refuse_unequal(paths: Sequence[Path], first: Sequence[tuple[int, str]], second: Sequence[tuple[int, str]]) -> None:
     if len(first) == len(second):
         return
-    line = min(len(first), len(second))
-    longer, sentences = (paths[0], first) if len(first) > len(second) else (paths[1], second)
+    longer, lines = (paths[0], first) if len(first) > len(second) else (paths[1], second)
+    number, line = lines[min(len(first), len(second))]
     raise DataError(
-        f"{paths[0]} has {len(first):,} lines, {paths[1]} has {len(second):,}; line {line + 1} of {longer} has no "
-        f"partner: {sentences[line][:60]!r}"
+        f"{paths[0]} has {len(first):,} lines, {paths[1]} has {len(second):,}; line {number} of {longer} has no "
+        f"partner: {line.strip()[:60]!r}"
     )

@@ -1,6 +1,7 @@
-"""Texts with spans removed, to be predicted: the pretraining of text-to-text models.
+"""Span corruption, the pretraining of text-to-text models: spans of a text are removed and have to be predicted.
 
-Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3.
+Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3. Differs from its code, where every text ends with a span: here
+text may follow the last span, as in the paper's example. A sentence with one span would always lose its end.
 """
 
 import dataclasses
@@ -15,59 +16,70 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
-from data.pair_batches import Ids, Shapes, endless_batches
+from data.pair_batches import Ids, Shapes, endless_batches, vocabulary_note
 from data.text_sources import read_utf8
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import END, SubwordKind, Subwords
 from jaxnlp.text.translation import TranslationProcessor
 
 
+def span_counts(length: int, *, rate: float, mean_span: float) -> tuple[int, int]:
+    """How many tokens are removed from a text, and in how many spans; neither is smaller for a longer text.
+
+    round(rate * length) tokens, at least one and never all, in round(removed / mean_span) spans, at least one and not
+    more than there are other tokens.
+    """
+    removed = min(max(round(rate * length), 1), length - 1)
+    return removed, min(max(round(removed / mean_span), 1), length - removed)
+
+
 def corrupted_places(
     length: int, generator: np.random.Generator, *, rate: float, mean_span: float
 ) -> list[tuple[int, int]]:
-    """Start and end of each span that is removed from a text of that many tokens.
+    """The start and the end of each span that is removed from a text of `length` tokens.
 
-    round(rate * length) tokens are removed, at least one and never all, in round(removed / mean_span) spans. All ways
-    to divide the removed tokens into spans have the same probability, and so have all ways to divide the others into
-    the texts before the spans. No two spans touch, and the text begins with a token that is kept.
+    `span_counts` has the numbers of tokens and spans. All divisions of the removed tokens into spans have the same
+    probability, and so have all divisions of the other tokens into the parts between spans. No two spans touch, the
+    first token is kept, and the last one may be.
 
     Args:
       length: at least 2.
-      generator: draws the division.
-      rate: share of the tokens that is removed.
-      mean_span: mean length of a span.
+      generator: draws the divisions.
+      rate: the share of the tokens that is removed.
+      mean_span: the mean length of a span.
     """
-    removed = min(max(round(rate * length), 1), length - 1)
-    spans = min(max(round(removed / mean_span), 1), length - removed)
-    before, inside = (_division(total, spans, generator) for total in (length - removed, removed))
+    removed, spans = span_counts(length, rate=rate, mean_span=mean_span)
+    before = _division(length - removed + 1, spans + 1, generator)[:-1]  # what follows the last span may be empty
+    inside = _division(removed, spans, generator)
     found, place = [], 0
-    for kept, cut in zip(before, inside, strict=True):
-        found.append((place + kept, place + kept + cut))
-        place += kept + cut
+    for kept, gone in zip(before, inside, strict=True):
+        found.append((place + kept, place + kept + gone))
+        place += kept + gone
     return found
 
 
 def _division(total: int, parts: int, generator: np.random.Generator) -> list[int]:
-    """Lengths of at least 1 that add up to the total; each such list with the same probability."""
-    cuts = np.sort(generator.choice(total - 1, size=parts - 1, replace=False)) + 1
-    return np.diff([0, *cuts, total]).tolist()
+    """Lengths of at least 1 with this sum; all such lists have the same probability."""
+    bounds = np.sort(generator.choice(total - 1, size=parts - 1, replace=False)) + 1
+    return np.diff([0, *bounds, total]).tolist()
 
 
 def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel: Callable[[int], int]) -> Ids:
-    """A text without its spans, and the spans.
+    """A text without its spans as the source, and the spans as the target.
 
-    Each span becomes a sentinel in the source. The target has each sentinel before its span, and one more at the end:
+    In the source, a sentinel replaces each span. In the target, each span follows its sentinel, and one more sentinel
+    comes last:
 
         source   Thank you <0> me to your party <1> week
         target   <0> for inviting <1> last <2>
 
     Args:
-      ids: of the text.
-      spans: start and end of each, in order.
-      sentinel: from a span's number to the id of its sentinel.
+      ids: the text's ids.
+      spans: the start and the end of each span, in order.
+      sentinel: a function from a span's number to the id of its sentinel.
 
     Returns:
-      Source and target, each with the end symbol behind it.
+      Source and target, each with the end symbol last.
     """
     source: list[int] = []
     target: list[int] = []
@@ -81,29 +93,29 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
 
 @dataclasses.dataclass(frozen=True)
 class CorruptedText(DataConfig):
-    """Lines of text files with spans removed; other spans in each epoch. One vocabulary for source and target.
+    """Lines of text files with spans removed, other spans in each epoch. Source and target share one vocabulary.
 
-    A line with more tokens than fit is divided. Lines of a single token are left out.
+    Lines that are too long are split. Texts of a single token are left out; the description counts them.
     """
 
     files: tuple[str, ...] = ()
-    """UTF-8 text files; required. Names that end in .gz are compressed."""
+    """UTF-8 text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None
-    """Folder of a public data set in JAXNLP_DATA, which has the files; None = the files are your own."""
+    """Folder in JAXNLP_DATA of the public data set with the files; None = the files are your own."""
     batch_size: int = 512
     """Maximum number of texts in a training step, over all devices."""
     batch_tokens: int = 4_096
-    """Maximum number of tokens in each side of a training step, padding included."""
+    """Maximum number of tokens on each side of a batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    """Lengths of batches in tokens, the end symbol included; each is a program to compile."""
+    """Lengths of batches in tokens, end symbol included; each length is a program to compile."""
     subwords: SubwordKind = "bpe"
-    """How texts are cut into tokens."""
+    """How texts are tokenized."""
     vocabulary_size: int = 6_000
     """Maximum number of tokens in the vocabulary, the sentinels included."""
     minimum_count: int = 2
-    """Minimum number of occurrences: of a character, of a word, and of neighbours to be merged."""
+    """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
     sentinels: int = 100
-    """Symbols that stand for removed spans; a text has at most one span less."""
+    """Number of symbols that replace removed spans; the longest text needs one more than it has spans."""
     corruption_rate: float = 0.15
     """Share of a text's tokens that is removed."""
     mean_span: float = 3.0
@@ -122,44 +134,65 @@ class CorruptedText(DataConfig):
                 raise ValueError(f"data.{name} must lie in (0, 1), got {getattr(self, name)}")
         if not 1.0 <= self.mean_span < float("inf"):
             raise ValueError(f"data.mean_span must be at least 1 and finite, got {self.mean_span}")
+        _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
+        if self.sentinels < spans + 1:
+            raise ValueError(
+                f"data.sentinels must be at least {spans + 1} for texts of data.lengths up to {self.max_length}, got "
+                f"{self.sentinels}"
+            )
 
     @property
     def max_length(self) -> int:
-        """The last of the lengths."""
+        """The last length."""
         return self.lengths[-1]
 
+    @property
+    def _longest_text(self) -> int:
+        """Its source and target fit, each with one more sentinel than it has spans at most, and the end symbol."""
+        return self.max_length - 2
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the files; the split is `validation`, whose spans are the same in each run.
+        """Reads the files; the split is `validation`, whose removed spans do not depend on the seed.
 
         Args:
           seed: decides the order of training, and which spans are removed.
-          processor: that of an earlier run; None = the vocabulary is trained.
+          processor: the processor of an earlier run; None = the vocabulary is trained.
 
         Raises:
-          FileNotFoundError, DataError: when a file is not found or is something else.
+          FileNotFoundError: when there is no such file.
+          DataError: when a file cannot be read, when no text is left, or when the processor does not fit.
         """
         if not self.files:
             raise DataError("data.files is required: give text files with --data.files FILE ...")
         lines = [line.strip() for path in self._paths() for line in read_utf8(path).split("\n") if line.strip()]
         train, held = self._divided(lines)
-        if processor is None:
+        saved = processor is not None
+        if not saved:
             both = self._trained(train)
             processor = TranslationProcessor(both, both)
         subwords: Subwords = require_processor(processor, TranslationProcessor).source
         if not processor.shared or subwords.extra < self.sentinels:
             raise DataError(
                 f"data.sentinels {self.sentinels}: the vocabulary has {subwords.extra} extra symbols, and source and "
-                "target need one vocabulary; begin with one that was made for span corruption"
+                "target need one vocabulary; use a run that was trained by span corruption"
             )
-        texts, validation = self._encoded(train, subwords), self._encoded(held, subwords)
+        parts, held_parts = self._encoded(train, subwords), self._encoded(held, subwords)
+        texts, validation = ([part for part in found if len(part) > 1] for found in (parts, held_parts))
+        for name, found in (("training", texts), ("validation", validation)):
+            if not found:
+                raise DataError(f"the {name} lines of {', '.join(self.files)} have no text of two tokens or more")
+        single = len(parts) - len(texts) + len(held_parts) - len(validation)
+        left_out = f" ({single:,} of a single token left out)" if single else ""
 
         def corrupted(ids: Sequence[int], *draw: int) -> Ids:
             generator = np.random.default_rng(draw)
             spans = corrupted_places(len(ids), generator, rate=self.corruption_rate, mean_span=self.mean_span)
-            return corrupt_spans(ids, spans[: self.sentinels - 1], subwords.extra_id)
+            return corrupt_spans(ids, spans, subwords.extra_id)
 
         def epoch(number: int) -> Sequence[Ids]:
             return [corrupted(ids, seed, number, place) for place, ids in enumerate(texts)]
+
+        first = epoch(0)
 
         shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
         fixed = [corrupted(ids, place) for place, ids in enumerate(validation)]
@@ -174,8 +207,9 @@ class CorruptedText(DataConfig):
             processor=processor,
             description=(
                 f"{len(texts):,} texts of {sum(map(len, texts)):,} tokens for training, {len(validation):,} for "
-                f"validation; {subwords.size:,} tokens in the vocabulary; {self.corruption_rate:.0%} of the tokens are "
-                f"removed; {shapes.padding(epoch(0)):.0%} of the training batches is padding"
+                f"validation{left_out}; {vocabulary_note(processor, first, saved=saved)}; "
+                f"{self.corruption_rate:.0%} of the tokens are removed; {shapes.padding(first):.0%} of the training "
+                "batches is padding"
             ),
             fingerprint=digest.hexdigest(),
         )
@@ -184,12 +218,12 @@ class CorruptedText(DataConfig):
         if self.data_set is None:
             return [Path(name).expanduser() for name in self.files]
         folder = locate_folder(
-            self.data_set, None, holds=", ".join(self.files), otherwise="give files of your own with --data.files"
+            self.data_set, None, holds=", ".join(self.files), otherwise="give your own files with --data.files"
         )
         return [folder / name for name in self.files]
 
     def _divided(self, lines: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Lines for training and for validation; equal lines are on the same side."""
+        """The training lines and the validation lines; equal lines stay together."""
         distinct = sorted(set(lines), key=lambda line: hashlib.sha256(line.encode()).digest())
         if len(distinct) < 2:
             raise DataError(f"{len(distinct)} distinct lines cannot be divided into training and validation")
@@ -205,8 +239,7 @@ class CorruptedText(DataConfig):
             raise DataError(f"data.vocabulary_size {self.vocabulary_size}: {error}") from error
 
     def _encoded(self, lines: Sequence[str], subwords: Subwords) -> list[list[int]]:
-        """Ids of lines, divided where they are too long; source and target then fit, with one end symbol each."""
-        longest = self.max_length - 2
+        """The ids of lines; lines that are too long are split."""
+        longest = self._longest_text
         found = (subwords.encode(line) for line in lines)
-        parts = (ids[start : start + longest] for ids in found for start in range(0, len(ids), longest))
-        return [part for part in parts if len(part) > 1]
+        return [ids[start : start + longest] for ids in found for start in range(0, len(ids), longest)]

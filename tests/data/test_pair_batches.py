@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from data.pair_batches import Shapes, encoded, endless_batches, longer_side, pairs_split
-from jaxnlp.text.subwords import END, START, Subwords
+from data.pair_batches import Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
+from jaxnlp.text.subwords import END, START, UNKNOWN, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 SHAPES = Shapes((4, 8, 16), tokens=32, most_rows=6)
@@ -81,7 +81,7 @@ def test_shapes_are_few(ids):
     assert {shape for found in shapes for _, shape in found} <= {(6, 4), (4, 8), (2, 16)}
 
 
-def test_the_order_depends_on_seed_and_epoch_alone(ids):
+def test_the_order_depends_only_on_seed_and_epoch(ids):
     def first(seed, skip=0):
         batches = iter(endless_batches(lambda epoch: ids, SHAPES, seed=seed))
         return [texts(batch) for batch in itertools.islice(batches, skip, skip + 10)]
@@ -123,9 +123,26 @@ def test_a_split_has_every_pair_and_says_where_its_rows_are(pairs):
 
 def test_long_pairs_of_a_split_are_truncated_and_counted():
     split = pairs_split([SentencePair("a" * 20, "b"), SentencePair("a", "b")], PROCESSOR, SHAPES)
-    assert split.notes == ("1 pair was truncated to 16 tokens a side",)
+    assert split.notes == ("1 pair was truncated to 16 tokens per side, the first in line 1",)
     assert [found for batch in split.batches for found in texts(batch)] == [("a", "b"), ("a" * 15, "b")]
     assert split.rows.tolist() == [1, 0]
+
+
+def test_the_note_of_truncated_pairs_names_the_first_line_and_its_file():
+    pairs = [SentencePair("a", "b"), SentencePair("a", "b" * 20), SentencePair("a" * 20, "b")]
+    for lines, first in ((None, 2), ((3, 1_700, 12), "1,700")):
+        (note,) = pairs_split(pairs, PROCESSOR, SHAPES, file="dev.en", lines=lines).notes
+        assert note == f"2 pairs were truncated to 16 tokens per side, the first in line {first} of dev.en"
+
+
+def test_the_share_of_unknown_tokens_is_named_above_one_percent():
+    pairs = [([5] * 98 + [END], [END])]
+    assert vocabulary_note(PROCESSOR, pairs, saved=False) == "14 tokens in the vocabulary"
+    two = TranslationProcessor(CHARACTERS, Subwords("words", ("a",)))
+    pairs = [([5] * 95 + [UNKNOWN] * 3 + [END], [END])]
+    expected = "14 and 5 tokens in the vocabularies; 3% of the training tokens are unknown"
+    assert vocabulary_note(two, pairs, saved=False) == expected
+    assert "saved by an earlier run" in vocabulary_note(two, pairs, saved=True)
 
 
 def test_pairs_without_a_reference_are_not_scored():

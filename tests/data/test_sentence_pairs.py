@@ -31,7 +31,7 @@ def test_a_file_with_tabs_has_sources_and_references(tmp_path):
     assert read_pairs([path], reverse=True) == pairs(("eins", "one"), ("zwei", "two"))
 
 
-def test_a_file_without_tabs_has_sources_alone(files):
+def test_a_file_without_tabs_has_only_sources(files):
     assert read_pairs_or_sources(files[1]) == tuple(map(SentencePair, ("eins", "zwei", "drei")))
 
 
@@ -44,9 +44,15 @@ def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_p
         read_pairs(files[::-1])
 
 
+def test_an_extra_empty_line_at_the_end_of_one_file_is_a_line_without_a_partner(files):
+    files[1].write_text("eins\nzwei\ndrei\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a.en has 3 lines, .*a.de has 4; line 4 of .*a.de has no partner: ''"):
+        read_pairs(files)
+
+
 def test_an_empty_line_is_named_with_its_file(files):
     files[1].write_text("eins\n \ndrei\n")
-    with pytest.raises(DataError, match=r"a.de, line 2 is empty; remove this line, and that of its translation"):
+    with pytest.raises(DataError, match=r"a.de, line 2 is empty; remove this line and its translation"):
         read_pairs(files)
 
 

@@ -1,3 +1,4 @@
+import hashlib
 import itertools
 import re
 from collections import Counter
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 
 from data import DataError
-from data.span_corruption import CorruptedText, corrupt_spans, corrupted_places
+from data.span_corruption import CorruptedText, corrupt_spans, corrupted_places, span_counts
 from jaxnlp.text.subwords import END
 
 WORDS = ("the", "red", "house", "stands", "by", "a", "small", "lake", "and", "two", "dogs", "run", "after", "ball")
@@ -19,7 +20,7 @@ def test_the_example_of_the_paper():
     assert target == [*["<0>", "for", "inviting", "<1>", "last", "<2>"], END]
 
 
-def test_spans_are_ordered_apart_and_behind_a_kept_token():
+def test_spans_are_ordered_apart_and_after_a_kept_token():
     generator = np.random.default_rng(0)
     for length, rate, mean in itertools.product((2, 3, 7, 50), (0.01, 0.15, 0.5, 0.99), (1.0, 3.0, 10.0)):
         spans = corrupted_places(length, generator, rate=rate, mean_span=mean)
@@ -38,11 +39,26 @@ def test_fifteen_percent_is_removed_in_spans_of_three():
     assert len(Counter(lengths)) > 4
 
 
+def test_longer_texts_have_no_fewer_spans():
+    for rate, mean in itertools.product((0.01, 0.15, 0.5, 0.9, 0.99), (1.0, 1.7, 3.0, 10.0)):
+        counts = [span_counts(length, rate=rate, mean_span=mean) for length in range(2, 300)]
+        for before, after in itertools.pairwise(counts):
+            assert after[0] >= before[0]
+            assert after[1] >= before[1]
+
+
 def test_each_division_is_as_likely_as_another():
     generator = np.random.default_rng(0)
     found = Counter(tuple(corrupted_places(6, generator, rate=0.5, mean_span=1.5)) for _ in range(4_000))
-    assert len(found) == 4  # 3 removed and 3 kept tokens, each in two parts: 2 x 2
-    assert all(abs(count - 1_000) < 130 for count in found.values())
+    assert len(found) == 6  # 3 removed tokens in two spans, 3 kept ones before, between and maybe after them: 2 x 3
+    assert all(abs(count - 667) < 110 for count in found.values())
+
+
+def test_a_single_span_may_be_anywhere_but_at_the_start():
+    generator = np.random.default_rng(0)
+    found = Counter(tuple(corrupted_places(12, generator, rate=0.15, mean_span=3.0)) for _ in range(2_000))
+    assert sorted(found) == [((start, start + 2),) for start in range(1, 11)]
+    assert all(abs(count - 200) < 60 for count in found.values())
 
 
 @pytest.fixture(scope="module")
@@ -59,44 +75,73 @@ def corpus(config):
     return config.load(0)
 
 
+def first_epochs(corpus, count):
+    """Source and target of each text in each of the first epochs, without padding."""
+    batches, epochs = iter(corpus.train), [[] for _ in range(count)]
+    while True:
+        batch = next(batches)
+        if (epoch := batches.get_state()["epoch"]) == count:
+            return epochs
+        for row in np.flatnonzero(batch["loss_mask"].any(axis=1)):
+            source = batch["source"][row][batch["source_mask"][row]].tolist()
+            epochs[epoch].append((source, batch["targets"][row][batch["loss_mask"][row]].tolist()))
+
+
+def restored(source, target, subwords):
+    """The ids of the text that was corrupted; checks the order of the sentinels."""
+    sentinels = {subwords.extra_id(number): number for number in range(20)}
+    assert source[-1] == target[-1] == END
+    kinds = [sentinels[token] for token in target if token in sentinels]
+    assert kinds == list(range(len(kinds)))
+    assert [sentinels[token] for token in source if token in sentinels] == kinds[:-1]
+    assert target[-2] == subwords.extra_id(len(kinds) - 1)
+    spans: dict[int, list[int]] = {}
+    for token in target[:-1]:
+        if token in sentinels:
+            spans[token] = current = []
+        else:
+            current.append(token)
+    return [part for token in source[:-1] for part in spans.get(token, [token])]
+
+
 def test_source_and_target_together_are_the_text(config, corpus):
     subwords = corpus.processor.source
-    batch = next(iter(corpus.train))
-    sentinels = {subwords.extra_id(number): number for number in range(20)}
-    texts = set()
-    for row in range(len(batch["source"])):
-        source = batch["source"][row][batch["source_mask"][row]].tolist()
-        target = batch["targets"][row][batch["loss_mask"][row]].tolist()
-        if not target:
-            continue
-        assert source[-1] == target[-1] == END
-        kinds = [sentinels[token] for token in target if token in sentinels]
-        assert kinds == list(range(len(kinds)))
-        assert [sentinels[token] for token in source if token in sentinels] == kinds[:-1]
-        assert target[-2] == subwords.extra_id(len(kinds) - 1)
-        spans: dict[int, list[int]] = {}
-        for token in target[:-1]:
-            if token in sentinels:
-                spans[token] = current = []
-            else:
-                current.append(token)
-        whole = [part for token in source[:-1] for part in spans.get(token, [token])]
-        texts.add(subwords.decode(whole))
-    lines = config.files[0]
-    with open(lines) as file:
+    (pairs,) = first_epochs(corpus, 1)
+    with open(config.files[0]) as file:
         known = {line.strip() for line in file}
-    assert texts
-    assert all(any(text.strip() in line for line in known) for text in texts)
+    texts = [subwords.decode(restored(*pair, subwords)).strip() for pair in pairs]
+    assert len(texts) > 190
+    assert all(any(text in line for line in known) for text in texts)
 
 
-def test_epochs_differ_and_a_run_repeats_them(config, corpus):
-    def sources(data, count):
-        return [batch["source"] for batch in itertools.islice(iter(data.train), count)]
+def test_epochs_have_the_same_texts_with_other_spans_and_a_run_repeats_them(config, corpus):
+    first, second = first_epochs(corpus, 2)
+    whole = [sorted(restored(*pair, corpus.processor.source) for pair in epoch) for epoch in (first, second)]
+    assert whole[0] == whole[1]
+    same = Counter(map(str, first)) & Counter(map(str, second))
+    assert same.total() < 0.5 * len(first)
+    assert first_epochs(config.load(0), 2) == [first, second]
+    assert first_epochs(config.load(1), 1) != [first]
 
-    for first, again in zip(sources(corpus, 40), sources(config.load(0), 40), strict=True):
-        np.testing.assert_array_equal(first, again)
-    other = sources(config.load(1), 1)[0]
-    assert other.shape != sources(corpus, 1)[0].shape or (other != sources(corpus, 1)[0]).any()
+
+def test_texts_of_a_single_token_are_counted(corpus):
+    assert "for validation (1 of a single token left out); " in corpus.description
+
+
+@pytest.mark.parametrize("name", ["training", "validation"])
+def test_lines_of_a_single_token_are_not_enough(tmp_path, name):
+    digest = lambda line: hashlib.sha256(line.encode()).digest()  # noqa: E731
+    word = min(WORDS, key=digest)  # is held out, since no line has a smaller digest
+    lines = [line for line in (f"{a} {b}" for a in WORDS for b in WORDS) if digest(line) > digest(word)]
+    (tmp_path / "a.txt").write_text("\n".join(9 * [word] + (lines[:40] if name == "validation" else 9 * ["lake"])))
+    short = CorruptedText(files=(str(tmp_path / "a.txt"),), vocabulary_size=400, sentinels=20)
+    with pytest.raises(DataError, match=rf"the {name} lines of .*a.txt have no text of two tokens or more"):
+        short.load(0)
+
+
+def test_a_given_vocabulary_is_named_as_such(config, corpus):
+    assert "saved by an earlier run or start" in config.load(0, corpus.processor).description
+    assert "saved" not in corpus.description
 
 
 def test_long_lines_are_divided_and_nothing_is_lost(config, corpus):
@@ -107,7 +152,7 @@ def test_long_lines_are_divided_and_nothing_is_lost(config, corpus):
         for found in (divided, corpus)
     )
     assert parts > lines
-    assert same_tokens - (parts - lines) <= tokens <= same_tokens  # a part of one token is left out
+    assert same_tokens - (parts - lines) <= tokens <= same_tokens  # texts of one token are left out
 
 
 def test_what_cannot_be_is_refused(config, tmp_path):
@@ -119,6 +164,9 @@ def test_what_cannot_be_is_refused(config, tmp_path):
         CorruptedText(mean_span=0.5)
     with pytest.raises(FileNotFoundError, match=r"none\.txt"):
         CorruptedText(files=(str(tmp_path / "none.txt"),)).load(0)
-    few = CorruptedText(files=config.files, vocabulary_size=400, sentinels=5)
-    with pytest.raises(DataError, match=r"data\.sentinels 20: the vocabulary has 5 extra symbols"):
+    with pytest.raises(ValueError, match=r"sentinels must be at least 7 for texts of data.lengths up to 128, got 6"):
+        CorruptedText(sentinels=6)
+    CorruptedText(sentinels=7)
+    few = CorruptedText(files=config.files, vocabulary_size=400, sentinels=7)
+    with pytest.raises(DataError, match=r"data\.sentinels 20: the vocabulary has 7 extra symbols"):
         config.load(0, few.load(0).processor)

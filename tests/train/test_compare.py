@@ -90,7 +90,7 @@ def test_what_is_no_run_is_named_in_one_line(three, tmp_path, capsys):
         ([str(three[0])], "a comparison needs at least two runs, got 1"),
         (
             [str(three[0]), str(tmp_path / "none")],
-            "none/config.json is missing; give the folder of a run that has begun",
+            "none/config.json is missing; give the folder of a run that has started",
         ),
     ):
         with pytest.raises(SystemExit) as stop:
