@@ -1,4 +1,4 @@
-"""The training loop: `fit`, from a config to a finished run's folder."""
+"""The training loop: `fit` trains the model of a config, and writes the run's folder."""
 
 import contextlib
 import dataclasses
@@ -33,14 +33,14 @@ class NonFiniteError(ArithmeticError):
 
 
 class FitResult(NamedTuple):
-    """How a call of `fit` ended: the last state, and the signal that stopped it early, if any."""
+    """The last state of a call of `fit`, and the name of the signal that stopped it early, or None."""
 
     state: TrainState
     stopped_by: str | None
 
 
 class Due(NamedTuple):
-    """What happens after a step."""
+    """Whether to log, to evaluate and to save after a step."""
 
     log: bool
     evaluate: bool
@@ -49,7 +49,8 @@ class Due(NamedTuple):
 
 @dataclasses.dataclass
 class Progress:
-    """Where a run is: its state, steps done, seconds trained, and the plain validation losses of all evaluations."""
+    """The progress of a run: its state, the number of steps, the seconds of training, and the validation loss of each
+    evaluation so far."""
 
     state: TrainState
     step: int = 0
@@ -66,22 +67,22 @@ def fit(
     started: float | None = None,
     command: str | None = None,
 ) -> FitResult:
-    """Trains from the folder's newest checkpoint to the config's last step.
+    """Trains until `total_steps`, starting from the newest checkpoint in the folder, if there is one.
 
     Args:
-      config: what to train.
-      workdir: the run's folder, new or of the same config.
-      parallel: how devices share a batch; may differ from start to start.
-      console: where progress goes.
-      started: `time.time()` when the process started, to record how long the first step took to begin.
-      command: what was typed, for the record.
+      config: the config of the run.
+      workdir: the run's folder. It is new, or holds a run with the same config.
+      parallel: how devices share a batch. It may change when a run continues.
+      console: prints the progress.
+      started: `time.time()` when the process started, to record the time until the end of the first step.
+      command: the command line, to be recorded.
 
     Raises:
       RunMismatchError: when the folder holds another run.
-      DataError, ConfigError, RunError: as `begin` and `set_up`.
-      NonFiniteError: on a non-finite loss or gradient, unless the config skips such updates; and on parameters that
-        are not finite when they are logged or saved.
-      DamagedCheckpointError: when there are checkpoints and none can be read.
+      DataError, ConfigError, RunError: for the reasons that `begin` and `set_up` give.
+      NonFiniteError: when the loss or its gradient is not finite, unless the config skips such updates; and when the
+        parameters are not finite at a step that is logged or saved.
+      DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
     workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
     begun = begin(config, workdir)
@@ -128,9 +129,10 @@ def _initialise(setup: Setup, layout: Parallel) -> Progress:
 
 
 def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any) -> Progress | None:
-    """The newest checkpoint that can be read, and the batches that follow it; None where nothing was saved.
+    """Restores the newest checkpoint that can be read, and moves `batches` to the batch after it. Returns None if the
+    run has no checkpoint.
 
-    Raises: RunMismatchError when the folder holds another run; nothing has been written then.
+    Raises: RunMismatchError when the folder holds another run; nothing is written in that case.
     """
     newest = checkpoints.latest_record()
     if newest is not None:  # before arrays are read: of other data they may have other shapes
@@ -150,7 +152,7 @@ def _create_folder(workdir: Path, setup: Setup, begun: Beginning) -> None:
 
 
 def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -> None:
-    """Says what is about to happen."""
+    """Prints a summary of the run before its first step."""
     if not run_folder.writes_folder():
         return
     config = setup.config
@@ -200,7 +202,7 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: Progress) -> R
 
 
 def _record_start(workdir: Path, output: StepOutput, started: float) -> None:
-    """Records how long the first step of this start took to be done."""
+    """Records the time from the start of the process to the end of its first step."""
     jax.block_until_ready(output)
     run_folder.update_environment(workdir, seconds_to_first_step=round(time.time() - started, 2))
 
@@ -218,8 +220,11 @@ def _log(log: RunLog, run: Progress, output: StepOutput) -> None:
 def _check_finite(
     run: Progress, output: StepOutput, config: TrainConfig, checkpoints: Checkpoints, workdir: Path
 ) -> None:
-    """Raises NonFiniteError for a skipped update, whose parameters are those before it; and for parameters that no step
-    could mend, since an update has overflowed."""
+    """Raises NonFiniteError when an update was skipped, unless the config allows that, or parameters are not finite.
+
+    A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that overflowed;
+    every later gradient would not be finite either.
+    """
     latest = checkpoints.latest_step()
     good = "there is no checkpoint before it" if latest is None else f"the last good checkpoint is step {latest}"
     remedy = (
@@ -238,7 +243,8 @@ def _check_finite(
 def _after_evaluation(
     run: Progress, evaluation: Evaluation | None, config: TrainConfig, layout: Parallel, workdir: Path
 ) -> None:
-    """Notes the loss, starts averaging where it has stopped improving (NT-ASGD), and brings the report up to date."""
+    """Adds the validation loss to the run's, starts averaging if the loss has stopped improving (NT-ASGD), and updates
+    the report."""
     if evaluation is None:
         return
     run.losses += (evaluation.metrics["loss"].value,)
@@ -269,7 +275,7 @@ def _save(
 
 @contextlib.contextmanager
 def _report_at_end(workdir: Path) -> Iterator[None]:
-    """Writes the report however the run ends."""
+    """A context that writes the report when it ends, also after an error."""
     try:
         yield
     except BaseException:
@@ -282,6 +288,6 @@ def _report_at_end(workdir: Path) -> Iterator[None]:
 
 
 def _write_report(workdir: Path) -> None:
-    """Brings the report up to date, once there is something to report."""
+    """Updates the report, if there are metrics to show."""
     if run_folder.writes_folder() and (workdir / run_folder.METRICS_FILE).exists():
         write_report(workdir)
