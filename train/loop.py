@@ -222,8 +222,8 @@ def _check_finite(
 ) -> None:
     """Raises NonFiniteError when an update was skipped, unless the config allows that, or parameters are not finite.
 
-    A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that overflowed;
-    every later gradient would not be finite either.
+    A skipped update leaves the parameters unchanged. Parameters that are not finite come from an update that
+    overflowed, and no later gradient would be finite.
     """
     latest = checkpoints.latest_step()
     good = "there is no checkpoint before it" if latest is None else f"the last good checkpoint is step {latest}"
