@@ -1,4 +1,4 @@
-"""A run's folder: what is written when it starts, and what may continue in it."""
+"""A run's folder: which files a start writes, and which run may continue in an existing folder."""
 
 import importlib.metadata
 import json
@@ -31,22 +31,22 @@ ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
 BLOCKS_FILE = "blocks.jsonl"
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
-"""Lines of differences that a message shows, and characters of each."""
+"""Maximum number of differences that a message shows, and of characters in each."""
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
 
 
 class RunMismatchError(ValueError):
-    """A folder that holds another run."""
+    """The folder holds another run, or something that is not a run."""
 
 
 class RunSpec(NamedTuple):
-    """What makes two starts the same run.
+    """What must be equal for one run to continue another.
 
     Attributes:
-      config: as JSON.
-      processor: as JSON.
-      description: of the data.
-      fingerprint: of the data.
+      config: the config as JSON.
+      processor: the processor as JSON.
+      description: one line about the data.
+      fingerprint: a digest of the data.
     """
 
     config: Any
@@ -56,25 +56,25 @@ class RunSpec(NamedTuple):
 
     @classmethod
     def of(cls, config: TrainConfig, corpus: Corpus) -> "RunSpec":
-        """That of a run of this config on this data."""
+        """The specification of a run with this config on this data."""
         return cls(to_json(config), processor_to_json(corpus.processor), corpus.description, corpus.fingerprint)
 
 
 def writes_folder() -> bool:
-    """Whether this process writes the run's folder and speaks for the run: the first of all hosts."""
+    """Whether this process writes the run's folder and prints messages: only the first process of all hosts does."""
     return jax.process_index() == 0
 
 
 def check(workdir: Path, config: Any) -> None:
-    """Passes for a new folder, and for one that holds a run of this config; writes nothing.
+    """Checks that the folder is new, or holds a run with this config. Writes nothing.
 
     Args:
       workdir: the run's folder.
-      config: as JSON.
+      config: the config as JSON.
 
     Raises:
-      RunMismatchError: when it holds a run of another config; the message shows each difference. When it holds
-        something else, a run whose checkpoints were deleted, or broken lines.
+      RunMismatchError: when the folder holds a run with another config, and the message shows each difference; when it
+        is not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
     """
     files = [path for path in (workdir, *workdir.parents) if path.is_file()]
     if files:
@@ -100,8 +100,8 @@ def check(workdir: Path, config: Any) -> None:
 
 
 def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
-    """Raises RunMismatchError when a checkpoint is of another config, processor or data than the run that continues, or
-    has more steps than this run is to have."""
+    """Raises RunMismatchError when a checkpoint has another config, processor or data than the run that continues, or
+    more steps than `total_steps`."""
     steps = run.config["total_steps"]
     if record.step > steps:
         raise RunMismatchError(
@@ -120,7 +120,7 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
 
 
 def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) -> None:
-    """Raises RunMismatchError when the data is not what a checkpoint was trained on."""
+    """Raises RunMismatchError when a checkpoint was trained on other data."""
     if record.fingerprint != data.fingerprint:
         before = {"description": record.description, "fingerprint": record.fingerprint}
         now = {"description": data.description, "fingerprint": data.fingerprint}
@@ -128,12 +128,12 @@ def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) ->
 
 
 def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
-    """`refuse_data_change` for a run's checkpoint of a step."""
+    """Raises RunMismatchError when the run's checkpoint of this step was trained on other data."""
     refuse_data_change(read_record(workdir, step), corpus, workdir)
 
 
 def create(workdir: Path, run: RunSpec) -> None:
-    """Writes config and processor; to be called after existing checkpoints were read and checked."""
+    """Writes the config and the processor. Call it only after the existing checkpoints were read and checked."""
     if not writes_folder():
         return
     (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
@@ -142,22 +142,22 @@ def create(workdir: Path, run: RunSpec) -> None:
 
 
 def refuse_change(before: Any, now: Any, message: str) -> None:
-    """Raises RunMismatchError with the message, a remedy and each difference, when there are differences."""
+    """Raises RunMismatchError when the two differ. The error has the message, a remedy and each difference."""
     changed = differences(before, now)
     if changed:
-        lines = "".join(f"\n  {_cut(line)}" for line in changed[:MAX_DIFFERENCES])
+        lines = "".join(f"\n  {_truncated(line)}" for line in changed[:MAX_DIFFERENCES])
         more = len(changed) - MAX_DIFFERENCES
         lines += f"\n  and {more} more" if more > 0 else ""
         raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{lines}")
 
 
-def _cut(line: str) -> str:
-    """A vocabulary would fill the screen."""
+def _truncated(line: str) -> str:
+    """The line, truncated, since a changed vocabulary would fill the screen."""
     return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + " ..."
 
 
 def read_config(workdir: Path) -> TrainConfig:
-    """The config of a run's folder. Raises: FileNotFoundError, or ConfigError naming the field that does not fit."""
+    """Reads the config of a run. Raises: FileNotFoundError, or ConfigError naming the field that is not valid."""
     path = workdir / CONFIG_FILE
     try:
         return from_json(read_json(path), TrainConfig)
@@ -166,17 +166,18 @@ def read_config(workdir: Path) -> TrainConfig:
 
 
 def read_environment(workdir: Path) -> dict[str, Any]:
-    """What a run's starts have recorded."""
+    """Reads what the newest start of a run recorded about its environment."""
     return read_json(workdir / ENVIRONMENT_FILE)
 
 
 def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:
-    """Records versions, device and command of this start; a continued run records its newest start.
+    """Records the versions, the device and the command of this start, in place of those of an earlier start.
 
     Args:
       workdir: the run's folder.
-      pretrained: SHA-256 of the parameters that the run begins with; the first start's stays.
-      facts: what else is recorded.
+      pretrained: SHA-256 of the pretrained parameters that the run starts with; None = keep what the first start
+        recorded.
+      facts: what else to record.
     """
     if not writes_folder():
         return
@@ -199,13 +200,13 @@ def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) ->
 
 
 def update_environment(workdir: Path, **facts: Any) -> None:
-    """Adds facts to the environment's record."""
+    """Adds facts to the recorded environment."""
     if writes_folder():
         write_json(workdir / ENVIRONMENT_FILE, read_environment(workdir) | facts)
 
 
 def read_ledger(path: Path) -> list[dict[str, Any]]:
-    """The entries of a ledger file. Raises: ValueError naming the file when it holds something else."""
+    """Reads the entries of a ledger file. Raises: ValueError naming the file when it is not a ledger."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -216,12 +217,12 @@ def read_ledger(path: Path) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that decide a run's numbers."""
+    """The versions of the packages on which a run's numbers depend."""
     return {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def commit(checkout: Path = Path(__file__).parent) -> str | None:
-    """The checkout's commit, with `-dirty` where its files differ; None outside a git checkout."""
+    """The commit of the checkout, with `-dirty` if files were changed since; None outside a git checkout."""
     git = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
@@ -230,7 +231,7 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
 
 def device_name() -> str:
-    """The accelerator's name, or the processor's."""
+    """The name of the accelerator, or of the CPU where there is no accelerator."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         return device.device_kind
@@ -247,9 +248,9 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def keep_lines_until(path: Path, step: int) -> None:
-    """Drops the lines of a JSON-lines file that a run wrote after the checkpoint it continues from.
+    """Removes the lines of a JSON-lines file that were written after the checkpoint from which a run continues.
 
-    Raises: RunMismatchError naming the line that is not an object with a step; the file stays as it is.
+    Raises: RunMismatchError naming a line that is not an object with a step; the file is then unchanged.
     """
     if path.exists():
         kept = [line.text for line in _lines(path) if line.row["step"] <= step]
@@ -257,9 +258,9 @@ def keep_lines_until(path: Path, step: int) -> None:
 
 
 def logged_steps(path: Path, split: str | None = None) -> list[int]:
-    """The step of each row of a metrics.jsonl, or of its rows of one split; [] where there is no file.
+    """The step of each row of a JSON-lines file, or of each row of one split; [] if the file does not exist.
 
-    Raises: as `keep_lines_until`.
+    Raises: RunMismatchError, like `keep_lines_until`.
     """
     return [line.row["step"] for line in _lines(path) if split is None or line.row.get("split") == split]
 
@@ -272,7 +273,7 @@ def _lines(path: Path) -> list[Line]:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file of the run. Raises: RunMismatchError naming the line that is no JSON."""
+    """Reads a JSON file of the run. Raises: RunMismatchError naming the line that is not valid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:

@@ -1,9 +1,9 @@
-"""The platform that programs are traced for.
+"""The platform for which JAX traces a function: CPU, GPU or TPU.
 
-Some functions of `ops` have one form for CPUs and another for accelerators. They choose while JAX traces them, so they
-must know for which platform the program is. Tracing cannot see on which devices the arguments are. So a program is
-taken to be for JAX's default device; whoever compiles one for other devices says so, with `compile_for`, or with
-`compiled_for` where JAX traces it later, at its first call.
+Some functions of `ops` have one implementation for CPUs and another for accelerators. They choose one while JAX traces
+them, so they must know on which platform the compiled program will run. Tracing does not show on which devices the
+arguments are, so these functions assume JAX's default device. To compile for another device, trace the function in the
+context `compile_for`, or wrap it in `compiled_for` if JAX traces it later, at its first call.
 """
 
 import functools
@@ -17,22 +17,25 @@ import jax
 T = TypeVar("T")
 Platform = Literal["cpu", "gpu", "tpu"]
 
-# Part of the keys of JAX's caches of traced, lowered and compiled functions: platforms never share a program.
+# JAX includes this value in the keys of its caches of traced, lowered and compiled functions, so a program that was
+# compiled for one platform is never used on another.
 _platform = jax.make_user_context(None)
 
 
 def compile_for(platform: Platform) -> AbstractContextManager[None]:
-    """A context in which functions are traced for this platform, in the current thread. Traced functions may enter it.
+    """A context in which JAX traces functions for this platform, in the current thread.
+
+    A function may also enter this context while it is being traced.
 
     >>> with compile_for("tpu"):
     ...     target_platform()
     'tpu'
 
     Args:
-      platform: "cpu", "gpu" or "tpu", as in the `platform` of a jax.Device.
+      platform: "cpu", "gpu" or "tpu", like the attribute `platform` of a jax.Device.
 
     Raises:
-      ValueError: for another name.
+      ValueError: if the platform has another name.
     """
     if platform not in get_args(Platform):
         raise ValueError(f"platform must be one of {', '.join(get_args(Platform))}, got {platform!r}")
@@ -40,17 +43,17 @@ def compile_for(platform: Platform) -> AbstractContextManager[None]:
 
 
 def target_platform() -> str:
-    """The platform that functions are traced for: that of `compile_for`, else that of the default device."""
+    """The platform for which functions are traced: that of `compile_for`, or otherwise that of the default device."""
     if _platform.value is not None:
         return _platform.value
-    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # also a part of the keys of JAX's caches
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]  # JAX includes it in these keys too
     if device is not None:
         return device if isinstance(device, str) else device.platform
     return jax.default_backend()
 
 
 def compiled_for(device: jax.Device, function: Callable[..., T]) -> Callable[..., T]:
-    """The function, to be jitted for programs of this device: it is traced for the device's platform."""
+    """Wraps a function so that JAX traces it for the platform of this device, whenever it traces it."""
     if device.platform not in get_args(Platform):
         return function
 
@@ -63,13 +66,13 @@ def compiled_for(device: jax.Device, function: Callable[..., T]) -> Callable[...
 
 
 def cuda_capability() -> tuple[int, int] | None:
-    """The Nvidia GPU's compute capability, such as (9, 0); None where programs are not for an Nvidia GPU."""
+    """The compute capability of the Nvidia GPU, such as (9, 0); None if functions are not traced for an Nvidia GPU."""
     if target_platform() != "gpu":
         return None
     try:
         gpu = jax.local_devices(backend="gpu")[0]
-    except RuntimeError:  # the program is for a GPU that is not here
+    except RuntimeError:  # this machine has no GPU: the program is compiled for another machine
         return None
-    # AMD's have names such as gfx90a there.
+    # For AMD's GPUs this attribute is a name such as gfx90a.
     found = re.fullmatch(r"(\d+)\.(\d+)", str(getattr(gpu, "compute_capability", "")))
     return None if found is None else (int(found[1]), int(found[2]))
