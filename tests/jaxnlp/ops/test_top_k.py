@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxnlp.decoding.sampling import Sampling, filtered_logits
 from jaxnlp.ops.top_k import top_k
@@ -15,6 +16,14 @@ def test_equals_a_stable_sort(jit):
     assert (values.dtype, places.dtype) == (np.float32, np.int32)
     np.testing.assert_array_equal(places, expected)
     np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
+
+
+@pytest.mark.parametrize("spec", [PartitionSpec(), PartitionSpec("batch")], ids=["replicated", "sharded"])
+def test_several_devices_give_the_same(devices, spec):
+    x = np.random.default_rng(1).normal(size=(8, 9)).astype(np.float32)
+    there = jax.device_put(x, NamedSharding(Mesh(np.array(devices), ("batch",)), spec))
+    _, places = jax.jit(top_k, static_argnums=1)(there, 2)
+    np.testing.assert_array_equal(places, np.argsort(-x, axis=-1)[:, :2])
 
 
 @pytest.mark.parametrize(
