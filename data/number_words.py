@@ -1,4 +1,4 @@
-"""Numbers in words in two languages: pairs without end, each with one right answer."""
+"""Numbers in words in two languages: endless pairs, each with one right answer."""
 
 import dataclasses
 import functools
@@ -16,36 +16,38 @@ from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Language = Literal["de", "es", "fr"]
 LEAST_HELD_OUT = 100
-"""Smaller numbers are always for training: they have the words that larger ones are made of."""
+"""Smaller numbers are always for training: larger numbers consist of their words."""
 _VOCABULARY_PAIRS = 5_000
+_MOST_TOKENS = 3
+"""How many numbers with the most tokens are combined with other thousands, to find larger ones."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NumberWords(SentencePairs):
-    """Numbers below a bound, in English words and in those of another language, by the num2words package.
+    """Numbers below a bound, in words of English and of another language, by the num2words package.
 
-    Each training number is drawn below 10, 100, 1,000 and so on up to the bound, all with the same probability. The
-    numbers for validation and test never occur in training.
+    Each training number is drawn below 10, 100, 1,000 and so on up to the bound; these have the same probability.
+    Numbers of validation and test never occur in training.
     """
 
     vocabulary_size: int = 500
-    """Maximum number of tokens in a vocabulary; BPE and unigram have 260 symbols and bytes among them."""
+    """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     lengths: tuple[int, ...] = (4, 8, 12, 16, 20, 24, 32, 48, 64, 96)
-    """Lengths of batches in tokens, the end symbol included; each is a program to compile."""
+    """Lengths of batches in tokens, end symbol included; each length is a program to compile."""
     language: Language = "de"
-    """The language to translate to: German, Spanish or French."""
+    """The target language: German, Spanish or French."""
     highest: int = 1_000_000
-    """Numbers are smaller than this."""
+    """All numbers are smaller than this."""
     epoch_pairs: int = 10_000
-    """Numbers that are drawn at once for training."""
+    """Training numbers in an epoch."""
     held_out_pairs: int = 500
-    """Numbers for validation, and as many for test; they do not depend on the seed."""
+    """Numbers in the validation split, and in the test split; they do not depend on the seed."""
 
     def __post_init__(self):
         super().__post_init__()
         self.require_at_least(1, "epoch_pairs", "held_out_pairs")
         self.require_at_least(2 * LEAST_HELD_OUT, "highest")
-        # Half of the numbers at least are for training.
+        # At least half of the numbers are for training.
         if 4 * self.held_out_pairs > self.highest - LEAST_HELD_OUT:
             raise ValueError(
                 f"data.held_out_pairs {self.held_out_pairs} is too many of {self.highest} numbers; lower it, or raise "
@@ -57,47 +59,67 @@ class NumberWords(SentencePairs):
 
         Args:
           seed: decides which numbers are drawn for training.
-          processor: that of an earlier run; None = trained on numbers that are not held out.
+          processor: the processor of an earlier run; None = trained on numbers that are not held out.
 
         Raises:
-          DataError: when the vocabulary is too small, or a number has more tokens than the last of the lengths.
+          DataError: when the vocabulary is too small, or a number has more tokens than the last length.
         """
         held = self._held_out()
-        splits = {
-            "validation": self._pairs(held[: self.held_out_pairs]),
-            "test": self._pairs(held[self.held_out_pairs :]),
-        }
         excluded = frozenset(held)
-        small = range(min(LEAST_HELD_OUT, self.highest))
-        if processor is None:
+        saved = processor is not None
+        if not saved:
             drawn = self._drawn(np.random.default_rng(0), _VOCABULARY_PAIRS, excluded)
-            processor = self.trained_processor(self._pairs([*small, *drawn]))
+            processor = self.trained_processor(self._pairs([*range(LEAST_HELD_OUT), *drawn]))
         processor = require_processor(processor, TranslationProcessor)
+        longest, number = self._longest(processor)
+        if longest > self.max_length:
+            raise DataError(
+                f"the number {number:,} has {longest} tokens; raise the last of data.lengths, {self.max_length}"
+            )
+        splits = {
+            "validation": self.split(self._pairs(held[: self.held_out_pairs]), processor),
+            "test": self.split(self._pairs(held[self.held_out_pairs :]), processor),
+        }
 
         def epoch(number: int) -> Sequence[Ids]:
             drawn = self._drawn(np.random.default_rng((seed, number, 0)), self.epoch_pairs, excluded)
             ids = self.training_ids(self._pairs(drawn), processor, seed=seed, epoch=number)
-            longest = max(map(longer_side, ids))
-            if longest > self.max_length:
-                raise DataError(f"a number has {longest} tokens; raise the last of data.lengths, {self.max_length}")
-            return ids
+            # Longer numbers than those that were tried must not end a run.
+            return [pair for pair in ids if longer_side(pair) <= self.max_length]
 
         description = (
-            f"numbers below {self.highest:,} in words, English to {self.language}; {len(splits['validation']):,} for "
-            f"validation and {len(splits['test']):,} for test"
+            f"numbers below {self.highest:,} in words, English to {self.language}; {self.held_out_pairs:,} for "
+            f"validation and {self.held_out_pairs:,} for test"
         )
         content = f"{self.language} {self.highest} {self.epoch_pairs}"
-        return self.corpus(seed, processor, epoch, splits, description=description, content=content)
+        return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
+
+    def _longest(self, processor: TranslationProcessor) -> tuple[int, int]:
+        """The most tokens found on a side of a number, and this number.
+
+        Tries all numbers below 1,000; then all thousands with those of the former that have the most tokens; and so on.
+        """
+        found = []
+        for encode, language in ((processor.encode_source, "en"), (processor.encode_target, self.language)):
+            numbers, unit = [0], 1
+            while unit < self.highest:
+                tried = [unit * group + number for group in range(1_000) for number in numbers]
+                sizes = sorted(
+                    (len(encode(_words(number, language))), number) for number in tried if number < self.highest
+                )
+                found.append(sizes[-1])
+                numbers, unit = [number for _, number in sizes[-_MOST_TOKENS:]], 1_000 * unit
+        return max(found)
 
     def _held_out(self) -> list[int]:
-        """Numbers for validation, and then those for test."""
+        """The numbers of validation, followed by those of test."""
         drawn = np.random.default_rng(self.highest).choice(
             self.highest - LEAST_HELD_OUT, size=2 * self.held_out_pairs, replace=False
         )
         return (drawn + LEAST_HELD_OUT).tolist()
 
     def _drawn(self, generator: np.random.Generator, count: int, excluded: frozenset[int]) -> list[int]:
-        """Numbers that are not excluded, below a random power of ten."""
+        """Numbers below random powers of ten, without those that are excluded."""
         found: list[int] = []
         digits = math.ceil(math.log10(self.highest))
         while len(found) < count:

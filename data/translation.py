@@ -1,4 +1,4 @@
-"""Sentences and their translations: what all such data sets share, and pairs from files."""
+"""Sentences and their translations: the base of these data sets, and pairs from files."""
 
 import dataclasses
 import functools
@@ -13,8 +13,9 @@ import numpy as np
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
-from data.pair_batches import Ids, Shapes, encoded, endless_batches, longer_side, pairs_split
+from data.pair_batches import Ids, Shapes, encoded, endless_batches, longer_side, pairs_split, vocabulary_note
 from data.sentence_pairs import held_out, read_pairs, read_pairs_or_sources
+from data.span_corruption import CorruptedText
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.sentencepiece import read_sentencepiece
 from jaxnlp.text.subword_training import train_subwords
@@ -24,7 +25,7 @@ from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 @dataclasses.dataclass(frozen=True)
 class SentencePairs(DataConfig):
-    """The base of data sets of sentences and their translations: batches by number of tokens, and subwords.
+    """The base of data sets of sentences and their translations; batches have about the same number of tokens.
 
     The subwords are those of a given processor, or are trained on the training sentences.
     """
@@ -32,24 +33,24 @@ class SentencePairs(DataConfig):
     batch_size: int = 256
     """Maximum number of pairs in a training step, over all devices."""
     batch_tokens: int = 2_048
-    """Maximum number of tokens in each side of a training step, padding included."""
+    """Maximum number of tokens on each side of a training batch, padding included."""
     evaluation_batch_tokens: int = 4_096
-    """The same in an evaluation step."""
+    """Maximum number of tokens on each side of an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    """Lengths of batches in tokens, the end symbol included; each is a program to compile. Pairs longer than the last
-    are left out of training, and truncated elsewhere."""
+    """Lengths of batches in tokens, end symbol included; each length is a program to compile. Pairs longer than the
+    last length are left out of training, and truncated in validation and test."""
     subwords: SubwordKind = "bpe"
-    """How texts are cut into tokens."""
+    """How texts are tokenized."""
     vocabulary_size: int = 8_000
-    """Maximum number of tokens in a vocabulary; BPE and unigram have 260 symbols and bytes among them."""
+    """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     shared_vocabulary: bool = True
-    """Whether source and target have one vocabulary."""
+    """Whether source and target share one vocabulary."""
     minimum_count: int = 2
-    """Minimum number of occurrences in training: of a character, of a word, and of neighbours to be merged."""
+    """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
     extra_symbols: int = 0
-    """Extra symbols at the end of the vocabulary, such as the sentinels of span corruption."""
+    """Number of extra symbols at the end of the vocabulary, such as the sentinels of span corruption."""
     bpe_dropout: float = 0.0
-    """Probability with which each merge of BPE is left out in training, drawn again in each epoch."""
+    """Probability of leaving out each BPE merge in training; drawn again in each epoch."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -63,30 +64,38 @@ class SentencePairs(DataConfig):
 
     @property
     def max_length(self) -> int:
-        """The last of the lengths."""
+        """The last length."""
         return self.lengths[-1]
 
     @property
     def shapes(self) -> Shapes:
-        """Of training batches."""
+        """The shapes of training batches."""
         return Shapes(self.lengths, self.batch_tokens, self.batch_size)
 
     def trained_processor(self, pairs: Sequence[SentencePair]) -> TranslationProcessor:
-        """Subwords of training sentences. Raises: DataError when the vocabulary size is too small."""
+        """Subwords trained on sentences. Raises: DataError when the vocabulary size is too small."""
         sources, targets = [pair.source for pair in pairs], [str(pair.reference) for pair in pairs]
         if self.shared_vocabulary:
             both = self._trained([*sources, *targets])
             return TranslationProcessor(both, both)
         return TranslationProcessor(self._trained(sources), self._trained(targets))
 
-    def split(self, pairs: Sequence[SentencePair], processor: TranslationProcessor) -> Split[SentencePair]:
-        """One pass over pairs, in evaluation batches."""
-        return pairs_split(pairs, processor, Shapes(self.lengths, self.evaluation_batch_tokens))
+    def split(
+        self,
+        pairs: Sequence[SentencePair],
+        processor: TranslationProcessor,
+        *,
+        file: str = "",
+        lines: Sequence[int] | None = None,
+    ) -> Split[SentencePair]:
+        """One pass over pairs, in evaluation batches; see `pairs_split`."""
+        shapes = Shapes(self.lengths, self.evaluation_batch_tokens)
+        return pairs_split(pairs, processor, shapes, file=file, lines=lines)
 
     def training_ids(
         self, pairs: Sequence[SentencePair], processor: TranslationProcessor, *, seed: int, epoch: int
     ) -> list[Ids]:
-        """Pairs as ids, with the BPE dropout of an epoch; one that dropout makes too long is encoded without it."""
+        """The ids of pairs, with the BPE dropout of an epoch; without dropout for pairs that it makes too long."""
         if not self.bpe_dropout:
             return [encoded(pair, processor) for pair in pairs]
         seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
@@ -103,20 +112,22 @@ class SentencePairs(DataConfig):
         seed: int,
         processor: TranslationProcessor,
         epoch: Callable[[int], Sequence[Ids]],
-        splits: Mapping[str, Sequence[SentencePair]],
+        splits: Mapping[str, Split[SentencePair]],
         *,
+        saved: bool,
         description: str,
         content: str,
     ) -> Corpus:
-        """A data set.
+        """The data set that a run reads.
 
         Args:
           seed: decides the order of training.
           processor: the tokenizers.
-          epoch: the training pairs of an epoch, by its number from 0: a pure function.
-          splits: what can be scored, by name.
-          description: of the pairs; what the batches and the vocabulary are like is added.
-          content: of the training pairs, for the fingerprint.
+          epoch: a pure function from the number of an epoch, from 0, to its training pairs.
+          splits: the splits that can be scored, by name.
+          saved: whether the processor was made earlier, not for these pairs.
+          description: describes the pairs; the vocabulary and the padding are added.
+          content: identifies the training pairs in the fingerprint.
 
         Raises:
           DataError: for BPE dropout with subwords of another kind.
@@ -124,30 +135,28 @@ class SentencePairs(DataConfig):
         for subwords in (processor.source, processor.target):
             if self.bpe_dropout and subwords.kind != "bpe":
                 raise DataError(f"data.bpe_dropout needs subwords of kind bpe; set it to 0 for {subwords.kind}")
-        epoch = functools.lru_cache(maxsize=1)(epoch)  # the first one is read here and in training
+        epoch = functools.lru_cache(maxsize=1)(epoch)  # the first epoch is read here and in training
         padding = self.shapes.padding(epoch(0))
-        sizes = f"{processor.source.size:,}"
-        if not processor.shared:
-            sizes += f" and {processor.target.size:,}"
-        held = [[(pair.source, pair.reference) for pair in pairs] for pairs in splits.values()]
+        held = [[(pair.source, pair.reference) for pair in split.examples] for split in splits.values()]
         digest = hashlib.sha256(json.dumps([processor.to_json(), held, content]).encode())
         return Corpus(
             train=endless_batches(epoch, self.shapes, seed=seed),
-            splits={name: self.split(pairs, processor) for name, pairs in splits.items()},
+            splits=splits,
             processor=processor,
             description=(
-                f"{description}; {sizes} tokens in the vocabular{'y' if processor.shared else 'ies'}; "
-                f"{padding:.0%} of the training batches is padding"
+                f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; {padding:.0%} of the training "
+                "batches is padding"
             ),
             fingerprint=digest.hexdigest(),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file of sources, a tab and references, or of sources alone, a pair a line.
+        """A file with one pair per line, with a tab between source and reference; or with one source per line.
 
         Raises: FileNotFoundError, DataError: naming the file and the line.
         """
-        return self.split(read_pairs_or_sources(path), require_processor(processor, TranslationProcessor))
+        pairs = read_pairs_or_sources(path)
+        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name)
 
     def _trained(self, texts: Sequence[str]) -> Subwords:
         try:
@@ -164,29 +173,30 @@ class SentencePairs(DataConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ParallelText(SentencePairs):
-    """Sentences and their translations in files: two files whose lines belong together, or one with tabs.
+    """Sentences and their translations in files.
 
-    A split has two files, of sources and of targets, or one whose lines have a source, a tab and a target; names that
-    end in .gz are compressed.
+    A split has two files, one of sources and one of targets, with one sentence per line; or one file whose lines have a
+    source, a tab and a target. Files that end in .gz are decompressed.
     """
 
     data_set: str | None = None
-    """Folder of a public data set in JAXNLP_DATA, which has the files; None = the files are your own."""
+    """Folder in JAXNLP_DATA of the public data set with the files; None = the files are your own."""
     path: str | None = None
-    """Your copy of that folder; None = the one in JAXNLP_DATA."""
+    """Your copy of the public data set's folder; None = the folder in JAXNLP_DATA."""
     train: tuple[str, ...] = ()
-    """Training file, or files; required."""
+    """Training files, one or two; required."""
     validation: tuple[str, ...] = ()
-    """Validation file, or files; () = a share of the training pairs is held out."""
+    """Validation files, one or two; () = a share of the training pairs is held out."""
     test: tuple[str, ...] = ()
-    """Test file, or files; () = no test split."""
+    """Test files, one or two; () = no test split."""
     validation_fraction: float = 0.05
-    """Share of the distinct training sources that is held out where there is no validation file; it does not depend on
+    """Share of the distinct training sources that is held out when there is no validation file; it does not depend on
     the seed."""
     reverse: bool = False
-    """Whether the files of targets, or their column, come first."""
+    """Whether the targets' files, or their column, come first."""
     sentencepiece: tuple[str, ...] = ()
-    """SentencePiece model of both languages, or those of source and target; () = the vocabulary is trained."""
+    """One SentencePiece model for both languages, or one for the source and one for the target; () = the vocabulary is
+    trained."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -210,31 +220,33 @@ class ParallelText(SentencePairs):
         )
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the files; the splits are `validation` and, where there is a file, `test`.
+        """Reads the files; the splits are `validation` and, if there is a test file, `test`.
 
-        Training pairs that are longer than the batches are left out; the description says how many.
+        Training pairs that are longer than the batches are left out; the description counts them.
 
         Args:
           seed: decides the order of training, and BPE dropout.
-          processor: that of an earlier run; None = the vocabulary is read or trained.
+          processor: the processor of an earlier run; None = the vocabulary is read or trained.
 
         Raises:
-          FileNotFoundError, DataError: when a file is not found or is something else; says which line.
+          FileNotFoundError: when there is no such file.
+          DataError: when a file cannot be read; the message names the line.
         """
         if not self.train:
-            raise DataError("data.train is required: give one file or two with --data.train SOURCES TARGETS")
+            raise DataError("data.train is required: give one or two files with --data.train SOURCES TARGETS")
         files = self._files(self.train)
         pairs = read_pairs(files, reverse=self.reverse)
-        train, others = list(range(len(pairs))), list[int]()
-        if self.validation:
-            validation = read_pairs(self._files(self.validation), reverse=self.reverse)
-        else:
+        train = list(range(len(pairs)))
+        held: dict[str, tuple[Sequence[SentencePair], Path, Sequence[int] | None]] = {}  # pairs, their file and lines
+        if not self.validation:
             train, others = held_out(pairs, self.validation_fraction)
-            validation = tuple(pairs[number] for number in others)
-        splits = {"validation": validation}
-        if self.test:
-            splits["test"] = read_pairs(self._files(self.test), reverse=self.reverse)
-        if processor is None:
+            held["validation"] = [pairs[number] for number in others], files[0], [number + 1 for number in others]
+        for name, names in (("validation", self.validation), ("test", self.test)):
+            if names:
+                paths = self._files(names)
+                held[name] = read_pairs(paths, reverse=self.reverse), paths[0], None
+        saved = processor is not None
+        if not saved:
             processor = self._own_processor([pairs[number] for number in train])
         processor = require_processor(processor, TranslationProcessor)
         plain = [encoded(pairs[number], processor) for number in train]
@@ -249,14 +261,51 @@ class ParallelText(SentencePairs):
                 f" ({len(train) - len(kept):,} of more than {self.max_length} tokens left out, the first in line "
                 f"{first:,} of {files[0].name})"
             )
-        description += "".join(f", {len(split):,} for {name}" for name, split in splits.items())
+        description += "".join(f", {len(found):,} for {name}" for name, (found, _, _) in held.items())
+        splits = {
+            name: self.split(found, processor, file=path.name, lines=lines)
+            for name, (found, path, lines) in held.items()
+        }
         ids = [one for one, fit in zip(plain, fits, strict=True) if fit]
 
         def epoch(number: int) -> Sequence[Ids]:
             return self.training_ids(kept, processor, seed=seed, epoch=number) if self.bpe_dropout else ids
 
         content = json.dumps([(pairs[number].source, pairs[number].reference) for number in train])
-        return self.corpus(seed, processor, epoch, splits, description=description, content=content)
+        return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
+
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """As that of `SentencePairs`; with `reverse` the reference comes first."""
+        pairs = read_pairs_or_sources(path, reverse=self.reverse)
+        return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name)
+
+    def check_after(self, earlier: DataConfig) -> None:
+        """Refuses to validate or test on files that an earlier span corruption or translation was trained on."""
+        if isinstance(earlier, CorruptedText):
+            learned = _places(earlier.data_set, earlier.files)
+        elif isinstance(earlier, ParallelText):
+            learned = _places(earlier.data_set, earlier.train)
+        else:
+            return
+        scored = {"validation": self.validation, "test": self.test}
+        if not self.validation and not self._were_held_out(earlier):
+            scored["validation"] = self.train
+        for name, files in scored.items():
+            for file, place in zip(files, _places(self.data_set, files), strict=True):
+                if place in learned:
+                    raise DataError(
+                        f"the earlier run was trained on {file}, which has the sentences of the {name} split; give "
+                        f"other files with --data.{name}"
+                    )
+
+    def _were_held_out(self, earlier: DataConfig) -> bool:
+        """Whether an earlier run held out all training sources that this data set holds out."""
+        return (
+            isinstance(earlier, ParallelText)
+            and not earlier.validation
+            and (earlier.data_set, earlier.train, earlier.reverse) == (self.data_set, self.train, self.reverse)
+            and earlier.validation_fraction >= self.validation_fraction
+        )
 
     def _own_processor(self, train: Sequence[SentencePair]) -> TranslationProcessor:
         if not self.sentencepiece:
@@ -271,7 +320,12 @@ class ParallelText(SentencePairs):
         if self.data_set is None:
             return [Path(name).expanduser() for name in names]
         holds = ", ".join((*self.train, *self.validation, *self.test, *self.sentencepiece))
-        folder = locate_folder(
-            self.data_set, self.path, holds=holds, otherwise="give files of your own with --data.train"
-        )
+        folder = locate_folder(self.data_set, self.path, holds=holds, otherwise="give your own files with --data.train")
         return [folder / name for name in names]
+
+
+def _places(data_set: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Where files are: their data set and name, or the absolute path of a file of your own."""
+    if data_set is not None:
+        return [(data_set, name) for name in names]
+    return [("", str(Path(name).expanduser().resolve())) for name in names]

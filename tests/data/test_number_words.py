@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
+from num2words import num2words
 
 from data import DataError
 from data.number_words import NumberWords
@@ -64,8 +65,19 @@ def test_the_fingerprint_depends_on_the_numbers(corpus):
     assert NumberWords(**SMALL | {"highest": 2_000}).load(0, corpus.processor).fingerprint != corpus.fingerprint
 
 
+@pytest.mark.parametrize("language", ["de", "es", "fr"])
+def test_a_rare_number_that_is_too_long_is_refused_before_training(language):
+    fields = {"highest": 1_000_000, "held_out_pairs": 10, "epoch_pairs": 20, "subwords": "characters"}
+    longest = max(len(num2words(n, lang=of)) for n in range(300_878, 10**6, 1_000) for of in ("en", language)) + 1
+    corpus = NumberWords(**fields, language=language, lengths=(longest,)).load(0)
+    first_epoch = training_texts(corpus, 1)
+    assert max(len(text) + 1 for pair in first_epoch for text in (pair.source, str(pair.reference))) < longest
+    with pytest.raises(DataError, match=rf"the number [\d,]+ has {longest} tokens; raise the last of data.lengths"):
+        NumberWords(**fields, language=language, lengths=(longest - 1,)).load(0, corpus.processor)
+
+
 def test_numbers_that_do_not_fit_are_refused():
-    with pytest.raises(DataError, match=r"a number has \d+ tokens; raise the last of data.lengths, 4"):
+    with pytest.raises(DataError, match=r"the number \d+ has \d+ tokens; raise the last of data.lengths, 4"):
         NumberWords(**SMALL | {"lengths": (4,), "subwords": "characters"}).load(0)
     with pytest.raises(ValueError, match=r"data.held_out_pairs 500 is too many of 1000 numbers"):
         NumberWords(highest=1_000)

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from data import DataError
+from data.span_corruption import CorruptedText
 from data.translation import ParallelText
 from jaxnlp.serialization import from_json, processor_from_json, processor_to_json, to_json
-from jaxnlp.text.subwords import Subwords
+from jaxnlp.text.subwords import UNKNOWN, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 ENGLISH = ["the", "old", "man", "sea", "red", "house", "and", "sees"]
 GERMAN = ["das", "alte", "Männer", "Meer", "rote", "Haus", "und", "sieht"]
+SIDES = [("source", "source_mask"), ("targets", "loss_mask")]
 
 
 @pytest.fixture
@@ -72,15 +74,15 @@ def test_training_has_every_pair_in_an_epoch(folder, dropout):
     assert len(found) == 60
 
 
-def test_dropout_draws_other_pieces_in_each_epoch_and_the_same_after_a_restart(folder):
+def test_dropout_draws_other_tokens_in_each_epoch_and_the_same_after_a_restart(folder):
     corpus = config(folder, bpe_dropout=0.3).load(0)
     batches = first_batches(corpus)
     assert len({batch["source"].shape for batch in batches}) <= 3
-    pieces = {}
+    tokens = {}
     for batch in batches:
         for text, row in zip(batch_texts(corpus.processor, batch), batch["source"], strict=False):
-            pieces.setdefault(text, set()).add(row.tobytes().rstrip(b"\0"))
-    assert sum(len(found) > 1 for found in pieces.values()) > 20
+            tokens.setdefault(text, set()).add(row.tobytes().rstrip(b"\0"))
+    assert sum(len(found) > 1 for found in tokens.values()) > 20
     iterator = iter(corpus.train)
     for _ in range(30):
         next(iterator)
@@ -132,8 +134,12 @@ def test_a_share_of_the_training_pairs_is_held_out_where_there_is_no_validation_
 
 def test_reverse_translates_in_the_other_direction(folder):
     example = config(folder).load(0).split("validation").examples[0]
-    turned = config(folder, reverse=True).load(0).split("validation").examples[0]
-    assert turned == SentencePair(str(example.reference), example.source)
+    reverse = config(folder, reverse=True)
+    corpus = reverse.load(0)
+    assert corpus.split("validation").examples[0] == SentencePair(str(example.reference), example.source)
+    (folder / "some.tsv").write_text("the sea.\tdas Meer.\n")
+    read = reverse.read_file(folder / "some.tsv", corpus.processor)
+    assert read.examples == (SentencePair("das Meer.", "the sea."),)
 
 
 def test_an_earlier_processor_is_kept(folder):
@@ -141,9 +147,86 @@ def test_an_earlier_processor_is_kept(folder):
     read = processor_from_json(json.loads(json.dumps(processor_to_json(first.processor))))
     again = config(folder, vocabulary_size=300).load(0, read)
     assert again.processor == first.processor
-    assert (again.fingerprint, again.description) == (first.fingerprint, first.description)
+    assert again.fingerprint == first.fingerprint
+    assert "saved by an earlier run or start, so data.vocabulary_size and similar options are not" in again.description
+    assert "saved" not in first.description
     with pytest.raises(DataError, match="this data set needs a TranslationProcessor, got a Subwords"):
         config(folder).load(0, first.processor.source)
+
+
+def test_unknown_tokens_of_training_are_counted(folder):
+    corpus = config(folder, subwords="words", vocabulary_size=10, bpe_dropout=0.0).load(0)
+    batches, epoch = iter(corpus.train), []
+    while (batch := next(batches)) and batches.get_state()["epoch"] == 0:
+        epoch.append(batch)
+    cells = [batch[name][batch[mask]] for batch in epoch for name, mask in SIDES]
+    share = np.mean(np.concatenate(cells) == UNKNOWN)
+    assert share > 0.2
+    assert f"; {share:.0%} of the training tokens are unknown; " in corpus.description
+    assert "unknown" not in config(folder).load(0).description
+
+
+def test_truncated_pairs_are_noted_with_the_line_of_their_file(folder):
+    lines = (folder / "dev.en").read_text().splitlines()
+    (folder / "dev.en").write_text("\n".join([*lines[:4], "sea " * 40, *lines[5:]]))
+    data = config(folder, test=files(folder, "test"))
+    corpus = data.load(0)
+    note = "1 pair was truncated to 32 tokens per side, the first in line 5 of dev.en"
+    assert (corpus.split("validation").notes, corpus.split("test").notes) == ((note,), ())
+    (folder / "some.txt").write_text("the sea.\n" + "sea " * 40)
+    (note,) = data.read_file(folder / "some.txt", corpus.processor).notes
+    assert note.endswith("the first in line 2 of some.txt")
+
+
+def test_truncated_pairs_that_are_held_out_are_noted_with_their_line_in_training(folder):
+    sources = [f"{word} {'sea ' * (40 * (place % 2))}".strip() for place, word in enumerate(ENGLISH * 2)]
+    (folder / "all.tsv").write_text("\n".join(f"{source}\tdas" for source in sources))
+    split = config(folder, train=(str(folder / "all.tsv"),), validation=(), validation_fraction=0.7).load(0).splits
+    first = next(pair.source for pair in split["validation"].examples if len(pair.source) > 40)
+    assert sources.index(first) > split["validation"].examples.index(SentencePair(first, "das"))
+    note = split["validation"].notes[0]
+    assert note.endswith(f"32 tokens per side, the first in line {sources.index(first) + 1} of all.tsv")
+
+
+@pytest.mark.parametrize(
+    ("earlier", "fields", "refused"),
+    [
+        (CorruptedText, {"validation": ()}, "trained on .*train.en, .* sentences of the validation split"),
+        (CorruptedText, {}, None),
+        (CorruptedText, {"test": ("train.de",)}, "trained on .*train.de, .* the test split; .* --data.test"),
+        (CorruptedText, {"train": ("dev.en", "dev.de"), "validation": ()}, None),
+        ({"validation": ()}, {"validation": ()}, None),
+        ({"validation": ()}, {"validation": (), "validation_fraction": 0.01, "test": ("test.en", "test.de")}, None),
+        ({"validation": ()}, {"validation": (), "validation_fraction": 0.1}, "trained on .*train.en"),
+        ({"validation": ()}, {"validation": (), "reverse": True}, "trained on .*train.en"),
+        ({}, {"validation": ()}, "trained on .*train.en"),
+        ({}, {}, None),
+        ({"train": ("dev.en", "dev.de")}, {}, "trained on .*dev.en, .* give other files with --data.validation"),
+    ],
+    ids=str,
+)
+def test_no_run_is_scored_on_files_that_the_run_before_it_was_trained_on(folder, monkeypatch, earlier, fields, refused):
+    monkeypatch.chdir(folder)
+    both = {"train": ("train.en", "train.de"), "validation": ("dev.en", "dev.de")}
+    if earlier is CorruptedText:
+        before = CorruptedText(files=files(folder, "train"))
+    else:
+        before = ParallelText(**both | earlier)
+    after = ParallelText(**both | fields)
+    if refused is None:
+        after.check_after(before)
+    else:
+        with pytest.raises(DataError, match=refused):
+            after.check_after(before)
+
+
+def test_files_of_a_public_data_set_are_known_by_its_name():
+    before = CorruptedText(data_set="multi30k_en_de", files=("train.en.gz",))
+    fields = {"train": ("train.en.gz", "train.de.gz")}
+    with pytest.raises(DataError, match=r"the earlier run was trained on train\.en\.gz"):
+        ParallelText(data_set="multi30k_en_de", **fields).check_after(before)
+    ParallelText(data_set="another", **fields).check_after(before)
+    ParallelText(data_set="multi30k_en_de", validation=("val.en.gz", "val.de.gz"), **fields).check_after(before)
 
 
 def test_the_fingerprint_changes_with_any_sentence_and_not_with_the_seed(folder):
@@ -198,7 +281,7 @@ def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
 
 
 def test_what_is_missing_or_too_small_is_named(folder):
-    with pytest.raises(DataError, match=r"data.train is required: give one file or two with --data.train"):
+    with pytest.raises(DataError, match=r"data.train is required: give one or two files with --data.train"):
         ParallelText().load(0)
     with pytest.raises(DataError, match=r"data.vocabulary_size 100: a vocabulary of 100 has no room for pieces"):
         config(folder, vocabulary_size=100).load(0)
