@@ -110,7 +110,7 @@ def train_step(
     the part's own batch.
 
     Where the objective or the gradient is not finite, there is no update: the state keeps parameters and moments,
-    counts the step, and the metrics' sums and counts are 0. What is carried then starts again from zeros.
+    counts the step, and the metrics' sums and counts are 0. What is carried then starts again from `empty_carry`.
 
     Args:
       state: before the step.
@@ -175,12 +175,13 @@ def train_step(
         )
 
     def skipped(state: TrainState) -> TrainState:
+        carried = jax.tree.leaves(carry)
         return dataclasses.replace(
             state,
             step=step,
             skipped_updates=state.skipped_updates + 1,
             first_skipped_step=jnp.where(state.first_skipped_step > 0, state.first_skipped_step, step),
-            carry=jax.tree.map(jnp.zeros_like, carry),
+            carry=objective.empty_carry(len(carried[0])) if carried else carry,
         )
 
     new_state = jax.lax.cond(finite, updated, skipped, state)

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import math
 
@@ -270,6 +271,16 @@ def test_what_is_carried_goes_from_batch_to_batch_and_starts_again_after_a_skipp
         expected = np.zeros(6) if number == 2 else expected + batch["x"].sum(axis=1)
         np.testing.assert_allclose(state.carry, expected, rtol=1e-6, atol=1e-6)
         assert int(output.metrics["loss"][1]) == (number != 2)
+
+
+def test_what_is_carried_starts_again_from_what_the_objective_starts_with():
+    ones = dataclasses.replace(CARRYING, empty_carry=jnp.ones)
+    state = init_state(initial_state().params, SGD, jax.random.key(0), ema=False, carry=ones.empty_carry(6))
+    for divisor, expected in ((1.0, 1.0 + make_batch()["x"].sum(axis=1)), (0.0, np.ones(6))):
+        batch = make_batch() | {"divisor": np.full(6, divisor, np.float32)}
+        state, _ = train_step(state, batch, objective=ones, optimizer=SGD)
+        np.testing.assert_allclose(state.carry, expected, rtol=1e-6)
+    assert int(state.skipped_updates) == 1
 
 
 def test_evaluation_carries_too():
