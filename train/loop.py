@@ -87,7 +87,7 @@ def fit(
     workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
     begun = begin(config, workdir)
     run_folder.check(workdir, to_json(begun.config))
-    setup = set_up(begun, devices=layout.devices)
+    setup = set_up(begun, devices=layout.devices, parallel=parallel)
     config = setup.config
     batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
     with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
@@ -182,7 +182,9 @@ def _record_environment(
         command=command,
         pretrained=begun.digest,
         compute=to_json(setup.config.model.compute),
-        metrics={name: kind._asdict() for name, kind in setup.metrics.items()},
+        metrics={
+            name: {"of": kind.of, "unit": kind.unit, "better": kind.better} for name, kind in setup.metrics.items()
+        },
         progress=setup.objective.progress,
         best_metric=setup.config.best_metric,
     )

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxnlp.ops.devices import compiled_for
+from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import BATCH_AXIS, Array, Batch, Metrics, Params, PyTree
 from train.step import StepOutput, TrainState, has_parts
 
@@ -253,7 +254,12 @@ def _first_copy(x: Array) -> Array:
 
 
 def make_parallel(mode: ParallelMode, devices: list[jax.Device] | None = None) -> Parallel:
-    """The mode over these devices; None = all of them, or with pmap those of this process."""
+    """The mode over these devices; None = all of them, or with pmap those of this process.
+
+    Raises: ConfigError for pmap with several processes, each of which would train by itself.
+    """
     if mode == "jit":
         return JitParallel(jax.devices() if devices is None else devices)
+    if jax.process_count() > 1:
+        raise ConfigError(f"pmap trains in one process, and there are {jax.process_count()}; use jit")
     return PmapParallel(jax.local_devices() if devices is None else devices)

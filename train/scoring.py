@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxnlp.corpus import DataError, NumpyBatch, Split
 from jaxnlp.metrics import means, total
+from jaxnlp.ops.devices import compiled_for
 from jaxnlp.runs import load_run
 from jaxnlp.tasks import Metric, Objective, Trained
 from jaxnlp.typing import Batch, Metrics, Params, PyTree
@@ -67,8 +68,9 @@ class SplitScoring:
                 carry = self._layout.empty_carry(self._objective.empty_carry, len(batch["loss_mask"]))
             metrics, carry = step(self.trained.params, self._layout.put_batch(batch), carry)
             found.append(metrics)
-        counts_progress_alone = {self._objective.progress} - {"loss"}
-        return {name: metric for name, metric in _as_metrics(found).items() if name not in counts_progress_alone}
+        declared = self.trained.task.metrics(self.trained.processor, self.split)
+        left_out = {name for name, kind in declared.items() if kind.training_only}
+        return {name: metric for name, metric in _as_metrics(found).items() if name not in left_out}
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """See `jaxnlp.tasks.Scoring`."""
@@ -91,7 +93,9 @@ class SplitScoring:
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
         """See `jaxnlp.tasks.Scoring`."""
-        run, params, carry, found = jax.jit(step, donate_argnums=2), self.params_here(), empty, []
+        params, carry, found = self.params_here(), empty, []
+        (device, *_) = jax.tree.leaves(params)[0].devices()
+        run = jax.jit(compiled_for(device, step), donate_argnums=2)
         for batch in self.split.batches:
             carry, metrics = run(params, batch, carry)
             found.append(metrics)

@@ -15,6 +15,7 @@ from jaxnlp.typing import Params
 from train.begin import Beginning, merge, overlaid
 from train.config import TrainConfig
 from train.optimizer import make_optimizer, make_schedule
+from train.parallel import ParallelMode
 from train.run_folder import RunSpec
 from train.schedules import Schedule
 from train.step import StepOutput, TrainState, init_state, train_step
@@ -54,24 +55,28 @@ class Setup(NamedTuple):
         return jax.eval_shape(self.initial_state, self.given)
 
 
-def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = None) -> Setup:
+def set_up(
+    begun: Beginning, *, devices: int = 1, parallel: ParallelMode = "jit", schedule: Schedule | None = None
+) -> Setup:
     """Data, model, objective and optimizer; nothing is computed on a device.
 
     Args:
       begun: what `begin` made of a config.
       devices: how many share a batch.
+      parallel: how they do.
       schedule: replaces the config's.
 
     Raises:
       ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
-        and for a best metric that the task does not have.
+        for accumulation and pmap of an objective that is not a mean, and for a best metric that validation does not
+        measure.
       DataError: when the data does not suffice, or has another vocabulary than the run to begin with.
     """
     config, task = begun.config, begun.config.task
     corpus = config.data.load(config.seed, begun.processor)
     validation = corpus.split("validation")
     metrics = dict(task.metrics(corpus.processor, validation))
-    names = sorted(metrics.keys() - {"objective"})  # evaluation has no objective apart from the loss
+    names = sorted(name for name, kind in metrics.items() if not kind.training_only)
     if config.best_metric not in names:
         raise ConfigError(f"best_metric must be one of {', '.join(names)}, got {config.best_metric!r}")
     task.check_corpus(config.model, corpus)
@@ -82,6 +87,11 @@ def set_up(begun: Beginning, *, devices: int = 1, schedule: Schedule | None = No
             raise ConfigError(
                 f"{type(task).__name__}.metrics must declare {name!r}, since {use}; it declares {', '.join(metrics)}"
             )
+    if not objective.is_mean and (config.accumulation_steps > 1 or (parallel == "pmap" and devices > 1)):
+        raise ConfigError(
+            f"the objective of {type(task).__name__} is not a mean over one count, so a batch is not divided: leave "
+            f"accumulation_steps at 1, got {config.accumulation_steps}, and parallel at jit, got {parallel}"
+        )
     rows = config.data.batch_size
     carries = config.data.carries and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))
     if carries and rows % devices:

@@ -27,13 +27,16 @@ class MetricKind(NamedTuple):
 
     Attributes:
       of: what its count counts: tokens, questions, examples.
-      unit: of its value: nats; points, of a score of the whole corpus such as BLEU; "" = none, as of accuracies.
+      unit: of its value, since metrics of one unit share a chart: nats; points, of a score of the whole corpus such as
+        BLEU; choices, of a perplexity: as many equally likely tokens are as hard; "" = none, as of shares.
       better: whether lower or higher values are better.
+      training_only: whether only training measures it, as an objective that differs from the loss.
     """
 
     of: str = "examples"
     unit: str = ""
     better: Literal["lower", "higher"] = "higher"
+    training_only: bool = False
 
 
 class Metric(NamedTuple):
@@ -58,6 +61,8 @@ class Objective:
         named (sum, count) pairs, hold the plain `loss`, and the scalar as `objective` where a regulariser makes them
         differ; the count of `objective`, or else of `loss`, is the weight of the batch among shards and parts.
       progress: the metric whose count drives token schedules and throughput.
+      is_mean: whether the scalar is a mean over its count. Only then is the gradient of a batch the mean of those of
+        its shards and accumulation parts; otherwise devices do not map over it (pmap), and it is not accumulated.
       empty_carry: rows -> what a recurrent model carries into its first batch. Where that has leaves, rows carry their
         state: gradients are not accumulated, and devices divide the rows.
       combine: {part: gradients}, key -> gradients, where a step takes a batch of each part; None = their sum. Parts are
@@ -66,6 +71,7 @@ class Objective:
 
     loss: Callable[[Params, Batch, PRNGKey | None, PyTree], tuple[Array, tuple[Metrics, PyTree]]]
     progress: str = "loss"
+    is_mean: bool = True
     empty_carry: Callable[[int], PyTree] = no_carry
     combine: Callable[[Mapping[str, PyTree], PRNGKey], PyTree] | None = None
 
@@ -145,7 +151,7 @@ class Scoring(Protocol):
         """The training examples; None where only a file is scored and no corpus was loaded."""
 
     def sums(self) -> dict[str, Metric]:
-        """The objective's own metrics, exact over the whole split; {} where it is not scored."""
+        """The objective's own metrics, without those of training only; exact over the whole split, {} without one."""
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
         """`function`, jitted, of every batch: one row an example, in the order of `split.examples`, on the host."""
@@ -201,6 +207,8 @@ class Task(Config):
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         """Every metric that the evaluator `validation` gives of a split, and that training logs, by name.
 
+        Those that `validation` does not give are `training_only`.
+
         Names and units may depend on the processor, which knows parts, labels and tokens; a metric that needs examples
         is there only where the split has some.
         """
@@ -241,8 +249,15 @@ class Task(Config):
 
 
 def every_task() -> list[type[Task]]:
-    """The tasks of this library, by the names of their modules."""
+    """The tasks of this library, by the names of their modules.
+
+    Raises: TypeError for a field without a default: help and pretrained weights make a task without arguments.
+    """
     modules = [importlib.import_module(found.name) for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
     values = (value for module in modules for value in vars(module).values())
     found = [value for value in values if isinstance(value, type) and issubclass(value, Task) and value is not Task]
+    for task in found:
+        for field in dataclasses.fields(task):
+            if field.default is field.default_factory is dataclasses.MISSING:
+                raise TypeError(f"{task.__name__}.{field.name} needs a default, as every field of a task does")
     return list(dict.fromkeys(found))

@@ -13,7 +13,7 @@ from jaxnlp.corpus import Corpus, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
-from jaxnlp.tasks import Command, Evaluation, Evaluator, MetricKind, Objective, Scoring, Task
+from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
 from jaxnlp.tasks.text_tasks.commands import Attention, Embed, Export
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -26,10 +26,8 @@ class MaskedLanguageModel(Task):
     `predicted` [B, P] bool say what is predicted where; `follows` [B] int is 1 where the second text follows; rows
     where `loss_mask` [B] is False are padding.
 
-    The count of `loss` is the number of rows, and its sum that many times the sum of both means: where a batch is read
-    in shards or parts, or a split in batches, `loss` weights theirs by rows, not by masked tokens. So do the gradients
-    of pmap and of accumulation: they differ from those of the whole batch where shards have different numbers of masked
-    tokens. `mlm/loss` is exact everywhere.
+    The means are over different counts. So their sum is not a mean over one: a batch is trained on as a whole, and
+    validation adds up the means over the whole split. In training the count of `loss` is the number of rows.
 
     Source: Devlin et al. 2019, appendix A.2.
     """
@@ -55,12 +53,12 @@ class MaskedLanguageModel(Task):
         loss = MetricKind("examples", "nats", "lower")
         return {
             "loss": loss,
-            **({"objective": loss} if self.label_smoothing or self.z_loss else {}),
+            **({"objective": loss._replace(training_only=True)} if self.label_smoothing or self.z_loss else {}),
             "mlm/loss": MetricKind("masked tokens", "nats", "lower"),
             "mlm/accuracy": MetricKind("masked tokens"),
             "nsp/loss": loss,
             "nsp/accuracy": MetricKind("examples"),
-            "positions_per_token": MetricKind("tokens", "", "lower"),
+            "positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True),
         }
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
@@ -71,8 +69,6 @@ class MaskedLanguageModel(Task):
         return model.build(processor.size), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
-        matmul_dtype = model.config.compute.operand_dtype
-
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             x, logits = model.apply(
                 {"params": params},
@@ -88,7 +84,14 @@ class MaskedLanguageModel(Task):
             scored = (batch["predicted"] & batch["loss_mask"][:, None]).reshape(-1)
             smoothing = {} if key is None else {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
             masked = linear_cross_entropy(
-                rows, w, b, targets, scored, chunk=self.chunk_tokens, matmul_dtype=matmul_dtype, **smoothing
+                rows,
+                w,
+                b,
+                targets,
+                scored,
+                chunk=self.chunk_tokens,
+                matmul_dtype=model.config.compute.operand_dtype,
+                **smoothing,
             )
             classes = 1 - batch["follows"]  # class 0: the second text follows, as in released weights
             following = cross_entropy(logits, classes, batch["loss_mask"])
@@ -111,7 +114,7 @@ class MaskedLanguageModel(Task):
                 metrics["mlm/accuracy"] = ((scored & (predicted == targets)).sum().astype(count.dtype), masked.count)
             return objective, (metrics, carry)
 
-        return Objective(loss, progress="positions_per_token")
+        return Objective(loss, progress="positions_per_token", is_mean=False)
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
         return {"validation": Validation}
@@ -122,10 +125,15 @@ class MaskedLanguageModel(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """Losses and accuracies of masked tokens and of following texts."""
+    """Losses and accuracies of masked tokens and of following texts; `loss` is the sum of both losses."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        return Evaluation(scoring.sums())
+        metrics = scoring.sums()
+        if metrics:
+            losses = [metrics[name] for name in ("mlm/loss", "nsp/loss")]
+            value = sum(loss.value for loss in losses if loss.count)
+            metrics["loss"] = Metric(value, metrics["nsp/loss"].count)
+        return Evaluation(metrics)
 
 
 def _mean(value: Array, count: Array) -> Array:

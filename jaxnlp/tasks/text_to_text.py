@@ -37,10 +37,10 @@ class TextToText(Task):
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
         del processor, split
         loss = MetricKind("tokens", "nats", "lower")
-        found = {"loss": loss, "perplexity": MetricKind("tokens", "", "lower")}
+        found = {"loss": loss, "perplexity": MetricKind("tokens", "choices", "lower")}
         if self.label_smoothing:
-            found["objective"] = loss
-        return found | {"positions_per_token": MetricKind("tokens", "", "lower")}
+            found["objective"] = loss._replace(training_only=True)
+        return found | {"positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True)}
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if not isinstance(model, SequenceToSequenceConfig):
@@ -85,7 +85,7 @@ class TextToText(Task):
                 metrics["objective"] = (found.objective, found.count)
             return found.objective / jnp.maximum(found.count, 1.0), (metrics, carry)
 
-        return Objective(loss)
+        return Objective(loss, progress="positions_per_token")
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
         return {"validation": Validation}

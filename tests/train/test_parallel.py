@@ -1,5 +1,6 @@
 import functools
 import itertools
+import types
 
 import chex
 import flax.linen as nn
@@ -14,6 +15,7 @@ from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.attention import SelfAttention
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.gradient_surgery import project_conflicts
+from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import Objective, Trained
 from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from train.optimizer import OptimizerConfig, make_optimizer, make_schedule
@@ -59,7 +61,7 @@ def objective_of(model, task=None):
 
 def evaluate(objective, params, batches, layout):
     """The objective's metrics of a split."""
-    trained = Trained(LanguageModel(), None, params, None)
+    trained = Trained(LanguageModel(), None, params, types.SimpleNamespace(unit="tokens"))
     split = Split(tuple(batches))
     return SplitScoring(trained, split, "x", training=None, objective=objective, layout=layout, kept={}).sums()
 
@@ -190,6 +192,13 @@ def test_outputs_of_a_padded_batch_come_back_in_order(mode, devices):
     batch = next(random_batches(rows=5))
     found = run(layout.place(jnp.int32(2)), layout.put_batch(batch))
     np.testing.assert_array_equal(found[:5], 2 * batch["tokens"])
+
+
+def test_pmap_with_several_processes_is_refused_since_each_would_train_by_itself(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ConfigError, match="pmap trains in one process, and there are 2; use jit"):
+        make_parallel("pmap")
+    assert make_parallel("jit").devices == len(jax.devices())
 
 
 def test_padding_rows_are_zeros_that_no_loss_counts():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.corpus import DataError, Split
+from jaxnlp.ops.devices import compile_for, target_platform
 from jaxnlp.tasks import Objective, Trained
 from train.begin import begin
 from train.parallel import make_parallel
@@ -118,6 +119,19 @@ def test_a_fold_carries_from_batch_to_batch():
 
     found = scoring.fold(step, jnp.float32(0.0))["running"]
     assert (found.value, found.count) == ((3.0 + 6.0) / 3, 3)
+
+
+def test_a_fold_is_traced_for_the_platform_of_the_parameters():
+    """Not for that of the default device."""
+    scoring, traced = rows_scoring([padded([1])], None), []
+
+    def step(params, batch, carry):
+        traced.append(target_platform())
+        return carry, {"rows": (batch["x"].sum(), batch["loss_mask"].sum())}
+
+    with compile_for("tpu"):
+        scoring.fold(step, ())
+    assert traced == ["cpu"]
 
 
 def test_a_split_without_batches_has_no_sums_and_no_outputs():

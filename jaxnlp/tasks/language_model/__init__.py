@@ -83,8 +83,8 @@ class LanguageModel(Task):
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         del split
         loss = MetricKind(processor.unit, "nats", "lower")
-        found = {"loss": loss, "perplexity": MetricKind(processor.unit, "", "lower")}
-        return found | {"objective": loss} if self._is_regularised else found
+        found = {"loss": loss, "perplexity": MetricKind(processor.unit, "choices", "lower")}
+        return found | ({"objective": loss._replace(training_only=True)} if self._is_regularised else {})
 
     @property
     def _is_regularised(self) -> bool:

@@ -112,7 +112,7 @@ class Perplexity(Evaluator):
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
-        return {name: MetricKind("tokens", "", "lower") for name in ("perplexity", "perplexity_with_cache")}
+        return {name: MetricKind("tokens", "choices", "lower") for name in ("perplexity", "perplexity_with_cache")}
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         model: Any = scoring.trained.model
@@ -248,7 +248,7 @@ class Continuations(Evaluator):
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
-        return {"scorer_perplexity": MetricKind("tokens", "", "lower")}
+        return {"scorer_perplexity": MetricKind("tokens", "choices", "lower")}
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         run, prompts = scoring.trained, scoring.split.examples

@@ -63,11 +63,11 @@ class TextTasks(Task):
 
     def metrics(self, processor: TextProcessor, split: Split) -> Mapping[str, MetricKind]:
         losses = {name: _loss_kind(labels) for name, labels in processor.parts}
-        # Over several parts nats and squared errors are added up: the sum has no unit.
-        loss = losses[processor.names[0]] if len(set(losses.values())) == 1 else MetricKind("examples", "", "lower")
+        mixed = MetricKind("examples", "nats and squared errors", "lower")
+        loss = losses[processor.names[0]] if len(set(losses.values())) == 1 else mixed
         found = {"loss": loss}
         if self._is_objective_apart(processor.parts):
-            found["objective"] = loss
+            found["objective"] = loss._replace(training_only=True)
         for name, labels in processor.parts:
             found[f"{name}/loss"] = losses[name]
             if labels.kind == "similarity":
@@ -76,7 +76,7 @@ class TextTasks(Task):
                 found[f"{name}/accuracy"] = MetricKind("examples")
         if split.scored:
             found["mean_score"] = MetricKind("examples")
-        return found | {"positions_per_token": MetricKind("tokens", "", "lower")}
+        return found | {"positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True)}
 
     def _is_objective_apart(self, parts: tuple[tuple[str, Labels], ...]) -> bool:
         """Whether what is minimised differs from the plain loss of one part."""

@@ -40,7 +40,7 @@ class Validation(Evaluator):
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         processor = scoring.trained.processor
-        metrics = {name: metric for name, metric in scoring.sums().items() if name != "objective"}
+        metrics = scoring.sums()
         files: dict[str, str] = {}
         blocks: list[Block] = []
         model: Any = scoring.trained.model

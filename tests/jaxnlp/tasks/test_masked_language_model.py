@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import itertools
 
@@ -8,15 +9,19 @@ import numpy as np
 import pytest
 
 from data.masked_text import MaskedText
+from jaxnlp.corpus import Split
 from jaxnlp.metrics import means, total
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
-from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
+from jaxnlp.serialization import ConfigError
+from jaxnlp.tasks import MetricKind, Trained
+from jaxnlp.tasks.masked_language_model import MaskedLanguageModel, Validation
 from train.begin import begin
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
-from train.parallel import pad_rows
+from train.parallel import make_parallel, pad_rows
+from train.scoring import SplitScoring
 from train.setup import set_up, step_function
 
 VOCABULARY, LENGTH, PREDICTIONS = 17, 8, 3
@@ -184,18 +189,49 @@ def test_smoothing_and_z_loss_change_the_objective_of_training_but_no_plain_loss
 def test_every_metric_is_declared(key):
     task = MaskedLanguageModel(label_smoothing=0.3)
     assert step(batch(), key, task)[1].keys() <= task.metrics(None, None).keys()
-    assert task.metrics(None, None)["mlm/loss"]._asdict() == {"of": "masked tokens", "unit": "nats", "better": "lower"}
+    assert task.metrics(None, None)["mlm/loss"] == MetricKind("masked tokens", "nats", "lower")
 
 
-def test_parts_of_a_batch_are_weighted_by_their_rows():
+def validated(*batches):
+    """What validation measures of a split that is cut into these batches."""
+    layout = make_parallel("jit", jax.devices()[:1])
+    trained = Trained(PLAIN, MODEL, layout.place(params()), None)
+    split, objective = Split(batches), PLAIN.objective(MODEL, None)
+    scoring = SplitScoring(trained, split, "validation", training=None, objective=objective, layout=layout, kept={})
+    return Validation()(scoring).metrics
+
+
+def test_validation_does_not_depend_on_how_the_split_is_cut_into_batches():
     held = batch(rows=6)
+    held["predicted"][0] = True
     parts = [{name: value[part] for name, value in held.items()} for part in (slice(0, 2), slice(2, 6))]
-    losses, pairs = zip(*[step(part, None)[:2] for part in parts], strict=True)
-    total = {name: sum(np.array(pair[name]) for pair in pairs) for name in pairs[0]}
-    np.testing.assert_allclose(total["loss"], [2 * losses[0] + 4 * losses[1], 6], rtol=1e-6)
-    _, whole, _ = step(held, None)
-    for name in ("mlm/loss", "mlm/accuracy", "nsp/loss", "nsp/accuracy"):
-        np.testing.assert_allclose(total[name], whole[name], rtol=1e-6)
+    loss, pairs, _ = step(held, None)
+    assert held["predicted"][:2].sum() * 2 != held["predicted"][2:].sum()  # by rows the means would be other ones
+    for found in (validated(held), validated(*parts)):
+        np.testing.assert_allclose(found["loss"], [loss, 6], rtol=1e-5)
+        for name in ("mlm/loss", "mlm/accuracy", "nsp/loss", "nsp/accuracy"):
+            np.testing.assert_allclose(found[name], [pairs[name][0] / pairs[name][1], pairs[name][1]], rtol=1e-5)
+    assert validated() == {}
+
+
+def test_validation_without_masked_tokens_has_the_loss_of_following_texts():
+    found = validated(batch(predicted=0))
+    assert found["loss"] == found["nsp/loss"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"accumulation_steps": 2}, {}, "leave accumulation_steps at 1, got 2, and parallel at jit, got jit"),
+        ({}, {"parallel": "pmap", "devices": 8}, "leave accumulation_steps at 1, got 1, and parallel at jit, got pmap"),
+    ],
+)
+def test_a_batch_whose_parts_have_other_means_is_not_divided(changes, options, message, tmp_path):
+    config = dataclasses.replace(training_config(tmp_path), **changes)
+    with pytest.raises(ConfigError, match=f"the objective of MaskedLanguageModel is not a mean .*{message}"):
+        set_up(begin(config), **options)
+    set_up(begin(training_config(tmp_path)), devices=8)
+    set_up(begin(training_config(tmp_path)), devices=1, parallel="pmap")
 
 
 def test_parts_with_as_many_masked_tokens_each_row_have_the_gradient_of_the_whole():

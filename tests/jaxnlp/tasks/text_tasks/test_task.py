@@ -116,7 +116,8 @@ def test_every_metric_of_training_is_declared_with_its_unit(task, names):
     for part in names:
         _, found = measure(task, names, part, jax.random.key(0))
         assert found.keys() <= declared.keys()
-    assert declared["loss"].unit == {("sst",): "nats", ("sts",): "squared error"}.get(names, "")
+    units = {("sst",): "nats", ("sts",): "squared error"}
+    assert declared["loss"].unit == units.get(names, "nats and squared errors")
     assert declared["positions_per_token"].of == "tokens"
     assert all(kind.better == "lower" for name, kind in declared.items() if name.endswith("loss"))
     assert declared["mean_score"].better == "higher"

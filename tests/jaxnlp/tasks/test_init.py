@@ -1,0 +1,145 @@
+"""What holds for every task of the library and for the families of tests/seam."""
+
+import dataclasses
+import re
+
+import jax
+import pytest
+
+from configs import number_words
+from jaxnlp.nn.compute import Compute
+from jaxnlp.ops.devices import compile_for
+from jaxnlp.serialization import ConfigError
+from jaxnlp.tasks import Task, Trained, every_task
+from jaxnlp.tasks.text_to_text import TextToText
+from tests.guards import test_families as guards
+from tests.seam import images, tagger
+from train.begin import begin
+from train.config import update
+from train.parallel import make_parallel
+from train.report.metrics import Declared, charts
+from train.scoring import SplitScoring
+from train.setup import set_up
+
+files = guards.files
+
+
+def smoothed(config):
+    return update(config, **{"task.label_smoothing": 0.1})
+
+
+def translation(files):
+    small = {"num_layers": 1, "width": 8, "num_heads": 2, "context_length": 32}
+    data = {"highest": 200, "held_out_pairs": 4, "epoch_pairs": 40, "lengths": (32,), "batch_tokens": 128}
+    fields = {f"model.{name}": value for name, value in small.items()}
+    return update(number_words.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
+
+
+CONFIGS = {
+    "LanguageModel": lambda files: smoothed(guards.gpt_characters(files)),
+    "RecurrentLanguageModel": guards.lstm_streams,
+    "QuestionAnswering": lambda files: smoothed(guards.gpt_perceiver(files)),
+    "TextTasks": guards.bert_text_tasks,
+    "MaskedLanguageModel": lambda files: smoothed(guards.bert_pretraining(files)),
+    "TextToText": lambda files: dataclasses.replace(
+        translation(files), task=TextToText(label_smoothing=0.1), best_metric="loss"
+    ),
+    "Translation": translation,
+    "Tagging": lambda files: tagger.get_config(task=tagger.Tagging()),
+    "ImageClassification": lambda files: images.get_config(),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def standard_promotion():
+    """As users have it."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def config(request, files):
+    """Of a task, with tiny data."""
+    return CONFIGS[request.param](files)
+
+
+@pytest.fixture(scope="module")
+def setup(config):
+    return set_up(begin(config))
+
+
+@pytest.fixture(scope="module")
+def validated(setup):
+    """What validation measures before the first step."""
+    layout = make_parallel("jit", jax.devices()[:1])
+    params = layout.initialise(setup.initial_state, setup.given).params
+    task, split = setup.config.task, setup.corpus.split("validation")
+    scoring = SplitScoring(
+        Trained(task, setup.model, params, setup.corpus.processor),
+        split,
+        "validation",
+        training=setup.corpus.splits.get("train"),
+        objective=setup.objective,
+        layout=layout,
+        kept={},
+    )
+    return task.evaluators()["validation"]()(scoring).metrics
+
+
+def test_every_task_is_here(files):
+    assert {task.__name__ for task in every_task()} <= CONFIGS.keys()
+    assert all(type(make(files).task).__name__ == name for name, make in CONFIGS.items())
+
+
+def test_validation_measures_every_metric_that_may_select_the_best_checkpoint(setup, validated):
+    allowed = {name for name, kind in setup.metrics.items() if not kind.training_only}
+    assert validated.keys() == allowed
+    for name in setup.metrics.keys() - allowed:
+        with pytest.raises(ConfigError, match=f"best_metric must be one of .*loss.*, got '{name}'"):
+            set_up(begin(dataclasses.replace(setup.config, best_metric=name)))
+
+
+def test_no_chart_shows_shares_next_to_other_quantities(setup, validated):
+    declared = {name: Declared(kind.of, kind.unit, kind.better) for name, kind in setup.metrics.items()}
+    for chart in charts(declared):
+        units = {declared[name].unit for name in chart.metrics if name in declared}
+        assert len(units) == 1
+        if chart.unit == "":
+            assert all(declared[name].better == "higher" for name in chart.metrics)
+            assert all(-1.0 <= validated[name].value <= 1.0 for name in chart.metrics)
+        if "perplexity" in chart.metrics or "positions_per_token" in chart.metrics:
+            assert len(chart.metrics) == 1
+
+
+def test_throughput_and_schedules_count_what_the_data_is_made_of(setup):
+    counted = setup.metrics[setup.objective.progress].of
+    assert counted in ("tokens", "words", "characters", "images")
+
+
+def test_an_objective_is_for_the_platform_that_it_is_traced_for(config, monkeypatch):
+    monkeypatch.setattr("jaxnlp.ops.matmul._cpu_multiplies_bfloat16", lambda: False)
+    compute = Compute(matmul_dtype="auto")
+    setup = set_up(begin(dataclasses.replace(config, model=dataclasses.replace(config.model, compute=compute))))
+    state, batch = setup.abstract_state(), next(iter(setup.corpus.train))
+    batch = next(iter(batch.values())) if isinstance(next(iter(batch.values())), dict) else batch
+
+    def program(built, traced):
+        with compile_for(built):
+            objective = setup.config.task.objective(setup.model, setup.corpus)
+        with compile_for(traced):
+            jaxpr = jax.make_jaxpr(objective.loss)(state.params, batch, jax.random.key(0), state.carry)
+        return re.sub("0x[0-9a-f]+", "", str(jaxpr))
+
+    on_tpu = program("tpu", "tpu")
+    assert program("cpu", "tpu") == on_tpu
+    assert program("cpu", "cpu") != on_tpu
+
+
+def test_a_field_without_a_default_is_refused_by_name(monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Parsing(Task):
+        language: str
+
+    monkeypatch.setattr("jaxnlp.tasks.text_to_text.Parsing", Parsing, raising=False)
+    with pytest.raises(TypeError, match=r"Parsing\.language needs a default, as every field of a task does"):
+        every_task()
