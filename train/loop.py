@@ -157,7 +157,9 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
         return
     config = setup.config
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
-    lines = [setup.corpus.description, *begun.notes]
+    lines = [setup.corpus.description]
+    lines += [f"{name}: {note}" for name, split in setup.corpus.splits.items() for note in split.notes]
+    lines += begun.notes
     if config.nt_asgd_patience is not None and evaluations < config.nt_asgd_patience + 2:
         lines.append(
             f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, and the run has {evaluations}; "
@@ -169,7 +171,7 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
         how = "continuing from" if run.step < config.total_steps else "the run is finished, at"
         lines.append(f"{how} step {run.step} of {config.total_steps}")
     for line in lines:
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
 
 
 def _record_environment(

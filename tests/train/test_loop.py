@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from data import DataError
+from data import DataError, Split
 from jaxnlp.checkpoints import RunError, checkpoint_steps, read_record
 from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import MetricKind
@@ -218,6 +218,21 @@ def test_console_tells_data_size_devices_and_where_it_continues(tiny_config, tmp
     assert re.search(r"^187 parameters, 8 x ", printed, re.MULTILINE)
     assert printed.count("continuing from") == printed.count("continuing from step 2 of 12\n") == 1
     assert printed.count("the run is finished, at step 12 of 12\n") == 1
+
+
+def test_console_shows_the_notes_of_all_splits(tiny_config, loud):
+    begun = begin(tiny_config())._replace(notes=("heads are initialised at random",))
+    setup = set_up(begun)
+    notes = ("1 pair was truncated to 8 tokens per side, the first in line 3 of dev[en].txt", "another")
+    splits = {"validation": Split(notes=notes), "test": Split(), "dev": Split(notes=("sst: 2 texts were truncated",))}
+    setup = setup._replace(corpus=dataclasses.replace(setup.corpus, splits=splits))
+    loop._announce(loud, setup, begun, loop.Progress(jax.eval_shape(setup.initial_state, setup.given)))
+    assert loud.file.getvalue().split("\n")[1:5] == [
+        "validation: 1 pair was truncated to 8 tokens per side, the first in line 3 of dev[en].txt",
+        "validation: another",
+        "dev: sst: 2 texts were truncated",
+        "heads are initialised at random",
+    ]
 
 
 def test_skip_mode_counts_the_updates_it_skips_and_reaches_the_end(tiny_config, tmp_path, quick_fit, poison):
