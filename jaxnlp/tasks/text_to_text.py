@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.corpus import Corpus, DataFacts, Split
+from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
 from jaxnlp.ops.losses import linear_cross_entropy
@@ -46,6 +46,13 @@ class TextToText(Task):
         if not isinstance(model, SequenceToSequenceConfig):
             raise ValueError(
                 f"this task needs a model that reads a source, got {type(model).__name__}; take EncoderDecoderConfig"
+            )
+
+    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
+        if model.architecture().get("embeddings") == "shared" and not corpus.processor.shared:
+            raise DataError(
+                "model.embeddings shared needs one vocabulary of source and target, and the data has two; set "
+                "--model.embeddings tied, or --data.shared-vocabulary"
             )
 
     def build(

@@ -1,15 +1,21 @@
 """The loss is tested with its subclass in translation/test_init.py."""
 
 import math
+import sys
+import types
 
 import jax
 import numpy as np
 import pytest
 
-from jaxnlp.corpus import Split
+from jaxnlp.corpus import DataError, Split
+from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.tasks import Metric
 from jaxnlp.tasks.text_to_text import TextToText, with_perplexity
+from jaxnlp.text.subwords import Subwords
+from jaxnlp.text.translation import TranslationProcessor
+from train.__main__ import main as train_main
 
 
 def test_perplexity_is_the_exponential_of_the_loss_and_stays_finite():
@@ -22,6 +28,30 @@ def test_the_objective_is_declared_where_it_differs_from_the_loss():
     assert "objective" in TextToText(label_smoothing=0.1).metrics(None, Split())
     with pytest.raises(ValueError, match=r"task\.label_smoothing must lie in \[0, 1\), got -0\.1"):
         TextToText(label_smoothing=-0.1)
+
+
+@pytest.mark.parametrize("size", [275, 290])
+def test_shared_embeddings_of_two_vocabularies_are_refused(tmp_path, monkeypatch, capsys, size):
+    """Of equal size, and of two sizes: there are 20 distinct characters in the sources, and 10 in the targets."""
+    (tmp_path / "a").write_text("\n".join(chr(97 + n % 20) + chr(97 + n // 20) for n in range(100)))
+    (tmp_path / "b").write_text("\n".join(chr(110 + n % 10) for n in range(100)))
+    command = ["train", "translation_text_files", "--data.train", str(tmp_path / "a"), str(tmp_path / "b")]
+    command += ["--data.vocabulary-size", str(size), "--workdir", str(tmp_path / "run"), "--data.no-shared-vocabulary"]
+    monkeypatch.setattr(sys, "argv", command)
+    assert train_main() == 2
+    message = "error: model.embeddings shared needs one vocabulary of source and target, and the data has two; set "
+    assert capsys.readouterr().err == f"{message}--model.embeddings tied, or --data.shared-vocabulary\n"
+
+
+def test_shared_embeddings_need_one_vocabulary_and_others_do_not():
+    one, other = (Subwords("words", (word,)) for word in ("sea", "man"))
+    shared, two = (types.SimpleNamespace(processor=TranslationProcessor(one, y)) for y in (one, other))
+    for kind in (EncoderDecoderConfig, AttentionLSTMConfig):
+        for embeddings in ("separate", "tied"):
+            TextToText().check_corpus(kind(embeddings=embeddings), two)
+        TextToText().check_corpus(kind(embeddings="shared"), shared)
+        with pytest.raises(DataError, match="shared needs one vocabulary"):
+            TextToText().check_corpus(kind(embeddings="shared"), two)
 
 
 def test_progress_is_the_number_of_source_and_target_tokens():
