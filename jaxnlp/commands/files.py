@@ -71,10 +71,20 @@ def one_line(text: str) -> str:
     return _BREAKS.sub(" ", text)
 
 
-def report_truncated(truncated: int, texts: int, max_length: int) -> None:
-    """Prints on standard error how many texts were truncated, when some were."""
+def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
+    """Prints on standard error how many texts were truncated, and which was the first; nothing when none was.
+
+    Args:
+      truncated: for each truncated text, the number of its row, from 0.
+      texts: number of all texts.
+      max_length: tokens that are kept of a truncated text.
+    """
     if truncated:
-        print(f"note: {truncated:,} of {texts:,} texts were truncated to {max_length} tokens", file=sys.stderr)
+        print(
+            f"note: {len(truncated):,} of {texts:,} texts were truncated to {max_length} tokens; "
+            f"the first is text {min(truncated) + 1:,}",
+            file=sys.stderr,
+        )
 
 
 def _name(file: Path) -> str:

@@ -20,12 +20,17 @@ class TokenizedTexts(NamedTuple):
     Attributes:
       tokens: ids of each, of their own lengths.
       segments: as `tokens`: 0 up to the first [SEP], 1 after it.
-      truncated: the number that were longer than allowed.
+      truncated_rows: numbers of the texts or pairs that were longer than allowed, from 0.
     """
 
     tokens: list[np.ndarray]
     segments: list[np.ndarray]
-    truncated: int
+    truncated_rows: list[int]
+
+    @property
+    def truncated(self) -> int:
+        """Number of texts or pairs that were longer than allowed."""
+        return len(self.truncated_rows)
 
 
 def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +240,7 @@ class WordPieceVocabulary:
         return TokenizedTexts(
             [np.array(encoding.ids, np.int32) for encoding in encodings],
             [np.array(encoding.type_ids, np.int32) for encoding in encodings],
-            sum(bool(encoding.overflowing) for encoding in encodings),
+            [number for number, encoding in enumerate(encodings) if encoding.overflowing],
         )
 
     def pieces(self, ids: Iterable[int]) -> list[str]:

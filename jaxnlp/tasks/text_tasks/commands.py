@@ -61,7 +61,8 @@ class Predict(Command):
         """
         parts = self._parts(trained)
         count = next(iter(parts.values())).texts
-        texts = truncated = 0
+        texts = 0
+        truncated: list[int] = []
         for rows in chunks(rows_of(self.texts, self.pair, self.file, count=count)):
             columns = list(zip(*rows, strict=True))
             found = [predict_texts(trained, *columns, part=name) for name in parts]
@@ -70,7 +71,8 @@ class Predict(Command):
                     fields = [*_shown(labels, output.values[number]), *map(one_line, row)]
                     print("\t".join([name, *fields] if len(parts) > 1 else fields))
             print(end="", flush=True)
-            texts, truncated = texts + len(rows) * count, truncated + found[0].truncated
+            truncated += [texts // count + number for number in found[0].truncated_rows]
+            texts += len(rows) * count
         report_truncated(truncated, texts, max_length_of(trained))
 
     def _parts(self, trained: Trained) -> dict[str, Labels]:
@@ -124,11 +126,12 @@ class Embed(Command):
         printed = self.out is None and not self.similarities
         texts: list[str] = []
         vectors: list[np.ndarray] = []
-        truncated = 0
+        truncated: list[int] = []
         for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
             chunk = [text for (text,) in rows]
             found = embed_texts(trained, chunk, pooling=self.pooling)
-            texts, truncated = texts + chunk, truncated + found.truncated
+            truncated += [len(texts) + number for number in found.truncated_rows]
+            texts += chunk
             if printed:
                 for text, vector in zip(chunk, found.values, strict=True):
                     print(_json_line(text, vector))

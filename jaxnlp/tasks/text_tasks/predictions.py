@@ -27,11 +27,16 @@ class TextOutputs(NamedTuple):
 
     Attributes:
       values: [N, ...] float32.
-      truncated: number of texts that were longer than the maximum length.
+      truncated_rows: for each text that was longer than the maximum length, its number, or that of its pair, from 0.
     """
 
     values: np.ndarray
-    truncated: int
+    truncated_rows: list[int]
+
+    @property
+    def truncated(self) -> int:
+        """Number of texts that were longer than the maximum length."""
+        return len(self.truncated_rows)
 
 
 class AttentionMaps(NamedTuple):
@@ -229,7 +234,8 @@ def _read(
             part = numbers[start : start + size]
             computed = np.asarray(compute(*padded_texts([rows[number] for number in part], size, length)))
             values |= zip(part, computed, strict=False)
-    return TextOutputs(np.stack([values[number] for number in range(len(rows))]), sum(p.truncated for p in tokenized))
+    truncated = [number for part in tokenized for number in part.truncated_rows]
+    return TextOutputs(np.stack([values[number] for number in range(len(rows))]), truncated)
 
 
 def _power_of_two(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Translation: write a text, given another; scored by BLEU and chrF of the translations that beam search finds."""
+"""Translation: generate a text, given its source; scored by BLEU and chrF with beam search."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,12 +13,13 @@ from jaxnlp.text.translation import TranslationProcessor
 
 @dataclasses.dataclass(frozen=True)
 class Translation(TextToText):
-    """The cross-entropy of `TextToText`; validation translates, and compares with the references."""
+    """The cross-entropy of `TextToText`; validation also compares translations with their references."""
 
     label_smoothing: float = 0.1
-    """Share of each target's probability that is spread evenly over the vocabulary in training."""
+    """Label smoothing: fraction of each target's probability that training spreads evenly over the vocabulary."""
     bleu_tokenizer: Tokenizer = "13a"
-    """How BLEU cuts translations and references into words: 13a for languages with blanks, zh for Chinese."""
+    """How BLEU tokenizes translations and references: 13a for languages that separate words by spaces, zh for
+    Chinese."""
 
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
         found = {**super().metrics(processor, split)}

@@ -1,4 +1,4 @@
-"""A page about translations: which source tokens each of their tokens attends to. It asks for nothing else."""
+"""A page that shows the attention of translations to their sources. It is one HTML file without links to others."""
 
 import html
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ td { width: 1.7em; min-width: 1.7em; height: 1.7em; padding: 0; border: 1px soli
 <body>
 <main>
 <h1>Attention of translations</h1>
-<p>Rows are tokens of the translation, columns tokens of the source. The darker a cell, the greater is the weight; each
-row sums to 1. In a dark window brighter cells have the greater weights. A cell under the pointer tells its weight.</p>
+<p>Rows are tokens of the translation, columns are tokens of the source. Each row of weights sums to 1. Larger weights
+have darker cells, or brighter cells in dark mode. Move the pointer over a cell to see its weight.</p>
 $maps
 </main>
 </body>
@@ -45,7 +45,7 @@ $maps
 
 
 def render_page(maps: Sequence[HeatMap]) -> str:
-    """The document, with a heat map for each translation: rows of target tokens, columns of source tokens."""
+    """The HTML document, with a heat map for each translation: rows are target tokens, columns source tokens."""
     return _PAGE.substitute(maps="\n".join(map(_section, maps)))
 
 

@@ -19,17 +19,23 @@ from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
 
-TRANSLATED_TOGETHER = 32
-"""Sentences that are translated in one batch."""
-DEFAULT_LONGEST = 256
-"""Tokens that are read of a source where the model itself has no limit."""
-MOST_ALIGNED = 100
-"""Translations whose attention a page shows."""
+BATCH_SIZE = 32
+"""Number of texts that are translated in one batch."""
+DEFAULT_MAX_LENGTH = 256
+"""Maximum length of a source in tokens for models without a maximum."""
+MAX_ALIGNED = 100
+"""Maximum number of translations on a page of attention."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Translate(SearchOptions, Command):
-    """Translates texts, one line for each; with --n-best several, behind their scores. An empty line stays empty."""
+    """Translates texts, and prints each translation on a line.
+
+    With --n-best, several lines for each text, each with the score first. The translation of an empty line is an empty
+    line. Sources that are longer than the model's context, or than 256 tokens if it has none, are truncated to that
+    length, end symbol included; a note on standard error counts them and names the first. Evaluation truncates to the
+    last of the data's lengths instead.
+    """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
@@ -38,7 +44,7 @@ class Translate(SearchOptions, Command):
     n_best: int = 1
     """Number of translations of each text, best first; at most num_beams."""
     alignment: Path | None = None
-    """Also write a page that shows which source tokens each token of the best translation attends to."""
+    """Also write a page with the attention of each token of the best translation to the source tokens."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -49,38 +55,38 @@ class Translate(SearchOptions, Command):
         translator = Translator.of(trained.model)
         processor: TranslationProcessor = trained.processor
         model: Any = trained.model
-        longest = model.config.max_length or DEFAULT_LONGEST
-        truncated = count = 0
+        max_length = model.config.max_length or DEFAULT_MAX_LENGTH
+        count = translated = 0
+        truncated: list[int] = []
         maps: list[HeatMap] = []
-        for rows in chunks(rows_of(self.texts, (), self.file, count=1, keep_blank=True), TRANSLATED_TOGETHER):
+        for rows in chunks(rows_of(self.texts, (), self.file, count=1, keep_blank=True), BATCH_SIZE):
             texts = [text for (text,) in rows]
             encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if text.strip()}
-            count += len(encoded)
-            truncated += sum(len(ids) > longest for ids in encoded.values())
-            kept = {n: ids if len(ids) <= longest else [*ids[: longest - 1], END] for n, ids in encoded.items()}
-            translated = self._translated(translator, trained, list(kept.values()), longest)
-            found = dict(zip(kept, translated, strict=True))
+            truncated += [count + n for n, ids in encoded.items() if len(ids) > max_length]
+            count, translated = count + len(texts), translated + len(encoded)
+            kept = {n: ids if len(ids) <= max_length else [*ids[: max_length - 1], END] for n, ids in encoded.items()}
+            found = dict(zip(kept, self._search(translator, trained, list(kept.values()), max_length), strict=True))
             for number, text in enumerate(texts):
                 for ids, score in found.get(number, [([], 0.0)] * self.n_best):
                     line = one_line(processor.target.decode(ids))
                     print(line if self.n_best == 1 else f"{score:.4f}\t{line}")
-                if self.alignment is not None and number in found and len(maps) < MOST_ALIGNED:
+                if self.alignment is not None and number in found and len(maps) < MAX_ALIGNED:
                     best = found[number][0][0]
                     maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
-        report_truncated(truncated, count, longest)
+        report_truncated(truncated, translated, max_length)
         if self.alignment is not None:
             write_file(self.alignment, render_page(maps).encode())
             print(f"attention in {self.alignment}", file=sys.stderr)
 
-    def _translated(
-        self, translator: Translator, trained: Trained, sources: Sequence[Sequence[int]], longest: int
+    def _search(
+        self, translator: Translator, trained: Trained, sources: Sequence[Sequence[int]], max_length: int
     ) -> list[list[tuple[list[int], float]]]:
         """The n best translations of each source, with their scores."""
         if not sources:
             return []
-        # A power of two of them, so that few programs are compiled.
+        # The number of rows is padded to a power of two, so that few programs are compiled.
         more = (1 << (len(sources) - 1).bit_length()) - len(sources)
-        source = padded([*sources, *[sources[0]] * more], longest)
+        source = padded([*sources, *[sources[0]] * more], max_length)
         tokens, scores = translator(trained.params, *source, self.search, self.n_best)
         return [
             list(zip(ids, values, strict=True))

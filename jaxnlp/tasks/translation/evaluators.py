@@ -15,24 +15,24 @@ from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
 Tokenizer = Literal["13a", "zh", "ja-mecab", "intl", "char", "none"]
-"""How sacrebleu cuts texts into words: 13a for languages with blanks, zh for Chinese."""
+"""How sacrebleu tokenizes texts: 13a for languages that separate words by spaces, zh for Chinese."""
 MAX_EXAMPLES = 20
-"""Translations that the report shows."""
+"""Number of translations in the report."""
 ALIGNED_EXAMPLES = 2
-"""Translations whose attention the report shows."""
+"""Number of translations whose attention the report shows."""
 LENGTH_GROUPS = 5
-"""Groups of equally many sentences, by length, of which the report shows the BLEU."""
+"""Number of groups of sentences by length; the report shows the BLEU of each."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Search(SearchOptions, Evaluator):
-    """Translates a split and scores the translations; the base of both evaluators."""
+    """Translates a split and scores the translations; base class of both evaluators."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         translator = scoring.once("translator", lambda: Translator.of(scoring.trained.model))
         params, split = scoring.params_here(), scoring.split
         processor: TranslationProcessor = scoring.trained.processor
-        found: list[tuple[list[int], list[int]]] = []  # of each source, what is read of it, and its translation
+        found: list[tuple[list[int], list[int]]] = []  # each source as read, and its translation
         for batch in split.batches:
             tokens, _ = translator(params, batch["source"], batch["source_mask"], self.search)
             for row in np.flatnonzero(np.asarray(batch["loss_mask"]).any(axis=1)):
@@ -58,24 +58,24 @@ class Search(SearchOptions, Evaluator):
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Search):
-    """Loss, and BLEU, chrF and exact matches of the greedy translations."""
+    """Loss, perplexity, and BLEU, chrF and exact matches of greedy translations."""
 
     num_beams: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Translations(Search):
-    """The same of the translations that beam search finds."""
+    """The same metrics as `Validation`, with beam search."""
 
 
 def corpus_scores(
     texts: Sequence[str], references: Sequence[str], tokenizer: str
 ) -> tuple[dict[str, Metric], dict[str, str]]:
-    """BLEU and chrF out of 100, the share of exact matches; and sacrebleu's signatures of the first two.
+    """BLEU and chrF out of 100, the fraction of exact matches, and sacrebleu's signatures of BLEU and chrF.
 
-    Source: Papineni et al. 2002; Popovic 2015; Post 2018 for what a signature says.
+    Source: Papineni et al. 2002; Popovic 2015; Post 2018 for the signatures.
     """
-    from sacrebleu.metrics import BLEU, CHRF  # here: training starts without it
+    from sacrebleu.metrics import BLEU, CHRF  # imported here, so that training starts faster
 
     found, signatures = {}, {}
     for name, measure in (("bleu", BLEU(tokenize=tokenizer)), ("chrf", CHRF())):
@@ -87,7 +87,7 @@ def corpus_scores(
 
 
 def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> list[Block]:
-    """For the report: some translations beside their references."""
+    """A table for the report: some translations next to their references."""
     places = np.linspace(0, len(texts) - 1, min(MAX_EXAMPLES, len(texts))).astype(int).tolist()
     rows = tuple((examples[n].source, texts[n], str(examples[n].reference)) for n in places)
     return [Block("Translations", Table(("source", "translation", "reference"), rows, folded=True))]
@@ -96,16 +96,14 @@ def example_blocks(examples: Sequence[SentencePair], texts: Sequence[str]) -> li
 def bleu_by_length(
     examples: Sequence[SentencePair], texts: Sequence[str], processor: TranslationProcessor, tokenizer: str
 ) -> Block:
-    """For the report: BLEU in groups of equally many sentences, from short sources to long ones."""
+    """A table for the report: BLEU by source length, in groups of equal size."""
     lengths = np.array([len(processor.encode_source(example.source)) - 1 for example in examples])
     rows = []
     for group in np.array_split(np.argsort(lengths, kind="stable"), min(LENGTH_GROUPS, len(lengths))):
         references = [str(examples[number].reference) for number in group]
         scores, _ = corpus_scores([texts[number] for number in group], references, tokenizer)
         rows.append((f"{lengths[group].min()} to {lengths[group].max()}", len(group), scores["bleu"].value))
-    note = (
-        "Sentences are sorted by length, and each group has equally many. Long sentences test what a model remembers."
-    )
+    note = "Sentences are sorted by source length and divided into groups of equal size."
     return Block("BLEU by length", Table(("tokens in the source", "sentences", "BLEU"), tuple(rows), note=note))
 
 
@@ -118,20 +116,20 @@ def alignment(
     *,
     title: str,
 ) -> HeatMap:
-    """Which source tokens each token of a translation attends to.
+    """The attention weights of each token of a translation on the source tokens.
 
     Args:
-      translator: the model's.
-      params: its parameters.
-      processor: its tokenizers.
-      read: ids of the source.
-      ids: of its translation, up to an end symbol or not.
-      title: the source.
+      translator: the model's translator.
+      params: the model's parameters.
+      processor: the model's tokenizers.
+      read: token ids of the source, end symbol included.
+      ids: token ids of the translation; those after the first end symbol are ignored.
+      title: title of the heat map.
     """
     written = list(ids[: ids.index(END) + 1 if END in ids else len(ids)])
-    longest = translator.decoder.capacity
-    source, mask = padded([read], longest)
-    inputs, _ = padded([[START, *written[:-1]]], longest)
+    max_length = translator.decoder.capacity
+    source, mask = padded([read], max_length)
+    inputs, _ = padded([[START, *written[:-1]]], max_length)
     weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
         rows=tuple(processor.target.pieces(written)),

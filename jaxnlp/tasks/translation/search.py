@@ -1,4 +1,4 @@
-"""The search for translations: its options, and a model's translator."""
+"""Beam search for translations: its options, and the translator of a model."""
 
 import dataclasses
 import math
@@ -18,18 +18,23 @@ BUCKET = 16
 """Texts are padded to a multiple of this length, so that few programs are compiled."""
 
 
+def max_target_length(source_length: Any) -> Any:
+    """Maximum number of tokens in the translation of a source of this many tokens, both with their end symbol."""
+    return 2 * source_length + 10
+
+
 @dataclasses.dataclass(frozen=True)
 class SearchOptions(Config):
-    """How translations are searched for."""
+    """Options of the beam search."""
 
     num_beams: int = 5
     """Number of beams; 1 = greedy."""
     length_penalty: float = 0.6
-    """The greater, the longer are the translations that win (alpha of Wu et al. 2016)."""
+    """Larger values favour longer translations (alpha of Wu et al. 2016)."""
     coverage_penalty: float = 0.0
-    """The greater, the more does it cost to leave source tokens unattended (beta of Wu et al. 2016)."""
+    """Larger values penalise unattended source tokens more (beta of Wu et al. 2016)."""
     no_repeat_ngram: int = 0
-    """No translation contains the same N tokens in a row twice; 0 = any may."""
+    """Size of the n-grams that no translation may contain twice; 0 = no restriction."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -43,17 +48,17 @@ class SearchOptions(Config):
 
     @property
     def search(self) -> "SearchOptions":
-        """These options alone, where a class has others too."""
+        """Only the options of the search, without those that a subclass adds."""
         fields = dataclasses.fields(SearchOptions)
         return SearchOptions(**{field.name: getattr(self, field.name) for field in fields})
 
 
 class Translator(NamedTuple):
-    """A model's search for translations; made once, since each one compiles its programs again.
+    """Translates with a model. Create it once per model: each new translator compiles its programs again.
 
     Attributes:
       decoder: the model's step function.
-      begin: (params, source, source_mask, *, capacity, count_coverage) -> the cache that holds a source.
+      begin: (params, source, source_mask, *, capacity, count_coverage) -> the cache of a source.
       alignment: (params, source, inputs, source_mask) -> weights [B, T, S].
     """
 
@@ -72,11 +77,12 @@ class Translator(NamedTuple):
     ) -> tuple[Array, Array]:
         """The n_best translations of sources [B, S]: tokens [B, n_best, T], and their scores [B, n_best].
 
-        A translation has at most twice as many tokens as its source's row, and ten more.
+        The maximum length of a translation depends only on its own source, so padding and the other sources of a batch
+        do not change it.
         """
-        longest = 2 * source.shape[1] + 10
-        if self.decoder.capacity is not None:
-            longest = min(longest, self.decoder.capacity)
+        capacity = self.decoder.capacity
+        longest = max_target_length(source.shape[1])
+        longest = longest if capacity is None else min(longest, capacity)
         result = beam_search(
             self.decoder,
             params,
@@ -88,6 +94,7 @@ class Translator(NamedTuple):
             coverage_penalty=options.coverage_penalty,
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=n_best,
+            max_lengths=np.minimum(max_target_length(np.asarray(source_mask).sum(axis=1)), longest),
             cache=self.begin(
                 params,
                 source,
@@ -99,10 +106,10 @@ class Translator(NamedTuple):
         return result.tokens, result.scores
 
 
-def padded(rows: Sequence[Sequence[int]], longest: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ids as [B, S] int32, S a multiple of `BUCKET` or the longest there may be, and the mask [B, S]."""
+def padded(rows: Sequence[Sequence[int]], max_length: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ids as [B, S] int32 and their mask [B, S]; S is a multiple of `BUCKET`, at most `max_length`."""
     length = -(-max(map(len, rows)) // BUCKET) * BUCKET
-    length = length if longest is None else min(longest, length)
+    length = length if max_length is None else min(max_length, length)
     ids = np.zeros((len(rows), length), np.int32)
     for number, row in enumerate(rows):
         ids[number, : len(row)] = row

@@ -88,6 +88,7 @@ def test_a_line_is_one_line():
 
 
 def test_truncated_texts_are_reported_when_there_are_some(capsys):
-    report_truncated(0, 3, 128)
-    report_truncated(1200, 3000, 128)
-    assert capsys.readouterr() == ("", "note: 1,200 of 3,000 texts were truncated to 128 tokens\n")
+    report_truncated([], 3, 128)
+    report_truncated(range(1150, 2350), 3000, 128)
+    message = "note: 1,200 of 3,000 texts were truncated to 128 tokens; the first is text 1,151\n"
+    assert capsys.readouterr() == ("", message)

@@ -102,12 +102,17 @@ def test_pairs_in_a_file_have_a_tab_between_them(trained, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_truncated_texts_are_counted_on_standard_error(trained, tmp_path, capsys):
-    Predict(texts=("cat " * 39, "a dog", "dog " * 99), part="sst")(trained)
+def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(trained, tmp_path, capsys):
+    Predict(texts=("a dog", "cat " * 39, "dog " * 99), part="sst")(trained)
     out, err = capsys.readouterr()
-    assert (out.count("\n"), err) == (3, "note: 2 of 3 texts were truncated to 40 tokens\n")
-    Embed(texts=("cat " * 99,), out=tmp_path / "x.npy")(trained)
-    assert capsys.readouterr() == ("", "note: 1 of 1 texts were truncated to 40 tokens\n")
+    assert (out.count("\n"), err) == (3, "note: 2 of 3 texts were truncated to 40 tokens; the first is text 2\n")
+    Predict(texts=("a", "b", "c"), pair=("a", "cat " * 99, "cat " * 99), part="sts")(trained)
+    assert capsys.readouterr().err == "note: 2 of 6 texts were truncated to 40 tokens; the first is text 2\n"
+    lines = ["fish"] * files.CHUNK + ["cat " * 99]  # in the second chunk
+    (tmp_path / "texts").write_text("\n".join(lines))
+    Embed(file=tmp_path / "texts", out=tmp_path / "x.npy")(trained)
+    message = "note: 1 of 1,025 texts were truncated to 40 tokens; the first is text 1,025\n"
+    assert capsys.readouterr() == ("", message)
 
 
 @pytest.mark.parametrize(
