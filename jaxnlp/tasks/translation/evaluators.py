@@ -14,7 +14,7 @@ from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
-Tokenizer = Literal["13a", "zh", "ja-mecab", "intl", "char", "none"]
+Tokenizer = Literal["13a", "zh", "intl", "char", "none"]
 """How sacrebleu tokenizes texts: 13a for languages that separate words by spaces, zh for Chinese."""
 MAX_EXAMPLES = 20
 """Number of translations in the report."""

@@ -1,6 +1,10 @@
 """Scores of translations; test_init.py evaluates a run."""
 
-from jaxnlp.tasks.translation.evaluators import bleu_by_length, corpus_scores
+from typing import get_args
+
+import pytest
+
+from jaxnlp.tasks.translation.evaluators import Tokenizer, bleu_by_length, corpus_scores
 from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
@@ -14,6 +18,13 @@ def test_scores_know_equal_texts():
     }
     assert signatures.keys() == {"bleu", "chrf"}
     assert corpus_scores(["a b c d"], ["e f g h"], "13a")[0]["exact_match"].value == 0.0
+
+
+@pytest.mark.parametrize("tokenizer", get_args(Tokenizer))
+def test_every_tokenizer_works_with_the_packages_that_are_required(tokenizer):
+    scores, signatures = corpus_scores(["das rote Haus, 1.5 世界"], ["das rote Haus, 1.5 世界"], tokenizer)
+    assert scores["bleu"].value > 99.0
+    assert f"tok:{tokenizer}" in signatures["bleu"]
 
 
 def test_bleu_by_length_sorts_by_source_tokens():
