@@ -1,4 +1,4 @@
-"""What a run begins with: its config with a pretrained model's shape in it, given parameters, a processor."""
+"""How a run starts: its config, with the shape of a pretrained model; pretrained parameters; and a processor."""
 
 import dataclasses
 import hashlib
@@ -19,20 +19,22 @@ from train.config import TrainConfig
 from train.recipes import UnknownRecipeError, load_recipe
 
 TYPED_MODEL_FILE = "typed_model.json"
-"""The model's config as it was typed, where pretrained weights have changed it: a later start types the same again."""
+"""Has the model's config as the user gave it, where pretrained weights have changed it: the command that continues the
+run gives it again."""
 
 
 class Beginning(NamedTuple):
-    """A run's config, and what it begins with.
+    """A run's config, and what the run takes from pretrained weights.
 
     Attributes:
-      config: with the pretrained model's shape in it.
-      params: the given parameters, at their places; all others are initialised at random. {} where a run continues.
-      processor: the pretrained model's; None = the data set makes its own.
-      digest: SHA-256 of the given parameters; None = there are none.
-      notes: lines for the person who starts the run.
-      typed_model: the model's config as JSON as it was typed, where it is another one.
-      params_for: from the data's processor to further given parameters; None = no more.
+      config: the config, with the shape of the pretrained model.
+      params: pretrained parameters, by their paths; all others are initialised at random. {} where a run continues.
+      processor: the pretrained model's processor; None = the data set makes its own.
+      digest: SHA-256 of `params`; where `params_for` may add others, SHA-256 of all parameters of the pretrained model.
+        None = the run starts without pretrained parameters, or continues.
+      notes: messages for the user.
+      typed_model: the model's config as the user gave it, as JSON, where pretrained weights have changed it.
+      params_for: returns further pretrained parameters for the data's processor; None = there are no others.
     """
 
     config: TrainConfig
@@ -45,16 +47,17 @@ class Beginning(NamedTuple):
 
 
 def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
-    """Finds what a config's model begins with.
+    """Reads the pretrained weights that a config names.
 
     Args:
-      config: as it was typed.
-      workdir: the run's folder. One that holds checkpoints has all that is needed: what the run began with may be gone.
+      config: the config, as the user gave it.
+      workdir: the run's folder. If it has checkpoints, the run continues from them, and the pretrained weights are not
+        read: they may have been deleted.
 
     Raises:
       ConfigError: when the model's fields do not fit the pretrained weights.
-      RunError, DamagedCheckpointError: when these are not there, cannot be read, or are of another model.
-      DataError: when the data would be validated on examples that the earlier run was trained on.
+      RunError, DamagedCheckpointError: when the weights are missing, cannot be read, or belong to another model.
+      DataError: when the validation split contains examples that the earlier run was trained on.
     """
     if config.init_from is None:
         return Beginning(config, {})
@@ -77,7 +80,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
         whole,
         params=adopted.params,
         processor=adopted.processor,
-        digest=params_digest(adopted.params),
+        digest=params_digest(adopted.params if adopted.params_for is None else found.params),
         notes=adopted.notes,
         typed_model=typed if typed != to_json(adopted.config) else None,
         params_for=adopted.params_for,
@@ -85,10 +88,10 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
 
 
 def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
-    """Raises ConfigError for a field that was typed, and that the pretrained model has otherwise."""
+    """Raises ConfigError for a field that the user set to another value than the pretrained model has."""
     try:
         recipe = to_json(load_recipe(config.recipe).model)
-    except UnknownRecipeError:  # a config that no recipe has made: what differs from the defaults was typed
+    except UnknownRecipeError:  # a config without a recipe: the user has set the fields that differ from their defaults
         recipe = to_json(config.model)
         for field in dataclasses.fields(config.model):
             if field.default_factory is not dataclasses.MISSING:
@@ -104,7 +107,7 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
 
 
 def _continued(config: TrainConfig, workdir: Path) -> Beginning:
-    """The run has its parameters; what its model and processor are stands in its folder."""
+    """For a run that continues: its folder has the parameters, the model's config and the processor."""
     processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
     typed = workdir / TYPED_MODEL_FILE
     if not typed.is_file():
@@ -119,9 +122,9 @@ def _continued(config: TrainConfig, workdir: Path) -> Beginning:
 
 
 def merge(params: Params, given: Params) -> Params:
-    """The parameters, with those that are given in their places.
+    """The parameters, with the given ones in place of those at the same paths.
 
-    Raises: RunError naming a given parameter that the model does not have, or has in another shape.
+    Raises: RunError naming a given parameter that the model does not have, or that has another shape in the model.
     """
     ours, theirs = flatten_dict(params), flatten_dict(given)
     for path, value in theirs.items():
@@ -136,12 +139,12 @@ def merge(params: Params, given: Params) -> Params:
 
 
 def overlaid(params: Params, newer: Params) -> Params:
-    """Both parameters; where both have one, the newer."""
+    """The parameters of both trees; where both have one at the same path, the newer tree's."""
     return unflatten_dict(flatten_dict(params) | flatten_dict(newer))
 
 
 def params_digest(params: Params) -> str:
-    """SHA-256 of parameters: names, shapes, types and values."""
+    """SHA-256 of the paths, shapes, types and values of parameters."""
     found = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         found.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}\n".encode())

@@ -5,6 +5,7 @@ and Gurevych 2019 for means over tokens and the cosine.
 """
 
 import dataclasses
+import logging
 import math
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.text.labels import Labels
 from jaxnlp.typing import Params
+
+_logger = logging.getLogger(__name__)
 
 Parts = tuple[tuple[str, Labels], ...]
 """Names of parts and their labels."""
@@ -95,20 +98,26 @@ class TextTasksConfig(BertModelConfig):
         return TextTasks(self, self.encoder.embeddings(vocabulary_size), parts, token_dropout_rate)
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder; and the heads of a model with equal heads for the same parts and labels."""
-        theirs = pretrained.model.config
+        """The encoder; and the heads of a model that computes them in the same way, for the same parts and labels."""
+        found, theirs = super().adopt(pretrained), pretrained.model.config
+        heads = {name: value for name, value in pretrained.params.items() if name != "encoder"}
+        if not isinstance(theirs, TextTasksConfig) or not heads:
+            return found
+        fields = ("pooling", "similarity", "pair_layer", "cosine_logit")
+        changed = [f"model.{name}" for name in fields if getattr(theirs, name) != getattr(self, name)]
+        if changed:
+            note = f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs"
+            return found._replace(notes=(*found.notes, note))
 
         def heads_for(processor: Any) -> Params:
-            if pretrained.processor.parts != processor.parts:
-                return {}
-            return {name: value for name, value in pretrained.params.items() if name != "encoder"}
+            before, now = dict(pretrained.processor.parts), dict(processor.parts)
+            if before == now:
+                return heads
+            if before.keys() & now.keys():
+                _logger.warning("the heads of %s are not used: %s", pretrained.name, _differing_parts(before, now))
+            return {}
 
-        found = super().adopt(pretrained)
-        equal = isinstance(theirs, TextTasksConfig) and all(
-            getattr(theirs, name) == getattr(self, name)
-            for name in ("pooling", "similarity", "pair_layer", "cosine_logit")
-        )
-        return found._replace(params_for=heads_for) if equal else found
+        return found._replace(params_for=heads_for)
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # A pooler that nothing reads has no gradient, but weight decay would change it.
@@ -124,6 +133,15 @@ class TextTasksConfig(BertModelConfig):
         if path[0].startswith("relations_"):
             layer = parameter_table.entries({("kernel",): "DD", ("bias",): "D"}, prefix=path[:1])
         return parameter_table.find(layer, path)
+
+
+def _differing_parts(before: dict[str, Labels], now: dict[str, Labels]) -> str:
+    """What distinguishes the parts of a pretrained model from those of the data."""
+    return ", ".join(
+        [f"{name} has other labels" for name in before if name in now and before[name] != now[name]]
+        + [f"this data does not have {name}" for name in before if name not in now]
+        + [f"the model does not have {name}" for name in now if name not in before]
+    )
 
 
 class TextTasks(nn.Module):

@@ -20,6 +20,7 @@ from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.runs import RunError, load, load_run
 from jaxnlp.serialization import ConfigError, to_json
+from jaxnlp.tasks import Trained
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.text_tasks.commands import pretrained_of
 from tests import text_task_files
@@ -197,6 +198,21 @@ def test_other_weights_have_another_digest(make_config):
     changed = jax.tree.map(np.array, begun.params)
     changed["encoder"]["positions"][3, 2] += 1e-3
     assert params_digest(changed) != begun.digest
+
+
+def test_the_digest_covers_heads_that_the_data_decides_on(make_config, monkeypatch):
+    config = make_config(("sst",))
+    model, _ = config.task.build(config.model, config.data.load(0, VOCABULARY).processor)
+    params = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1, 1), jnp.int32))["params"]
+    earlier = Trained(config.task, model, jax.device_get(params), config.data.load(0, VOCABULARY).processor)
+
+    def digest(**changes):
+        monkeypatch.setattr("train.begin.load", lambda *_, **__: dataclasses.replace(earlier, **changes))
+        return begin(config).digest
+
+    heads = jax.tree.map(lambda x: x + 1.0, params["heads_sst"])
+    assert digest() == digest() == params_digest(params)
+    assert digest(params=params | {"heads_sst": heads}) == params_digest(params | {"heads_sst": heads}) != digest()
 
 
 def test_a_run_continues_without_the_weights_that_it_began_with(make_config, weights, stop_at, tmp_path):

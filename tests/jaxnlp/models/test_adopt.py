@@ -1,6 +1,7 @@
 """What models around a BERT take from pretrained weights."""
 
 import dataclasses
+import types
 
 import chex
 import jax
@@ -18,6 +19,8 @@ from jaxnlp.runs import load
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
+from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.text.labels import Labels
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "good", "bad", "film"])
@@ -109,3 +112,76 @@ def test_a_model_without_a_bert_is_refused():
     run = Trained(LanguageModel(), config.build(5), {}, None, name="gpt")
     with pytest.raises(ValueError, match="it has no BERT: its model config is a GPTConfig"):
         TextTasksConfig().adopt(run)
+
+
+LABELS = {
+    "sst": Labels("classification", 1, ("bad", "good")),
+    "quora": Labels("paraphrase", 2, ("0", "1")),
+    "sts": Labels("similarity", 2, highest=5.0),
+}
+
+
+def of_parts(**changes):
+    """What a data set's processor says of its parts: those of the labels above, or others; None = not this part."""
+    parts = {name: labels for name, labels in (LABELS | changes).items() if labels is not None}
+    return types.SimpleNamespace(parts=tuple(parts.items()), vocabulary=VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def text_tasks():
+    """A model of three parts, whose heads are not initial ones."""
+    config = TextTasksConfig(encoder=SHAPE)
+    model = config.build(VOCABULARY.size, tuple(LABELS.items()))
+    params = jax.jit(model.init)(jax.random.key(3), jnp.zeros((1, 2, 1), jnp.int32))["params"]
+    return Trained(TextTasks(), model, jax.device_get(params), of_parts(), name="earlier")
+
+
+def test_heads_of_the_same_parts_and_labels_are_taken(text_tasks, caplog):
+    found = TextTasksConfig().adopt(text_tasks)
+    assert found.params.keys() == {"encoder"}
+    assert not any("heads" in note for note in found.notes[1:])
+    for parts in (text_tasks.processor.parts, text_tasks.processor.parts[::-1]):
+        heads = found.params_for(types.SimpleNamespace(parts=parts))
+        assert heads.keys() == {"heads_sst", "heads_quora"}
+        chex.assert_trees_all_equal(heads, {name: text_tasks.params[name] for name in heads})
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"pooling": "mean"}, {"similarity": "learned"}, {"pair_layer": "separate"}, {"cosine_logit": (10.0, 0.8)}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_heads_that_another_config_computes_otherwise_are_not_taken_and_a_note_says_so(text_tasks, changes):
+    found = TextTasksConfig(**changes).adopt(text_tasks)
+    assert found.params_for is None
+    assert found.notes[1:] == (f"the heads of earlier are not used, since its model.{next(iter(changes))} differs",)
+    assert TextTasksConfig(head_dropout_rate=0.3, freeze_encoder=True).adopt(text_tasks).params_for is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"sst": Labels("classification", 1, ("bad", "fine"))}, "sst has other labels"),
+        ({"sst": None, "sts": None}, "this data does not have sst, this data does not have sts"),
+        ({"mood": LABELS["sst"]}, "the model does not have mood"),
+    ],
+    ids=["labels", "fewer", "more"],
+)
+def test_heads_are_not_taken_where_only_some_parts_are_equal_and_a_warning_says_so(
+    text_tasks, caplog, changes, difference
+):
+    assert TextTasksConfig().adopt(text_tasks).params_for(of_parts(**changes)) == {}
+    assert caplog.messages == [f"the heads of earlier are not used: {difference}"]
+
+
+def test_heads_of_entirely_different_parts_are_not_expected(text_tasks, caplog):
+    processor = of_parts(mood=LABELS["sst"], sst=None, quora=None, sts=None)
+    assert TextTasksConfig().adopt(text_tasks).params_for(processor) == {}
+    assert caplog.text == ""
+
+
+def test_a_model_without_heads_says_nothing_of_heads(text_tasks):
+    single = dataclasses.replace(text_tasks, params={"encoder": text_tasks.params["encoder"]})
+    found = TextTasksConfig(pooling="mean").adopt(single)
+    assert (found.params_for, len(found.notes)) == (None, 1)
