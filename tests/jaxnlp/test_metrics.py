@@ -28,6 +28,13 @@ def test_total_adds_sums_and_counts():
     assert total(batches) == {"loss": (-2.25, 10)}
 
 
+@pytest.mark.parametrize("kind", [np.float32, lambda x: np.array(x, np.float32)], ids=["number", "array"])
+def test_sums_and_counts_beyond_the_integers_of_float32_are_exact(kind):
+    """In float32, 2^24 + 1 is 2^24."""
+    batches = [{"loss": (kind(2**24), kind(2**24))}, *[{"loss": (kind(1), kind(1))}] * 3]
+    assert total(batches) == {"loss": (2**24 + 3, 2**24 + 3)}
+
+
 def test_batches_of_several_tasks_add_up_by_name():
     batches = [{"loss": (1.0, 2), "a/loss": (1.0, 2)}, {"loss": (3.0, 1), "b/loss": (3.0, 1)}, {"loss": (1.0, 1)}]
     assert total(batches) == {"a/loss": (1.0, 2), "b/loss": (3.0, 1), "loss": (5.0, 4)}

@@ -257,6 +257,14 @@ def test_several_damaged_checkpoints_are_all_set_aside(run, caplog):
     assert steps_on_disk(run) == [1]
 
 
+def test_only_the_first_process_sets_a_damaged_checkpoint_aside(run, monkeypatch):
+    flip(PARTS["parameters"](run / "checkpoints" / "3"))
+    before = contents(run)
+    monkeypatch.setattr("train.checkpoint.writes_folder", lambda: False)
+    assert_restored(restore(run), 2)
+    assert contents(run) == before
+
+
 def test_damaged_older_checkpoint_stays_where_it_is(run):
     flip(PARTS["parameters"](run / "checkpoints" / "2"))
     assert_restored(restore(run), 3)

@@ -19,7 +19,7 @@ from jaxnlp.tasks import MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
 from tests.train.loop_helpers import arrays, prepared, restored, rows
 from train import loop
-from train.begin import begin
+from train.begin import TYPED_MODEL_FILE, begin
 from train.config import update
 from train.loop import NonFiniteError, fit
 from train.report import read_blocks
@@ -291,6 +291,26 @@ def test_a_report_that_fails_does_not_hide_how_the_run_ended(tiny_config, tmp_pa
     with pytest.raises(NonFiniteError):
         fit(config, tmp_path, console=quiet)
     assert "no report: disk full" in caplog.text
+
+
+def test_only_the_first_process_writes_the_report_and_the_config_as_it_was_given(tiny_config, tmp_path, monkeypatch):
+    setup = set_up(begin(tiny_config()))
+    begun = begin(tiny_config())._replace(typed_model={"width": 8})
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "validation", "loss": 1.0}\n')
+    reported = []
+    monkeypatch.setattr(loop, "write_report", reported.append)
+
+    def write_all():
+        loop._create_folder(tmp_path, setup, begun)
+        loop._write_report(tmp_path)
+
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    write_all()
+    assert (files(tmp_path).keys(), reported) == ({"metrics.jsonl"}, [])
+    monkeypatch.setattr(jax, "process_index", lambda: 0)
+    write_all()
+    written = {"metrics.jsonl", "config.json", "processor.json", TYPED_MODEL_FILE}
+    assert (files(tmp_path).keys(), reported) == (written, [tmp_path])
 
 
 @pytest.mark.parametrize("nonfinite", ["stop", "skip"])

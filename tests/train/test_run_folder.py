@@ -125,16 +125,16 @@ def test_swapped_entries_of_the_vocabulary_are_refused_by_everything_that_loads(
     assert files(run) == before
 
 
-def test_changed_data_is_refused_before_anything_is_written(run, finished, quick_fit, small_text, tmp_path):
+def test_another_place_of_the_data_is_another_config_even_where_config_json_was_edited(
+    run, finished, quick_fit, small_text, tmp_path
+):
     text = tmp_path / "text.txt"
     text.write_text(small_text.read_text()[::-1])
     config = update(finished[1], **{"data.path": str(text)})
     path = str(finished[1].data.path)
     (run / "config.json").write_text((run / "config.json").read_text().replace(path, str(text)))
-    for checkpoint in (run / "checkpoints").iterdir():
-        shutil.rmtree(checkpoint) if checkpoint.name != "6" else None
     before = files(run)
-    with pytest.raises(RunMismatchError):
+    with pytest.raises(RunMismatchError, match=r"has checkpoints of another config; .*\n  data\.path: "):
         quick_fit(config, run)
     assert files(run) == before
 
@@ -198,7 +198,8 @@ def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, qu
     assert files(tmp_path) == before
 
 
-def test_changed_data_of_the_same_config_and_vocabulary_is_refused(run, finished, quick_fit):
+def test_changed_data_is_refused_before_anything_is_written(run, finished, quick_fit):
+    """The config and the vocabulary are the same: only the fingerprint tells."""
     source = Path(finished[1].data.path)
     original, before = source.read_text(), files(run)
     try:
@@ -289,6 +290,29 @@ def test_environment_tells_versions_devices_and_commit(tmp_path, root):
     if (root / ".git").exists():
         head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         assert environment["commit"].removesuffix("-dirty") == head.stdout.strip()
+
+
+def test_only_the_first_process_writes(tmp_path, tiny_config, monkeypatch):
+    environment = {"pretrained": None, "parameters": 12, "parallel": "jit", "command": None}
+    run = tmp_path / "run"
+
+    def write_all():
+        create(run, spec(tiny_config()))
+        write_environment(run, **environment)
+        update_environment(run, seconds_to_first_step=1.5)
+
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    write_all()
+    assert not run.exists()
+    monkeypatch.setattr(jax, "process_index", lambda: 0)
+    write_all()
+    before = files(run)
+    assert before.keys() == {"config.json", "processor.json", "environment.json"}
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    create(run, spec(tiny_config(seed=3)))
+    write_environment(run, **environment | {"parameters": 13})
+    update_environment(run, seconds_to_first_step=2.5)
+    assert files(run) == before
 
 
 def test_added_facts_join_the_environment(tmp_path):
