@@ -6,10 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxnlp.decoding import beam
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.complete import complete
-from jaxnlp.decoding.generate import Decoder, decoder_of
+from jaxnlp.decoding.generate import Decoder, decoder_of, pad_to_bucket
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.perceiver import PerceiverConfig
+from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import Compute
 
 pytestmark = pytest.mark.sweep
@@ -27,13 +30,20 @@ def log_softmax(logits):
     )
 
 
+TRANSFORMER = {"num_heads": 2, "width": 8, "context_length": CONTEXT, "compute": Compute(scan_layers=True)}
+CONFIGS = {
+    "gpt": GPTConfig(num_layers=1, use_bias=False, **TRANSFORMER),
+    "perceiver with a prefix": PerceiverConfig(num_layers=3, num_latents=12, **TRANSFORMER),
+    "perceiver along": PerceiverConfig(num_layers=3, num_latents=6, latent_placement="along", **TRANSFORMER),
+    "lstm": RecurrentLMConfig(embedding_width=6, widths=(6,)),
+}
+every_model = pytest.mark.parametrize("model", [*CONFIGS, "recurrent"], indirect=True)
+
+
 @functools.cache
-def tiny_gpt():
-    """Parameters, decoder and log-probabilities of what follows, [B, T, V], by a pass without cache."""
-    config = GPTConfig(
-        num_layers=1, num_heads=2, width=8, context_length=CONTEXT, use_bias=False, compute=Compute(scan_layers=True)
-    )
-    model = config.build(SIZE)
+def tiny(kind):
+    """Parameters, decoder, log-probabilities of what follows, [B, T, V], by a pass without cache; and V."""
+    model = CONFIGS[kind].build(SIZE)
     shapes = jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
     generator = np.random.default_rng(1)
     params = jax.tree.map(lambda leaf: 0.5 * generator.normal(size=leaf.shape).astype(np.float32), shapes)
@@ -43,14 +53,14 @@ def tiny_gpt():
         padded = np.pad(tokens, [(0, 0), (0, CONTEXT - tokens.shape[1])])
         return log_softmax(forward(padded)[:, : tokens.shape[1]])
 
-    return params, decoder_of(model), log_probabilities
+    return params, decoder_of(model), log_probabilities, SIZE
 
 
 @pytest.fixture(params=["gpt", "recurrent"])
 def model(request, recurrent):
-    """Parameters, decoder, log-probabilities, V: of a model whose cache has an end, and of one whose has none."""
-    if request.param == "gpt":
-        return *tiny_gpt(), SIZE
+    """Parameters, decoder, log-probabilities, V; by default of a cache with a capacity, and of one without."""
+    if request.param != "recurrent":
+        return tiny(request.param)
     return recurrent.params, recurrent.decoder, lambda tokens: log_softmax(recurrent.forward(tokens)), recurrent.size
 
 
@@ -129,16 +139,69 @@ def test_equals_a_search_over_lists_that_never_ends_early(model, num_beams, stop
             assert_same(found, search_by_hand(log_probabilities, size, prompt, num_beams, 8, stop, alpha))
 
 
+@pytest.mark.parametrize("stop", [None, 2])
+def test_each_row_has_a_maximum_length_of_its_own(model, stop):
+    params, decoder, log_probabilities, size = model
+    limits = np.array([3, 1, 2])
+    settings = {"num_beams": size**3, "max_new_tokens": 5, "stop": stop, "length_penalty": 0.6}
+    result = beam_search(decoder, params, PROMPT, max_lengths=limits, **settings)
+    for prompt, limit, found in zip(PROMPT, limits, found_rows(result), strict=True):
+        scores = every_continuation(log_probabilities, size, prompt, limit, stop)
+        expected = [(tokens, score / penalty(len(tokens), 0.6)) for tokens, score in scores.items()]
+        assert_same(found[: len(expected)], sorted(expected, key=lambda one: -one[1]))
+        assert {score for _, score in found[len(expected) :]} <= {-np.inf}
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(("num_beams", "stop"), [(1, 3), (2, 1), (3, None), (3, 0), (7, 3)])
+def test_a_maximum_length_of_each_row_equals_a_search_for_that_row(model, num_beams, stop):
+    params, decoder, log_probabilities, size = model
+    limits = np.array([4, 8, 1])
+    settings = {"num_beams": num_beams, "max_new_tokens": 9, "stop": stop, "length_penalty": 1.0}
+    result = beam_search(decoder, params, PROMPT, max_lengths=limits, **settings)
+    for prompt, limit, found in zip(PROMPT, limits, found_rows(result), strict=True):
+        expected = search_by_hand(log_probabilities, size, prompt, num_beams, limit, stop, 1.0)
+        assert_same(found[: len(expected)], expected)
+
+
+def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(model):
+    params, decoder, _, _ = model
+    rules = beam._Rules(num_beams=3, max_new_tokens=10, stop=1, no_repeat_ngram=0, n_best=3)
+    window, params = pad_to_bucket(decoder, PROMPT), decoder.prepare(params)
+
+    def finished(search):
+        return [[one for one in row if one[1] > -np.inf] for row in found_rows(search.finished)]
+
+    replaced = stopped_early = 0
+    for alpha in (0.0, 3.0):
+        settings = beam._Settings(alpha, None, np.array([10, 6, 10], np.int32))
+        search, over = beam._begin(decoder, rules, params, window, PROMPT.shape[1], settings, None)
+        for length in range(2, 11):
+            before, was_over = finished(search), bool(over)
+            search, over = beam._advance(decoder, rules, params, search, length, settings)
+            for old, new in zip(before, finished(search), strict=True):
+                lost = [one for one in old if one not in new]
+                gained = [one for one in new if one not in old]
+                assert all(better > worse for _, better in gained for _, worse in lost)
+                assert [one for one in old if one in new] == [one for one in new if one in old]
+                assert not (was_over and gained)  # a search that stops early returns the same
+                replaced += len(lost)
+            stopped_early += was_over
+    assert replaced
+    assert stopped_early
+
+
+@every_model
 def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     params, decoder, log_probabilities, _ = model
     result = beam_search(decoder, params, PROMPT, num_beams=4, max_new_tokens=10, stop=2, length_penalty=0.7)
     ends = set()
-    for row, beam in np.ndindex(3, 4):
-        tokens, length = np.asarray(result.tokens[row, beam]), int(result.lengths[row, beam])
+    for row, number in np.ndindex(3, 4):
+        tokens, length = np.asarray(result.tokens[row, number]), int(result.lengths[row, number])
         text = np.concatenate([PROMPT[row], tokens[:length]])[None]
         each = log_probabilities(text)[0, PROMPT.shape[1] - 1 : -1]
         score = each[np.arange(length), tokens[:length]].sum() / penalty(length, 0.7)
-        np.testing.assert_allclose(result.scores[row, beam], score, atol=1e-5)
+        np.testing.assert_allclose(result.scores[row, number], score, atol=1e-5)
         assert 2 not in tokens[: length - 1]
         assert length == 10 or tokens[length - 1] == 2
         assert (tokens[length:] == 2).all()
@@ -147,7 +210,7 @@ def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     assert (np.diff(result.scores, axis=1) <= 0.0).all()
 
 
-@pytest.mark.sweep(2)
+@every_model
 @pytest.mark.parametrize("stop", [None, 0, 2])
 def test_one_beam_decodes_greedily(model, stop):
     params, decoder, _, _ = model
@@ -169,7 +232,7 @@ def test_rows_of_a_batch_are_searched_as_each_would_be_alone(model):
 
 
 def table_decoder(table, *, capacity=None, reads=None):
-    """Of a model that sees the newest token alone: table [V, V] holds the probabilities of what follows."""
+    """Of a model that sees only the newest token: table [V, V] holds the probabilities of the next one."""
     logits = jnp.log(jnp.asarray(table, jnp.float32))
 
     def read(params, tokens, cache, count):
@@ -226,17 +289,19 @@ def test_length_penalty_changes_the_ranking_as_the_formula_says():
         assert next(tokens for tokens in found if tokens[-1] == 7) == winner  # they come best first
 
 
-@pytest.mark.parametrize(("alpha", "steps"), [(0.0, 1), (1.0, 5)])
-def test_the_search_ends_when_nothing_that_runs_can_win_and_not_before(alpha, steps):
+@pytest.mark.parametrize(("alpha", "limit", "steps"), [(0.0, None, 1), (1.0, None, 5), (1.0, 3, 2), (8.0, 3, 3)])
+def test_the_search_ends_when_nothing_that_runs_can_win_and_not_before(alpha, limit, steps):
     reads = []
     decoder = table_decoder([[0.5, 0.5], [0.5, 0.5]], reads=reads)
-    settings = {"num_beams": 1, "max_new_tokens": 20, "stop": 0, "length_penalty": alpha}
+    limits = None if limit is None else np.array([limit])
+    settings = {"num_beams": 1, "max_new_tokens": 20, "stop": 0, "length_penalty": alpha, "max_lengths": limits}
     result = beam_search(decoder, {}, np.ones((1, 1), np.int32), **settings)
     jax.effects_barrier()
-    # The first token may stop, which scores log 0.5. What runs has n log 0.5 after n tokens, and over the penalty of 20
-    # tokens, 25 / 6, at best.
+    # A hypothesis that stops at its first token scores log 0.5. The running one has n log 0.5 after n tokens. At best
+    # that is divided by the penalty of 20 tokens, (25 / 6)^alpha, or of a limit of 3, (8 / 6)^alpha.
     assert len(reads) == steps
-    assert_same(found_rows(result)[0], [((0,), np.log(0.5))])
+    best = ((1, 1, 0), 3.0 * np.log(0.5) / penalty(3, alpha)) if alpha == 8.0 else ((0,), np.log(0.5))
+    assert_same(found_rows(result)[0], [best])
 
 
 def test_fewer_results_are_the_first_of_all_and_need_fewer_steps(model):
@@ -302,11 +367,13 @@ def test_compiles_once_a_bucket_and_once_for_all_further_tokens():
     decoder = Decoder(lambda params: params, read, lambda batch: jnp.zeros((batch, 2)), None)
     for length, alpha in ((3, 0.0), (9, 0.5), (16, 1), (20, 2.0)):
         beam_search(decoder, {}, np.zeros((2, length), np.int32), num_beams=3, max_new_tokens=6, length_penalty=alpha)
+    limits = np.array([2, 6])
+    beam_search(decoder, {}, np.zeros((2, 4), np.int32), num_beams=3, max_new_tokens=6, max_lengths=limits)
     assert sorted(traced) == [(2, 16), (2, 32), (6, 1)]
 
 
 def test_the_context_may_be_filled_to_the_last_token():
-    params, decoder, log_probabilities = tiny_gpt()
+    params, decoder, log_probabilities, _ = tiny("gpt")
     most = CONTEXT - PROMPT.shape[1] + 1
     result = beam_search(decoder, params, PROMPT, num_beams=2, max_new_tokens=most)
     for row in range(3):
@@ -329,6 +396,10 @@ def test_the_context_may_be_filled_to_the_last_token():
         ((2, 3), {"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
         ((2, 3), {"num_beams": 0}, "num_beams must be at least 1, got 0"),
         ((2, 3), {"n_best": 3}, "n_best must lie in 1 to num_beams, 2, got 3"),
+        ((2, 3), {"max_lengths": np.ones(3, int)}, "expected max_lengths [2] of int, got (3,) of int64"),
+        ((2, 3), {"max_lengths": np.ones(2)}, "expected max_lengths [2] of int, got (2,) of float64"),
+        ((2, 3), {"max_lengths": np.array([0, 1])}, "max_lengths must lie in 1 to max_new_tokens, 2, got 0 to 1"),
+        ((2, 3), {"max_lengths": np.array([3, 1])}, "max_lengths must lie in 1 to max_new_tokens, 2, got 1 to 3"),
         ((2, 3), {"length_penalty": -0.1}, "length_penalty must be at least 0 and finite, got -0.1"),
         ((2, 3), {"length_penalty": float("nan")}, "length_penalty must be at least 0 and finite, got nan"),
     ],
