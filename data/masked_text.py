@@ -250,7 +250,7 @@ class _Examples(grain.transforms.RandomMap):
         self._config = config
         self._documents = documents
         self._cls, self._sep, self._mask = (vocabulary.id_of(piece) for piece in (CLS, SEP, MASK))
-        pieces = vocabulary.pieces(range(vocabulary.size))
+        pieces = vocabulary.tokens(range(vocabulary.size))
         self._continues = np.array([piece.startswith("##") for piece in pieces])
         self._ordinary = np.array([i for i, piece in enumerate(pieces) if piece not in SPECIAL], np.int32)
 

@@ -1,4 +1,4 @@
-"""What SentencePiece models do to a text before they cut it."""
+"""How SentencePiece models normalize a text before they tokenize it."""
 
 import base64
 import dataclasses
@@ -13,13 +13,13 @@ _BLANKS = re.compile(" +")
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
-    """Changes of a text before it is cut into pieces. By default none, but for the blank before it.
+    """Changes of a text before it is tokenized. By default only a blank is put before the text.
 
     Attributes:
       charsmap: SentencePiece's table of rewritten strings, such as that of `nmt_nfkc`; at each position of a text the
         longest string of the table is replaced. Empty = none.
       strip: remove blanks at both ends, and all but one of consecutive blanks; a ▁ is then a blank too.
-      prefix: read each text as if a blank preceded it.
+      prefix: tokenize each text as if a blank preceded it.
     """
 
     charsmap: bytes = b""
@@ -32,7 +32,7 @@ class Normalization:
             raise ValueError(f"normalization: a charsmap of {len(self.charsmap)} bytes cannot have a trie of {size}")
 
     def apply(self, text: str) -> str:
-        """The text, changed; without the blank before it."""
+        """The changed text, without the blank before it."""
         if self.charsmap:
             text = self._rewritten(text.encode()).decode()
         if self.strip:
@@ -40,7 +40,7 @@ class Normalization:
         return text
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON; the charsmap in base 64."""
+        """The fields as JSON; the charsmap in base 64."""
         return {"charsmap": base64.b64encode(self.charsmap).decode(), "strip": self.strip, "prefix": self.prefix}
 
     @classmethod
@@ -87,7 +87,7 @@ class Normalization:
 
 
 UNCHANGED = Normalization()
-"""Texts as they are."""
+"""Leaves texts unchanged."""
 
 
 def _children(unit: int) -> int:

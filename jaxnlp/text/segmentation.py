@@ -1,4 +1,4 @@
-"""Words cut into pieces of a vocabulary: byte-pair merges, and the most probable pieces of a unigram model."""
+"""Words as tokens of a vocabulary: byte-pair merges, and the most probable tokens of a unigram model."""
 
 import heapq
 import math
@@ -6,52 +6,52 @@ import random
 from collections.abc import Mapping
 
 UNKNOWN_PENALTY = 10.0
-"""How much less than the lowest score of a piece that of an unknown character is, as in SentencePiece."""
+"""The score of an unknown character is lower than the lowest score by this, as in SentencePiece."""
 
 
 def merged(
     word: str, scores: Mapping[str, float], *, dropout: float = 0.0, generator: random.Random | None = None
 ) -> list[str]:
-    """A word's characters, merged into pieces: always the two neighbours whose piece has the highest score.
+    """A word's tokens: its characters, merged step by step into the token with the highest score.
 
-    Of equal scores the leftmost is merged. O(N log N) for N characters.
+    Among equal scores, the leftmost is merged first. O(N log N) for N characters.
 
     Args:
       word: the word.
-      scores: of the pieces.
+      scores: the score of each token.
       dropout: before each merge, each possible merge is left out with this probability; the word is finished when all
         are left out.
-      generator: decides which; required for dropout.
+      generator: decides which merges are left out; required for dropout.
 
     Returns:
-      Pieces; a single character need not be in `scores`.
+      The tokens; single characters may be missing in `scores`.
 
     Source: Sennrich et al. 2016; Provilkov et al. 2020 for dropout.
     """
     symbols: list[str | None] = list(word)  # None: merged into a symbol on its left
     count = len(symbols)
     after, before = list(range(1, count + 1)), list(range(-1, count - 1))
-    possible: list[tuple[float, int, str]] = []  # the best first; those that are no longer neighbours stay in it
+    possible: list[tuple[float, int, str]] = []  # best first; may have pairs that are no longer neighbours
 
     def consider(left: int) -> None:
         if left >= 0 and after[left] < count:
-            piece = f"{symbols[left]}{symbols[after[left]]}"
-            if piece in scores:
-                heapq.heappush(possible, (-scores[piece], left, piece))
+            token = f"{symbols[left]}{symbols[after[left]]}"
+            if token in scores:
+                heapq.heappush(possible, (-scores[token], left, token))
 
     for place in range(count - 1):
         consider(place)
     left_out: list[tuple[float, int, str]] = []
     while possible:
         merge = heapq.heappop(possible)
-        _, left, piece = merge
+        _, left, token = merge
         right = after[left]
-        if symbols[left] is None or right == count or f"{symbols[left]}{symbols[right]}" != piece:
+        if symbols[left] is None or right == count or f"{symbols[left]}{symbols[right]}" != token:
             continue
         if dropout and generator is not None and generator.random() < dropout:
             left_out.append(merge)
             continue
-        symbols[left], symbols[right] = piece, None
+        symbols[left], symbols[right] = token, None
         after[left] = after[right]
         if after[left] < count:
             before[after[left]] = left
@@ -63,16 +63,16 @@ def merged(
 
 
 def most_probable(word: str, scores: Mapping[str, float], *, longest: int, unknown: float) -> list[str]:
-    """The pieces whose scores have the highest sum, by dynamic programming.
+    """A word's tokens with the highest sum of scores, by dynamic programming.
 
     Args:
       word: the word.
-      scores: log probabilities of the pieces.
-      longest: the number of characters in the longest piece.
-      unknown: score of a character that is no piece.
+      scores: the log probability of each token.
+      longest: the number of characters in the longest token.
+      unknown: the score of a character that is not a token.
 
     Returns:
-      Pieces; characters that are no pieces are among them.
+      The tokens, and characters that are not tokens.
 
     Source: Kudo 2018, section 3.2.
     """
@@ -87,8 +87,8 @@ def most_probable(word: str, scores: Mapping[str, float], *, longest: int, unkno
                 score = unknown
             if best[start] + score > best[end]:
                 best[end], begins[end] = best[start] + score, start
-    pieces, end = list[str](), len(word)
+    tokens, end = list[str](), len(word)
     while end:
-        pieces.append(word[begins[end] : end])
+        tokens.append(word[begins[end] : end])
         end = begins[end]
-    return pieces[::-1]
+    return tokens[::-1]

@@ -1,4 +1,4 @@
-"""Reads the models of SentencePiece, without its package."""
+"""Reads SentencePiece models without the sentencepiece package."""
 
 import struct
 from collections import defaultdict
@@ -11,13 +11,13 @@ _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _KINDS: dict[int, SubwordKind] = {1: "unigram", 2: "bpe"}
 
 _Fields = dict[int, list[int | bytes]]
-"""The values of a protocol buffer by the number of their field: varints, and all others as bytes."""
+"""The values of a protocol buffer by field number: varints as int, all others as bytes."""
 
 
 def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
     """The tokenizer in a SentencePiece `.model` file, unigram or BPE.
 
-    It cuts texts as SentencePiece does. Its ids are those of `Subwords`: the pieces keep their order.
+    Texts get the same tokens as from SentencePiece. The ids are those of `Subwords`; the tokens keep their order.
 
     Args:
       path: the file.
@@ -25,8 +25,8 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
 
     Raises:
       FileNotFoundError: when there is no such file.
-      ValueError: naming the file, when it is something else, or a model with user-defined symbols or other features
-        that this library does not have.
+      ValueError: naming the file, when it is not a SentencePiece model, or has features that are not supported, such as
+        user-defined symbols.
     """
     if not path.is_file():
         raise FileNotFoundError(f"there is no SentencePiece model at {path}")
@@ -42,32 +42,32 @@ def _subwords(model: _Fields, extra: int) -> Subwords:
     if kind is None:
         raise ValueError("it is neither a unigram nor a BPE model")
     if _flag(trainer, 24, 0):
-        raise ValueError("its pieces have the blank at their end (treat_whitespace_as_suffix)")
+        raise ValueError("its tokens end with the blank, which is not supported (treat_whitespace_as_suffix)")
     if not _flag(normalizer, 5, 1):
-        raise ValueError("its pieces have plain blanks (escape_whitespaces is off)")
-    pieces, scores, raw = list[str](), list[float](), list[str]()
+        raise ValueError("its tokens have unescaped blanks, which is not supported (escape_whitespaces is off)")
+    tokens, scores, raw = list[str](), list[float](), list[str]()
     for encoded in model[1]:
-        piece = _fields(_bytes(encoded))
-        text, number = _bytes(piece[1][-1]).decode(), _flag(piece, 3, _NORMAL)
+        fields = _fields(_bytes(encoded))
+        text, number = _bytes(fields[1][-1]).decode(), _flag(fields, 3, _NORMAL)
         if number == _NORMAL:
-            pieces.append(text)
-            scores.append(struct.unpack("<f", _bytes(piece[2][-1]))[0] if 2 in piece else 0.0)
+            tokens.append(text)
+            scores.append(struct.unpack("<f", _bytes(fields[2][-1]))[0] if 2 in fields else 0.0)
         elif number == _BYTE:
             raw.append(text)
         elif number not in (_UNKNOWN, _CONTROL):
-            raise ValueError(f"its piece {text!r} is of type {number}: user-defined or unused")
+            raise ValueError(f"its token {text!r} is of type {number} (user-defined or unused), which is not supported")
     if raw not in ([], [f"<0x{byte:02X}>" for byte in range(256)]):
-        raise ValueError("its pieces for bytes are not <0x00> to <0xFF>")
+        raise ValueError("its tokens for bytes are not <0x00> to <0xFF>")
     normalization = Normalization(
         charsmap=_bytes(normalizer.get(2, [b""])[-1]),
         strip=bool(_flag(normalizer, 4, 1)),
         prefix=bool(_flag(normalizer, 3, 1)),
     )
-    return Subwords(kind, tuple(pieces), tuple(scores), bool(raw), extra, normalization)
+    return Subwords(kind, tuple(tokens), tuple(scores), bool(raw), extra, normalization)
 
 
 def _fields(raw: bytes) -> _Fields:
-    """The fields of a protocol buffer's message. Source: protobuf.dev/programming-guides/encoding."""
+    """The fields of a protocol buffer message. Source: protobuf.dev/programming-guides/encoding."""
     found: _Fields = defaultdict(list)
     place = 0
     while place < len(raw):
@@ -82,7 +82,7 @@ def _fields(raw: bytes) -> _Fields:
             elif wire in (1, 5):
                 length = 8 if wire == 1 else 4
             else:
-                raise ValueError(f"byte {place} begins no field")
+                raise ValueError(f"no field starts at byte {place}")
             value, place = raw[place : place + length], place + length
             if place > len(raw):
                 raise ValueError(f"it ends within a field, after {len(raw):,} bytes")
@@ -91,7 +91,7 @@ def _fields(raw: bytes) -> _Fields:
 
 
 def _varint(raw: bytes, place: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first, and the place after it."""
+    """A number in groups of seven bits, lowest bits first, and the place after it."""
     value = shift = 0
     while True:
         byte = raw[place]

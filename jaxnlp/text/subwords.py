@@ -1,4 +1,4 @@
-"""Subwords: between texts and ids of pieces, for models that read and write texts."""
+"""Subword tokenizers: from texts to ids and back, for models that read and write texts."""
 
 import dataclasses
 import functools
@@ -14,12 +14,12 @@ from jaxnlp.text.segmentation import UNKNOWN_PENALTY, merged, most_probable
 SubwordKind = Literal["bpe", "unigram", "characters", "words"]
 
 PADDING, UNKNOWN, START, END = 0, 1, 2, 3
-"""Ids of every vocabulary."""
+"""Ids of the special tokens in every vocabulary."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 UNKNOWN_TEXT = " \u2047 "
-"""What an unknown piece is decoded to, as in SentencePiece."""
+"""The text of an unknown token, as in SentencePiece."""
 BLANK = "\u2581"
-"""How a blank is written in pieces."""
+"""The character for a blank in tokens."""
 
 _SWAP = str.maketrans(f" {BLANK}", f"{BLANK} ")
 _SPACED = re.compile(f"{BLANK}[^{BLANK}]*|[^{BLANK}]+")
@@ -29,23 +29,24 @@ _MOST_KEPT = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Subwords:
-    """A tokenizer, and its vocabulary of V pieces. Equal by value.
+    """A tokenizer and its vocabulary of V tokens. Equal by value.
 
-    A blank is written ▁ in pieces, and a ▁ of a text is written as a blank: no text is lost. Each text is read as if a
-    blank preceded it, so that its first word has the same pieces as elsewhere; only `characters` does not do this.
+    In tokens, a blank is written ▁, and a ▁ of the text is written as a blank, so that no text is lost. Each text is
+    tokenized as if a blank preceded it, so that the first word has the same tokens as elsewhere; the kind `characters`
+    does not do this.
 
-    The ids are: padding 0, unknown 1, start 2, end 3; with `byte_fallback` the 256 bytes; the vocabulary; at the end
-    the extra symbols. A text that contains a name such as `</s>` never has the id of a symbol.
+    The ids are, in this order: padding 0, unknown 1, start 2, end 3; the 256 bytes if there is `byte_fallback`; the
+    vocabulary; the extra symbols. A name such as `</s>` in a text never becomes the id of a symbol.
 
     Attributes:
-      kind: how a text is cut: into byte-pair merges, the most probable pieces, characters, or words and punctuation.
-      vocabulary: the pieces, in the order of their ids.
-      scores: of the pieces: their log probabilities, or for `bpe` the order of merges, the highest first; () for
-        `characters` and `words`.
-      byte_fallback: whether a character that is no piece is read as its bytes in UTF-8; otherwise it is unknown.
+      kind: byte-pair merges (`bpe`), the most probable tokens (`unigram`), `characters`, or `words` and punctuation.
+      vocabulary: the tokens without symbols and bytes, in the order of their ids.
+      scores: the score of each token of the vocabulary: its log probability for `unigram`; for `bpe` the order of
+        merges, highest first; () for `characters` and `words`.
+      byte_fallback: whether characters that are not in the vocabulary become UTF-8 bytes; otherwise they are unknown.
       extra: number of extra symbols, such as the sentinels of span corruption.
-      normalization: what is done to texts before they are cut; by default nothing, so that `decode` returns every text
-        that has no unknown piece.
+      normalization: how texts are normalized before tokenization; by default unchanged, so that `decode` returns every
+        text without unknown tokens.
     """
 
     kind: SubwordKind
@@ -56,7 +57,7 @@ class Subwords:
     normalization: Normalization = UNCHANGED
 
     unit = "tokens"
-    """What a token is, in the plural: a metric counts so many of them."""
+    """What a metric counts, in the plural."""
 
     def __post_init__(self):
         if self.kind not in get_args(SubwordKind):
@@ -64,21 +65,21 @@ class Subwords:
         if self.extra < 0:
             raise ValueError(f"subwords: extra must be at least 0, got {self.extra}")
         if "" in self.vocabulary or len(set(self.vocabulary)) != len(self.vocabulary):
-            raise ValueError("subwords: the pieces of a vocabulary must be distinct and not empty")
+            raise ValueError("subwords: the tokens of a vocabulary must be distinct and not empty")
         expected = len(self.vocabulary) if self.kind in ("bpe", "unigram") else 0
         if len(self.scores) != expected:
             raise ValueError(
-                f"subwords: expected {expected} scores for {len(self.vocabulary)} pieces of kind {self.kind}, got "
+                f"subwords: expected {expected} scores for {len(self.vocabulary)} tokens of kind {self.kind}, got "
                 f"{len(self.scores)}"
             )
 
     @property
     def size(self) -> int:
-        """V."""
+        """The number of tokens, V."""
         return len(self._names)
 
     def extra_id(self, number: int) -> int:
-        """The id of an extra symbol: number 0 has the last id, and ids count down, as in T5.
+        """The id of an extra symbol. As in T5, number 0 has the last id, number 1 the id before it, and so on.
 
         Raises: ValueError when there is no such symbol.
         """
@@ -87,20 +88,20 @@ class Subwords:
         return self.size - 1 - number
 
     def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
-        """Ids of a text's pieces, without start and end.
+        """The ids of a text's tokens, without start and end.
 
         Args:
           text: any text.
-          dropout: probability with which each merge is left out each time, for training; only for `bpe`.
-          seed: decides which; the same text, dropout and seed give the same ids.
+          dropout: BPE dropout, the probability of leaving out each merge; only for `bpe`.
+          seed: decides which merges are left out; equal arguments give equal ids.
 
         Raises:
-          ValueError: when the dropout is not in [0, 1], or the kind has no merges.
+          ValueError: when the dropout is not in [0, 1], or the kind is not `bpe`.
         """
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"dropout must lie in [0, 1], got {dropout}")
         if dropout and self.kind != "bpe":
-            raise ValueError(f"dropout leaves out merges of bpe; this vocabulary is of kind {self.kind}")
+            raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
         text = self.normalization.apply(text)
         if text and self._prefixed:
             text = " " + text
@@ -119,28 +120,28 @@ class Subwords:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a sequence of ids, up to its end symbol; padding and start have no text.
+        """The text of ids, up to the first end symbol; padding and start have no text.
 
-        Bytes that are no UTF-8 become U+FFFD.
+        Bytes that are not UTF-8 become U+FFFD.
         """
         raw = bytearray()
         at_start = self._prefixed or self.normalization.strip
         for number in ids:
             if number == END:
                 break
-            piece = self._bytes[int(number)]
-            if piece and at_start:
-                piece = piece if number == UNKNOWN else piece.removeprefix(b" ")
-                at_start = self.normalization.strip and not piece
-            raw += piece
+            text = self._bytes[int(number)]
+            if text and at_start:
+                text = text if number == UNKNOWN else text.removeprefix(b" ")
+                at_start = self.normalization.strip and not text
+            raw += text
         return raw.decode(errors="replace")
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The names of ids, as the labels of an axis: `▁house`, `</s>`, `<0xE2>`, `<extra_id_0>`."""
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of a sequence of ids, as strings: `▁house`, `</s>`, `<0xE2>`, `<extra_id_0>`."""
         return [self._names[int(number)] for number in ids]
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
+        """The fields as JSON."""
         return {
             "kind": self.kind,
             "vocabulary": list(self.vocabulary),
@@ -152,7 +153,7 @@ class Subwords:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        """The tokenizer whose `to_json` this is. Raises: ValueError naming a field that is missing or wrong."""
         vocabulary = list_of_strings(fields, "vocabulary")
         for name, kind in (("kind", str), ("scores", list), ("byte_fallback", bool), ("extra", int)):
             if type(fields.get(name)) is not kind:
@@ -174,7 +175,7 @@ class Subwords:
         return self.kind != "characters" and self.normalization.prefix
 
     def _split(self, text: str) -> list[str]:
-        """Parts of a text, blanks written ▁, that no piece crosses."""
+        """Splits a text, with ▁ for blanks, where no token can cross."""
         if self.kind == "characters":
             return list(text)
         if self.kind == "words":
@@ -182,42 +183,42 @@ class Subwords:
         return [text] if self._crosses_blanks else _SPACED.findall(text)
 
     def _ids_of(self, word: str, dropout: float = 0.0, generator: random.Random | None = None) -> list[int]:
-        pieces = [word]
+        tokens = [word]
         if self.kind == "bpe":
-            pieces = merged(word, self._scores, dropout=dropout, generator=generator)
+            tokens = merged(word, self._scores, dropout=dropout, generator=generator)
         elif self.kind == "unigram":
-            pieces = most_probable(word, self._scores, longest=self._longest, unknown=self._unknown_score)
+            tokens = most_probable(word, self._scores, longest=self._longest, unknown=self._unknown_score)
         ids: list[int] = []
-        for piece in pieces:
-            number = self._ids.get(piece)
+        for token in tokens:
+            number = self._ids.get(token)
             if number is not None:
                 ids.append(number)
             elif self.byte_fallback:
-                ids += [len(SPECIAL) + byte for byte in blanks_swapped(piece).encode()]
-            # Neighbours that are unknown are one unknown piece, as in SentencePiece.
+                ids += [len(SPECIAL) + byte for byte in blanks_swapped(token).encode()]
+            # Consecutive unknown tokens are one unknown token, as in SentencePiece.
             elif ids[-1:] != [UNKNOWN]:
                 ids.append(UNKNOWN)
         return ids
 
     @functools.cached_property
     def _names(self) -> tuple[str, ...]:
-        """Of all ids."""
+        """The token of each id."""
         raw = [f"<0x{byte:02X}>" for byte in range(256)] if self.byte_fallback else []
         extra = [f"<extra_id_{number}>" for number in reversed(range(self.extra))]
         return (*SPECIAL, *raw, *self.vocabulary, *extra)
 
     @functools.cached_property
     def _bytes(self) -> list[bytes]:
-        """What each id is decoded to."""
+        """The text of each id, in UTF-8."""
         special = [b"", UNKNOWN_TEXT.encode(), b"", b""]
         raw = [bytes([byte]) for byte in range(256)] if self.byte_fallback else []
-        vocabulary = [blanks_swapped(piece).encode() for piece in self.vocabulary]
+        vocabulary = [blanks_swapped(token).encode() for token in self.vocabulary]
         return [*special, *raw, *vocabulary, *(name.encode() for name in self._names[self.size - self.extra :])]
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
         first = len(SPECIAL) + (256 if self.byte_fallback else 0)
-        return {piece: first + place for place, piece in enumerate(self.vocabulary)}
+        return {token: first + place for place, token in enumerate(self.vocabulary)}
 
     @functools.cached_property
     def _scores(self) -> dict[str, float]:
@@ -233,19 +234,19 @@ class Subwords:
 
     @functools.cached_property
     def _crosses_blanks(self) -> bool:
-        return any(BLANK in piece[1:] for piece in self.vocabulary)
+        return any(BLANK in token[1:] for token in self.vocabulary)
 
     @functools.cached_property
     def _kept(self) -> dict[str, list[int]]:
-        """Ids of the words seen so far."""
+        """The ids of words that were encoded before."""
         return {}
 
 
 def blanks_swapped(text: str) -> str:
-    """A text as pieces have it, or the text of a piece: each blank becomes ▁, and each ▁ a blank."""
+    """A text as it is written in tokens, or the text of a token: each blank becomes ▁, and each ▁ a blank."""
     return text.translate(_SWAP)
 
 
 def split_words(text: str) -> list[str]:
-    """The words and punctuation marks of a text whose blanks are ▁; a word has the blank before it."""
+    """The words and punctuation marks of a text with ▁ for blanks; each has the blank before it."""
     return _WORDS.findall(text)

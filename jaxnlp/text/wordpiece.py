@@ -243,7 +243,7 @@ class WordPieceVocabulary:
             [number for number, encoding in enumerate(encodings) if encoding.overflowing],
         )
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens of a sequence of ids, as strings."""
         return [str(self.tokenizer.id_to_token(int(i))) for i in ids]
 
@@ -283,7 +283,7 @@ class WordPieceVocabulary:
             **({} if max_length is None else {"model_max_length": max_length}),
             **dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True)),
         }
-        pieces = "".join(f"{piece}\n" for piece in self.pieces(range(self.size)))
+        pieces = "".join(f"{piece}\n" for piece in self.tokens(range(self.size)))
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
         (folder / "vocab.txt").write_text(pieces, encoding="utf-8")
         (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -63,7 +63,7 @@ def rows_of(batches):
 def texts_of(row):
     """A and B as pieces."""
     ends = np.flatnonzero(row["original"] == IDS[SEP])
-    pieces = VOCABULARY.pieces(row["original"])
+    pieces = VOCABULARY.tokens(row["original"])
     return pieces[1 : ends[0]], pieces[ends[0] + 1 : ends[1]]
 
 

@@ -46,7 +46,7 @@ def marks_of(pieces, letter):
 @functools.cache
 def pieces_of(*sentences):
     """Of sentences, each by its document and number, one after the other."""
-    return VOCABULARY.pieces(VOCABULARY.encode(" ".join(" ".join(words_of(*sentence)) for sentence in sentences)))
+    return VOCABULARY.tokens(VOCABULARY.encode(" ".join(" ".join(words_of(*sentence)) for sentence in sentences)))
 
 
 def within_five_sigma(successes, trials, share):
@@ -217,7 +217,7 @@ def test_predicted_pieces_are_masked_replaced_and_kept_at_the_stated_rates(rows)
 
 
 def test_pieces_that_are_not_predicted_are_those_of_the_text(rows):
-    assert all(marks_of(VOCABULARY.pieces(row["original"]), "d") for row in rows)
+    assert all(marks_of(VOCABULARY.tokens(row["original"]), "d") for row in rows)
     sentences = {
         tuple(VOCABULARY.encode(" ".join(words_of(d, s))).tolist()) for d in range(DOCUMENTS) for s in range(SENTENCES)
     }
@@ -232,7 +232,7 @@ def test_pieces_that_are_not_predicted_are_those_of_the_text(rows):
 
 def words_in(row):
     """The number of each piece's word."""
-    return np.cumsum([not piece.startswith("##") for piece in VOCABULARY.pieces(row["original"])])
+    return np.cumsum([not piece.startswith("##") for piece in VOCABULARY.tokens(row["original"])])
 
 
 def test_whole_word_masking_are_predicted_whole(file):

@@ -283,7 +283,7 @@ def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
 def test_what_is_missing_or_too_small_is_named(folder):
     with pytest.raises(DataError, match=r"data.train is required: give one or two files with --data.train"):
         ParallelText().load(0)
-    with pytest.raises(DataError, match=r"data.vocabulary_size 100: a vocabulary of 100 has no room for pieces"):
+    with pytest.raises(DataError, match=r"data.vocabulary_size 100: a vocabulary of 100 has no room for tokens"):
         config(folder, vocabulary_size=100).load(0)
     (folder / "a.model").write_text("no model")
     model = {"vocabulary_size": 8_000, "sentencepiece": (str(folder / "a.model"),)}

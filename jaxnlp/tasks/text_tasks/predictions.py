@@ -163,7 +163,7 @@ def attend_text(
     (tokens,), (segments,) = found.tokens, found.segments
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
     weights = _attention(bert, trained.params["encoder"], tokens[None], segments[None])[:, 0]
-    return AttentionMaps(vocabulary.pieces(tokens), np.asarray(weights, np.float32), bool(found.truncated))
+    return AttentionMaps(vocabulary.tokens(tokens), np.asarray(weights, np.float32), bool(found.truncated))
 
 
 def probabilities(output: jax.Array, labels: Labels) -> jax.Array:

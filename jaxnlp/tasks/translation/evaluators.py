@@ -132,8 +132,8 @@ def alignment(
     inputs, _ = padded([[START, *written[:-1]]], max_length)
     weights = np.asarray(translator.alignment(params, source, inputs, mask))[0, : len(written), : len(read)]
     return HeatMap(
-        rows=tuple(processor.target.pieces(written)),
-        columns=tuple(processor.source.pieces(read)),
+        rows=tuple(processor.target.tokens(written)),
+        columns=tuple(processor.source.tokens(read)),
         weights=tuple(tuple(float(weight) for weight in row) for row in weights),
         title=title,
     )

@@ -38,7 +38,7 @@ def train(path, **options):
 
 
 def assert_equal(path, texts):
-    """Pieces and decoded texts are those of the package; its ids are <unk> 0, <s> 1, </s> 2, then the pieces."""
+    """Tokens and decoded texts are those of the package; its ids are <unk> 0, <s> 1, </s> 2, then the pieces."""
     ours, theirs = read_sentencepiece(path), sentencepiece.SentencePieceProcessor(model_file=str(path))
     for text in texts:
         expected = theirs.encode(text)
@@ -59,7 +59,7 @@ def assert_equal(path, texts):
         {"model_type": "bpe", "vocab_size": 150, "remove_extra_whitespaces": False, "split_by_whitespace": False},
     ],
 )
-def test_models_cut_texts_as_the_package_does(tmp_path, options):
+def test_models_tokenize_texts_as_the_package_does(tmp_path, options):
     path = train(tmp_path / "some.model", **options)
     generator = random.Random(0)
     texts = [*TEXTS, "", " ", "a  b ", "\uff41\uff42 \ufb01", *(random_text(generator) for _ in range(300))]
@@ -70,7 +70,7 @@ def test_models_cut_texts_as_the_package_does(tmp_path, options):
 
 @pytest.mark.realdata
 @pytest.mark.parametrize(("pair", "model", "language"), A4)
-def test_models_of_the_course_cut_texts_as_the_package_does(pair, model, language):
+def test_models_of_the_course_tokenize_texts_as_the_package_does(pair, model, language):
     folder = Path(os.environ["JAXNLP_DATA"]) / f"cs224n_a4_{pair}"
     generator = random.Random(0)
     lines = (folder / f"dev.{language}").read_text(encoding="utf-8").split("\n")
@@ -81,19 +81,19 @@ def test_a_model_survives_its_processor_file(tmp_path):
     subwords = read_sentencepiece(train(tmp_path / "some.model", model_type="unigram", vocab_size=150), extra=5)
     assert processor_from_json(processor_to_json(subwords)) == subwords
     assert subwords.size == 1 + 150 + 5
-    assert subwords.pieces([START]) == ["<s>"]
+    assert subwords.tokens([START]) == ["<s>"]
 
 
 def test_models_that_cannot_be_read_are_named_with_the_reason(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no SentencePiece model at .*none.model"):
         read_sentencepiece(tmp_path / "none.model")
     symbols = train(tmp_path / "a.model", model_type="bpe", vocab_size=150, user_defined_symbols=["<sep>"])
-    with pytest.raises(ValueError, match=r"a.model is not .* piece '<sep>' is of type 4: user-defined or unused"):
+    with pytest.raises(ValueError, match=r"a.model is not .* token '<sep>' is of type 4 \(user-defined or unused\)"):
         read_sentencepiece(symbols)
     with pytest.raises(ValueError, match="neither a unigram nor a BPE model"):
         read_sentencepiece(train(tmp_path / "b.model", model_type="char", vocab_size=60))
     suffix = train(tmp_path / "c.model", model_type="bpe", vocab_size=150, treat_whitespace_as_suffix=True)
-    with pytest.raises(ValueError, match="have the blank at their end"):
+    with pytest.raises(ValueError, match="its tokens end with the blank, which is not supported"):
         read_sentencepiece(suffix)
 
 

@@ -24,7 +24,7 @@ def trained():
 def test_rare_characters_are_bytes_or_unknown():
     texts = ["the sea"] * 4 + ["ж"]
     bpe, characters = (train_subwords(texts, kind, 300) for kind in ("bpe", "characters"))
-    assert bpe.pieces(bpe.encode("ж")) == ["▁", "<0xD0>", "<0xB6>"]
+    assert bpe.tokens(bpe.encode("ж")) == ["▁", "<0xD0>", "<0xB6>"]
     assert characters.encode("ж") == [UNKNOWN]
     assert "ж" in train_subwords(texts, "characters", 300, minimum_count=1).vocabulary
 
@@ -36,7 +36,9 @@ def test_the_size_is_a_maximum(trained):
         small = train_subwords(TEXTS, kind, room + 10, extra=3)
         assert room < small.size <= room + 10
         assert small.decode(small.encode(TEXTS[0])) == TEXTS[0] or UNKNOWN in small.encode(TEXTS[0])
-        with pytest.raises(ValueError, match=f"a vocabulary of {room} has no room for pieces: {room} symbols"):
+        with pytest.raises(
+            ValueError, match=f"a vocabulary of {room} has no room for tokens, since {room} are special"
+        ):
             train_subwords(TEXTS, kind, room, extra=3)
 
 

@@ -40,7 +40,7 @@ def test_every_text_survives(trained, kind):
 
 
 @pytest.mark.parametrize("kind", ["characters", "words"])
-def test_texts_of_known_pieces_survive_and_others_have_unknown_ids(trained, kind):
+def test_texts_of_known_tokens_survive_and_others_have_unknown_ids(trained, kind):
     subwords = trained[kind]
     assert [subwords.decode(subwords.encode(text)) for text in TEXTS] == TEXTS
     assert subwords.decode(subwords.encode(" the  sea ")) == " the  sea " or kind == "words"
@@ -54,16 +54,16 @@ def test_a_text_with_the_name_of_a_symbol_has_no_symbol(trained):
         assert not {PADDING, START, END, subwords.extra_id(0)} & set(ids)
 
 
-def test_ids_are_symbols_then_bytes_then_pieces_then_extra_symbols(trained):
+def test_ids_are_symbols_then_bytes_then_the_vocabulary_then_extra_symbols(trained):
     subwords = trained["bpe"]
-    assert subwords.pieces(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
-    assert subwords.pieces([4, 4 + 255]) == ["<0x00>", "<0xFF>"]
-    assert subwords.pieces(range(260, subwords.size - 3)) == list(subwords.vocabulary)
-    assert subwords.pieces(map(subwords.extra_id, range(3))) == ["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"]
+    assert subwords.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert subwords.tokens([4, 4 + 255]) == ["<0x00>", "<0xFF>"]
+    assert subwords.tokens(range(260, subwords.size - 3)) == list(subwords.vocabulary)
+    assert subwords.tokens(map(subwords.extra_id, range(3))) == ["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"]
     assert [subwords.extra_id(number) for number in range(3)] == [subwords.size - 1 - number for number in range(3)]
     with pytest.raises(ValueError, match="there is no extra symbol 3: this vocabulary has 3"):
         subwords.extra_id(3)
-    assert trained["words"].pieces([4]) == [trained["words"].vocabulary[0]]
+    assert trained["words"].tokens([4]) == [trained["words"].vocabulary[0]]
 
 
 def test_decoding_ends_at_the_end_symbol_and_skips_padding_and_start(trained):
@@ -73,19 +73,19 @@ def test_decoding_ends_at_the_end_symbol_and_skips_padding_and_start(trained):
     assert subwords.decode([subwords.extra_id(1), *sea]) == "<extra_id_1> the sea"
 
 
-def test_a_word_has_the_same_pieces_at_the_start_and_elsewhere(trained):
+def test_a_word_has_the_same_tokens_at_the_start_and_elsewhere(trained):
     for kind in ("bpe", "unigram", "words"):
         subwords = trained[kind]
         assert subwords.encode("sea sea") == 2 * subwords.encode("sea")
 
 
-def test_frequent_words_are_one_piece_and_punctuation_is_apart(trained):
-    assert trained["bpe"].pieces(trained["bpe"].encode("the sea, the man!"))[-1] == "!"
+def test_frequent_words_are_one_token_and_punctuation_is_separate(trained):
+    assert trained["bpe"].tokens(trained["bpe"].encode("the sea, the man!"))[-1] == "!"
     words = trained["words"]
-    assert words.pieces(words.encode("the sea, the man!")) == ["▁the", "▁sea", ",", "▁the", "▁man", "!"]
+    assert words.tokens(words.encode("the sea, the man!")) == ["▁the", "▁sea", ",", "▁the", "▁man", "!"]
 
 
-def test_dropout_depends_on_the_seed_alone(trained):
+def test_dropout_depends_only_on_the_seed(trained):
     subwords = trained["bpe"]
     whole = subwords.encode(TEXTS[1])
     drawn = {tuple(subwords.encode(TEXTS[1], dropout=0.5, seed=seed)) for seed in range(10)}
@@ -96,7 +96,7 @@ def test_dropout_depends_on_the_seed_alone(trained):
 
 
 def test_dropout_is_refused_where_there_are_no_merges(trained):
-    with pytest.raises(ValueError, match="dropout leaves out merges of bpe; this vocabulary is of kind words"):
+    with pytest.raises(ValueError, match="dropout needs subwords of kind bpe, got words"):
         trained["words"].encode("a", dropout=0.1)
     with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\], got 1.5"):
         trained["bpe"].encode("a", dropout=1.5)
@@ -120,7 +120,7 @@ def test_a_vocabulary_survives_its_processor_file(trained, kind):
         ({"extra": -1}, "extra must be at least 0, got -1"),
         ({"vocabulary": ["a", "a"]}, "must be distinct"),
         ({"vocabulary": ["a", 2]}, r"vocabulary\[1\]: expected a string, got 2"),
-        ({"scores": [1.0]}, "expected 2 scores for 2 pieces of kind bpe, got 1"),
+        ({"scores": [1.0]}, "expected 2 scores for 2 tokens of kind bpe, got 1"),
         ({"scores": [1.0, "x"]}, r"scores\[1\]: expected a number, got 'x'"),
         ({"normalization": None}, "normalization: charsmap is missing or not of type str"),
     ],

@@ -65,7 +65,7 @@ import sys
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 texts = [f"{a}{b}{c} {c}{a}" for a in "abcdefgh" for b in "ijklmnop" for c in "qrstuvwxyz"]
 vocabulary = WordPieceVocabulary.of_texts(texts, 150)
-print(vocabulary.size, *vocabulary.pieces(range(vocabulary.size)))
+print(vocabulary.size, *vocabulary.tokens(range(vocabulary.size)))
 """
 
 
@@ -140,7 +140,7 @@ def test_a_thousand_real_pairs_are_cut_as_transformers_cuts_them(real, max_lengt
 
 def test_texts_are_cut_into_the_longest_pieces(small):
     (tokens,), (segments,), truncated = small.tokenize(["The cats sat: unbelievable."], max_length=20)
-    assert small.pieces(tokens) == [
+    assert small.tokens(tokens) == [
         "[CLS]",
         "the",
         "cat",
@@ -155,12 +155,12 @@ def test_texts_are_cut_into_the_longest_pieces(small):
     ]
     assert segments.tolist() == [0] * 11
     assert truncated == []
-    assert small.pieces(small.encode("É 中文")) == ["e", "中", "文"]
+    assert small.tokens(small.encode("É 中文")) == ["e", "中", "文"]
 
 
 def test_pairs_have_two_segments_and_lose_the_longer_text_first(small):
     tokens, segments, truncated = small.tokenize(["the cat sat on the mat"], ["a cat"], max_length=8)
-    assert small.pieces(tokens[0]) == ["[CLS]", "the", "cat", "sat", "[SEP]", "a", "cat", "[SEP]"]
+    assert small.tokens(tokens[0]) == ["[CLS]", "the", "cat", "sat", "[SEP]", "a", "cat", "[SEP]"]
     assert segments[0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
     assert truncated == [0]
 
@@ -239,7 +239,7 @@ def test_the_config_of_a_tokenizer_goes_before_its_file_as_in_transformers(tmp_p
 def test_special_tokens_are_special_where_the_file_has_them_among_its_pieces_alone(tmp_path, small):
     altered(tmp_path, small, {}, added_tokens=[])
     found = WordPieceVocabulary.of_folder(tmp_path)
-    assert found.pieces(found.encode("the [MASK] cat")) == ["the", MASK, "cat"]
+    assert found.tokens(found.encode("the [MASK] cat")) == ["the", MASK, "cat"]
     (tokens,), _, _ = found.tokenize(["the cat"], max_length=9)
     assert found.decode(tokens) == "the cat"
 
@@ -248,7 +248,7 @@ def test_special_tokens_are_special_where_the_file_has_them_among_its_pieces_alo
 def test_ids_that_do_not_count_the_pieces_are_refused(tmp_path, small, shift):
     """One that lies beyond the embeddings, and one that two pieces share."""
     model, last = json.loads(small.tokenizer.to_str())["model"], small.size - 1
-    model["vocab"][small.pieces([last])[0]] += shift
+    model["vocab"][small.tokens([last])[0]] += shift
     altered(tmp_path, small, {}, model=model)
     with pytest.raises(ValueError, match=rf"has {max(last + shift, last - 1)}; expected {last}"):
         WordPieceVocabulary.of_folder(tmp_path)
@@ -334,13 +334,13 @@ def test_a_folder_without_a_tokenizer_is_named(tmp_path):
 
 def test_a_vocabulary_of_texts_spells_them_and_knows_frequent_words_whole():
     vocabulary = WordPieceVocabulary.of_texts(CORPUS, 70)
-    pieces = vocabulary.pieces(range(vocabulary.size))
+    pieces = vocabulary.tokens(range(vocabulary.size))
     assert tuple(pieces[:5]) == SPECIAL
     assert vocabulary.size <= 70
     assert set(FREQUENT) <= set(pieces)
     for text in CORPUS:
-        assert "[UNK]" not in vocabulary.pieces(vocabulary.encode(text))
-    assert vocabulary.pieces(vocabulary.encode("Odd")) == ["o", "##d", "##d"]  # once is not frequent
+        assert "[UNK]" not in vocabulary.tokens(vocabulary.encode(text))
+    assert vocabulary.tokens(vocabulary.encode("Odd")) == ["o", "##d", "##d"]  # once is not frequent
     assert "odd" in WordPieceVocabulary.of_texts(CORPUS, 500, minimum_count=1).tokenizer.get_vocab()
     cased = WordPieceVocabulary.of_texts(CORPUS, 70, lowercase=False)
     assert cased.lowercase is False
@@ -350,9 +350,9 @@ def test_a_vocabulary_of_texts_spells_them_and_knows_frequent_words_whole():
 def test_neighbours_are_joined_in_the_order_of_their_frequency():
     vocabulary = WordPieceVocabulary.of_texts(["ab " * 5 + "abc " * 4 + "xy " * 3 + "zz"], 15)
     # Special tokens, ##b ##c ##y ##z, a b c x y z; then none is left to join but ab (9 times), where 16 gives abc.
-    assert vocabulary.pieces(range(15)) == [*SPECIAL, "##b", "##c", "##y", "##z", "a", "b", "c", "x", "y", "z"]
+    assert vocabulary.tokens(range(15)) == [*SPECIAL, "##b", "##c", "##y", "##z", "a", "b", "c", "x", "y", "z"]
     more = WordPieceVocabulary.of_texts(["ab " * 5 + "abc " * 4 + "xy " * 3 + "zz"], 100)
-    assert more.pieces(range(15, more.size)) == ["ab", "abc", "xy"]
+    assert more.tokens(range(15, more.size)) == ["ab", "abc", "xy"]
 
 
 def test_a_vocabulary_of_texts_is_the_same_in_every_process(root):
