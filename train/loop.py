@@ -157,8 +157,11 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
         return
     config = setup.config
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
-    lines = [setup.corpus.description]
-    lines += [f"{name}: {note}" for name, split in setup.corpus.splits.items() for note in split.notes]
+    splits_of: dict[str, list[str]] = {}  # the splits with a note: a split may have two names
+    for name, split in setup.corpus.splits.items():
+        for note in split.notes:
+            splits_of.setdefault(note, []).append(name)
+    lines = [setup.corpus.description, *(f"{', '.join(names)}: {note}" for note, names in splits_of.items())]
     lines += begun.notes
     if config.nt_asgd_patience is not None and evaluations < config.nt_asgd_patience + 2:
         lines.append(

@@ -224,13 +224,13 @@ def test_console_shows_the_notes_of_all_splits(tiny_config, loud):
     begun = begin(tiny_config())._replace(notes=("heads are initialised at random",))
     setup = set_up(begun)
     notes = ("1 pair was truncated to 8 tokens per side, the first in line 3 of dev[en].txt", "another")
-    splits = {"validation": Split(notes=notes), "test": Split(), "dev": Split(notes=("sst: 2 texts were truncated",))}
+    splits = {"validation": Split(notes=notes), "test": Split(), "dev": Split(notes=("another", "third"))}
     setup = setup._replace(corpus=dataclasses.replace(setup.corpus, splits=splits))
     loop._announce(loud, setup, begun, loop.Progress(jax.eval_shape(setup.initial_state, setup.given)))
     assert loud.file.getvalue().split("\n")[1:5] == [
         "validation: 1 pair was truncated to 8 tokens per side, the first in line 3 of dev[en].txt",
-        "validation: another",
-        "dev: sst: 2 texts were truncated",
+        "validation, dev: another",
+        "dev: third",
         "heads are initialised at random",
     ]
 
