@@ -69,7 +69,8 @@ class Translator(torch.nn.Module):
         self.combined = torch.nn.Linear(2 * encoder + width, width, bias=False)
         self.vocabulary = torch.nn.Linear(width, TARGET_SIZE, bias=False)
 
-    def forward(self, source, inputs, lengths):
+    def forward(self, source, inputs, lengths, dropout=None):
+        """Logits [B, T, V], and o [B, T, K] times the dropout [B, T, K]."""
         mask = torch.arange(source.shape[1])[None] < lengths[:, None]
         x = self.source(source) * mask[:, :, None]
         if self.config.use_convolution:
@@ -78,7 +79,7 @@ class Translator(torch.nn.Module):
         outputs, (h, c) = self.encoder(packed)
         memory, _ = torch.nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True)
         h, c = (part(torch.cat([s[0], s[1]], dim=1)) for part, s in ((self.initial_hidden, h), (self.initial_cell, c)))
-        o, found = torch.zeros_like(h), []
+        o, outputs = torch.zeros_like(h), []
         for position in range(inputs.shape[1]):
             h, c = self.decoder(torch.cat([self.target(inputs[:, position]), o], dim=1), (h, c))
             if self.config.attention == "dot":
@@ -90,8 +91,11 @@ class Translator(torch.nn.Module):
             weights = scores.masked_fill(~mask, -float("inf")).softmax(dim=1)
             context = (weights[:, None] @ memory)[:, 0]
             o = torch.tanh(self.combined(torch.cat([context, h], dim=1)))
-            found.append(self.vocabulary(o))
-        return torch.stack(found, dim=1)
+            if dropout is not None:
+                o = o * dropout[:, position]
+            outputs.append(o)
+        hidden = torch.stack(outputs, dim=1)
+        return self.vocabulary(hidden), hidden
 
 
 def pytorch_state(config, params):
@@ -134,17 +138,26 @@ def pytorch_state(config, params):
     return state
 
 
-@pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch says that it copies
+def pytorch_model(config, params):
+    """The model in PyTorch, with our parameters."""
+    theirs = Translator(config)
+    state = {name: torch.tensor(value) for name, value in pytorch_state(config, params).items()}
+    zeros = {n: torch.zeros_like(v) for n, v in theirs.state_dict().items() if n not in state and "bias" in n}
+    theirs.load_state_dict(state | zeros, strict=False)
+    if config.embeddings == "tied":
+        theirs.vocabulary.weight = theirs.target.weight
+    return theirs
+
+
+same_padding = pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch warns that it copies
+
+
+@same_padding
 @pytest.mark.parametrize("variant", ["multiplicative", "dot", "additive", "tied, no convolution"])
 def test_equals_the_assignments_model_in_pytorch_in_values_and_gradients(variant):
     model, params = model_of(**VARIANTS[variant])
-    theirs = Translator(model.config)
-    state = {name: torch.tensor(value) for name, value in pytorch_state(model.config, params).items()}
-    zeros = {n: torch.zeros_like(v) for n, v in theirs.state_dict().items() if n not in state and "bias" in n}
-    theirs.load_state_dict(state | zeros, strict=False)
-    if model.config.embeddings == "tied":
-        theirs.vocabulary.weight = theirs.target.weight
-    expected = theirs(torch.tensor(SOURCE), torch.tensor(INPUTS), torch.tensor(LENGTHS))
+    theirs = pytorch_model(model.config, params)
+    expected, _ = theirs(torch.tensor(SOURCE), torch.tensor(INPUTS), torch.tensor(LENGTHS))
     np.testing.assert_allclose(logits(model, params), expected.detach().numpy(), atol=2e-5)
 
     (expected * torch.tensor(UPSTREAM)).sum().backward()
@@ -221,13 +234,21 @@ def test_the_hidden_state_times_the_output_layer_is_the_logits():
         np.testing.assert_allclose(logits(model, params, return_hidden=True) @ w, logits(model, params), atol=1e-4)
 
 
-def test_dropout_acts_in_training_alone_and_is_fed_to_the_next_step():
+@same_padding
+def test_dropout_acts_only_in_training_and_the_next_step_is_fed_the_dropped_output():
     model, params = model_of()
-    train = [logits(model, params, deterministic=False, key=jax.random.key(k)) for k in (0, 0, 1)]
-    np.testing.assert_array_equal(train[0], train[1])
-    assert (train[0] != train[2]).any()
-    hidden = np.array(logits(model, params, deterministic=False, key=jax.random.key(0), return_hidden=True))
-    assert 0.1 < (hidden == 0.0).mean() < 0.5
+    without, _ = model_of(dropout_rate=0.0)
+    expected = logits(without, params, deterministic=False, key=jax.random.key(0))
+    np.testing.assert_allclose(logits(model, params), expected, atol=1e-6)
+    theirs, masks = pytorch_model(model.config, params), []
+    for seed in (0, 1):
+        hidden = logits(model, params, deterministic=False, key=jax.random.key(seed), return_hidden=True)
+        masks.append(np.array(hidden) != 0.0)
+        assert 0.5 < masks[-1].mean() < 0.9
+        dropout = torch.tensor(masks[-1] / np.float32(0.7))
+        _, expected = theirs(torch.tensor(SOURCE), torch.tensor(INPUTS), torch.tensor(LENGTHS), dropout)
+        np.testing.assert_allclose(hidden, expected.detach().numpy(), atol=2e-5)
+    assert (masks[0] != masks[1]).any()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

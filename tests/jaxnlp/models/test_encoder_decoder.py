@@ -18,6 +18,7 @@ generator = np.random.default_rng(0)
 SOURCE = generator.integers(1, SOURCE_SIZE, (3, 6))
 INPUTS = generator.integers(1, TARGET_SIZE, (3, 5))
 MASK = np.arange(6)[None] < np.array([6, 4, 1])[:, None]
+UPSTREAM = generator.normal(size=(3, 5, TARGET_SIZE)).astype(np.float32)
 
 
 def model_of(**changes):
@@ -40,58 +41,107 @@ def logits(model, params, source=SOURCE, inputs=INPUTS, mask=MASK, key=None, **o
     return forward(model, **options)({"params": params}, source, inputs, mask, **rngs)
 
 
-def pytorch_layer(layer, block, names):
-    """Copies one block's parameters into a layer of PyTorch."""
-    state = {}
+def pytorch_block(block):
+    """One block's parameters, or their gradients, under PyTorch's names for a layer."""
+    state, names = {}, {"attention": "self_attn", "cross_attention": "multihead_attn"}
     for ours, theirs in names.items():
-        part = block[ours]
-        joined = [part[name] for name in (("qkv",) if "qkv" in part else ("q", "kv"))]
-        state[f"{theirs}.in_proj_weight"] = np.concatenate([p["kernel"].reshape(WIDTH, -1).T for p in joined])
-        state[f"{theirs}.in_proj_bias"] = np.concatenate([p["bias"].reshape(-1) for p in joined])
-        state |= {f"{theirs}.out_proj.weight": part["out"]["kernel"].T, f"{theirs}.out_proj.bias": part["out"]["bias"]}
+        if ours in block:
+            part = block[ours]
+            joined = [part[name] for name in (("qkv",) if "qkv" in part else ("q", "kv"))]
+            state[f"{theirs}.in_proj_weight"] = np.concatenate([p["kernel"].reshape(WIDTH, -1).T for p in joined])
+            state[f"{theirs}.in_proj_bias"] = np.concatenate([p["bias"].reshape(-1) for p in joined])
+            state[f"{theirs}.out_proj.weight"] = part["out"]["kernel"].T
+            state[f"{theirs}.out_proj.bias"] = part["out"]["bias"]
     for number, name in (("1", "up"), ("2", "down")):
         state[f"linear{number}.weight"] = block["feed_forward"][name]["kernel"].T
         state[f"linear{number}.bias"] = block["feed_forward"][name]["bias"]
     norms = ["attention_norm", *(["cross_attention_norm"] if "cross_attention" in block else []), "feed_forward_norm"]
     for number, name in enumerate(norms, 1):
         state |= {f"norm{number}.weight": block[name]["scale"], f"norm{number}.bias": block[name]["bias"]}
-    layer.load_state_dict({name: torch.tensor(np.array(value)) for name, value in state.items()})
+    return state
+
+
+def pytorch_state(params):
+    """Our parameters, or their gradients, under the names of `PyTorchModel`."""
+    state = {name: params[name]["embedding"] for name in ("source_tokens", "target_tokens")}
+    state |= {name: params[name] for name in ("source_positions", "target_positions")}
+    state["head"] = params["head"]["kernel"]
+    for side in ("encoder", "decoder"):
+        for number in range(LAYERS):
+            block = jax.tree.map(lambda x, number=number: x[number], params[side]["blocks"])
+            layer = f"transformer.{side}.layers.{number}"
+            state |= {f"{layer}.{name}": value for name, value in pytorch_block(block).items()}
+        if "final_norm" in params[side]:
+            norm = params[side]["final_norm"]
+            state |= {f"transformer.{side}.norm.weight": norm["scale"], f"transformer.{side}.norm.bias": norm["bias"]}
+    return {name: torch.tensor(np.array(value)) for name, value in state.items()}
+
+
+class PyTorchModel(torch.nn.Module):
+    """PyTorch's Transformer with separate embeddings, learned positions and an output layer."""
+
+    def __init__(self, norm, state):
+        super().__init__()
+        options = {"dropout": 0.0, "activation": "relu", "norm_first": norm == "pre", "batch_first": True}
+        encoder_layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, **options)
+        final = torch.nn.LayerNorm(WIDTH) if norm == "pre" else None  # the published model has none
+        encoder = torch.nn.TransformerEncoder(encoder_layer, LAYERS, final, enable_nested_tensor=False)
+        self.transformer = torch.nn.Transformer(
+            WIDTH, HEADS, LAYERS, LAYERS, 4 * WIDTH, custom_encoder=encoder, **options
+        )
+        if norm == "post":
+            self.transformer.decoder.norm = None
+        for name in ("source_tokens", "target_tokens", "source_positions", "target_positions", "head"):
+            setattr(self, name, torch.nn.Parameter(torch.empty_like(state[name])))
+        self.load_state_dict(state)
+
+    def forward(self, source, inputs, mask):
+        padding = torch.tensor(~mask)
+        hidden = self.transformer(
+            self.source_tokens[source] + self.source_positions[None, : source.shape[1]],
+            self.target_tokens[inputs] + self.target_positions[None, : inputs.shape[1]],
+            tgt_mask=torch.tensor(~np.tri(inputs.shape[1], dtype=bool)),
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )
+        return hidden @ self.head
+
+
+PYTORCH_SHAPE = {"positions": "learned", "embeddings": "separate", "scale_embeddings": False}
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_equals_the_transformer_of_pytorch(norm):
-    model, params = model_of(norm=norm, positions="learned", embeddings="separate", scale_embeddings=False)
-    options = {"dropout": 0.0, "activation": "relu", "norm_first": norm == "pre", "batch_first": True}
-    encoder_layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, **options)
-    final = torch.nn.LayerNorm(WIDTH) if norm == "pre" else None  # the published model has none
-    encoder = torch.nn.TransformerEncoder(encoder_layer, LAYERS, final, enable_nested_tensor=False)
-    theirs = torch.nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, 4 * WIDTH, custom_encoder=encoder, **options).eval()
-    for side, stack in (("encoder", theirs.encoder), ("decoder", theirs.decoder)):
-        for number, layer in enumerate(stack.layers):
-            block = jax.tree.map(lambda x, number=number: x[number], params[side]["blocks"])
-            names = {"attention": "self_attn"} | ({"cross_attention": "multihead_attn"} if side == "decoder" else {})
-            pytorch_layer(layer, block, names)
-        if norm == "pre":
-            ours = params[side]["final_norm"]
-            weights = {"weight": ours["scale"], "bias": ours["bias"]}
-            stack.norm.load_state_dict({name: torch.tensor(np.array(value)) for name, value in weights.items()})
-        else:
-            stack.norm = None
+def test_equals_the_transformer_of_pytorch_in_values_and_gradients(norm):
+    model, params = model_of(norm=norm, **PYTORCH_SHAPE)
+    theirs = PyTorchModel(norm, pytorch_state(params))
+    expected = theirs(SOURCE, INPUTS, MASK)
+    np.testing.assert_allclose(logits(model, params), expected.detach().numpy(), atol=5e-5)
 
-    def embedded(side, tokens):
-        vectors, positions = params[f"{side}_tokens"]["embedding"][tokens], params[f"{side}_positions"]
-        return torch.tensor(np.array(vectors + positions[None, : tokens.shape[1]]))
+    (expected * torch.tensor(UPSTREAM)).sum().backward()
+    gradient = jax.jit(jax.grad(lambda p: (model.apply({"params": p}, SOURCE, INPUTS, MASK) * UPSTREAM).sum()))(params)
+    found = pytorch_state(gradient)
+    parameters = dict(theirs.named_parameters())
+    assert found.keys() == parameters.keys()
+    for name, parameter in parameters.items():
+        assert parameter.grad.abs().max() > 1e-3, name
+        np.testing.assert_allclose(found[name], parameter.grad, rtol=1e-3, atol=1e-3, err_msg=name)
 
-    padding = torch.tensor(~MASK)
-    hidden = theirs(
-        embedded("source", SOURCE),
-        embedded("target", INPUTS),
-        tgt_mask=torch.tensor(~np.tri(INPUTS.shape[1], dtype=bool)),
-        src_key_padding_mask=padding,
-        memory_key_padding_mask=padding,
-    )
-    expected = hidden.detach().numpy() @ params["head"]["kernel"]
-    np.testing.assert_allclose(logits(model, params), expected, atol=5e-5)
+
+def test_alignments_are_the_mean_weights_of_the_last_cross_attention_in_pytorch():
+    model, params = model_of(**PYTORCH_SHAPE)
+    theirs, seen = PyTorchModel("pre", pytorch_state(params)), []
+    last = theirs.transformer.decoder.layers[-1].multihead_attn
+    hook = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs))
+    theirs(SOURCE, INPUTS, MASK)
+    hook.remove()
+    (arguments,) = seen
+    _, expected = last(*arguments, key_padding_mask=torch.tensor(~MASK), average_attn_weights=True)
+    found = np.array(model.alignment(params, SOURCE, INPUTS, MASK))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(found.sum(axis=-1), 1.0, rtol=1e-5)
+    assert not found[np.broadcast_to(~MASK[:, None], found.shape)].any()
+    assert found[0].std(axis=-1).min() > 0.01  # no uniform weights
 
 
 @pytest.mark.parametrize(
@@ -160,12 +210,14 @@ def test_the_hidden_state_times_the_output_layer_is_the_logits():
         np.testing.assert_allclose(hidden @ w, logits(model, params), atol=1e-4)
 
 
-def test_dropout_acts_in_training_alone():
+def test_dropout_acts_only_in_training():
     model, params = model_of()
-    train = [logits(model, params, deterministic=False, key=jax.random.key(k)) for k in (0, 0, 1)]
-    np.testing.assert_array_equal(train[0], train[1])
-    assert (train[0] != train[2]).any()
-    np.testing.assert_array_equal(logits(model, params), logits(model, params))
+    without, _ = model_of(dropout_rate=0.0)
+    expected = logits(without, params, deterministic=False, key=jax.random.key(0))
+    np.testing.assert_allclose(logits(model, params), expected, atol=1e-6)
+    first, second = (logits(model, params, deterministic=False, key=jax.random.key(k)) for k in (0, 1))
+    for found, other in ((first, expected), (second, expected), (first, second)):
+        assert (np.abs(found - other).max(axis=-1) > 1e-3).all()
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
