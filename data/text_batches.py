@@ -114,7 +114,8 @@ def labelled_split(
 
 
 def split_of_parts(parts: dict[str, Split[TextExample]]) -> Split:
-    """A split of parts: its batches are those of all scored parts, and its notes name their parts."""
+    """A split of parts: its batches are those of all scored parts; the notes of several parts name their part."""
     scored = tuple(batch for part in parts.values() if part.scored for batch in part.batches)
-    notes = tuple(f"{name}: {note}" for name, part in parts.items() for note in part.notes)
+    several = len(parts) > 1
+    notes = tuple(f"{name}: {note}" if several else note for name, part in parts.items() for note in part.notes)
     return Split(scored, scored=any(part.scored for part in parts.values()), parts=parts, notes=notes)

@@ -40,6 +40,12 @@ def test_batches_of_a_split_of_parts_are_those_of_its_scored_parts():
     assert not split_of_parts({"b": unscored}).scored
 
 
+def test_the_notes_of_several_parts_name_their_part():
+    parts = {"sst": Split(notes=("1 text was truncated to 6 tokens",)), "sts": Split(notes=("another",))}
+    assert split_of_parts(parts).notes == ("sst: 1 text was truncated to 6 tokens", "sts: another")
+    assert split_of_parts({"sst": parts["sst"]}).notes == parts["sst"].notes
+
+
 def test_training_has_every_example_once_an_epoch():
     examples, _ = tokenized(ROWS, "part", VOCABULARY, 6)
     batches = training_batches(examples, 1, order_seed=0, pool_seed=0, multiple=2, max_length=6)
