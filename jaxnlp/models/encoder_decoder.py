@@ -6,7 +6,7 @@ learned, rotary or relative.
 
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import chex
 import flax.linen as nn
@@ -92,7 +92,7 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     @property
     def attention_positions(self) -> Positions:
         """What self-attention itself knows of positions."""
-        return "none" if self.positions in ("sinusoidal", "learned") else self.positions
+        return self.positions if self.positions in get_args(Positions) else "none"  # type: ignore[return-value]
 
     def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "EncoderDecoder":
         """The module for a target vocabulary of that size, and for a source vocabulary: None = the same one."""
@@ -158,6 +158,7 @@ class Blocks(nn.Module):
         """Args: x [B, T, D]; `read` as `nn.transformer.stack`. Returns: as it."""
         config = self.config
         chex.assert_shape(x, (None, None, config.width))
+        sizes: Any = {"max_distance": CLIPPED_DISTANCE} if config.positions == "relative_vectors" else {}
         block = functools.partial(
             TransformerBlock,
             num_heads=config.num_heads,
@@ -171,7 +172,7 @@ class Blocks(nn.Module):
             residual_dropout_rate=config.dropout_rate,
             compute=compute,
             positions=config.attention_positions,
-            **({"max_distance": CLIPPED_DISTANCE} if config.positions == "relative_vectors" else {}),
+            **sizes,
         )
         output = stack(block, config.num_layers, compute, x, **read)
         if config.norm == "post":
