@@ -172,8 +172,8 @@ def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, sa
         note = f"{processor.source.size:,} and {processor.target.size:,} tokens in the vocabularies"
     if saved:
         note += " saved by an earlier run or start, so data.vocabulary_size and similar options are not read"
-    tokens = [token for pair in pairs for side in pair for token in side]
-    unknown = tokens.count(UNKNOWN) / len(tokens)
+    sides = [side for pair in pairs for side in pair]
+    unknown = sum(side.count(UNKNOWN) for side in sides) / sum(map(len, sides))
     return f"{note}; {unknown:.0%} of the training tokens are unknown" if unknown > MOST_UNKNOWN else note
 
 

@@ -148,7 +148,7 @@ class CorruptedText(DataConfig):
 
     @property
     def _longest_text(self) -> int:
-        """Its source and target fit, each with one more sentinel than it has spans at most, and the end symbol."""
+        """Maximum length of a text; its source and its target then fit, with their sentinels and end symbols."""
         return self.max_length - 2
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
@@ -193,7 +193,6 @@ class CorruptedText(DataConfig):
             return [corrupted(ids, seed, number, place) for place, ids in enumerate(texts)]
 
         first = epoch(0)
-
         shapes = Shapes(self.lengths, self.batch_tokens, self.batch_size)
         fixed = [corrupted(ids, place) for place, ids in enumerate(validation)]
         batches = [

@@ -202,7 +202,7 @@ class ParallelText(SentencePairs):
         super().__post_init__()
         for name in ("train", "validation", "test", "sentencepiece"):
             if len(getattr(self, name)) > 2:
-                raise ValueError(f"data.{name} must be one file or two, got {', '.join(getattr(self, name))}")
+                raise ValueError(f"data.{name} must be one or two files, got {', '.join(getattr(self, name))}")
         if not 0.0 < self.validation_fraction < 1.0:
             raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
@@ -230,7 +230,7 @@ class ParallelText(SentencePairs):
 
         Raises:
           FileNotFoundError: when there is no such file.
-          DataError: when a file cannot be read; the message names the line.
+          DataError: when a file cannot be read, with its line; or when all training pairs are too long.
         """
         if not self.train:
             raise DataError("data.train is required: give one or two files with --data.train SOURCES TARGETS")
@@ -275,7 +275,7 @@ class ParallelText(SentencePairs):
         return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """As that of `SentencePairs`; with `reverse` the reference comes first."""
+        """A file as `SentencePairs` reads it; with `reverse`, references come first."""
         pairs = read_pairs_or_sources(path, reverse=self.reverse)
         return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name)
 
@@ -294,8 +294,8 @@ class ParallelText(SentencePairs):
             for file, place in zip(files, _places(self.data_set, files), strict=True):
                 if place in learned:
                     raise DataError(
-                        f"the earlier run was trained on {file}, which has the sentences of the {name} split; give "
-                        f"other files with --data.{name}"
+                        f"the earlier run was trained on {file}, which has sentences of the {name} split; give other "
+                        f"files with --data.{name}"
                     )
 
     def _were_held_out(self, earlier: DataConfig) -> bool:

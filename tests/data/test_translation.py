@@ -191,7 +191,7 @@ def test_truncated_pairs_that_are_held_out_are_noted_with_their_line_in_training
 @pytest.mark.parametrize(
     ("earlier", "fields", "refused"),
     [
-        (CorruptedText, {"validation": ()}, "trained on .*train.en, .* sentences of the validation split"),
+        (CorruptedText, {"validation": ()}, "trained on .*train.en, which has sentences of the validation split"),
         (CorruptedText, {}, None),
         (CorruptedText, {"test": ("train.de",)}, "trained on .*train.de, .* the test split; .* --data.test"),
         (CorruptedText, {"train": ("dev.en", "dev.de"), "validation": ()}, None),
@@ -267,7 +267,7 @@ def test_facts_of_the_data(folder):
         ({"bpe_dropout": 1.0}, r"data.bpe_dropout must lie in \[0, 1\), got 1.0"),
         ({"bpe_dropout": 0.1, "subwords": "unigram"}, "data.bpe_dropout applies only to subwords bpe"),
         ({"batch_tokens": 0}, "data.batch_tokens must be at least 1, got 0"),
-        ({"train": ("a", "b", "c")}, "data.train must be one file or two, got a, b, c"),
+        ({"train": ("a", "b", "c")}, "data.train must be one or two files, got a, b, c"),
         ({"validation": ("a",), "validation_fraction": 0.1}, "applies only to data without a validation file"),
         ({"validation_fraction": 1.0}, r"must lie in \(0, 1\), got 1.0"),
         ({"path": "x"}, "data.path applies only to a public data set"),
