@@ -197,7 +197,7 @@ def _short_names(folders: Sequence[Path]) -> list[str]:
     """The shortest ends of the paths that differ from each other."""
     parts = [folder.resolve().parts for folder in folders]
     depth = 1
-    while depth < max(map(len, parts)) and len({part[-depth:] for part in parts}) < len(set(parts)):
+    while depth < max(map(len, parts), default=0) and len({part[-depth:] for part in parts}) < len(set(parts)):
         depth += 1
     return [os.path.join(*part[-depth:]) for part in parts]
 

@@ -85,6 +85,13 @@ def test_a_finished_run_is_not_trained_again_and_a_failed_one_is(tmp_path, capsy
     assert "num_layers" in (tmp_path / "sweep.html").read_text()
 
 
+def test_runs_that_fail_before_they_start_are_recorded(tmp_path):
+    runs = planned(tmp_path)
+    assert sweep(runs, tmp_path, Trainer(runs, failing={run.folder.name for run in runs})) == 4
+    assert {row["status"] for row in table(tmp_path)} == {"failed with status 1: error: the loss was not finite"}
+    assert not (tmp_path / "sweep.html").exists()
+
+
 def test_results_are_there_after_each_run(tmp_path):
     runs = planned(tmp_path)
     trainer, seen = Trainer(runs), []
