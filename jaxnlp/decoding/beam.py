@@ -222,7 +222,7 @@ def _extend(
         stops = (jnp.arange(num_beams * size) % size == rules.stop)[None]
         unstopped = jnp.where(stops, -jnp.inf, scores)
     running, parents = _continuations(search.running, unstopped, length)
-    truncated = (length >= settings.max_lengths)[:, None]
+    truncated = jnp.asarray(length >= settings.max_lengths)[:, None]
     finished.append(finish(running, parents, truncated))
     running = running._replace(scores=jnp.where(truncated, -jnp.inf, running.scores))
     best = _best(finished)

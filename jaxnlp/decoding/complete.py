@@ -1,4 +1,4 @@
-"""Greedy completions of many prompts, of whatever lengths."""
+"""Greedy completions of many prompts of different lengths."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,23 +22,23 @@ def complete(
     max_new_tokens: int,
     batch_size: int = 32,
 ) -> list[np.ndarray]:
-    """What a model writes after each prompt, most probable token by token, until it stops.
+    """The greedy continuation of each prompt, up to the stop token.
 
-    Prompts of one length are read together, in batches of one shape: an answer does not depend on what else is asked.
+    Prompts of the same length form batches of one shape, so a completion does not depend on the other prompts.
 
     Args:
       decoder: the model's step function and cache.
       params: its parameters.
-      prompts: [N] int32 each, of any lengths that `generate` takes.
-      stop: the token that ends a completion; no part of it.
-      max_new_tokens: where a completion without it ends, unless the context is full before; at least 1.
-      batch_size: prompts read together.
+      prompts: [N] int32 each, of any lengths that `generate` accepts.
+      stop: the token that ends a completion. It is not part of the completion.
+      max_new_tokens: maximum length of a completion, at least 1. A completion also ends when the context is full.
+      batch_size: number of prompts in a batch.
 
     Returns:
       A completion for each prompt, [n] int32, n at most `max_new_tokens`.
 
     Raises:
-      ValueError: when max_new_tokens or batch_size is below 1; for a prompt that `generate` refuses.
+      ValueError: when max_new_tokens or batch_size is below 1; for a prompt that `generate` rejects.
     """
     for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
         if number < 1:
@@ -48,7 +48,7 @@ def complete(
         by_length[len(prompt)].append(number)
     completions: list[np.ndarray] = [np.zeros(0, np.int32)] * len(prompts)
     for length, numbers in by_length.items():
-        # Not further than the context: `generate` would then read its newest half alone, and forget the prompt.
+        # At the end of the context `generate` would continue with only its newest half, without the prompt.
         room = max_new_tokens if decoder.capacity is None else min(max_new_tokens, decoder.capacity - length + 1)
         for start in range(0, len(numbers), batch_size):
             part = numbers[start : start + batch_size]
@@ -60,7 +60,7 @@ def complete(
 
 
 def _until_stop(decoder, params, batch, stop, max_new_tokens) -> list[np.ndarray]:
-    # Greedy decoding draws nothing: any key does.
+    # Greedy decoding ignores the key.
     key = jax.random.key(0)
     columns = generate(decoder, params, batch, max_new_tokens=max_new_tokens, key=key, sampling=GREEDY, stop=stop)
     rows = np.stack(list(columns), axis=1)

@@ -1,4 +1,4 @@
-"""Autoregressive generation by any model that remembers what it has read."""
+"""Autoregressive generation with any model that has a decoding cache."""
 
 import dataclasses
 import functools
@@ -18,22 +18,23 @@ SMALLEST_BUCKET = 16
 
 @dataclasses.dataclass(frozen=True)
 class Decoder:
-    """All that generation knows of a model.
+    """A model as generation sees it: functions of its parameters and its cache.
 
-    A cache is what the model keeps of the tokens that it has read: a pytree of arrays [B, ...], each row of its own
-    sequence, and of scalars, which hold for all rows.
+    The cache stores what the model needs of the tokens that it has read. It is a pytree of arrays [B, ...], one row for
+    each sequence, and of scalars, which apply to all rows.
 
     Attributes:
-      prepare: parameters as they were trained -> as `read` takes them; done once, before the first token.
+      prepare: trained parameters -> parameters as `read` takes them; called once, before the first token.
       read: (params, tokens [B, T], cache, count) -> (logits [B, T, V], cache). Only the first `count` tokens, [] int
-        from 1 to T, are there: the cache is the one after these. The others pad a bucket: their logits mean nothing.
-      empty_cache: batch size -> a cache with nothing read. A model that reads a source first has none: its caches are
-        made of sources, and given to each search.
-      capacity: tokens that a cache holds at most; None = no end.
-      vocabulary_size: V, to refuse prompts of other tokens; None = all are taken.
-      reorder: (cache, rows [B]) -> the cache whose row n continues row `rows[n]`, one of the same source.
-      coverage: cache -> how much attention each row has spent on the source, sum_s log min(sum_t weight_ts, 1), [B];
-        None = the model attends to no source, or its caches do not count.
+        from 1 to T, are added to the cache. The other tokens are padding, and their logits are meaningless.
+      empty_cache: batch size -> a cache without tokens. A model that reads a source first has no empty cache: each
+        search is given a cache that was made from its sources.
+      capacity: maximum number of tokens in a cache; None = unlimited.
+      vocabulary_size: V, with which prompts are checked; None = prompts are not checked.
+      reorder: (cache, rows [B]) -> the cache whose row n is row `rows[n]` of the given cache. Both rows must have the
+        same source.
+      coverage: cache -> the coverage of the source by each row's attention, sum_s log min(sum_t weight_ts, 1), [B];
+        None = the model does not attend to a source.
     """
 
     prepare: Callable[[Params], Params]
@@ -46,11 +47,11 @@ class Decoder:
 
 
 def decoder_of(model: Any) -> Decoder:
-    """A model's step function; make it once, since each one compiles its programs again.
+    """The step function of a model. Create it once per model: each new one compiles its programs again.
 
     Args:
       model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)`, `capacity`,
-        `vocabulary_size` and `decoding_params(params)`, all as `Decoder` says.
+        `vocabulary_size` and `decoding_params(params)`, all as in `Decoder`.
     """
     return Decoder(
         prepare=model.decoding_params,
@@ -62,11 +63,11 @@ def decoder_of(model: Any) -> Decoder:
 
 
 def target_decoder_of(model: Any) -> Decoder:
-    """The step function of a model that reads a source first; each search is given a cache of `model.begin`.
+    """The step function of a model that reads a source first; each search needs a cache from `model.begin`.
 
     Args:
       model: a Linen module with `advance(params, tokens, cache, count)`, `capacity`, `vocabulary_size`, `reorder`,
-        `coverage` and `decoding_params(params)`, all as `Decoder` says.
+        `coverage` and `decoding_params(params)`, all as in `Decoder`.
     """
 
     def empty_cache(batch: int) -> PyTree:
@@ -84,7 +85,10 @@ def target_decoder_of(model: Any) -> Decoder:
 
 
 def bucket_length(length: int, capacity: int | None) -> int:
-    """The shape that a prompt is padded to: a power of two of at least 16, or the capacity; one compilation each."""
+    """The length to which a prompt is padded: a power of two of at least 16, or the capacity.
+
+    Each such length is compiled once.
+    """
     bucket = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
     return bucket if capacity is None else min(capacity, bucket)
 
@@ -100,29 +104,29 @@ def generate(
     stop: int | None = None,
     cache: PyTree | None = None,
 ) -> Iterator[np.ndarray]:
-    """Continues prompts, token by token.
+    """Continues prompts token by token.
 
-    When the context is full, the newest half of it is read again as a prompt and generation goes on: learned positions
-    start at 0, so a cache cannot slide. A token thus always sees at least half a context, once there is one. Where
-    capacity has no end, nothing is read twice.
+    When the context is full, generation continues with the newest half of the context as the prompt. A cache cannot
+    slide instead, because learned positions start at 0. A token therefore depends on at least half a context of earlier
+    tokens, if there are as many. With unlimited capacity no token is read twice.
 
     Args:
       decoder: the model's step function and cache.
       params: its parameters.
       prompt: [B, N] int32, N from 1 to the capacity.
-      max_new_tokens: how many to yield, at least 1.
+      max_new_tokens: number of tokens to yield, at least 1.
       key: token n is drawn with fold_in(key, n).
       sampling: how tokens are drawn; None = from the whole distribution.
-      stop: a token; generation ends early when every row has yielded it. Rows that have go on until then.
-      cache: what the model has read before the prompt, such as the text to be translated; None = nothing. With one, the
-        capacity must hold the prompt and all new tokens but the last.
+      stop: generation ends early when every row has yielded this token. Until then all rows are continued.
+      cache: tokens that the model has read before the prompt, such as the source of a translation; None = no tokens.
+        With a cache, the capacity must hold the prompt and all new tokens except the last.
 
     Returns:
-      An iterator of the next token of each row, [B] int32; each is computed when it is asked for.
+      An iterator over the next token of each row, [B] int32. A token is computed when it is requested.
 
     Raises:
-      ValueError: at the call, when the prompt is not [B, N], empty, longer than the capacity or of tokens outside the
-        vocabulary, or no token is asked for; the message gives the numbers.
+      ValueError: at the call, when the prompt is not [B, N], is empty, is longer than the capacity or has tokens
+        outside the vocabulary, or when max_new_tokens is below 1; the message gives the numbers.
     """
     check_request(decoder, prompt, max_new_tokens)
     if cache is not None:
@@ -131,7 +135,7 @@ def generate(
 
 
 def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
-    """Raises: ValueError for what cannot be continued, as `generate` says."""
+    """Raises: ValueError for invalid prompts and numbers of tokens; see `generate`."""
     if prompt.ndim != 2 or not np.issubdtype(prompt.dtype, np.integer):
         raise ValueError(f"expected a prompt [B, N] of int, got {prompt.shape} of {prompt.dtype}")
     length = prompt.shape[1]
@@ -148,7 +152,7 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
 
 
 def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
-    """Raises: ValueError when the context cannot hold the prompt and all new tokens but the last."""
+    """Raises: ValueError when the context cannot hold the prompt and all new tokens except the last."""
     needed = prompt.shape[1] + max_new_tokens - 1
     if decoder.capacity is not None and needed > decoder.capacity:
         raise ValueError(
@@ -167,7 +171,7 @@ def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop, befo
         if cache is None or filled == capacity:
             filled = length if cache is None else max(1, capacity // 2)
             window = pad_to_bucket(decoder, np.stack(history[-filled:], axis=1))
-            cache = None  # the old one's memory is free before the new one's is taken
+            cache = None  # frees the old cache before a new one is allocated
             tokens, cache = _prefill(decoder, sampling, params, window, filled, before, key, number)
         else:
             tokens, cache = _decode(decoder, sampling, params, history[-1], cache, key, number)
@@ -181,7 +185,7 @@ def _continue(decoder, params, prompt, max_new_tokens, key, sampling, stop, befo
 
 
 def pad_to_bucket(decoder: Decoder, prompt: np.ndarray) -> np.ndarray:
-    """A prompt [B, N] with zeros behind it: [B, T], T its bucket."""
+    """A prompt [B, N], padded with zeros to its bucket: [B, T]."""
     length = prompt.shape[1]
     return np.pad(prompt, [(0, 0), (0, bucket_length(length, decoder.capacity) - length)])
 
@@ -195,10 +199,10 @@ def prepare(decoder: Decoder, params: Params) -> Params:
 def read_prompt(
     decoder: Decoder, params: Params, window: Array, count: Array | int, cache: PyTree | None = None
 ) -> tuple[Array, PyTree]:
-    """Reads the first `count` tokens of a padded prompt [B, T], behind what the cache holds.
+    """Reads the first `count` tokens of a padded prompt [B, T], after those in the cache.
 
     Returns:
-      Logits of the token after them, [B, V], and the cache.
+      Logits of the next token, [B, V], and the cache.
     """
     cache = decoder.empty_cache(window.shape[0]) if cache is None else cache
     logits, cache = decoder.read(params, window, cache, count)

@@ -1,4 +1,4 @@
-"""Choosing the next token from its scores."""
+"""Sampling of the next token, given its logits."""
 
 import dataclasses
 import math
@@ -9,20 +9,20 @@ import jax.numpy as jnp
 from jaxnlp.ops.top_k import top_k
 
 LOWEST_TEMPERATURE = 1e-6
-"""float32 would round a far lower one to 0, and 0 over it is NaN."""
+"""A much lower temperature would be 0 in float32, and 0 / 0 is NaN."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """How to draw a token."""
+    """Options of sampling."""
 
     temperature: float = 1.0
-    """Divides the scores: below 1 likelier tokens, above 1 more varied ones; 0 takes the likeliest, else
-    at least 1e-6."""
+    """Divides the logits: values below 1 favour probable tokens, values above 1 give more varied ones. 0 always takes
+    the most probable token; other values must be at least 1e-6."""
     top_k: int | None = None
-    """Draw among this many likeliest tokens; None = all."""
+    """Sample only from this many most probable tokens; None = all."""
     top_p: float | None = None
-    """Draw among the fewest likeliest tokens that have this share of the probability together; None = all."""
+    """Sample only from the smallest set of tokens with this total probability (nucleus sampling); None = all."""
 
     def __post_init__(self):
         if self.temperature != 0.0 and not LOWEST_TEMPERATURE <= self.temperature < math.inf:
@@ -36,20 +36,20 @@ class Sampling:
 
 
 def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
-    """Scores below the highest, over the temperature; -inf for tokens that may not be drawn.
+    """Logits minus their maximum, divided by the temperature; -inf for tokens that may not be drawn.
 
     Args:
       logits: [..., V], float.
       sampling: its temperature must be positive.
 
     Returns:
-      [..., V] float32. First top-k, then top-p of what is left; at least the likeliest token stays. Tokens that tie
-      with the last of the top k stay too.
+      [..., V] float32. Top-k is applied before top-p. At least the most probable token remains. Tokens that are as
+      probable as the last of the top k remain too.
 
     Source: Fan et al. 2018 (top-k); Holtzman et al. 2020, section 3.1 (top-p).
     """
     logits = logits.astype(jnp.float32)
-    # The highest is then 0 at any temperature: among scores of 10^10, rounding would hide it from the softmax.
+    # The maximum becomes 0 at any temperature. Otherwise rounding would change the softmax of logits near 10^10.
     logits = (logits - logits.max(axis=-1, keepdims=True)) / sampling.temperature
     if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
         threshold = top_k(logits, sampling.top_k)[0][..., -1:]
@@ -57,14 +57,14 @@ def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
     if sampling.top_p is not None and sampling.top_p < 1.0:
         order = jnp.argsort(-logits, axis=-1)
         probabilities = jnp.take_along_axis(jax.nn.softmax(logits, axis=-1), order, axis=-1)
-        likelier = jnp.cumsum(probabilities, axis=-1) - probabilities  # probability of the tokens before it
-        kept = jnp.take_along_axis(likelier < sampling.top_p, jnp.argsort(order, axis=-1), axis=-1)
+        before = jnp.cumsum(probabilities, axis=-1) - probabilities  # total probability of all more probable tokens
+        kept = jnp.take_along_axis(before < sampling.top_p, jnp.argsort(order, axis=-1), axis=-1)
         logits = jnp.where(kept, logits, -jnp.inf)
     return logits
 
 
 def sample(logits: jax.Array, key: jax.Array, sampling: Sampling) -> jax.Array:
-    """One token a row: logits [B, V] -> [B] int32. At temperature 0 the likeliest, whatever the key."""
+    """One token for each row of logits [B, V]: [B] int32. At temperature 0 the most probable one, for any key."""
     if sampling.temperature == 0.0:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     return jax.random.categorical(key, filtered_logits(logits, sampling), axis=-1).astype(jnp.int32)

@@ -1,10 +1,10 @@
-"""The LSTM translator with attention: a bidirectional encoder, and a decoder that is fed its own last output.
+"""LSTM encoder-decoder with attention: the encoder is bidirectional, and each decoder step is fed the last output.
 
-With s_i the encoder's outputs, K the decoder's width, and n the number of real source tokens,
+With s the encoder's outputs,
 
     s = biLSTM(conv(E[source]))
-    h_0 = [s's last forward state; its last backward state] W_hidden,   c_0 likewise with W_cell,   o_0 = 0
-    o_t = the steps of `ops.input_feeding`, fed with E[y_t]
+    h_0 = [last forward state; last backward state] W_hidden,   c_0 = [last cells] W_cell,   o_0 = 0
+    o_t = step t of `ops.input_feeding`, given E[y_t]
     P(y_{t+1}) = softmax(o_t W)
 
 Source: Luong et al. 2015; CS224N, assignment 4, for the convolution and the initial states.
@@ -44,17 +44,17 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
     encoder_layers: int = 1
     """Number of bidirectional layers in the encoder."""
     attention: ScoreName = "multiplicative"
-    """How the decoder's state is compared with the encoder's outputs: by a matrix; directly, which needs a decoder
-    twice as wide as the encoder; or by a layer with tanh."""
+    """Score of an encoder output, given the decoder's state: multiplicative has a matrix between them; dot is their dot
+    product, which needs a decoder twice as wide as the encoder; additive is a layer with tanh."""
     use_convolution: bool = True
-    """Whether the encoder reads a convolution of the embeddings: each one together with the next."""
+    """Whether a convolution over each embedding and the next one precedes the encoder."""
     embeddings: Literal["separate", "tied", "shared"] = "separate"
-    """Source embeddings, target embeddings and output layer: three matrices; the last two one; or all three one, which
-    needs one vocabulary. Tied ones need equal widths."""
+    """Which of the source embeddings, target embeddings and output layer share a matrix: none (separate), the last two
+    (tied), or all (shared), which needs one vocabulary. Shared matrices need equal widths."""
     embedding_dropout_rate: float = 0.0
-    """Share of the embeddings' elements dropped in training."""
+    """Dropout rate of the embeddings."""
     dropout_rate: float = 0.3
-    """Share of the output layer's inputs dropped in training, which the next step reads too."""
+    """Dropout rate of the output layer's inputs, which are also fed to the next step."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -82,7 +82,7 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
         return self.encoder_width or self.width
 
     def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "AttentionLSTM":
-        """The module for a target vocabulary of that size, and for a source vocabulary: None = the same one."""
+        """The module for a target and a source vocabulary of these sizes; None = both sides share one vocabulary."""
         source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
         if self.embeddings == "shared" and source != vocabulary_size:
             raise ValueError(
@@ -124,12 +124,12 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
 
 @flax.struct.dataclass
 class AttentionLSTMCache:
-    """What decoding keeps.
+    """The decoder's cache.
 
     Attributes:
-      memory: the source.
-      state: of the decoder.
-      attended: [B, S], the sum of the weights with which the positions so far have attended to each source token.
+      memory: the encoded source.
+      state: the decoder's state.
+      attended: [B, S], the attention weights on each source token, summed over the target positions so far.
     """
 
     memory: Memory
@@ -138,7 +138,7 @@ class AttentionLSTMCache:
 
 
 class AttentionLSTM(nn.Module):
-    """Scores for each next token of a target, given the source.
+    """Logits of each next token of a target, given the source.
 
     Attributes:
       config: shape and dropout rates.
@@ -203,14 +203,14 @@ class AttentionLSTM(nn.Module):
 
         Args:
           source: [B, S] int, in [0, V).
-          inputs: [B, T] int, the target behind a start symbol.
-          source_mask: [B, S] bool, False where a token is padding, which comes last; None = none is.
-          deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          return_hidden: stop before the output layer, for a loss that computes `output_layer` itself.
+          inputs: [B, T] int, a start symbol and the target.
+          source_mask: [B, S] bool, False for padding, which must be at the end; None = no padding.
+          deterministic: disables dropout; otherwise the random stream `dropout` is needed.
+          return_hidden: return the input of the output layer, for a loss that computes `output_layer` itself.
 
         Returns:
-          Logits [B, T, V], float32: those of position t score the target's token t, given the source and the inputs up
-          to t. With return_hidden the output layer's input [B, T, K].
+          Logits [B, T, V], float32: position t predicts the target's token t from the source and the inputs up to t.
+          With return_hidden the output layer's input [B, T, K].
         """
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
         cache = self.encode(source, mask, deterministic=deterministic)
@@ -244,14 +244,14 @@ class AttentionLSTM(nn.Module):
         """Reads the next tokens of a target.
 
         Args:
-          tokens: [B, T] int; they follow what the cache holds.
+          tokens: [B, T] int, which follow the tokens in the cache.
           cache: see `begin`.
           count: [] int, the number of tokens among the T that are not padding; None = all.
 
         Returns:
           Logits [B, T, V], float32, and the cache with the first `count` tokens added.
         """
-        # There are few rows, and rounding the weights takes longer than the products.
+        # With few rows, rounding the weights takes longer than the matrix products.
         decoded = self._decode(tokens, cache, count=count, deterministic=True, matmul_dtype=None)
         there = jnp.arange(tokens.shape[1]) < (tokens.shape[1] if count is None else count)
         attended = cache.attended + jnp.where(there[None, :, None], decoded.weights, 0.0).sum(axis=1).astype(
@@ -281,9 +281,9 @@ class AttentionLSTM(nn.Module):
         Args:
           params: as trained.
           source: [B, S] int, in [0, V).
-          source_mask: [B, S] bool, False where a token is padding; None = none is.
-          capacity: not used, since a state takes any number of tokens.
-          count_coverage: not used, since coverage is always counted.
+          source_mask: [B, S] bool, False for padding; None = no padding.
+          capacity: unused: a state has no maximum length.
+          count_coverage: unused: coverage is always counted.
         """
         del capacity, count_coverage
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
@@ -293,17 +293,17 @@ class AttentionLSTM(nn.Module):
     def alignment(
         self, params: Params, source: jax.Array, inputs: jax.Array, source_mask: jax.Array | None = None
     ) -> jax.Array:
-        """The weights with which each target position attends to the source: [B, T, S], float32; rows sum to 1."""
+        """The attention weights of each target position on the source: [B, T, S], float32; rows sum to 1."""
         cache = self.begin(params, source, source_mask)
         decoded: Any = self.apply({"params": params}, inputs, cache, deterministic=True, method="_decode")
         return decoded.weights.astype(jnp.float32)
 
     def decoding_params(self, params: Params) -> Params:
-        """Parameters as reading with a cache takes them: unchanged."""
+        """Parameters as `read` takes them: unchanged."""
         return params
 
     def reorder(self, cache: AttentionLSTMCache, rows: jax.Array) -> AttentionLSTMCache:
-        """The cache for other rows [B] of the same sources: the memory stays."""
+        """The cache with other rows [B]. Each row must have the same source as before, so the memory stays the same."""
         state, attended = cache_rows((cache.state, cache.attended), rows)
         return dataclasses.replace(cache, state=state, attended=attended)
 
@@ -369,7 +369,7 @@ class AttentionLSTM(nn.Module):
 
 
 class Convolution(nn.Module):
-    """Y_t = X_t W_0 + X_{t+1} W_1 + b: kernel 2, with one zero behind the last position ("same" padding).
+    """Y_t = X_t W_0 + X_{t+1} W_1 + b: kernel size 2, with a zero after the last position ("same" padding).
 
     Parameters: kernel [2, D, D], bias [D].
     """

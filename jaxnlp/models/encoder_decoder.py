@@ -1,4 +1,4 @@
-"""The Transformer that reads one text and writes another: an encoder, and a decoder that attends to its output.
+"""Encoder-decoder Transformer: the encoder reads a source, and the decoder attends to its output.
 
 Source: Vaswani et al. 2017. Differs: normalisation may come before each branch (Xiong et al. 2020); positions may be
 learned, rotary or relative.
@@ -32,7 +32,7 @@ from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02
 CLIPPED_DISTANCE = 16
-"""Distance beyond which relative vectors are the same, as published."""
+"""Distance from which on all relative vectors are the same, as published."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,21 +50,21 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     context_length: int = 256
     """Maximum length of a source, and of a target, in tokens."""
     norm: Literal["pre", "post"] = "pre"
-    """Normalise before each branch, and once at the end; or after each sum, as published."""
+    """pre: layer normalisation before each branch and after the last block; post: after each sum, as published."""
     activation: Activation = "relu"
     """Activation of the feed-forward layers."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative_bias", "relative_vectors"] = "sinusoidal"
     """Fixed or learned vectors added to the embeddings; or, in all self-attention, rotated queries and keys, a learned
     bias for each bucket of distances, or learned vectors for each distance, added to keys and values."""
     embeddings: Literal["separate", "tied", "shared"] = "tied"
-    """Source embeddings, target embeddings and output layer: three matrices; the last two one; or all three one, which
-    needs one vocabulary."""
+    """Which of the source embeddings, target embeddings and output layer share a matrix: none (separate), the last two
+    (tied), or all (shared), which needs one vocabulary."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(D), as published."""
     dropout_rate: float = 0.1
-    """Share dropped in training: of the embeddings, and of each branch's outputs."""
+    """Dropout rate of the embeddings and of each branch's outputs."""
     attention_dropout_rate: float = 0.0
-    """Share of attention weights dropped in training."""
+    """Dropout rate of the attention weights."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -95,7 +95,7 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         return self.positions if self.positions in get_args(Positions) else "none"  # type: ignore[return-value]
 
     def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "EncoderDecoder":
-        """The module for a target vocabulary of that size, and for a source vocabulary: None = the same one."""
+        """The module for a target and a source vocabulary of these sizes; None = both sides share one vocabulary."""
         source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
         if self.embeddings == "shared" and source != vocabulary_size:
             raise ValueError(
@@ -125,15 +125,15 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
 
 @flax.struct.dataclass
 class TranslationCache:
-    """What decoding keeps.
+    """The decoder's cache.
 
     Attributes:
-      layers: of each decoder block, keys and values of the target's positions [B, H, T, K], then of the source's
+      layers: for each decoder block, keys and values of the target positions [B, H, T, K], then those of the source
         [B, H, S, K].
-      source_mask: [B, S] bool, False where the source is padding.
-      length: [] int32, how many target positions are filled.
-      attended: [B, S], the sum of the weights with which the positions so far have attended to each source token, in
-        the last block and over its heads on average; None = not counted.
+      source_mask: [B, S] bool, False for padding.
+      length: [] int32, number of target positions that are filled.
+      attended: [B, S], the attention weights on each source token, summed over the target positions so far: the mean
+        over the heads of the last block; None = not counted.
     """
 
     layers: tuple[LayerCache, ...]
@@ -143,11 +143,11 @@ class TranslationCache:
 
 
 class Blocks(nn.Module):
-    """The encoder's blocks, or with `cross` the decoder's, and the normalisation behind them.
+    """The blocks of the encoder, or of the decoder, and the final normalisation.
 
     Attributes:
-      config: of the model.
-      cross: whether the blocks are causal and attend to a memory.
+      config: the model's config.
+      cross: whether these are the decoder's blocks, which are causal and attend to a memory.
     """
 
     config: EncoderDecoderConfig
@@ -181,7 +181,7 @@ class Blocks(nn.Module):
 
 
 class EncoderDecoder(nn.Module):
-    """Scores for each next token of a target, given the source.
+    """Logits of each next token of a target, given the source.
 
     Attributes:
       config: shape and dropout rates.
@@ -198,7 +198,7 @@ class EncoderDecoder(nn.Module):
         config = self.config
 
         def embed(size: int) -> nn.Embed:
-            # Times sqrt(D) these are of size 1.
+            # Multiplied by sqrt(D), the embeddings have standard deviation 1.
             stddev = config.width**-0.5 if config.scale_embeddings else INITIAL_STDDEV
             return nn.Embed(size, config.width, dtype=config.compute.dtype, embedding_init=normal(stddev))
 
@@ -230,17 +230,17 @@ class EncoderDecoder(nn.Module):
 
         Args:
           source: [B, S] int, in [0, V).
-          inputs: [B, T] int, the target behind a start symbol.
-          source_mask: [B, S] bool, False where a token is padding; None = none is.
-          deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          return_hidden: stop before the output layer, for a loss that computes `output_layer` itself.
+          inputs: [B, T] int, a start symbol and the target.
+          source_mask: [B, S] bool, False for padding; None = no padding.
+          deterministic: disables dropout; otherwise the random stream `dropout` is needed.
+          return_hidden: return the input of the output layer, for a loss that computes `output_layer` itself.
 
         Returns:
-          Logits [B, T, V], float32: those of position t score the target's token t, given the source and the inputs up
-          to t. With return_hidden the output layer's input [B, T, D].
+          Logits [B, T, V], float32: position t predicts the target's token t from the source and the inputs up to t.
+          With return_hidden the output layer's input [B, T, D].
 
         Raises:
-          ValueError: when a source or a target is longer than the context; the message gives both.
+          ValueError: when a source or a target is longer than the context; the message gives both lengths.
         """
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
         memory = self.encode(source, mask, deterministic=deterministic)
@@ -251,7 +251,7 @@ class EncoderDecoder(nn.Module):
         return hidden if return_hidden else self._logits(hidden, compute)
 
     def encode(self, source: jax.Array, source_mask: jax.Array, *, deterministic: bool = True) -> jax.Array:
-        """What the decoder attends to, the memory [B, S, D]; arguments as for `__call__`."""
+        """The encoder's output, to which the decoder attends: the memory [B, S, D]; arguments as for `__call__`."""
         chex.assert_equal_shape([source, source_mask])
         x = self._embed(source, "source", deterministic=deterministic)
         mask = source_mask[:, None, None]
@@ -265,14 +265,14 @@ class EncoderDecoder(nn.Module):
         """Reads the next tokens of a target, with the parameters of `decoding_params`.
 
         Args:
-          tokens: [B, T] int; they follow what the cache holds.
+          tokens: [B, T] int, which follow the tokens in the cache.
           cache: see `begin`. Its capacity must include the tokens.
           count: [] int, the number of tokens among the T that are not padding; None = all.
 
         Returns:
           Logits [B, T, V], float32, and the cache with the first `count` tokens added.
         """
-        # There are few rows, and rounding the weights takes longer than the products.
+        # With few rows, rounding the weights takes longer than the matrix products.
         compute = dataclasses.replace(self.config.compute, matmul_dtype=None)
         x = self._embed(tokens, "target", first=cache.length, deterministic=True)
         output = self.decoder(
@@ -290,7 +290,7 @@ class EncoderDecoder(nn.Module):
     def advance(
         self, params: Params, tokens: jax.Array, cache: TranslationCache, count: jax.Array | int | None = None
     ) -> tuple[jax.Array, TranslationCache]:
-        """`read` with these parameters; it counts what the cache counts."""
+        """`read` with these parameters; adds to `attended` if the cache counts it."""
         before = cache.attended
         if before is None:
             found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
@@ -311,14 +311,14 @@ class EncoderDecoder(nn.Module):
         capacity: int | None = None,
         count_coverage: bool = False,
     ) -> TranslationCache:
-        """The cache before the target's first token; the source is encoded once, and so are its keys and values.
+        """The cache before the target's first token. The source, its keys and its values are computed once.
 
         Args:
           params: as trained, or those of `decoding_params`.
           source: [B, S] int, in [0, V).
-          source_mask: [B, S] bool, False where a token is padding; None = none is.
-          capacity: number of target positions to make room for; None = all of the context.
-          count_coverage: whether the cache counts how much of the source is attended to.
+          source_mask: [B, S] bool, False for padding; None = no padding.
+          capacity: maximum number of target positions; None = the context length.
+          count_coverage: whether the cache counts coverage.
         """
         config = self.config
         positions = min(config.context_length, capacity or config.context_length)
@@ -338,7 +338,7 @@ class EncoderDecoder(nn.Module):
         return TranslationCache(layers, mask, jnp.zeros((), jnp.int32), attended)
 
     def reorder(self, cache: TranslationCache, rows: jax.Array) -> TranslationCache:
-        """The cache for other rows [B] of the same sources: keys and values of the source stay."""
+        """The cache with other rows [B]. Each row must have the same source as before, so its keys and values stay."""
         layers = tuple((*cache_rows(layer[:2], rows), *layer[2:]) for layer in cache.layers)
         return dataclasses.replace(cache, layers=layers, attended=cache_rows(cache.attended, rows))
 
@@ -351,9 +351,9 @@ class EncoderDecoder(nn.Module):
     def alignment(
         self, params: Params, source: jax.Array, inputs: jax.Array, source_mask: jax.Array | None = None
     ) -> jax.Array:
-        """The weights with which each target position attends to the source: [B, T, S], float32; rows sum to 1.
+        """The attention weights of each target position on the source: [B, T, S], float32; rows sum to 1.
 
-        They are those of the last block, the mean over its heads.
+        They are the mean over the heads of the last block.
         """
         cache = self.begin(params, source, source_mask, capacity=inputs.shape[1], count_coverage=False)
         decoding = self.decoding_params(params)
@@ -361,12 +361,12 @@ class EncoderDecoder(nn.Module):
         return self._source_weights(kept).astype(jnp.float32)
 
     def _source_weights(self, kept: Any) -> jax.Array:
-        """[B, T, S], from the intermediates of `read`."""
+        """Attention weights [B, T, S] of the last block, from the intermediates of `read`."""
         last = kept["intermediates"]["decoder"][f"block_{self.config.num_layers - 1}"]
         return last["cross_attention"]["weights"][0].mean(axis=1)
 
     def decoding_params(self, params: Params) -> Params:
-        """Parameters as a cache needs them, with each block of the decoder separate: see `nn.transformer.unstacked`."""
+        """Parameters as `read` takes them: the decoder's blocks are separate, see `nn.transformer.unstacked`."""
         return dict(params) | {"decoder": decoding_blocks(params["decoder"], self.config.num_layers)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
@@ -383,7 +383,7 @@ class EncoderDecoder(nn.Module):
     def _embed(
         self, tokens: jax.Array, side: Literal["source", "target"], *, first: Any = 0, deterministic: bool
     ) -> jax.Array:
-        """[B, T] int as [B, T, D], with positions from `first` on where they are added."""
+        """Embeddings [B, T, D] of tokens [B, T]; positions, if they are added, start at `first`."""
         config = self.config
         chex.assert_rank(tokens, 2)
         length = tokens.shape[1]
@@ -414,5 +414,5 @@ class EncoderDecoder(nn.Module):
 
 
 def decoding_blocks(params: Params, layers: int) -> Params:
-    """The decoder's parameters with each block separate; those that are so already stay as they are."""
+    """The decoder's parameters with separate blocks; unchanged if the blocks are separate already."""
     return unstacked(params, layers) if "blocks" in params else params

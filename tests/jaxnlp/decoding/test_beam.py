@@ -247,7 +247,7 @@ def table_decoder(table, *, capacity=None, reads=None):
 TABLE = [[0.0, 0.6, 0.4, 0.0], [0.2, 0.3, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]]
 
 
-def test_a_wider_beam_finds_what_the_greedy_way_hides():
+def test_a_wider_beam_finds_a_better_continuation_than_greedy_decoding():
     prompt = np.zeros((1, 1), np.int32)
     narrow, wide = (
         found_rows(beam_search(table_decoder(TABLE), {}, prompt, num_beams=n, max_new_tokens=6, stop=3))[0]
@@ -290,7 +290,7 @@ def test_length_penalty_changes_the_ranking_as_the_formula_says():
 
 
 @pytest.mark.parametrize(("alpha", "limit", "steps"), [(0.0, None, 1), (1.0, None, 5), (1.0, 3, 2), (8.0, 3, 3)])
-def test_the_search_ends_when_nothing_that_runs_can_win_and_not_before(alpha, limit, steps):
+def test_the_search_stops_as_soon_as_no_running_hypothesis_can_win(alpha, limit, steps):
     reads = []
     decoder = table_decoder([[0.5, 0.5], [0.5, 0.5]], reads=reads)
     limits = None if limit is None else np.array([limit])

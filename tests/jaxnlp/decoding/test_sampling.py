@@ -26,7 +26,7 @@ SETTINGS = [
 
 
 def probabilities_by_hand(logits, sampling):
-    """Of one row without ties, in float64: sort, cut, renormalise."""
+    """Probabilities of one row without ties, in float64: sort, truncate, renormalise."""
     logits = logits.astype(np.float64) / sampling.temperature
     likeliest_first = np.argsort(-logits)[: sampling.top_k or len(logits)]
     unnormalised = np.exp(logits[likeliest_first] - logits.max())
@@ -46,7 +46,7 @@ def frequencies(logits, sampling, *, draws, key):
 
 
 @pytest.mark.parametrize("sampling", SETTINGS, ids=str)
-def test_distribution_equals_that_of_sorting_and_cutting(sampling):
+def test_distribution_equals_that_of_sorting_and_truncating(sampling):
     expected = [probabilities_by_hand(row, sampling) for row in LOGITS]
     found = np.asarray(compiled_filter(LOGITS, sampling))
     assert found.dtype == np.float32
@@ -81,7 +81,7 @@ def test_rows_are_drawn_independently():
     assert abs(np.corrcoef(tokens[:-1], tokens[1:])[0, 1]) < 5.0 / np.sqrt(len(tokens))
 
 
-def test_temperature_zero_takes_the_likeliest_whatever_the_key():
+def test_temperature_zero_takes_the_most_probable_token_for_any_key():
     for seed in (0, 1):
         tokens = compiled_sample(LOGITS, jax.random.key(seed), Sampling(temperature=0.0, top_k=3, top_p=0.5))
         assert tokens.dtype == jnp.int32

@@ -51,7 +51,7 @@ def search(source=SOURCE, mask=MASK, num_beams=2, kind="transformer", **options)
 
 @functools.cache
 def every_translation(row, kind="transformer"):
-    """{tokens: log-probability} of all that end, or have the greatest length."""
+    """{tokens: log-probability} of all translations that end or have the maximum length."""
     *_, log_probabilities = translator(kind)
     running, found = {(): 0.0}, {}
     for _ in range(MOST):

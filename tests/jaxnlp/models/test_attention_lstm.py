@@ -201,7 +201,7 @@ def test_later_targets_and_padded_sources_change_nothing(variant):
     np.testing.assert_allclose(logits(model, params, longer, mask=np.pad(MASK, [(0, 0), (0, 3)])), before, atol=1e-5)
 
 
-def test_a_row_of_padding_alone_has_finite_scores_and_gradients():
+def test_a_row_with_only_padding_has_finite_scores_and_gradients():
     model, params = model_of()
     mask = MASK & (np.arange(3)[:, None] > 0)
     assert np.isfinite(logits(model, params, mask=mask)).all()
