@@ -205,7 +205,7 @@ class Tagging(Task):
         found = {"loss": loss, "loss_per_word": MetricKind("words", "nats", "lower")}
         return (
             found
-            | ({"objective": loss} if self.l2 else {})
+            | ({"objective": loss._replace(training_only=True)} if self.l2 else {})
             | ({"accuracy": MetricKind("words")} if split.scored else {})
         )
 
