@@ -13,6 +13,8 @@ def logged(entry, row):
     texts = config.get("objective") == "text_tasks" or "TextTasks" in str(config.get("task"))  # their dev is validation
     if split != "validation" and not (split == "dev" and texts):
         return None
+    if entry.get("num_beams", 1) > 1 and entry["metric"] not in ("loss", "perplexity"):
+        return None  # training translates greedily
     if entry["metric"] == "perplexity":
         return math.exp(row["loss"])
     return row.get("/".join([*part, entry["metric"]]))

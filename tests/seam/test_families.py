@@ -32,6 +32,7 @@ def params_of(folder):
     return load_run(folder, checkpoint="latest").params
 
 
+@pytest.mark.sweep(1)
 def test_a_killed_run_continues_to_the_same_bits(finished, killed):
     assert_same_run(killed, finished)
 
@@ -142,6 +143,7 @@ def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finishe
     assert {tagger: "tag", images: "classify"}[family] in capsys.readouterr().err
 
 
+@pytest.mark.sweep(2)
 @only_tagger
 @pytest.mark.parametrize("trusted", ["", "tests"])
 @pytest.mark.parametrize("program", ["jaxnlp", "train.evaluate"])

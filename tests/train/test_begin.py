@@ -200,6 +200,7 @@ def test_other_weights_have_another_digest(make_config):
     assert params_digest(changed) != begun.digest
 
 
+@pytest.mark.thorough
 def test_the_digest_covers_heads_that_the_data_decides_on(make_config, monkeypatch):
     config = make_config(("sst",))
     model, _ = config.task.build(config.model, config.data.load(0, VOCABULARY).processor)

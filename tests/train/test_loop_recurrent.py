@@ -72,6 +72,7 @@ def test_a_run_that_carries_its_state_stops_and_continues_to_the_same_bits(
     assert rows(tmp_path / "stopped") == rows(tmp_path / "straight")
 
 
+@pytest.mark.thorough
 def test_a_run_that_carries_its_state_continues_with_another_compute_dtype(
     tiny_config, small_text, tmp_path, quick_fit
 ):
@@ -152,7 +153,7 @@ def test_rows_that_devices_cannot_share_are_refused_where_they_carry_state(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["jit", "pmap"])
 def test_rows_that_carry_no_state_are_shared_by_any_number_of_devices(
     tiny_config, small_text, tmp_path, quick_fit, stop_at, mode
@@ -178,6 +179,7 @@ def test_rows_that_carry_no_state_are_shared_by_any_number_of_devices(
     np.testing.assert_allclose(training, losses, rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_tokens_are_sampled_where_they_are_counted(tiny_config, small_text, tmp_path, quick_fit):
     with pytest.raises(DataError, match=r"task\.num_sampled needs token counts"):
         quick_fit(tiny_config(task=LanguageModel(num_sampled=2)), tmp_path / "run")

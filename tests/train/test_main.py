@@ -197,7 +197,7 @@ def assert_continued_from(output, saved):
     assert found in ([], [str(saved)])
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_signal_saves_and_the_same_command_continues(runs, straight, tmp_path, number):
     workdir = tmp_path / "run"

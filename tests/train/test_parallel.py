@@ -116,6 +116,7 @@ def largest_relative_differences(tree, other):
     return jax.tree.map(lambda a, b: float(np.abs(a - b).max() / np.abs(a).max()), *pair)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("accumulation_steps", [1, 3])
 @pytest.mark.parametrize("mode", MODES)
 def test_eight_devices_take_the_twenty_steps_of_one_with_dropout_on(mode, accumulation_steps):
@@ -264,6 +265,7 @@ def train_carried(mode, device_count):
     return jax.device_get((state.params, state.carry)), jax.device_get(losses), scores
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_eight_devices_carry_the_states_of_their_rows(mode):
     expected, expected_losses, expected_score = train_carried("jit", 1)

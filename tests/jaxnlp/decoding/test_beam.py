@@ -191,6 +191,7 @@ def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(mo
     assert stopped_early
 
 
+@pytest.mark.sweep(4)
 @every_model
 def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     params, decoder, log_probabilities, _ = model

@@ -152,6 +152,7 @@ def pytorch_model(config, params):
 same_padding = pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch warns that it copies
 
 
+@pytest.mark.sweep(2)
 @same_padding
 @pytest.mark.parametrize("variant", ["multiplicative", "dot", "additive", "tied, no convolution"])
 def test_equals_the_assignments_model_in_pytorch_in_values_and_gradients(variant):

@@ -144,6 +144,7 @@ def test_segments_and_positions_count():
     assert np.abs(turned.hidden[:, ::-1] - plain.hidden).max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes", [{"scan_layers": True}, {"remat": True}, {"scan_layers": True, "remat": True}], ids=str
 )

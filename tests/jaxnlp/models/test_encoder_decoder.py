@@ -144,6 +144,7 @@ def test_alignments_are_the_mean_weights_of_the_last_cross_attention_in_pytorch(
     assert found[0].std(axis=-1).min() > 0.01  # no uniform weights
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -177,6 +178,7 @@ def test_a_prefix_may_be_read_at_once_and_padded():
     np.testing.assert_allclose(found, logits(model, params)[:, 2:], atol=2e-5)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative_bias", "relative_vectors"])
 def test_later_targets_and_padded_sources_change_nothing(positions):
     model, params = model_of(positions=positions)
@@ -220,6 +222,7 @@ def test_dropout_acts_only_in_training():
         assert (np.abs(found - other).max(axis=-1) > 1e-3).all()
 
 
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "relative_bias", "relative_vectors"])
 @pytest.mark.parametrize("embeddings", ["separate", "tied", "shared"])

@@ -121,7 +121,7 @@ def optimised_programs():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.thorough
 @pytest.mark.usefixtures("optimised_programs")
 @pytest.mark.parametrize(
     ("variant", "changes"),
@@ -143,6 +143,7 @@ def test_looping_over_layers_and_recomputing_change_no_numbers(variant, changes)
     jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-6), other_gradients, gradients)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("optimised_programs")
 @pytest.mark.parametrize("variant", ["vanilla", "prefix"])
 def test_looping_over_layers_draws_the_same_initial_weights_and_gives_the_same_logits(variant):

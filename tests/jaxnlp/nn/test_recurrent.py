@@ -352,6 +352,7 @@ def test_input_of_two_axes_is_refused():
         RecurrentDirection("lstm", STATE).init(jax.random.key(0), X[0], state, deterministic=True)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("cell", CELLS)
 def test_short_types_are_those_of_outputs_and_states_and_not_of_parameters(cell):
     exact, short = (

@@ -214,7 +214,7 @@ def test_transformations_give_the_gradients_of_each_call(implementation, transfo
         np.testing.assert_allclose(gradient, expected, atol=2e-6)
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize(
     ("transformation", "mapped"),
@@ -259,6 +259,7 @@ def test_transformations_that_are_not_jitted_give_the_same(implementation, mappe
     np.testing.assert_allclose(by_name[transformation](), expected[transformation](), atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_second_derivatives_that_are_not_jitted_are_those_of_the_jitted_function(implementation):
     q, k, v = (x[:1, :3, :1] for x in random_inputs())

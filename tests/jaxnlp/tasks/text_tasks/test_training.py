@@ -163,6 +163,7 @@ def test_a_file_without_labels_is_predicted_for_each_part_with_such_texts(run, t
         score(run, Validation(), Options(file=tmp_path / "broken.csv"))
 
 
+@pytest.mark.thorough
 def test_a_step_may_take_a_batch_of_each_part_and_project_away_conflicts(make_config, tmp_path):
     together = {"data.schedule": "together", "total_steps": 2, "log_every_steps": 1, "evaluate_every_steps": 2}
     summed = train(make_config(**together), tmp_path / "sum")

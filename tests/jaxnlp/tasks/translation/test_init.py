@@ -237,6 +237,7 @@ def test_the_report_has_the_translations_the_bleu_by_length_and_the_attention(ru
         np.testing.assert_allclose(found["weights"], expected.weights, atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_a_translator_starts_with_the_parameters_of_a_model_of_span_corruption(run, tmp_path):
     recipe = update(number_words.get_config(), total_steps=4, evaluate_every_steps=2, **SMALL)
     lines = [num2words(number, lang=language) for number in range(200) for language in ("en", "de")]

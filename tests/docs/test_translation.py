@@ -1,0 +1,59 @@
+"""The tables of docs/translation.md have the numbers of the ledger, and its script measures what the page says."""
+
+import importlib.util
+import json
+import re
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def page(root):
+    return (root / "docs" / "translation.md").read_text(encoding="utf-8")
+
+
+def by_search(root, name, split="validation"):
+    """The newest values of a recipe by metric, number of beams and length penalty."""
+    held = json.loads((root / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    return {
+        (entry["metric"], entry["num_beams"], entry["length_penalty"]): entry
+        for entry in held
+        if entry["split"] == split and "num_beams" in entry
+    }
+
+
+def test_beams_are_what_the_ledger_holds(root, page):
+    held = by_search(root, "multi30k_transformer")
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)
+    assert len(rows) == 3
+    for beams, penalty, bleu, chrf in rows:
+        for metric, shown in (("bleu", bleu), ("chrf", chrf)):
+            entry = held[metric, int(beams), float(penalty)]
+            assert float(shown) == pytest.approx(entry["value"], abs=0.0051)
+
+
+def test_results_are_what_the_ledger_holds(root, page):
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\d.]+) \| ([\d.]+) \| ([\d,]+) \| ([\d,]+) s \|$", page, re.M)
+    assert rows
+    for name, split, bleu, chrf, steps, seconds in rows:
+        held = by_search(root, name, split)
+        for metric, shown in (("bleu", bleu), ("chrf", chrf)):
+            entry = held[metric, 5, 0.6]
+            assert float(shown) == pytest.approx(entry["value"], abs=0.0051)
+            assert int(steps.replace(",", "")) == entry["steps"]
+            assert int(seconds.replace(",", "")) == pytest.approx(entry["train_seconds"], abs=0.51)
+
+
+@pytest.mark.thorough
+def test_the_script_measures_the_gradient_of_each_block(root, monkeypatch):
+    spec = importlib.util.spec_from_file_location("experiments", root / "docs" / "translation_experiments.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(script, "SEEDS", 1)
+    generator = np.random.default_rng(0)
+    batch = {name: generator.integers(4, 40, (4, 8)) for name in ("source", "inputs", "targets")}
+    batch |= {name: np.ones((4, 8), bool) for name in ("source_mask", "loss_mask")}
+    with_norm_after = script.layer_norms("post", 6, batch, 40, published=True)["decoder"]
+    assert with_norm_after.shape == (6,)
+    assert with_norm_after[-1] > 2 * with_norm_after[0]
