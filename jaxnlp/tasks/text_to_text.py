@@ -22,7 +22,7 @@ from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 class TextToText(Task):
     """Mean cross-entropy of each target token given the source and the tokens before it, in nats per token.
 
-    Batches hold `source` [B, S] int and `source_mask` [B, S] bool; `inputs` and `targets` [B, T] int, the target behind
+    Batches hold `source` [B, S] int and `source_mask` [B, S] bool; `inputs` and `targets` [B, T] int, the target after
     a start symbol and before an end symbol; `loss_mask` [B, T] bool: the mean is over True.
     """
 
