@@ -27,10 +27,6 @@ from train.run_folder import RunMismatchError
 from train.setup import count_parameters, set_up
 
 
-def saved_steps(workdir):
-    return checkpoint_steps(workdir)
-
-
 def files(workdir):
     return {str(path.relative_to(workdir)): path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
 
@@ -79,7 +75,7 @@ def test_stopped_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp
         with stop_at(step):
             outcome = quick_fit(config, tmp_path)
         assert (outcome.stopped_by, int(outcome.state.step)) == ("SIGTERM", step)
-        assert saved_steps(tmp_path)[-1] == step
+        assert checkpoint_steps(tmp_path)[-1] == step
     outcome = quick_fit(config, tmp_path)
     assert outcome.stopped_by is None
     chex.assert_trees_all_equal(arrays(outcome.state), expected)
@@ -112,7 +108,7 @@ def test_crashed_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp
     for step in (2, 8):
         with after_step(step, crash), pytest.raises(MemoryError):
             quick_fit(config, tmp_path)
-        assert max(saved_steps(tmp_path), default=0) == (step - 1) // 3 * 3
+        assert max(checkpoint_steps(tmp_path), default=0) == (step - 1) // 3 * 3
     chex.assert_trees_all_equal(arrays(quick_fit(config, tmp_path).state), expected)
     assert rows(tmp_path) == rows(straight_workdir)
 
@@ -137,7 +133,7 @@ def test_run_logs_evaluates_and_saves_when_it_should(tiny_config, tmp_path, quic
     found = rows(tmp_path)
     assert [row["step"] for row in found if row["split"] == "validation"] == [6, 12, 14]
     assert [row["step"] for row in found if row["split"] == "train"] == [4, 5, 6, 8, 10, 12, 14]
-    assert saved_steps(tmp_path) == [5, 6, 10, 12, 14]
+    assert checkpoint_steps(tmp_path) == [5, 6, 10, 12, 14]
 
 
 def test_learning_rate_in_the_log_is_the_schedules(straight):
@@ -259,7 +255,7 @@ def test_stop_mode_names_the_first_bad_step_and_the_last_good_checkpoint(
     known = f"the last good checkpoint is step {good}" if good else "there is no checkpoint before it"
     with pytest.raises(NonFiniteError, match=f"not finite at step {bad}; {known} in {re.escape(str(tmp_path))}"):
         quick_fit(config, tmp_path)
-    assert max(saved_steps(tmp_path), default=0) == good
+    assert max(checkpoint_steps(tmp_path), default=0) == good
 
 
 @pytest.mark.parametrize("learning_rate", [1e30, 1e12])
@@ -274,7 +270,7 @@ def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_f
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
     good = int(re.search(r"not finite at step (\d+);", messages[0])[1]) - 1
-    assert max(saved_steps(tmp_path), default=0) == good
+    assert max(checkpoint_steps(tmp_path), default=0) == good
     assert (f"the last good checkpoint is step {good}" if good else "no checkpoint before it") in messages[0]
     if good:
         found = restored(config, tmp_path)
@@ -320,7 +316,7 @@ def test_parameters_that_overflow_are_never_saved(tiny_config, tmp_path, quick_f
     for _ in range(2):
         with pytest.raises(NonFiniteError, match="parameters are not finite after step 1; there is no checkpoint"):
             quick_fit(config, tmp_path)
-    assert not saved_steps(tmp_path)
+    assert not checkpoint_steps(tmp_path)
 
 
 def test_another_config_on_the_same_folder_is_refused_before_the_data_is_read_or_anything_changes(straight, quick_fit):
