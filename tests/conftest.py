@@ -91,6 +91,13 @@ def quick_compilation(compiled_programs: Path) -> Iterator[None]:
         jax.config.update(name, value)
 
 
+def pytest_collection_finish() -> None:
+    """Python looks for garbage more rarely: tracing makes millions of objects that live on, and each search reads them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1_000)
+
+
 MOST_MAPS = 20_000
 """Of memory in a test process: each compiled program has some, and Linux ends a process that has more than 65,530."""
 

@@ -32,7 +32,7 @@ def params_of(folder):
     return load_run(folder, checkpoint="latest").params
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 def test_a_killed_run_continues_to_the_same_bits(finished, killed):
     assert_same_run(killed, finished)
 

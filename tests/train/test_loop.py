@@ -401,7 +401,8 @@ def live_bytes():
     return sum(array.nbytes for array in jax.live_arrays())
 
 
-@pytest.mark.parametrize("kind", ["new", "resumed", pytest.param("begun", marks=pytest.mark.thorough)])
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("kind", ["new", "resumed", "begun"])
 def test_one_state_is_in_memory_while_a_run_trains(
     tiny_config, tiny_gpt, quick_fit, stop_at, tmp_path, monkeypatch, kind
 ):

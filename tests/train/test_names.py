@@ -173,7 +173,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_recipes_of_each_variant_run_from_pretraining_to_answers(quick_fit, tmp_path, variant, monkeypatch, capsys):
     """A few steps of a small model, by the README's commands: another test measures what is learnt."""

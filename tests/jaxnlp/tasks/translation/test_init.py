@@ -87,6 +87,7 @@ def test_the_loss_falls_and_every_declared_metric_is_measured(run):
     assert all(declared <= row.keys() for row in rows(run, "validation"))
 
 
+@pytest.mark.thorough
 def test_an_lstm_translator_is_trained_scored_and_used(lstm_run, tmp_path, capsys):
     losses = [row["loss"] for row in rows(lstm_run, "train")]
     assert losses[-1] < losses[0]
