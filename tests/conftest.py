@@ -92,7 +92,7 @@ def quick_compilation(compiled_programs: Path) -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Python looks for garbage more rarely: tracing makes millions of objects that live on, and each search reads them."""
+    """Python looks for garbage more rarely: tracing makes millions of objects that stay, and a search reads all."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 50, 1_000)
