@@ -47,7 +47,7 @@ def check_train(words):
 
 
 def check_sweep(words):
-    plan(*read_command(words))
+    plan(read_command(words))
 
 
 def check_evaluate(place, *words):

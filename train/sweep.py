@@ -1,5 +1,7 @@
 """`python -m train.sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
 
+With --ablate in place of --grid, it trains the recipe itself, and a run for each value.
+
 Each run has its own process, so a run that fails does not end the others. To resume, repeat the command: finished runs
 are not trained again.
 """
@@ -26,10 +28,15 @@ from train.recipes import load_recipe
 
 PROGRAM = "python -m train.sweep"
 USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
+       {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
 
-Trains a run for every combination of the values, one after another, each in its own folder in DIR (default:
-runs/sweep_RECIPE). The results are in DIR/sweep.csv and DIR/sweep.html. All other fields apply to every run.
+--grid trains a run for every combination of the values. --ablate trains the recipe without a change, and then one run
+for each value, which differs from the recipe in this field alone. Runs are trained one after another, each in its own
+folder in DIR (default: runs/sweep_RECIPE). The results are in DIR/sweep.csv and DIR/sweep.html. All other fields apply
+to every run.
 Example: {PROGRAM} RECIPE --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1 --total-steps 500"""
+
+VARIATIONS = ("--grid", "--ablate")
 
 Train = Callable[[Sequence[str], Path], int]
 """Trains a run: (arguments of `python -m train`, file for its output) -> exit status."""
@@ -40,7 +47,7 @@ class SweptRun:
     """A run of one combination of values.
 
     Attributes:
-      values: the value of each field, as typed.
+      values: the value of each field that is varied, as typed; of a field without a change, the recipe's.
       arguments: the arguments of `python -m train`.
       config: the config that these arguments give.
       folder: the run's folder.
@@ -62,20 +69,39 @@ class SweptRun:
         return self.folder.with_name(f"{self.folder.name}.log")
 
 
-def read_command(arguments: Sequence[str]) -> tuple[str, list[str], Path, list[str]]:
-    """Splits a command into the recipe, the values of --grid, the sweep's folder and the other arguments.
+@dataclasses.dataclass(frozen=True)
+class SweepCommand:
+    """A sweep's command, split.
 
-    Raises: UsageError when the recipe, the grid or the folder is missing.
+    Attributes:
+      recipe: the recipe's name.
+      grid: the arguments of --grid or --ablate, each FIELD=VALUE,VALUE.
+      ablate: whether they are those of --ablate.
+      workdir: the sweep's folder.
+      others: the arguments that every run has.
+    """
+
+    recipe: str
+    grid: list[str]
+    ablate: bool
+    workdir: Path
+    others: list[str]
+
+
+def read_command(arguments: Sequence[str]) -> SweepCommand:
+    """Splits a command.
+
+    Raises: UsageError when the recipe, the values to vary or the folder is missing, and for --grid beside --ablate.
     """
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"the first argument must be a recipe; {PROGRAM} --help shows an example")
     recipe, *rest = arguments
-    grid: list[str] = []
+    grids: dict[str, list[str]] = {}
     others: list[str] = []
     target = others
     for argument in itertools.chain.from_iterable(map(_words, rest)):
-        if argument == "--grid":
-            target = grid
+        if argument in VARIATIONS:
+            target = grids.setdefault(argument, [])
             continue
         if argument.startswith("--"):
             target = others
@@ -88,15 +114,18 @@ def read_command(arguments: Sequence[str]) -> tuple[str, list[str], Path, list[s
             raise UsageError("--workdir needs a folder")
         workdir = Path(folder)
         del others[place : place + 2]
+    if len(grids) > 1:
+        raise UsageError("--grid and --ablate are two kinds of sweep; give one of them")
+    option, grid = next(iter(grids.items()), ("--grid", []))
     if not grid:
         raise UsageError("--grid is missing; give the fields to vary with --grid FIELD=VALUE,VALUE")
-    return recipe, grid, workdir, others
+    return SweepCommand(recipe, grid, option == "--ablate", workdir, others)
 
 
 def _words(argument: str) -> list[str]:
-    """An argument; --grid=VALUE and --workdir=VALUE as option and value."""
+    """An argument; --grid=VALUE, --ablate=VALUE and --workdir=VALUE as option and value."""
     option, equals, value = argument.partition("=")
-    return [option, value] if equals and option in ("--grid", "--workdir") else [argument]
+    return [option, value] if equals and option in (*VARIATIONS, "--workdir") else [argument]
 
 
 def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
@@ -112,37 +141,42 @@ def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            raise UsageError(f"--grid {one}: recipe {config.recipe} has no field {name}{hint}")
+            raise UsageError(f"{one}: recipe {config.recipe} has no field {name}{hint}")
         if not listed:
-            raise UsageError(f"--grid {one}: expected FIELD=VALUE,VALUE, such as {name}=1,2")
+            raise UsageError(f"{one}: expected FIELD=VALUE,VALUE, such as {name}=1,2")
         if name in found or len(set(listed)) < len(listed):
-            raise UsageError(f"--grid {one}: each field and each value may occur only once")
+            raise UsageError(f"{one}: each field and each value may occur only once")
         if isinstance(known[name], bool) and {value.lower() for value in listed} - {"true", "false"}:
-            raise UsageError(f"--grid {one}: the values of {name} must be true or false")
+            raise UsageError(f"{one}: the values of {name} must be true or false")
         found[name] = listed
     return found
 
 
-def plan(recipe: str, grid: Sequence[str], workdir: Path, others: Sequence[str]) -> list[SweptRun]:
-    """All runs, in order; the last field of the grid varies fastest. All configs are checked.
+def plan(command: SweepCommand) -> list[SweptRun]:
+    """All runs, in order; the last field of a grid varies fastest. All configs are checked.
 
     Raises:
       UsageError: for a wrong grid, and for two runs with equal configs or the same folder.
       UnknownRecipeError: for an unknown recipe.
       SystemExit: with status 2 for a value of the wrong type, after printing it.
     """
-    default = load_recipe(recipe)
-    values = read_grid(grid, default)
+    default = load_recipe(command.recipe)
+    values = read_grid(command.grid, default)
     known = flat_fields(to_json(default))
+    if command.ablate:
+        changes: list[dict[str, str]] = [{}, *({name: value} for name in values for value in values[name])]
+    else:
+        changes = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
     runs = []
-    for combination in itertools.product(*values.values()):
-        chosen = dict(zip(values, combination, strict=True))
-        flags = [flag for name, value in chosen.items() for flag in _flags(name, value, known[name])]
-        arguments = (recipe, *others, *flags)
+    for changed in changes:
+        flags = [flag for name, value in changed.items() for flag in _flags(name, value, known[name])]
+        arguments = (command.recipe, *command.others, *flags)
         config, _ = parse([*arguments], RunOptions(), program="python -m train")
-        name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in chosen.items())
-        folder = workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
-        runs.append(SweptRun(chosen, (*arguments, "--workdir", str(folder)), config, folder))
+        name = ",".join(f"{name.rpartition('.')[2]}={value}" for name, value in changed.items()) or "unchanged"
+        folder = command.workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
+        fields = flat_fields(to_json(config))
+        shown = {name: changed.get(name, str(fields[name])) for name in values}
+        runs.append(SweptRun(shown, (*arguments, "--workdir", str(folder)), config, folder))
     configs = [to_json(run.config) for run in runs]
     for number, run in enumerate(runs):
         first = runs[configs.index(configs[number])]
@@ -249,8 +283,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:
-        recipe, grid, workdir, others = read_command(arguments)
-        failed = sweep(plan(recipe, grid, workdir, others), workdir)
+        command = read_command(arguments)
+        failed = sweep(plan(command), command.workdir)
     except WRONG_COMMANDS as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -259,7 +293,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     finally:
         signal.signal(signal.SIGTERM, previous)
-    print(f"results  {workdir / 'sweep.csv'}\npage     {workdir / 'sweep.html'}")
+    print(f"results  {command.workdir / 'sweep.csv'}\npage     {command.workdir / 'sweep.html'}")
     return 1 if failed else 0
 
 

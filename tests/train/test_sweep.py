@@ -7,7 +7,7 @@ import pytest
 from jaxnlp.serialization import to_json
 from train import sweep as module
 from train.command_line import UsageError
-from train.sweep import main, plan, read_command, read_grid, sweep
+from train.sweep import SweepCommand, main, plan, read_command, read_grid, sweep
 
 GRID = ["model.num_layers=1,2", "optimizer.learning_rate=1e-3,3e-3"]
 
@@ -34,8 +34,8 @@ class Trainer:
         return 0
 
 
-def planned(tmp_path, grid=GRID):
-    return plan("gpt_shakespeare_cpu", grid, tmp_path, ["--total-steps", "4"])
+def planned(tmp_path, grid=GRID, recipe="gpt_shakespeare_cpu", ablate=False, others=("--total-steps", "4")):
+    return plan(SweepCommand(recipe, list(grid), ablate, tmp_path, list(others)))
 
 
 def table(tmp_path):
@@ -54,11 +54,39 @@ def test_every_combination_is_a_run_with_a_config_and_a_folder_of_its_own(tmp_pa
     assert {run.config.total_steps for run in runs} == {4}
 
 
+def test_an_ablation_changes_one_field_at_a_time(tmp_path):
+    grid = ["model.num_layers=1,2", "model.residual_dropout_rate=0.5"]
+    runs = planned(tmp_path, grid, ablate=True)
+    assert [run.folder.name for run in runs] == [
+        "unchanged",
+        "num_layers=1",
+        "num_layers=2",
+        "residual_dropout_rate=0.5",
+    ]
+    recipe = runs[0].config.model
+    assert [(run.config.model.num_layers, run.config.model.residual_dropout_rate) for run in runs] == [
+        (recipe.num_layers, recipe.residual_dropout_rate),
+        (1, recipe.residual_dropout_rate),
+        (2, recipe.residual_dropout_rate),
+        (recipe.num_layers, 0.5),
+    ]
+    assert sweep(runs, tmp_path, Trainer(runs)) == 0
+    columns = [(row["run"], row["model.num_layers"], row["model.residual_dropout_rate"]) for row in table(tmp_path)]
+    assert columns == [
+        ("unchanged", str(recipe.num_layers), str(recipe.residual_dropout_rate)),
+        ("num_layers=1", "1", str(recipe.residual_dropout_rate)),
+        ("num_layers=2", "2", str(recipe.residual_dropout_rate)),
+        ("residual_dropout_rate=0.5", str(recipe.num_layers), "0.5"),
+    ]
+    with pytest.raises(UsageError, match="have equal configs; remove a value"):
+        planned(tmp_path, [f"model.num_layers={recipe.num_layers}"], ablate=True)
+
+
 def test_switches_and_fields_of_several_values_can_be_varied(tmp_path):
     for grid in ("true,false", "True,FALSE"):
         runs = planned(tmp_path, [f"model.compute.remat={grid}"])
         assert [run.config.model.compute.remat for run in runs] == [True, False]
-    (run,) = plan("chr_en_lstm", ["data.lengths=8 16"], tmp_path, [])
+    (run,) = planned(tmp_path, ["data.lengths=8 16"], recipe="chr_en_lstm", others=())
     assert run.config.data.lengths == (8, 16)
 
 
@@ -108,7 +136,7 @@ def test_results_are_there_after_each_run(tmp_path):
 def test_a_folder_of_another_sweep_is_refused_before_anything_is_trained(tmp_path):
     runs = planned(tmp_path)
     sweep(runs[-1:], tmp_path, Trainer(runs))
-    others = plan("gpt_shakespeare_cpu", GRID, tmp_path, ["--total-steps", "4", "--seed", "7"])
+    others = planned(tmp_path, others=["--total-steps", "4", "--seed", "7"])
     trainer = Trainer(others)
     with pytest.raises(ValueError, match="holds a run with another config"):
         sweep(others, tmp_path, trainer)
@@ -142,14 +170,16 @@ def test_values_that_the_config_refuses_end_the_command(tmp_path, grid, capsys):
 
 def test_the_command_is_split_at_the_grid():
     arguments = ["a", "--seed", "1", "--grid", "x=1", "y=2", "--workdir", "here", "--total-steps", "3"]
-    recipe, grid, workdir, others = read_command(arguments)
-    assert (recipe, grid, str(workdir)) == ("a", ["x=1", "y=2"], "here")
-    assert others == ["--seed", "1", "--total-steps", "3"]
+    others = ["--seed", "1", "--total-steps", "3"]
+    assert read_command(arguments) == SweepCommand("a", ["x=1", "y=2"], False, Path("here"), others)
     in_one_word = ["a", "--seed=1", "--grid=x=1", "y=2", "--workdir=here"]
-    assert read_command(in_one_word) == ("a", ["x=1", "y=2"], Path("here"), ["--seed=1"])
+    assert read_command(in_one_word) == SweepCommand("a", ["x=1", "y=2"], False, Path("here"), ["--seed=1"])
+    ablation = ["a", "--ablate", "x=1", "y=2", "--seed", "1"]
+    assert read_command(ablation) == SweepCommand("a", ["x=1", "y=2"], True, Path("runs/sweep_a"), ["--seed", "1"])
     for broken, message in (
         (["--grid", "x=1"], "must be a recipe"),
         (["a"], "--grid is missing; give the fields to vary"),
+        (["a", "--grid", "x=1", "--ablate", "y=1"], "give one of them"),
         (["a", "--grid", "x=1", "--workdir"], "--workdir needs a folder"),
         (["a", "--grid", "x=1", "--workdir="], "--workdir needs a folder"),
         (["a", "--grid", "x=1", "--workdir", "--seed", "1"], "--workdir needs a folder"),

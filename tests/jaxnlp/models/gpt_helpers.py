@@ -39,6 +39,7 @@ def make_key(seed):
     return jax.random.key(seed, impl="rbg")  # compiles faster than the default
 
 
+@functools.cache
 def shapes_of(model):
     return jax.eval_shape(lambda key: model.init(key, np.zeros((1, 1), np.int32)), jax.random.key(0))["params"]
 

@@ -30,17 +30,25 @@ RATES = ("embedding", "input", "hidden", "output", "weight")
 def made(name):
     """A model, and parameters larger than the initial ones, so that everything shows in the logits."""
     model = SHAPES[name].build(VOCABULARY)
-    params = jax.jit(model.init)(jax.random.key(1), TOKENS)["params"]
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(2), len(leaves))
-    random = [jax.random.normal(key, leaf.shape) for key, leaf in zip(keys, leaves, strict=True)]
-    return model, jax.tree.unflatten(tree, random)
+    shapes = jax.eval_shape(model.init, jax.random.key(1), TOKENS)["params"]
+    generator = np.random.default_rng(2)
+    return model, jax.tree.map(lambda leaf: generator.normal(size=leaf.shape).astype(np.float32), shapes)
 
 
 @functools.partial(jax.jit, static_argnames="model")
 def logits(model, params, tokens, key=None):
     rngs = None if key is None else {"dropout": key}
     return model.apply({"params": params}, tokens, deterministic=key is None, rngs=rngs)
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def read_on(model, params, tokens, cache, count=None):
+    return model.apply({"params": params}, tokens, cache=cache, count=count)
+
+
+@functools.partial(jax.jit, static_argnames="model")
+def read(model, params, tokens):
+    return model.apply({"params": params}, tokens, method="read")
 
 
 def test_model_equals_embedding_lstm_and_linear_of_pytorch():
@@ -80,16 +88,15 @@ def test_logits_have_a_score_for_each_word_and_see_no_later_token(name):
 def test_reading_in_parts_equals_reading_at_once(name):
     model, params = made(name)
     expected = logits(model, params, TOKENS)
-    cache = model.empty_cache(BATCH)
-    first, cache = model.apply({"params": params}, TOKENS[:, :3], cache=cache)
-    second, _ = model.apply({"params": params}, TOKENS[:, 3:], cache=cache)
+    first, cache = read_on(model, params, TOKENS[:, :3], model.empty_cache(BATCH))
+    second, _ = read_on(model, params, TOKENS[:, 3:], cache)
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_tokens_behind_the_count_are_not_there():
     model, params = made("lstm")
-    _, expected = model.apply({"params": params}, TOKENS[:, :3], cache=model.empty_cache(BATCH))
-    _, found = model.apply({"params": params}, TOKENS, cache=model.empty_cache(BATCH), count=jnp.int32(3))
+    _, expected = read_on(model, params, TOKENS[:, :3], model.empty_cache(BATCH))
+    _, found = read_on(model, params, TOKENS, model.empty_cache(BATCH), np.int32(3))
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
 
 
@@ -97,7 +104,7 @@ def test_tokens_behind_the_count_are_not_there():
 def test_prediction_is_the_last_positions_logits(name):
     model, params = made(name)
     expected = logits(model, params, TOKENS)[:, -1]
-    np.testing.assert_allclose(model.predict(params, TOKENS), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(model.predict)(params, TOKENS), expected, rtol=1e-5, atol=1e-5)
     strange = np.asarray(TOKENS).copy()
     strange[1, 2] = -1
     with pytest.raises(ValueError, match="but the text has -1 in row 1, position 2"):
@@ -121,21 +128,22 @@ def test_under_jit_a_row_with_a_token_outside_the_vocabulary_is_nan_and_the_othe
 def test_generation_with_carried_states_writes_what_reading_everything_again_would(name):
     model, params = made(name)
     greedy = Sampling(temperature=0.0)
-    text = TOKENS
+    text, length = np.zeros((BATCH, POSITIONS + 5), np.int32), POSITIONS  # the logits see no later token
+    text[:, :length] = TOKENS
     decoder = decoder_of(model)
     for added in generate(decoder, params, TOKENS, max_new_tokens=5, key=jax.random.key(0), sampling=greedy):
-        likeliest = np.asarray(model.predict(params, text)).argmax(axis=1).astype(np.int32)
-        np.testing.assert_array_equal(added, likeliest)
-        text = np.concatenate([text, likeliest[:, None]], axis=1)
-    assert text.shape == (BATCH, POSITIONS + 5)
+        text[:, length] = np.asarray(logits(model, params, text))[:, length - 1].argmax(axis=1)
+        np.testing.assert_array_equal(added, text[:, length])
+        length += 1
+    assert length == POSITIONS + 5
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_output_layer_is_what_makes_logits_of_hidden(name):
     model, params = made(name)
     w, b = model.output_layer(params)
-    hidden = model.apply({"params": params}, TOKENS, method="read").hidden
-    y = hidden @ w + (0.0 if b is None else b[None, None])
+    hidden = read(model, params, TOKENS).hidden
+    y = np.asarray(hidden) @ np.asarray(w) + (0.0 if b is None else b)
     np.testing.assert_allclose(y, logits(model, params, TOKENS), rtol=1e-5, atol=1e-5)
 
 
@@ -156,9 +164,9 @@ def test_homeworks_model_has_as_many_parameters_as_published():
 def test_initial_embeddings_and_output_weights_are_uniform_and_the_output_bias_zero():
     model = RecurrentLMConfig(embedding_width=64, widths=(32,)).build(500)
     params = jax.jit(model.init)(jax.random.key(0), TOKENS)["params"]
-    for values in (params["tokens"]["embedding"], params["head_kernel"]):
-        assert 0.099 < float(jnp.abs(values).max()) <= 0.1
-        assert abs(float(values.mean())) < 5 * 0.1 / 3**0.5 / values.size**0.5
+    for values in (np.asarray(params["tokens"]["embedding"]), np.asarray(params["head_kernel"])):
+        assert 0.099 < np.abs(values).max() <= 0.1
+        assert abs(values.mean()) < 5 * 0.1 / 3**0.5 / values.size**0.5
     assert not params["head_bias"].any()
 
 
@@ -183,34 +191,36 @@ def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
     np.testing.assert_array_equal(logits(model, params, TOKENS), logits(*made("lstm"), TOKENS))
 
 
-def reading(params, rate, key=3, batch=TOKENS):
+@functools.partial(jax.jit, static_argnames="rate")
+def reading(params, rate, batch=TOKENS):
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
-    read = jax.jit(functools.partial(model.apply, deterministic=False, method="read"))
-    return read({"params": params}, batch, rngs={"dropout": jax.random.key(key)})
+    rngs = {"dropout": jax.random.key(3)}
+    return model.apply({"params": params}, batch, deterministic=False, rngs=rngs, method="read")
 
 
 def test_output_mask_is_the_same_at_all_positions_and_differs_between_sequences():
     found = reading(made("lstm")[1], "output")
-    kept = np.asarray(found.dropped != 0.0)
+    kept = np.asarray(found.dropped) != 0.0
     assert (kept == kept[:, :1]).all()
     assert (kept[0] != kept[1]).any()
-    np.testing.assert_allclose(found.dropped, np.where(kept, 2.0 * found.outputs, 0.0), rtol=1e-6)
+    np.testing.assert_allclose(found.dropped, np.where(kept, 2.0 * np.asarray(found.outputs), 0.0), rtol=1e-6)
 
 
 def outputs_and_what_they_depend_on(rate):
     """Outputs under a dropout of one half, and for each parameter whether any output has a gradient to it."""
     params, batch = made("lstm")[1], np.arange(2 * VOCABULARY, dtype=np.int32).reshape(2, -1) % VOCABULARY
     y, pull = jax.vjp(lambda p: reading(p, rate, batch=batch).outputs, params)
-    gradients = [pull(jax.random.normal(jax.random.key(n), y.shape))[0] for n in range(2)]
-    return params, batch, y, jax.tree.map(lambda *g: sum(map(jnp.abs, g)) > 0.0, *gradients)
+    generator = np.random.default_rng(0)
+    gradients = [pull(generator.normal(size=y.shape).astype(np.float32))[0] for _ in range(2)]
+    return params, batch, y, jax.tree.map(lambda *g: sum(map(np.abs, g)) > 0.0, *gradients)
 
 
 def test_a_dropped_word_is_zero_wherever_it_stands_and_the_others_are_doubled():
     params, batch, y, used = outputs_and_what_they_depend_on("embedding")
-    words = np.asarray(used["tokens"]["embedding"]).any(axis=1)
+    words = used["tokens"]["embedding"].any(axis=1)
     assert 0 < words.sum() < VOCABULARY
-    table = jnp.where(words[:, None], 2.0 * params["tokens"]["embedding"], 0.0)
-    plain = made("lstm")[0].apply({"params": params | {"tokens": {"embedding": table}}}, batch, method="read")
+    table = np.where(words[:, None], 2.0 * params["tokens"]["embedding"], 0.0)
+    plain = read(made("lstm")[0], params | {"tokens": {"embedding": table}}, batch)
     np.testing.assert_allclose(y, plain.outputs, rtol=1e-5, atol=1e-6)
 
 
@@ -221,8 +231,8 @@ def test_weight_dropout_is_one_mask_of_the_recurrent_matrices_for_all_positions_
         kept = used["recurrent"][name]["recurrent_kernel"]
         assert 0.3 < float(kept.mean()) < 0.7
         assert used["recurrent"][name]["kernel"].all()
-        masked[name] = layer | {"recurrent_kernel": jnp.where(kept, 2.0 * layer["recurrent_kernel"], 0.0)}
-    plain = made("lstm")[0].apply({"params": params | {"recurrent": masked}}, batch, method="read")
+        masked[name] = layer | {"recurrent_kernel": np.where(kept, 2.0 * layer["recurrent_kernel"], 0.0)}
+    plain = read(made("lstm")[0], params | {"recurrent": masked}, batch)
     np.testing.assert_allclose(y, plain.outputs, rtol=1e-5, atol=1e-6)
 
 
@@ -232,11 +242,12 @@ def test_short_types_keep_float32_parameters_and_stay_near_float32():
         RecurrentLMConfig(embedding_width=5, widths=(6, 5), tie_embeddings=True, compute=compute).build(VOCABULARY)
         for compute in (Compute(dtype="bfloat16"), Compute(matmul_dtype="bfloat16"))
     )
-    expected = logits(model, params, TOKENS)
-    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(short.init(jax.random.key(0), TOKENS)))
+    expected = np.asarray(logits(model, params, TOKENS))
+    initial = jax.eval_shape(short.init, jax.random.key(0), TOKENS)
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(initial))
     for other in (short, rounded):
-        found = logits(other, params, TOKENS)
-        assert found.dtype == jnp.float32
+        found = np.asarray(logits(other, params, TOKENS))
+        assert found.dtype == np.float32
         assert (found != expected).any()
         np.testing.assert_allclose(found, expected, atol=0.4)
 
@@ -287,7 +298,7 @@ def test_input_mask_is_the_same_at_all_positions_and_differs_between_sequences()
     params = made("lstm")[1]
     distinct = np.arange(2 * 5, dtype=np.int32).reshape(2, 5)  # no word twice
     y, pull = jax.vjp(lambda p: reading(p, "input", batch=distinct).outputs, params)
-    used = np.asarray(pull(jnp.ones_like(y))[0]["tokens"]["embedding"])[:10].reshape(2, 5, 4) != 0.0
+    used = np.asarray(pull(np.ones_like(y))[0]["tokens"]["embedding"])[:10].reshape(2, 5, 4) != 0.0
     assert (used == used[:, :1]).all()
     assert (used[0] != used[1]).any()
 

@@ -1,3 +1,4 @@
+import functools
 import re
 
 import flax.linen as nn
@@ -19,20 +20,25 @@ LENGTHS = np.array([5, 2, 1])
 X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.float32)
 
 
-def initial_params(module, width=WIDTH, key=0):
-    x = jnp.zeros((1, 1, width))
-    return jax.jit(lambda: module.init(jax.random.key(key), x, deterministic=True))()["params"]
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def initial_params(module, width=WIDTH):
+    return module.init(jax.random.key(0), jnp.zeros((1, 1, width)), deterministic=True)["params"]
 
 
+def random_params(module):
+    """As large as initial ones, without the time that compiling those takes."""
+    shapes = jax.eval_shape(lambda: initial_params(module))
+    generator = np.random.default_rng(3)
+    return jax.tree.map(
+        lambda leaf: np.float32(generator.uniform(-1.0, 1.0, leaf.shape) * leaf.shape[-1] ** -0.5), shapes
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
 def apply(module, params, x, states=None, lengths=None, dropout_key=None):
     rngs = None if dropout_key is None else {"dropout": jax.random.key(dropout_key)}
-
-    @jax.jit
-    def run(params, x, states):
-        deterministic = dropout_key is None
-        return module.apply({"params": params}, x, states, deterministic=deterministic, lengths=lengths, rngs=rngs)
-
-    return run(params, x, states)
+    deterministic = dropout_key is None
+    return module.apply({"params": params}, x, states, deterministic=deterministic, lengths=lengths, rngs=rngs)
 
 
 def random_states(module, batch=BATCH):
@@ -70,8 +76,7 @@ def test_a_stack_of_both_directions_equals_pytorchs_in_values_and_gradients(cell
 
     def ours_of(theirs):  # [states][L * directions, B, K] -> [L][directions][states] of [B, K]
         return tuple(
-            tuple(tuple(jnp.asarray(a[2 * number + direction]) for a in theirs) for direction in (0, 1))
-            for number in range(LAYERS)
+            tuple(tuple(a[2 * number + direction] for a in theirs) for direction in (0, 1)) for number in range(LAYERS)
         )
 
     @jax.jit
@@ -81,7 +86,7 @@ def test_a_stack_of_both_directions_equals_pytorchs_in_values_and_gradients(cell
     params = from_torch({name: array.numpy() for name, array in layer.state_dict().items()}, cell=cell, **shape)
     found, pull = jax.vjp(run, params, X, ours_of(state))
     assert_near(found, (y.detach().numpy(), ours_of([a.detach().numpy() for a in final])), atol=1e-5)
-    d_params, dx, d_states = pull((jnp.asarray(dy), ours_of(d_state)))
+    d_params, dx, d_states = pull((dy, ours_of(d_state)))
     assert_near((dx, d_states), (leaves[0].grad.numpy(), ours_of([a.grad.numpy() for a in leaves[1:]])), atol=1e-5)
     gradients = to_torch(d_params, cell=cell, **shape)
     for name, weight in layer.named_parameters():
@@ -94,7 +99,7 @@ def test_a_stack_of_both_directions_equals_pytorchs_in_values_and_gradients(cell
 @pytest.mark.parametrize("cell", CELLS)
 def test_shapes_of_outputs_states_and_parameters(cell, bidirectional):
     module = Recurrent(cell, (7, STATE), bidirectional=bidirectional)
-    params = initial_params(module)
+    params = random_params(module)
     y, states = apply(module, params, X)
     directions, gates = 1 + bidirectional, CELLS[cell].gates
     assert y.shape == (BATCH, POSITIONS, directions * STATE)
@@ -117,7 +122,7 @@ def test_shapes_of_outputs_states_and_parameters(cell, bidirectional):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_initial_parameters_are_uniform_up_to_one_over_the_root_of_the_width(cell):
-    params = initial_params(Recurrent(cell, (64,)), width=32)["layer_0_forward"]
+    params = jax.device_get(initial_params(Recurrent(cell, (64,)), 32))["layer_0_forward"]
     bound = 64**-0.5
     for name, array in params.items():
         assert np.abs(array).max() <= bound, name
@@ -132,7 +137,7 @@ def test_a_forget_bias_is_added_to_the_initial_bias_of_the_forget_gate_alone():
     plain, biased = (initial_params(Recurrent("lstm", (STATE,), forget_bias=b))["layer_0_forward"] for b in (0.0, 2.0))
     expected = np.zeros((4, STATE))
     expected[1] = 2.0
-    np.testing.assert_allclose(biased["bias"] - plain["bias"], expected, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(biased["bias"]) - plain["bias"], expected, atol=1e-6)
     for name in ("kernel", "recurrent_kernel"):
         np.testing.assert_array_equal(biased[name], plain[name])
 
@@ -142,17 +147,19 @@ def test_initial_values_are_those_of_gates_side_by_side(cell):
     """Random numbers depend on the order of the elements, not on how many axes they have."""
     direction = RecurrentDirection(cell, STATE)
     state = tuple(jnp.zeros((1, STATE)) for _ in range(CELLS[cell].states))
-    params = direction.init(jax.random.key(0), X[:1], state, deterministic=True)["params"]
+    init = jax.jit(functools.partial(direction.init, deterministic=True))
+    params = jax.device_get(init(jax.random.key(0), X[:1], state)["params"])
     initial = uniform_of_width(STATE)
 
     class SideBySide(nn.Module):
         @nn.compact
         def __call__(self):
-            for name, array in params.items():
+            for name in ("kernel", "recurrent_kernel", "bias", "recurrent_bias")[: len(params)]:  # jit sorts them
+                array = params[name]
                 rows = (array.shape[0],) if array.ndim == 3 else ()
                 self.param(name, initial, (*rows, CELLS[cell].gates * STATE))
 
-    expected = SideBySide().init(jax.random.key(0))["params"]
+    expected = jax.jit(SideBySide().init)(jax.random.key(0))["params"]
     for name, array in params.items():
         np.testing.assert_array_equal(array.reshape(expected[name].shape), expected[name])
 
@@ -166,16 +173,16 @@ def test_the_initial_distribution_has_the_width_as_its_argument():
 @pytest.mark.parametrize("cell", CELLS)
 def test_directions_are_layers_that_read_each_sequence_forwards_and_backwards(cell):
     module = Recurrent(cell, (STATE,), bidirectional=True)
-    params, states = initial_params(module), random_states(module)
-    y, finals = apply(module, params, X, states, LENGTHS)
+    params, states = random_params(module), random_states(module)
+    y, finals = jax.device_get(apply(module, params, X, states, LENGTHS))
     for row, length in enumerate(LENGTHS):
         for number, direction in enumerate(("forward", "backward")):
             x = X[row : row + 1, :length]
             x = x if direction == "forward" else x[:, ::-1]
             alone = RecurrentDirection(cell, STATE)
             state = tuple(a[row : row + 1] for a in states[0][number])
-            expected, final = alone.apply({"params": params[f"layer_0_{direction}"]}, x, state, deterministic=True)
-            expected = expected if direction == "forward" else expected[:, ::-1]
+            expected, final = apply(alone, params[f"layer_0_{direction}"], x, state)
+            expected = np.asarray(expected) if direction == "forward" else np.asarray(expected)[:, ::-1]
             here = slice(number * STATE, (number + 1) * STATE)
             assert_near(y[row : row + 1, :length, here], expected)
             assert_near(tuple(a[row : row + 1] for a in finals[0][number]), final)
@@ -185,7 +192,7 @@ def test_directions_are_layers_that_read_each_sequence_forwards_and_backwards(ce
 @pytest.mark.parametrize("cell", CELLS)
 def test_states_carry_a_sequence_from_one_part_to_the_next(cell):
     module = Recurrent(cell, (7, STATE))
-    params, states = initial_params(module), random_states(module)
+    params, states = random_params(module), random_states(module)
     whole, final = apply(module, params, X, states)
     first, between = apply(module, params, X[:, :2], states)
     second, end = apply(module, params, X[:, 2:], between)
@@ -196,7 +203,7 @@ def test_states_carry_a_sequence_from_one_part_to_the_next(cell):
 @pytest.mark.parametrize("cell", CELLS)
 def test_no_states_are_zeros(cell):
     module = Recurrent(cell, (STATE,) * LAYERS, bidirectional=True)
-    params = initial_params(module)
+    params = random_params(module)
     empty = empty_states(cell, module.widths, BATCH, bidirectional=True)
     assert not any(np.asarray(array).any() for array in jax.tree.leaves(empty))
     jax.tree.map(np.testing.assert_array_equal, apply(module, params, X), apply(module, params, X, empty))
@@ -232,33 +239,34 @@ def test_weight_dropout_is_the_same_for_a_key_and_for_all_rows_and_differs_betwe
 
 def test_weight_dropout_draws_the_mask_of_gates_side_by_side():
     module = RecurrentDirection("lstm", STATE, weight_dropout_rate=0.5)
-    state = (jnp.zeros((1, STATE)),) * 2
-    params = module.init(jax.random.key(0), X[:1], state, deterministic=True)["params"]
-    x, states = jnp.zeros((STATE, 1, WIDTH)), (jnp.eye(STATE), jnp.zeros((STATE, STATE)))
+    params = random_params(Recurrent("lstm", (STATE,)))["layer_0_forward"]
+    x, states = (
+        np.zeros((STATE, 1, WIDTH), np.float32),
+        (np.eye(STATE, dtype=np.float32), np.zeros((STATE, STATE), np.float32)),
+    )
 
     class Key(nn.Module):  # a module at the same path draws the same key
         @nn.compact
         def __call__(self):
             return self.make_rng("dropout")
 
-    rngs = {"dropout": jax.random.key(1)}
-    columns = 4 * STATE
-    flat = dropout(params["recurrent_kernel"].reshape(STATE, columns), 0.5, Key().apply({}, rngs=rngs))
-    found = module.apply({"params": params}, x, states, deterministic=False, rngs=rngs)
-    same = params | {"recurrent_kernel": flat.reshape(STATE, 4, STATE)}
+    key = Key().apply({}, rngs={"dropout": jax.random.key(1)})
+    flat = jax.jit(dropout, static_argnums=1)(params["recurrent_kernel"].reshape(STATE, 4 * STATE), 0.5, key)
+    found = apply(module, params, x, states, dropout_key=1)
+    same = params | {"recurrent_kernel": np.reshape(flat, (STATE, 4, STATE))}
     plain = RecurrentDirection("lstm", STATE)
-    assert_near(found, plain.apply({"params": same}, x, states, deterministic=True))
-    without = plain.apply({"params": params}, x, states, deterministic=True)
-    assert np.abs(found[0] - without[0]).max() > 1e-3
+    assert_near(found, apply(plain, same, x, states))
+    without = apply(plain, params, x, states)
+    assert np.abs(np.asarray(found[0]) - without[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("cell", ["rnn_relu", "lstm"])
 def test_weight_dropout_changes_nothing_but_the_recurrent_matrix_at_all_positions(cell):
     """With no recurrent matrix it changes nothing; else one matrix explains all positions and rows."""
     module = Recurrent(cell, (WIDE,), weight_dropout_rate=RATE)
-    params, states = initial_params(module), random_states(module)
+    params, states = random_params(module), random_states(module)
     layer = params["layer_0_forward"]
-    without = {"layer_0_forward": layer | {"recurrent_kernel": jnp.zeros_like(layer["recurrent_kernel"])}}
+    without = {"layer_0_forward": layer | {"recurrent_kernel": np.zeros_like(layer["recurrent_kernel"])}}
     assert_near(apply(module, without, X, states, dropout_key=1), apply(module, without, X, states))
     if cell == "rnn_relu":
         factors = dropped_matrix(module, 1)
@@ -270,11 +278,12 @@ def test_weight_dropout_changes_nothing_but_the_recurrent_matrix_at_all_position
 
 def test_weight_dropout_differs_between_layers_and_directions():
     module = Recurrent("rnn_relu", (WIDE, WIDE), bidirectional=True, weight_dropout_rate=0.5)
-    params = initial_params(module)
+    params = random_params(module)
     # Nothing is read, and each layer has its state alone: what comes out is what its own matrix makes of it.
-    params = jax.tree.map(jnp.zeros_like, params)
-    params = {name: layer | {"recurrent_kernel": jnp.ones((WIDE, 1, WIDE))} for name, layer in params.items()}
-    states = (((jnp.eye(WIDE),),) * 2,) * 2
+    params = jax.tree.map(np.zeros_like, params)
+    ones = np.ones((WIDE, 1, WIDE), np.float32)
+    params = {name: layer | {"recurrent_kernel": ones} for name, layer in params.items()}
+    states = (((np.eye(WIDE, dtype=np.float32),),) * 2,) * 2
     _, finals = apply(module, params, np.zeros((WIDE, 1, WIDTH), np.float32), states, dropout_key=1)
     matrices = [np.asarray(array).ravel() for array in jax.tree.leaves(finals)]
     correlations = np.corrcoef(matrices) - np.eye(4)
@@ -311,18 +320,18 @@ def test_hidden_dropout_differs_between_the_layers():
 
 def test_hidden_dropout_leaves_inputs_and_outputs_alone():
     one = Recurrent("lstm", (STATE,), hidden_dropout_rate=0.9)
-    params = initial_params(one)
+    params = random_params(one)
     jax.tree.map(np.testing.assert_array_equal, apply(one, params, X, dropout_key=1), apply(one, params, X))
     two = Recurrent("lstm", (STATE, STATE), hidden_dropout_rate=0.9)
-    y, states = apply(two, initial_params(two), X, dropout_key=1)
+    y, states = apply(two, random_params(two), X, dropout_key=1)
     assert np.asarray(y).all()
-    np.testing.assert_array_equal(states[0][0][0], apply(two, initial_params(two), X)[1][0][0][0])
+    np.testing.assert_array_equal(states[0][0][0], apply(two, random_params(two), X)[1][0][0][0])
 
 
 def test_dropout_does_nothing_outside_training():
     plain = Recurrent("gru", (STATE, STATE))
     dropping = Recurrent("gru", (STATE, STATE), hidden_dropout_rate=0.5, weight_dropout_rate=0.5)
-    params = initial_params(plain)
+    params = random_params(plain)
     jax.tree.map(np.testing.assert_array_equal, apply(dropping, params, X), apply(plain, params, X))
     assert (np.asarray(apply(dropping, params, X, dropout_key=1)[0]) != np.asarray(apply(plain, params, X)[0])).any()
 
