@@ -1,6 +1,6 @@
 """How large the gradient of each layer of a Transformer is at the start, with the norm before or after each branch.
 
-    python docs/translation_experiments.py
+    python -m docs.translation_experiments
 
 prints a table; docs/translation.md tells what it means. The batch is numbers in words, the model is that of the recipe
 number_words with other norms and depths, without dropout. The gradient is that of the mean loss per token. The blocks'

@@ -150,6 +150,10 @@ def check_run_files(folder: Path, record: Record) -> None:
         raise RunError(f"{path} was edited since the run was trained, or is that of another run; restore it")
 
 
+SCHEDULES_TO_THE_END = ("cosine", "linear", "one_cycle")
+"""Schedules of the learning rate that end with the run, unless its config gives another end."""
+
+
 def identity(config: Any) -> Any:
     """A run's config as JSON without what does not decide its numbers: `model.compute`, bookkeeping, and `total_steps`
     where the learning rate does not depend on it. Fields that have these names at other places are kept."""
@@ -157,12 +161,13 @@ def identity(config: Any) -> Any:
         return config
     dropped = set(BOOKKEEPING)
     optimizer = config.get("optimizer")
-    if config.get("nt_asgd_patience") is not None:
-        # Averaging starts after an evaluation, and the last step is always evaluated.
+    schedule = optimizer.get("schedule") if isinstance(optimizer, dict) else None
+    if config.get("nt_asgd_patience") is not None or schedule == "plateau":
+        # Averaging starts, and a plateau is found, after an evaluation; and the last step is always evaluated.
         dropped.remove("evaluate_every_steps")
     elif isinstance(optimizer, dict):
         ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
-        if optimizer.get("schedule") != "cosine" or any(end is not None for end in ends):
+        if schedule not in SCHEDULES_TO_THE_END or any(end is not None for end in ends):
             dropped.add("total_steps")
     found = {name: value for name, value in config.items() if name not in dropped}
     model = config.get("model")

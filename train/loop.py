@@ -20,8 +20,10 @@ from train.begin import TYPED_MODEL_FILE, Beginning, begin
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.log import RunLog
+from train.optimizer import plateau_scale
 from train.parallel import Parallel, ParallelMode, make_parallel
 from train.report import write_report
+from train.schedules import with_plateau_scale
 from train.setup import Setup, count_parameters, set_up, step_function
 from train.signals import StopSignal
 from train.step import StepOutput, TrainState, all_finite
@@ -250,14 +252,18 @@ def _check_finite(
 def _after_evaluation(
     run: Progress, evaluation: Evaluation | None, config: TrainConfig, layout: Parallel, workdir: Path
 ) -> None:
-    """Adds the validation loss to the run's, starts averaging if the loss has stopped improving (NT-ASGD), and updates
-    the report."""
+    """Adds the validation loss to the run's, and updates the report. If the loss has stopped improving, it starts
+    averaging (NT-ASGD), or lowers the learning rate (plateau)."""
     if evaluation is None:
         return
     run.losses += (evaluation.metrics["loss"].value,)
     patience = config.nt_asgd_patience
     if patience is not None and not np.any(layout.fetch(run.state.averaged)) and has_stalled(run.losses, patience):
         run.state = dataclasses.replace(run.state, averaged=layout.place(jnp.int32(1)))
+    scale = plateau_scale(config.optimizer, run.losses)
+    if scale is not None:
+        scaled = with_plateau_scale(run.state.opt_state, layout.place(jnp.float32(scale)))
+        run.state = dataclasses.replace(run.state, opt_state=scaled)
     _write_report(workdir)
 
 

@@ -3,21 +3,29 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxnlp.checkpoints import SCHEDULES_TO_THE_END
 from jaxnlp.config import Config, ReadWhen, refuse_unread
 from jaxnlp.models import Parameter
 from jaxnlp.serialization import ConfigError
-from jaxnlp.typing import Array, Params, PyTree
+from jaxnlp.typing import Params, PyTree
+from train import schedules
 from train.muon import is_hidden_matrix, scale_by_muon
 from train.parameters import Describe, map_described, names
-from train.schedules import Schedule, noam, warmup_cosine
+from train.schedules import Schedule, scale_by_progress
+
+ScheduleName = Literal[
+    "cosine", "constant", "linear", "step", "exponential", "cosine_restarts", "one_cycle", "noam", "plateau"
+]
+AT_INTERVALS = ("step", "exponential", "cosine_restarts")
+"""The schedules that have an interval."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,19 +56,30 @@ class OptimizerConfig(Config):
     same rate for all."""
     max_grad_norm: float | None = 1.0
     """Maximum global gradient norm; None = no clipping."""
-    schedule: Literal["cosine", "constant", "noam"] = "cosine"
-    """Learning rate after the warmup: a cosine decay to min_lr_ratio; constant; or with the inverse square root of the
-    step, as the Transformer was trained (noam)."""
+    schedule: ScheduleName = "cosine"
+    """Learning rate after the warmup. To the end of the run: cosine, linear; one_cycle also rises by a cosine. At
+    intervals: step, exponential, cosine_restarts. With the inverse square root of the step, as the Transformer was
+    trained: noam. Lower when the validation loss stops falling: plateau. docs/schedules.md draws them."""
     warmup_steps: int = 0
-    """Steps of linear warmup from 0 to the peak learning rate."""
+    """Steps of warmup from 0 to the peak learning rate, linear but with one_cycle."""
     decay_steps: int | None = None
-    """Step at which the cosine decay ends; None = the last step of the run."""
+    """Step at which cosine, linear and one_cycle end; None = the last step of the run."""
     min_lr_ratio: float = 0.1
-    """Learning rate at the end of the cosine decay, as a fraction of the peak."""
+    """Floor of cosine, linear, one_cycle, cosine_restarts and plateau: their lowest rate as a fraction of the peak."""
+    start_lr_ratio: float = 0.04
+    """First learning rate of one_cycle, as a fraction of the peak."""
+    interval_steps: int | None = None
+    """Steps between two drops of step; in which exponential falls by the factor; to the first of cosine_restarts."""
+    decay_factor: float = 0.1
+    """What step, exponential and plateau multiply the learning rate by."""
+    restart_growth: float = 1.0
+    """Length of each interval of cosine_restarts, relative to the one before it."""
+    plateau_patience: int = 3
+    """Evaluations in a row without a lower validation loss that plateau waits for; one more lowers the rate."""
     warmup_tokens: int | None = None
-    """Tokens of linear warmup, in place of warmup_steps; with a cosine schedule it needs decay_tokens."""
+    """Tokens of warmup, in place of warmup_steps; cosine, linear and one_cycle need decay_tokens, too."""
     decay_tokens: int | None = None
-    """Number of training tokens at which the cosine decay ends, in place of decay_steps."""
+    """Number of training tokens at which cosine, linear and one_cycle end, in place of decay_steps."""
     reference_tokens: int | None = None
     """Scale the learning rate of each step by its number of tokens divided by this, for batches of different lengths;
     None = no scaling."""
@@ -68,7 +87,9 @@ class OptimizerConfig(Config):
     def __post_init__(self):
         super().__post_init__()
         uses_adam = self.name != "sgd"
-        cosine = self.schedule == "cosine"
+        to_the_end, at_intervals = self.schedule in SCHEDULES_TO_THE_END, self.schedule in AT_INTERVALS
+        has_floor = to_the_end or self.schedule in ("cosine_restarts", "plateau")
+        has_factor = self.schedule in ("step", "exponential", "plateau")
         refuse_unread(
             self,
             (
@@ -78,9 +99,14 @@ class OptimizerConfig(Config):
                 ReadWhen("muon_momentum", 0.95, self.name == "muon", "muon"),
                 ReadWhen("momentum", 0.0, self.name == "sgd", "sgd"),
                 ReadWhen("weight_decay", 0.0, self.name != "adam", "adamw, muon and sgd"),
-                ReadWhen("decay_steps", None, cosine, "the cosine schedule"),
-                ReadWhen("min_lr_ratio", 0.1, cosine, "the cosine schedule"),
-                ReadWhen("decay_tokens", None, cosine, "the cosine schedule"),
+                ReadWhen("decay_steps", None, to_the_end, "the schedules cosine, linear and one_cycle"),
+                ReadWhen("decay_tokens", None, to_the_end, "the schedules cosine, linear and one_cycle"),
+                ReadWhen("min_lr_ratio", 0.1, has_floor, "the schedules with a floor"),
+                ReadWhen("start_lr_ratio", 0.04, self.schedule == "one_cycle", "the schedule one_cycle"),
+                ReadWhen("interval_steps", None, at_intervals, "the schedules step, exponential and cosine_restarts"),
+                ReadWhen("decay_factor", 0.1, has_factor, "the schedules step, exponential and plateau"),
+                ReadWhen("restart_growth", 1.0, self.schedule == "cosine_restarts", "the schedule cosine_restarts"),
+                ReadWhen("plateau_patience", 3, self.schedule == "plateau", "the schedule plateau"),
             ),
         )
         if not 0 < self.learning_rate < math.inf:
@@ -96,15 +122,30 @@ class OptimizerConfig(Config):
             raise ValueError(f"optimizer.layer_decay must be in (0, 1], got {self.layer_decay}")
         if self.max_grad_norm is not None and not self.max_grad_norm > 0:
             raise ValueError(f"optimizer.max_grad_norm must be positive or None, got {self.max_grad_norm}")
-        if not 0.0 <= self.min_lr_ratio <= 1.0:
-            raise ValueError(f"optimizer.min_lr_ratio must be in [0, 1], got {self.min_lr_ratio}")
+        for name in ("min_lr_ratio", "start_lr_ratio"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"optimizer.{name} must be in [0, 1], got {getattr(self, name)}")
         if self.reference_tokens is not None and self.reference_tokens < 1:
             raise ValueError(f"optimizer.reference_tokens must be at least 1 or None, got {self.reference_tokens}")
         self._check_schedule()
 
     def _check_schedule(self) -> None:
-        if self.schedule == "cosine" and self.warmup_tokens is not None and self.decay_tokens is None:
-            raise ValueError("optimizer.warmup_tokens needs optimizer.decay_tokens with the cosine schedule")
+        if self.schedule in SCHEDULES_TO_THE_END and self.warmup_tokens is not None and self.decay_tokens is None:
+            raise ValueError(f"optimizer.warmup_tokens needs optimizer.decay_tokens with the schedule {self.schedule}")
+        if self.schedule in AT_INTERVALS:
+            if self.counts_tokens:
+                raise ValueError(f"the schedule {self.schedule} counts steps; leave optimizer.warmup_tokens unset")
+            if self.interval_steps is None or self.interval_steps < 1:
+                found = self.interval_steps
+                raise ValueError(
+                    f"the schedule {self.schedule} needs optimizer.interval_steps, at least 1, got {found}"
+                )
+        if not 0.0 < self.decay_factor < 1.0:
+            raise ValueError(f"optimizer.decay_factor must be between 0 and 1, got {self.decay_factor}")
+        if not 1.0 <= self.restart_growth < math.inf:
+            raise ValueError(f"optimizer.restart_growth must be at least 1 and finite, got {self.restart_growth}")
+        if self.plateau_patience < 0:
+            raise ValueError(f"optimizer.plateau_patience must not be negative, got {self.plateau_patience}")
         if self.counts_tokens and (self.warmup_steps or self.decay_steps is not None):
             raise ValueError(
                 "the learning-rate schedule counts steps or tokens: set optimizer.warmup_tokens and "
@@ -130,51 +171,6 @@ class OptimizerConfig(Config):
     def warmup(self) -> int:
         """Length of the warmup, in tokens where `counts_tokens`, in steps otherwise."""
         return (self.warmup_tokens or 0) if self.counts_tokens else self.warmup_steps
-
-
-_LOW_LIMIT = 2**20
-"""Progress is stored as (high, low) with low < 2^20: float32 and int32 are too narrow to count the tokens of a long
-run."""
-
-
-class ScheduleState(NamedTuple):
-    """Progress as high * 2^20 + low, and the learning rate of the last update."""
-
-    high: Array
-    low: Array
-    learning_rate: Array
-
-
-def scale_by_progress(
-    schedule: Schedule, *, by_tokens: bool, reference_tokens: int | None = None
-) -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by minus the schedule's learning rate.
-
-    Its `update` takes the keyword `progress`, [] int32 or float: the number of tokens in this step, which is the count
-    of the objective's progress metric.
-
-    Args:
-      schedule: see `Schedule`.
-      by_tokens: whether the schedule counts tokens; otherwise it counts updates.
-      reference_tokens: the learning rate is multiplied by `progress` divided by this; None = no scaling.
-
-    Source: Merity et al. 2018, section 4.1, for learning rates that follow the sequence length.
-    """
-
-    def init(params: Params) -> ScheduleState:
-        del params
-        return ScheduleState(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32))
-
-    def update(updates: PyTree, state: ScheduleState, params: Params | None = None, *, progress: Array):
-        del params
-        low = state.low + (progress.astype(jnp.int32) if by_tokens else 1)
-        high, low = state.high + low // _LOW_LIMIT, low % _LOW_LIMIT
-        rate = schedule(high.astype(jnp.float32) * _LOW_LIMIT + low.astype(jnp.float32))
-        if reference_tokens is not None:
-            rate = rate * progress.astype(jnp.float32) / reference_tokens
-        return jax.tree.map(lambda u: -rate.astype(u.dtype) * u, updates), ScheduleState(high, low, rate)
-
-    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
@@ -329,20 +325,35 @@ def leave_frozen(
 
 
 def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
-    """The config's schedule. A cosine schedule in steps ends with the run, unless the config gives decay_steps.
+    """The config's schedule. Where it has an end and counts steps, it ends with the run, unless the config gives
+    decay_steps.
 
-    A run that is shorter than the warmup ends during the warmup.
+    A run that is shorter than the warmup ends during the warmup. Of a plateau this is the rate before it was lowered:
+    see `plateau_scale`.
     """
-    if config.schedule == "noam":
-        return functools.partial(noam, peak=config.learning_rate, warmup=config.warmup)
-    end = config.decay_tokens if config.counts_tokens else config.decay_steps
-    return functools.partial(
-        warmup_cosine,
-        peak=config.learning_rate,
-        warmup=config.warmup,
-        end=end or total_steps,
-        min_lr_ratio=config.min_lr_ratio,
-        decay=config.schedule == "cosine",
+    end = (config.decay_tokens if config.counts_tokens else config.decay_steps) or total_steps
+    floor, every = {"min_lr_ratio": config.min_lr_ratio}, {"interval": config.interval_steps}
+    options: dict[str, dict[str, Any]] = {
+        "constant": {},
+        "plateau": {},
+        "noam": {},
+        "linear": {"end": end, **floor},
+        "cosine": {"end": end, **floor},
+        "one_cycle": {"end": end, "start_lr_ratio": config.start_lr_ratio, **floor},
+        "cosine_restarts": {**every, "growth": config.restart_growth, **floor},
+        "step": {**every, "factor": config.decay_factor},
+        "exponential": {**every, "factor": config.decay_factor},
+    }
+    formula = getattr(schedules, "constant" if config.schedule == "plateau" else config.schedule)
+    return functools.partial(formula, peak=config.learning_rate, warmup=config.warmup, **options[config.schedule])
+
+
+def plateau_scale(config: OptimizerConfig, losses: Sequence[float]) -> float | None:
+    """What the learning rate is multiplied by after these validation losses; None for other schedules than plateau."""
+    if config.schedule != "plateau":
+        return None
+    return schedules.plateau_scale(
+        losses, patience=config.plateau_patience, factor=config.decay_factor, min_lr_ratio=config.min_lr_ratio
     )
 
 
@@ -385,8 +396,3 @@ def make_optimizer(
 
 def _muon_or_adam(params: Params, describe: Describe) -> PyTree:
     return map_described(lambda parameter, _: "muon" if is_hidden_matrix(parameter) else "adam", describe, params)
-
-
-def current_learning_rate(opt_state: PyTree) -> Array:
-    """The learning rate of the last update, [] float32, on the device; with layer-wise rates, that of the heads."""
-    return optax.tree.get(opt_state, "learning_rate")

@@ -1,51 +1,198 @@
-"""Learning rates as functions of progress."""
+"""Learning rates as functions of progress, and the optimizer's last step, which multiplies updates by them.
 
-from collections.abc import Callable
+Every schedule is the published formula, as PyTorch and the papers have it, after a linear warmup:
 
+    rate(progress) = peak * progress / warmup    up to `warmup`
+                   = peak * shape(progress)      after it
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
+import optax
 
-from jaxnlp.typing import Array
+from jaxnlp.typing import Array, Params, PyTree
 
 Schedule = Callable[[Array], Array]
-"""Maps progress, [] float32 in steps or tokens, to a learning rate."""
+"""Maps progress, [] float32 in steps or tokens, this update included, to a learning rate."""
 
 
-def warmup_cosine(
-    progress: Array, *, peak: float, warmup: int, end: int, min_lr_ratio: float, decay: bool = True
-) -> Array:
-    """The learning rate of an update.
+def constant(progress: Array, *, peak: float, warmup: int) -> Array:
+    """peak, after a linear warmup."""
+    return _after_warmup(progress, jnp.ones_like(progress), peak=peak, warmup=warmup)
 
-    peak * progress / warmup                                                        up to `warmup`,
-    floor + (peak - floor) (1 + cos(pi (progress - warmup) / (end - warmup))) / 2   up to `end`,
-    floor = peak * min_lr_ratio                                                     after it.
 
-    Args:
-      progress: [] float, steps or tokens trained on, this update included.
-      peak: the highest learning rate.
-      warmup: end of the linear warmup, in the unit of progress.
-      end: end of the cosine decay, in the unit of progress.
-      min_lr_ratio: the floor as a fraction of the peak.
-      decay: False keeps the peak after the warmup.
+def linear(progress: Array, *, peak: float, warmup: int, end: int, min_lr_ratio: float) -> Array:
+    """Linear from the peak to the floor, peak * min_lr_ratio, between `warmup` and `end`.
+
+    Source: Devlin et al. 2019, section A.2, with a floor of zero.
+    """
+    shape = 1.0 - (1.0 - min_lr_ratio) * _share(progress, warmup, end)
+    return _after_warmup(progress, shape, peak=peak, warmup=warmup)
+
+
+def cosine(progress: Array, *, peak: float, warmup: int, end: int, min_lr_ratio: float) -> Array:
+    """Half a cosine from the peak to the floor, between `warmup` and `end`.
+
+    floor + (peak - floor) (1 + cos(pi (progress - warmup) / (end - warmup))) / 2,   floor = peak * min_lr_ratio
 
     Source: Loshchilov and Hutter 2017, eq. 5, without restarts; karpathy/minGPT counts progress in the same way, with
     min_lr_ratio 0.1.
     """
-    share = jnp.clip((progress - float(warmup)) / float(max(1, end - warmup)), 0.0, 1.0)
-    cosine = 0.5 * (1.0 + jnp.cos(jnp.pi * share)) if decay else jnp.ones_like(share)
-    decayed = min_lr_ratio + (1.0 - min_lr_ratio) * cosine
-    return peak * jnp.where(progress < float(warmup), progress / float(max(1, warmup)), decayed)
+    shape = _half_cosine(1.0, min_lr_ratio, _share(progress, warmup, end))
+    return _after_warmup(progress, shape, peak=peak, warmup=warmup)
+
+
+def cosine_restarts(
+    progress: Array, *, peak: float, warmup: int, interval: int, growth: float, min_lr_ratio: float
+) -> Array:
+    """Half a cosine from the peak to the floor, again and again.
+
+    The first one lasts `interval`, each further one `growth` times as long as the one before it; growth is at least 1.
+
+    Source: Loshchilov and Hutter 2017, eq. 5.
+    """
+    passed = jnp.maximum(progress - float(warmup), 0.0)
+    if growth == 1.0:
+        number = jnp.floor(passed / interval)
+        start, length = number * interval, jnp.full_like(passed, interval)
+    else:
+        guess = jnp.floor(jnp.log1p(passed * (growth - 1.0) / interval) / math.log(growth))
+        # The logarithm's rounding may put a restart on the wrong side by one.
+        candidates = [guess + shift for shift in (-1.0, 0.0, 1.0)]
+        starts = [interval * (growth**number - 1.0) / (growth - 1.0) for number in candidates]
+        number = sum(((start <= passed).astype(passed.dtype) for start in starts), candidates[0] - 1.0)
+        start, length = interval * (growth**number - 1.0) / (growth - 1.0), interval * growth**number
+    shape = _half_cosine(1.0, min_lr_ratio, (passed - start) / length)
+    return _after_warmup(progress, shape, peak=peak, warmup=warmup)
+
+
+def step(progress: Array, *, peak: float, warmup: int, interval: int, factor: float) -> Array:
+    """peak * factor^floor((progress - warmup) / interval): a drop after each interval.
+
+    Source: He et al. 2016, section 3.4, where the factor is 0.1.
+    """
+    drops = jnp.floor((progress - float(warmup)) / interval)
+    return _after_warmup(progress, factor**drops, peak=peak, warmup=warmup)
+
+
+def exponential(progress: Array, *, peak: float, warmup: int, interval: int, factor: float) -> Array:
+    """peak * factor^((progress - warmup) / interval): the same fall as `step`, in every step."""
+    return _after_warmup(progress, factor ** ((progress - float(warmup)) / interval), peak=peak, warmup=warmup)
+
+
+def one_cycle(
+    progress: Array, *, peak: float, warmup: int, end: int, start_lr_ratio: float, min_lr_ratio: float
+) -> Array:
+    """Half a cosine up, from peak * start_lr_ratio to the peak at `warmup`, and one down, to the floor at `end`.
+
+    Source: Smith and Topin 2019, with cosines in place of lines, as fast.ai and PyTorch have it.
+    """
+    up = _half_cosine(start_lr_ratio, 1.0, _share(progress, 0, warmup))
+    down = _half_cosine(1.0, min_lr_ratio, _share(progress, warmup, end))
+    return peak * jnp.where(progress < float(warmup), up, down)
 
 
 def noam(progress: Array, *, peak: float, warmup: int) -> Array:
-    """The learning rate that the Transformer was published with.
+    """peak * min(progress / warmup, sqrt(warmup / progress)), the inverse square root; the warmup is at least 1.
 
-    peak * min(progress / warmup, sqrt(warmup / progress))
-
-    Args:
-      progress: [] float, steps or tokens trained on, this update included.
-      peak: the highest learning rate, that at the end of the warmup; published: 1 / sqrt(D warmup).
-      warmup: end of the linear warmup, in the unit of progress; at least 1.
-
-    Source: Vaswani et al. 2017, section 5.3, where the peak follows from the width D.
+    Source: Vaswani et al. 2017, section 5.3, where the width D gives the peak: 1 / sqrt(D warmup).
     """
     return peak * jnp.minimum(progress / float(warmup), jnp.sqrt(float(warmup) / jnp.maximum(progress, 1.0)))
+
+
+def plateau_scale(
+    losses: Sequence[float], *, patience: int, factor: float, min_lr_ratio: float, threshold: float = 1e-4
+) -> float:
+    """What the learning rate is multiplied by after evaluations with these validation losses.
+
+    More than `patience` evaluations in a row without a loss below the lowest one, by at least the fraction `threshold`
+    of it, multiply the rate by `factor`, down to `min_lr_ratio`, and the count begins again. A loss that is NaN is no
+    improvement.
+
+    Source: PyTorch's ReduceLROnPlateau, with its defaults.
+    """
+    scale, lowest, without = 1.0, math.inf, 0
+    for loss in losses:
+        limit = lowest if lowest == math.inf else lowest - threshold * abs(lowest)
+        if loss < limit:
+            lowest, without = loss, 0
+        else:
+            without += 1
+        if without > patience:
+            scale, without = max(scale * factor, min_lr_ratio), 0
+    return scale
+
+
+def _share(progress: Array, begin: int, end: int) -> Array:
+    """How much of the way from `begin` to `end` is done, from 0 to 1."""
+    return jnp.clip((progress - float(begin)) / float(max(1, end - begin)), 0.0, 1.0)
+
+
+def _half_cosine(first: float, last: float, share: Array) -> Array:
+    return last + (first - last) * 0.5 * (1.0 + jnp.cos(jnp.pi * share))
+
+
+def _after_warmup(progress: Array, shape: Array, *, peak: float, warmup: int) -> Array:
+    return peak * jnp.where(progress < float(warmup), progress / float(max(1, warmup)), shape)
+
+
+_LOW_LIMIT = 2**20
+"""Progress is stored as (high, low) with low < 2^20: float32 and int32 are too narrow to count the tokens of a long
+run."""
+
+
+class ScheduleState(NamedTuple):
+    """Progress as high * 2^20 + low; the factor of a plateau; and the learning rate of the last update."""
+
+    high: Array
+    low: Array
+    plateau_scale: Array
+    learning_rate: Array
+
+
+def scale_by_progress(
+    schedule: Schedule, *, by_tokens: bool, reference_tokens: int | None = None
+) -> optax.GradientTransformationExtraArgs:
+    """Multiplies updates by minus the schedule's learning rate.
+
+    Its `update` takes the keyword `progress`, [] int32 or float: the number of tokens in this step, which is the count
+    of the objective's progress metric.
+
+    Args:
+      schedule: see `Schedule`.
+      by_tokens: whether the schedule counts tokens; otherwise it counts updates.
+      reference_tokens: the learning rate is multiplied by `progress` divided by this; None = no scaling.
+
+    Source: Merity et al. 2018, section 4.1, for learning rates that follow the sequence length.
+    """
+
+    def init(params: Params) -> ScheduleState:
+        del params
+        zero, rate = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32)
+        return ScheduleState(zero, jnp.copy(zero), jnp.ones((), jnp.float32), rate)
+
+    def update(updates: PyTree, state: ScheduleState, params: Params | None = None, *, progress: Array):
+        del params
+        low = state.low + (progress.astype(jnp.int32) if by_tokens else 1)
+        high, low = state.high + low // _LOW_LIMIT, low % _LOW_LIMIT
+        rate = state.plateau_scale * schedule(high.astype(jnp.float32) * _LOW_LIMIT + low.astype(jnp.float32))
+        if reference_tokens is not None:
+            rate = rate * progress.astype(jnp.float32) / reference_tokens
+        updates = jax.tree.map(lambda u: -rate.astype(u.dtype) * u, updates)
+        return updates, ScheduleState(high, low, state.plateau_scale, rate)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def current_learning_rate(opt_state: PyTree) -> Array:
+    """The learning rate of the last update, [] float32, on the device; with layer-wise rates, that of the heads."""
+    return optax.tree.get(opt_state, "learning_rate")
+
+
+def with_plateau_scale(opt_state: PyTree, scale: Array) -> PyTree:
+    """The optimizer's state with another factor of the learning rate, [] float32."""
+    return optax.tree.set(opt_state, plateau_scale=scale)

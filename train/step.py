@@ -12,7 +12,7 @@ import optax
 from jaxnlp.metrics import total
 from jaxnlp.tasks import Objective
 from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, PyTree
-from train.optimizer import current_learning_rate
+from train.schedules import current_learning_rate
 
 
 @flax.struct.dataclass

@@ -85,7 +85,7 @@ def test_choices_and_options_that_nothing_reads_are_checked(fields, message):
     ("kind", "fields"),
     [
         (OptimizerConfig, {"name": "lion"}),
-        (OptimizerConfig, {"schedule": "linear"}),
+        (OptimizerConfig, {"schedule": "polynomial"}),
         (CharacterText, {"source": "books"}),
         (WordText, {"mode": "tracks"}),
     ],
@@ -174,6 +174,11 @@ def test_a_sequential_schedule_reaches_each_part():
     [
         (OptimizerConfig(), False),
         (OptimizerConfig(schedule="constant"), True),
+        (OptimizerConfig(schedule="step", interval_steps=5), True),
+        (OptimizerConfig(schedule="linear"), False),
+        (OptimizerConfig(schedule="one_cycle"), False),
+        (OptimizerConfig(schedule="linear", decay_steps=500), True),
+        (OptimizerConfig(schedule="plateau"), False),
         (OptimizerConfig(decay_steps=500), True),
         (OptimizerConfig(decay_tokens=500), True),
     ],
@@ -181,6 +186,12 @@ def test_a_sequential_schedule_reaches_each_part():
 def test_the_length_of_a_run_may_change_where_the_learning_rate_does_not_depend_on_it(optimizer, same):
     short, long = (to_json(config(optimizer=optimizer, total_steps=steps)) for steps in (1000, 2000))
     assert (identity(short) == identity(long)) == same
+
+
+def test_a_plateau_depends_on_when_the_run_is_evaluated():
+    optimizer = OptimizerConfig(schedule="plateau")
+    often, rarely = (to_json(config(optimizer=optimizer, evaluate_every_steps=steps)) for steps in (10, 20))
+    assert identity(often) != identity(rarely)
 
 
 def test_compute_and_intervals_are_not_part_of_a_runs_identity():

@@ -144,6 +144,23 @@ def test_averaging_begins_when_the_validation_loss_stalls(
         assert state.evaluation_params is state.ema
 
 
+def test_a_plateau_lowers_the_learning_rate_and_a_run_that_continues_remembers_it(
+    tiny_config, small_text, tmp_path, quick_fit, stop_at, monkeypatch
+):
+    changes = {"optimizer.schedule": "plateau", "optimizer.plateau_patience": 0, "optimizer.decay_factor": 0.5}
+    config = recurrent(tiny_config, small_text, total_steps=8, evaluate_every_steps=2, log_every_steps=1, **changes)
+    pretend_losses(monkeypatch, [3.0, 3.5, 2.0, 2.0])
+    expected = quick_fit(config, tmp_path / "straight").state
+    peak = config.optimizer.learning_rate
+    trained = [row["learning_rate"] for row in rows(tmp_path / "straight") if row["split"] == "train"]
+    np.testing.assert_allclose(trained, [peak] * 4 + [peak / 2] * 4, rtol=1e-6)
+    pretend_losses(monkeypatch, [3.0, 3.5, 2.0, 2.0])
+    for step in (3, 5):
+        with stop_at(step):
+            quick_fit(config, tmp_path / "stopped")
+    chex.assert_trees_all_equal(arrays(quick_fit(config, tmp_path / "stopped").state), arrays(expected))
+
+
 def test_rows_that_devices_cannot_share_are_refused_where_they_carry_state(
     tiny_config, small_text, tmp_path, quick_fit
 ):

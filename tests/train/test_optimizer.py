@@ -18,13 +18,11 @@ from jaxnlp.serialization import ConfigError
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
-    current_learning_rate,
     has_weight_decay,
     make_optimizer,
     make_schedule,
-    scale_by_progress,
 )
-from train.schedules import warmup_cosine
+from train.schedules import cosine, current_learning_rate, scale_by_progress
 
 SHAPES = {"dense": {"kernel": (4, 3), "bias": (3,)}, "norm": {"scale": (3,)}, "embed": {"embedding": (5, 3)}}
 DECAYED = {"kernel"}
@@ -312,15 +310,35 @@ def test_steps_are_counted_whatever_the_tokens():
 
 def test_zero_progress_has_rate_zero_before_a_warmup():
     options = {"peak": 1.0, "end": 10, "min_lr_ratio": 0.1}
-    assert warmup_cosine(jnp.float32(0), warmup=2, **options) == 0.0
-    assert warmup_cosine(jnp.float32(0), warmup=0, **options) == 1.0
+    assert cosine(jnp.float32(0), warmup=2, **options) == 0.0
+    assert cosine(jnp.float32(0), warmup=0, **options) == 1.0
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"name": "lion"}, "optimizer.name must be one of adamw, adam, muon, sgd, got 'lion'"),
-        ({"schedule": "linear"}, "optimizer.schedule must be one of cosine, constant, noam, got 'linear'"),
+        (
+            {"schedule": "polynomial"},
+            "optimizer.schedule must be one of cosine, constant, linear, step, exponential, cosine_restarts, "
+            "one_cycle, noam, plateau, got 'polynomial'",
+        ),
+        ({"schedule": "step"}, "the schedule step needs optimizer.interval_steps, at least 1, got None"),
+        (
+            {"schedule": "exponential", "interval_steps": 0},
+            "the schedule exponential needs optimizer.interval_steps, at least 1, got 0",
+        ),
+        (
+            {"schedule": "cosine_restarts", "interval_steps": 5, "warmup_tokens": 9},
+            "the schedule cosine_restarts counts steps; leave optimizer.warmup_tokens unset",
+        ),
+        (
+            {"schedule": "cosine_restarts", "interval_steps": 5, "restart_growth": 0.5},
+            "optimizer.restart_growth must be at least 1 and finite, got 0.5",
+        ),
+        ({"schedule": "plateau", "decay_factor": 1.0}, "optimizer.decay_factor must be between 0 and 1, got 1.0"),
+        ({"schedule": "plateau", "plateau_patience": -1}, "optimizer.plateau_patience must not be negative, got -1"),
+        ({"schedule": "one_cycle", "start_lr_ratio": 1.5}, "optimizer.start_lr_ratio must be in [0, 1], got 1.5"),
         ({"learning_rate": 0.0}, "optimizer.learning_rate must be positive and finite, got 0.0"),
         ({"learning_rate": math.nan}, "optimizer.learning_rate must be positive and finite, got nan"),
         ({"max_grad_norm": math.nan}, "optimizer.max_grad_norm must be positive or None, got nan"),
@@ -336,7 +354,7 @@ def test_zero_progress_has_rate_zero_before_a_warmup():
             {"schedule": "noam"},
             "optimizer.schedule noam starts with a warmup; set optimizer.warmup_steps, such as 4000",
         ),
-        ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.decay_tokens with the cosine schedule"),
+        ({"warmup_tokens": 5}, "optimizer.warmup_tokens needs optimizer.decay_tokens with the schedule cosine"),
         ({"decay_tokens": 5, "warmup_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),
         ({"decay_tokens": 5, "decay_steps": 1}, "or optimizer.warmup_steps and optimizer.decay_steps, not both"),
         ({"warmup_steps": -1}, "optimizer.warmup_steps must not be negative, got -1"),
@@ -369,13 +387,24 @@ def test_invalid_config_is_refused_with_field_and_value(fields, message):
         ({"name": "adam", "weight_decay": 0.1}, "optimizer.weight_decay applies only to adamw, muon and sgd; leave it"),
         (
             {"schedule": "constant", "decay_steps": 9},
-            "optimizer.decay_steps applies only to the cosine schedule; leave",
+            "optimizer.decay_steps applies only to the schedules cosine, linear and one_cycle; leave it at None, got 9",
         ),
-        ({"schedule": "constant", "decay_tokens": 9}, "optimizer.decay_tokens applies only to the cosine schedule; le"),
+        (
+            {"schedule": "constant", "decay_tokens": 9},
+            "optimizer.decay_tokens applies only to the schedules cosine, linear and one_cycle; leave it at None",
+        ),
         (
             {"schedule": "constant", "min_lr_ratio": 0.0},
-            "optimizer.min_lr_ratio applies only to the cosine schedule; l",
+            "optimizer.min_lr_ratio applies only to the schedules with a floor; leave it at 0.1, got 0.0",
         ),
+        ({"start_lr_ratio": 0.5}, "optimizer.start_lr_ratio applies only to the schedule one_cycle; leave it at 0.04"),
+        (
+            {"interval_steps": 5},
+            "optimizer.interval_steps applies only to the schedules step, exponential and cosine_restarts; leave it",
+        ),
+        ({"decay_factor": 0.5}, "optimizer.decay_factor applies only to the schedules step, exponential and plateau"),
+        ({"restart_growth": 2.0}, "optimizer.restart_growth applies only to the schedule cosine_restarts; leave it"),
+        ({"plateau_patience": 5}, "optimizer.plateau_patience applies only to the schedule plateau; leave it at 3"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

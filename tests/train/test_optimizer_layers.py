@@ -22,14 +22,13 @@ from train.begin import begin
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
-    current_learning_rate,
     has_weight_decay,
     layer_factors,
     leave_frozen,
     make_optimizer,
     make_schedule,
-    scale_by_progress,
 )
+from train.schedules import current_learning_rate, scale_by_progress
 from train.setup import set_up
 
 ENCODER = BertConfig(num_layers=3, num_heads=1, width=4, max_positions=5, pre_norm=True)
