@@ -3,9 +3,9 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import generate, target_decoder_of
@@ -30,23 +30,28 @@ def translator(kind="transformer"):
     model = CONFIGS[kind].build(SIZE)
     shapes = jax.eval_shape(model.init, jax.random.key(0), SOURCE, PROMPT)["params"]
     generator = np.random.default_rng(3)
-    params = jax.tree.map(lambda leaf: jnp.float32(0.7 * generator.normal(size=leaf.shape)), shapes)
+    params = jax.tree.map(lambda leaf: np.float32(0.7 * generator.normal(size=leaf.shape)), shapes)
     forward = jax.jit(lambda source, mask, inputs: model.apply({"params": params}, source, inputs, mask))
 
     def log_probabilities(row, target):
         padded = np.zeros((1, MOST), np.int32)
         padded[0, : len(target)] = target
-        logits = forward(SOURCE[row : row + 1], MASK[row : row + 1], padded)[0, len(target) - 1]
-        return np.asarray(jax.nn.log_softmax(logits), np.float64)
+        logits = np.asarray(forward(SOURCE[row : row + 1], MASK[row : row + 1], padded))[0, len(target) - 1]
+        return scipy.special.log_softmax(logits.astype(np.float64))
 
     return model, target_decoder_of(model), params, log_probabilities
+
+
+@functools.partial(jax.jit, static_argnames=("model", "capacity", "count_coverage"))
+def begin(model, params, source=SOURCE, mask=MASK, **options):
+    return model.begin(params, source, mask, **options)
 
 
 def search(source=SOURCE, mask=MASK, num_beams=2, kind="transformer", **options):
     model, decoder, params, _ = translator(kind)
     prompt = np.full((len(source), 1), START, np.int32)
-    options = {"max_new_tokens": MOST, "stop": END, "cache": model.begin(params, source, mask)} | options
-    return beam_search(decoder, params, prompt, num_beams=num_beams, **options)
+    options = {"max_new_tokens": MOST, "stop": END, "cache": begin(model, params, source, mask)} | options
+    return jax.device_get(beam_search(decoder, params, prompt, num_beams=num_beams, **options))
 
 
 @functools.cache
@@ -97,7 +102,7 @@ def test_ngrams_are_not_repeated_where_that_is_asked_for(size):
 @each_model
 def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
     model, _, params, _ = translator(kind)
-    cache = model.begin(params, SOURCE, MASK, count_coverage=True)
+    cache = begin(model, params, count_coverage=True)
     result = search(num_beams=SIZE**3, kind=kind, coverage_penalty=0.7, cache=cache)
     align = jax.jit(model.alignment)
     for row in range(len(SOURCE)):
@@ -114,7 +119,7 @@ def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
 @each_model
 def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
     model, decoder, params, log_probabilities = translator(kind)
-    cache = model.begin(params, SOURCE, MASK)
+    cache = begin(model, params)
     options = {"max_new_tokens": MOST, "key": jax.random.key(0), "sampling": Sampling(temperature=0.0)}
     drawn = np.stack(list(generate(decoder, params, PROMPT, cache=cache, **options)), axis=1)
     beam = search(num_beams=1, stop=None, kind=kind)
@@ -136,7 +141,7 @@ def test_sentences_of_a_batch_are_translated_as_each_would_be_alone(kind):
 
 def test_a_cache_with_little_room_gives_the_same():
     model, _, params, _ = translator()
-    small = search(cache=model.begin(params, SOURCE, MASK, capacity=16), max_new_tokens=MOST)
+    small = search(cache=begin(model, params, capacity=16), max_new_tokens=MOST)
     np.testing.assert_array_equal(small.tokens, search().tokens)
 
 
@@ -164,6 +169,4 @@ def test_a_target_that_the_context_cannot_hold_is_refused_at_the_call():
     with pytest.raises(ValueError, match="need a context of 17, but the model's holds 16"):
         search(max_new_tokens=17)
     with pytest.raises(ValueError, match="need a context of 17, but the model's holds 16"):
-        generate(
-            decoder, params, PROMPT, max_new_tokens=17, key=jax.random.key(0), cache=model.begin(params, SOURCE, MASK)
-        )
+        generate(decoder, params, PROMPT, max_new_tokens=17, key=jax.random.key(0), cache=begin(model, params))

@@ -13,6 +13,7 @@ from jaxnlp.convert.bert import from_huggingface, to_huggingface
 from jaxnlp.models.bert import Bert, BertConfig, PretrainingHeads
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.positions import sinusoidal_positions
+from tests.random_parameters import random_parameters
 
 VOCABULARY, LENGTH = 29, 9
 CONFIG = BertConfig(num_layers=3, num_heads=2, width=8, feed_forward_width=20, max_positions=12)
@@ -27,12 +28,23 @@ def batch(rows=4, length=LENGTH, seed=0):
     firsts = generator.integers(0, length, rows)
     places = np.arange(length)
     segments = (places[None] >= firsts[:, None]).astype(np.int32)
-    return jnp.array(tokens), jnp.array(segments), jnp.array(places[None] < ends[:, None])
+    return tokens, segments, places[None] < ends[:, None]
 
 
 @functools.cache
 def initial(config=CONFIG):
-    return jax.jit(Bert(config, VOCABULARY).init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    """Parameters about as large as initial ones."""
+    return random_parameters(Bert(config, VOCABULARY), np.zeros((1, 1), np.int32), spread=0.02)
+
+
+@functools.partial(jax.jit, static_argnames=("model", "deterministic"))
+def apply(model, params, tokens, segments=None, mask=None, **options):
+    return model.apply({"params": params}, tokens, segments, mask, **options)
+
+
+def encode(*arguments, **options):
+    """What BERT makes of tokens, on the host."""
+    return jax.device_get(apply(*arguments, **options))
 
 
 def rival(config=CONFIG, kind=transformers.BertModel):
@@ -93,13 +105,13 @@ def test_hidden_states_pooled_outputs_and_all_gradients_are_those_of_transformer
     here = np.asarray(mask)
     np.testing.assert_allclose(encoding.pooled, found.pooler_output.detach().numpy(), atol=1e-4)
     for layer, state in zip(encoding.layers, found.hidden_states, strict=True):
-        np.testing.assert_allclose(layer[here], state.detach().numpy()[here], atol=1e-4)
+        np.testing.assert_allclose(np.asarray(layer)[here], state.detach().numpy()[here], atol=1e-4)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4 * max(1.0, float(np.abs(b).max()))), ours, gradients
     )
 
-    again, maps = model.attention_maps(params, tokens, segments, mask)
-    chex.assert_trees_all_close(again.hidden[here], encoding.hidden[here], atol=1e-5)
+    again, maps = jax.device_get(jax.jit(model.attention_maps)(params, tokens, segments, mask))
+    chex.assert_trees_all_close(again.hidden[here], np.asarray(encoding.hidden)[here], atol=1e-5)
     for layer, expected in zip(maps, found.attentions, strict=True):
         np.testing.assert_allclose(layer, expected.detach().numpy(), atol=1e-4)
 
@@ -109,10 +121,11 @@ def test_pretraining_heads_are_those_of_transformers():
     with torch.no_grad():
         expected = theirs(*[torch.from_numpy(np.array(a)).long() for a in (tokens, mask, segments)])
     params, heads = from_huggingface(tensors_of(theirs), CONFIG, VOCABULARY)
-    encoding = Bert(CONFIG, VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    encoding = encode(Bert(CONFIG, VOCABULARY), params, tokens, segments, mask)
     rows = encoding.hidden.reshape(-1, CONFIG.width)
-    x, bias, follows = PretrainingHeads(VOCABULARY).apply({"params": heads}, rows, encoding.pooled)
-    logits = x @ params["tokens"]["embedding"].T + bias[None]
+    score = jax.jit(PretrainingHeads(VOCABULARY).apply)
+    x, bias, follows = jax.device_get(score({"params": heads}, rows, encoding.pooled))
+    logits = x @ params["tokens"]["embedding"].T + bias
     np.testing.assert_allclose(follows, expected.seq_relationship_logits.numpy(), atol=1e-4)
     flat = np.asarray(mask).reshape(-1)
     np.testing.assert_allclose(
@@ -122,25 +135,24 @@ def test_pretraining_heads_are_those_of_transformers():
 
 def test_padding_changes_nothing_and_texts_do_not_see_each_other():
     model, params, (tokens, segments, mask) = Bert(CONFIG, VOCABULARY), initial(), batch()
-    encode = jax.jit(lambda *arguments: model.apply({"params": params}, *arguments))
-    expected = encode(tokens, segments, mask)
-    garbage = jnp.where(mask, tokens, (tokens + 7) % VOCABULARY)
-    found = encode(garbage, jnp.where(mask, segments, 1 - segments), mask)
+    expected = encode(model, params, tokens, segments, mask)
+    garbage = np.where(mask, tokens, (tokens + 7) % VOCABULARY)
+    found = encode(model, params, garbage, np.where(mask, segments, 1 - segments), mask)
     np.testing.assert_allclose(found.hidden[mask], expected.hidden[mask], atol=1e-6)
     np.testing.assert_allclose(found.pooled, expected.pooled, atol=1e-6)
     count = int(mask[0].sum())
     assert count < LENGTH
-    alone = encode(tokens[:1, :count], segments[:1, :count], mask[:1, :count])
+    alone = encode(model, params, tokens[:1, :count], segments[:1, :count], mask[:1, :count])
     np.testing.assert_allclose(alone.hidden[0], expected.hidden[0, :count], atol=1e-5)
 
 
 def test_segments_and_positions_count():
     model, params, (tokens, segments, _) = Bert(CONFIG, VOCABULARY), initial(), batch()
-    plain = model.apply({"params": params}, tokens)
-    zeros = model.apply({"params": params}, tokens, jnp.zeros_like(segments))
+    plain = encode(model, params, tokens)
+    zeros = encode(model, params, tokens, np.zeros_like(segments))
     chex.assert_trees_all_equal(plain, zeros)
-    assert np.abs(model.apply({"params": params}, tokens, segments).hidden - plain.hidden).max() > 1e-3
-    turned = model.apply({"params": params}, tokens[:, ::-1])
+    assert np.abs(encode(model, params, tokens, segments).hidden - plain.hidden).max() > 1e-3
+    turned = encode(model, params, tokens[:, ::-1])
     assert np.abs(turned.hidden[:, ::-1] - plain.hidden).max() > 1e-3
 
 
@@ -169,45 +181,44 @@ def test_dropout_is_for_training_and_follows_the_key():
     model, params, (tokens, _, _) = Bert(CONFIG, VOCABULARY), initial(), batch()
 
     def hidden(seed):
-        return model.apply(
-            {"params": params}, tokens, deterministic=False, rngs={"dropout": jax.random.key(seed)}
-        ).hidden
+        return encode(model, params, tokens, deterministic=False, rngs={"dropout": jax.random.key(seed)}).hidden
 
     assert (hidden(0) == hidden(0)).all()
     assert (hidden(0) != hidden(1)).any()
-    assert (model.apply({"params": params}, tokens).hidden != hidden(0)).any()
+    assert (encode(model, params, tokens).hidden != hidden(0)).any()
 
 
 def test_variants_are_what_they_say():
     tokens, segments, mask = batch()
     config = dataclasses.replace(CONFIG, positions="sinusoidal", pre_norm=True, use_pooler=False)
-    params = initial(config)
+    init = jax.jit(Bert(config, VOCABULARY).init)
+    params = init(jax.random.key(0), np.zeros((1, 1), np.int32))["params"]
     assert "positions" not in params
     assert "pooler" not in params
-    encoding = Bert(config, VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    encoding = encode(Bert(config, VOCABULARY), params, tokens, segments, mask)
     assert encoding.pooled is None
     # Normalised once, at the end: what comes out has mean 0 and variance 1, what the last block gives has not.
     np.testing.assert_allclose(encoding.hidden.var(axis=-1), 1.0, rtol=1e-3)
     assert np.abs(encoding.layers[-1].var(axis=-1) - 1.0).max() > 0.01
     table = sinusoidal_positions(12, 8)
     learned = dataclasses.replace(config, positions="learned")
-    same = Bert(learned, VOCABULARY).apply({"params": params | {"positions": table}}, tokens, segments, mask)
+    same = encode(Bert(learned, VOCABULARY), params | {"positions": table}, tokens, segments, mask)
     chex.assert_trees_all_close(same, encoding, atol=1e-6)
 
 
 def test_short_products_are_near_the_exact_ones():
     params, (tokens, segments, mask) = initial(), batch()
-    exact = Bert(CONFIG, VOCABULARY).apply({"params": params}, tokens, segments, mask)
+    exact = encode(Bert(CONFIG, VOCABULARY), params, tokens, segments, mask)
     for changes in ({"matmul_dtype": "bfloat16"}, {"dtype": "bfloat16"}):
         model = Bert(CONFIG, VOCABULARY, Compute(**changes))
-        short = model.apply({"params": params}, tokens, segments, mask)
+        short = encode(model, params, tokens, segments, mask)
         assert short.hidden.dtype == changes.get("dtype", "float32")
-        np.testing.assert_allclose(short.hidden.astype(jnp.float32)[mask], exact.hidden[mask], atol=0.1)
+        np.testing.assert_allclose(short.hidden.astype(np.float32)[mask], exact.hidden[mask], atol=0.1)
 
 
 def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
     with pytest.raises(ValueError, match="a text of 13 tokens exceeds the 12 positions"):
-        Bert(CONFIG, VOCABULARY).apply({"params": initial()}, jnp.zeros((1, 13), jnp.int32))
+        Bert(CONFIG, VOCABULARY).apply({"params": initial()}, np.zeros((1, 13), np.int32))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from jaxnlp.models import text_tasks
 from jaxnlp.models.bert import Bert, BertConfig, BertOutput
 from jaxnlp.models.text_tasks import TextTasksConfig, cosine, pair_features, pool
 from jaxnlp.text.labels import Labels
+from tests.random_parameters import random_parameters
 
 VOCABULARY, ALL = 13, tuple(LABELS.items())
 ENCODER = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=10)
@@ -30,11 +31,7 @@ def batch(texts, rows=3, length=6, seed=0):
 def build(config=CONFIG, parts=ALL, token_dropout_rate=0.0):
     """The model, and parameters larger than initial ones, so that every parameter matters."""
     model = config.build(VOCABULARY, parts, token_dropout_rate)
-    shapes = jax.eval_shape(model.init, jax.random.key(0), np.zeros((1, 2, 1), np.int32))["params"]
-    generator = np.random.default_rng(1)
-    return model, jax.tree_util.tree_map_with_path(
-        lambda path, leaf: np.float32((path[-1].key == "scale") + 0.3 * generator.normal(size=leaf.shape)), shapes
-    )
+    return model, random_parameters(model, np.zeros((1, 2, 1), np.int32))
 
 
 @functools.partial(jax.jit, static_argnames="model")

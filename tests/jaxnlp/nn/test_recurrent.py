@@ -240,10 +240,8 @@ def test_weight_dropout_is_the_same_for_a_key_and_for_all_rows_and_differs_betwe
 def test_weight_dropout_draws_the_mask_of_gates_side_by_side():
     module = RecurrentDirection("lstm", STATE, weight_dropout_rate=0.5)
     params = random_params(Recurrent("lstm", (STATE,)))["layer_0_forward"]
-    x, states = (
-        np.zeros((STATE, 1, WIDTH), np.float32),
-        (np.eye(STATE, dtype=np.float32), np.zeros((STATE, STATE), np.float32)),
-    )
+    x, zeros = np.zeros((STATE, 1, WIDTH), np.float32), np.zeros((STATE, STATE), np.float32)
+    states = (np.eye(STATE, dtype=np.float32), zeros)
 
     class Key(nn.Module):  # a module at the same path draws the same key
         @nn.compact

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from jaxnlp.models.bert import BertConfig
@@ -14,6 +12,7 @@ from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.random_parameters import random_parameters
 
 LABELS = {
     "sst": Labels("classification", 1, ("0", "1", "2", "3", "4")),
@@ -37,11 +36,7 @@ def make_trained() -> MakeTrained:
         processor = TextProcessor(WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS]), max_length, parts)
         task = task or TextTasks()
         model, inputs = task.build(config, processor)
-        params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
-        leaves, tree = jax.tree.flatten(params)
-        draw = np.random.default_rng(0)
-        params = tree.unflatten([leaf + 0.3 * draw.standard_normal(leaf.shape, np.float32) for leaf in leaves])
-        return Trained(task, model, params, processor, name="tiny")
+        return Trained(task, model, jax.device_put(random_parameters(model, *inputs)), processor, name="tiny")
 
     return make
 

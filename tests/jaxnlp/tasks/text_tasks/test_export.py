@@ -6,7 +6,6 @@ from pathlib import Path
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -24,6 +23,7 @@ from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
 from jaxnlp.tasks.text_tasks.commands import Export
 from jaxnlp.tasks.text_tasks.predictions import embed_texts, max_length_of, predict_texts
+from tests.random_parameters import random_parameters
 
 TEXTS = ["The cats sat on the mat.", "a big dog"]
 PAIRS = [["The cats sat on the mat.", "a dog"], ["a big dog ate a fish on the mat.", "the fish"]]
@@ -138,7 +138,7 @@ def test_pretraining_heads_are_exported_with_their_encoder(trained, tmp_path):
     vocabulary, task = trained.processor.vocabulary, MaskedLanguageModel()
     encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40)
     model, inputs = task.build(BertPretrainingConfig(encoder=encoder), vocabulary)
-    params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    params = jax.device_put(random_parameters(model, *inputs))
     Export(tmp_path / "bert")(Trained(task, model, params, vocabulary, name="pretrained"))
     found = load_pretrained(tmp_path / "bert")
     chex.assert_trees_all_equal(found.heads, jax.tree.map(np.asarray, params["heads"]))

@@ -5,7 +5,6 @@ import functools
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -18,6 +17,7 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.random_parameters import random_parameters
 from train.config import TrainConfig
 from train.step import init_state, train_step
 
@@ -39,25 +39,28 @@ def batch(part, labels):
     generator = np.random.default_rng(0)
     mask = np.arange(5)[None, None] < generator.integers(1, 6, (4, LABELS[part].texts, 1))
     return {
-        "tokens": jnp.array(generator.integers(0, VOCABULARY.size, (*mask.shape[:2], 5)).astype(np.int32)),
-        "attention_mask": jnp.array(mask),
-        "loss_mask": jnp.array([True, True, True, False]),
-        part: jnp.array([*labels, np.nan], jnp.float32),
+        "tokens": generator.integers(0, VOCABULARY.size, (*mask.shape[:2], 5)).astype(np.int32),
+        "attention_mask": mask,
+        "loss_mask": np.array([True, True, True, False]),
+        part: np.array([*labels, np.nan], np.float32),
     }
 
 
 @functools.cache
 def build(task, *names, config=CONFIG, scale=1.0):
     model, inputs = task.build(config, processor(*names))
-    params = jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
-    return model, jax.tree.map(lambda x: scale * x, params)
+    return model, jax.tree.map(lambda x: np.float32(scale * x), random_parameters(model, *inputs, spread=0.02))
+
+
+@functools.cache
+def compiled_loss(task, model):
+    return jax.jit(task.objective(model, None).loss)
 
 
 def measure(task, names, part, key=None, config=CONFIG, scale=10.0):
     """The objective and the metrics of a batch of a part."""
     model, params = build(task, *names, config=config, scale=scale)
-    loss = jax.jit(task.objective(model, None).loss)
-    value, (metrics, carry) = loss(params, batch(part, EXAMPLES[part]), key, ())
+    value, (metrics, carry) = compiled_loss(task, model)(params, batch(part, EXAMPLES[part]), key, ())
     assert carry == ()
     return float(value), {name: np.array(pair) for name, pair in metrics.items()}
 
