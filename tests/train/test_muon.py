@@ -27,7 +27,7 @@ def one_matrix(path):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_singular_values_become_about_one_and_singular_vectors_stay(shape):
     x = random(shape)
-    found = np.asarray(orthogonalized(x), np.float64)
+    found = np.asarray(jax.jit(orthogonalized)(x), np.float64)
     u, s, vt = np.linalg.svd(x.astype(np.float64), full_matrices=False)
     inside = np.einsum("...mi,...mn,...jn->...ij", u, found, vt)
     diagonal = np.einsum("...ii->...i", inside)
@@ -79,7 +79,7 @@ def test_a_small_direction_moves_as_far_as_a_large_one():
 @pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16)])
 def test_updates_have_about_the_size_of_adams(shape):
     transform = scale_by_muon(0.0, one_matrix)
-    updates, _ = transform.update({"kernel": random(shape)}, transform.init({"kernel": random(shape)}))
+    updates, _ = jax.jit(transform.update)({"kernel": random(shape)}, transform.init({"kernel": random(shape)}))
     # All singular values at 1 would give exactly this.
     assert 0.7 * ADAM_SIZE < np.sqrt(np.square(updates["kernel"]).mean()) < 1.2 * ADAM_SIZE
 
@@ -112,7 +112,7 @@ def test_a_kernel_with_several_output_axes_has_the_update_of_its_matrix(axes, sh
     updates = []
     for letters, value in ((axes, gradient), ("LDF"[3 - len(matrix) :], gradient.reshape(matrix))):
         transform = scale_by_muon(0.9, lambda path, letters=letters: Parameter(letters, matrix=True))
-        found, _ = transform.update({"kernel": value}, transform.init({"kernel": value}))
+        found, _ = jax.jit(transform.update)({"kernel": value}, transform.init({"kernel": value}))
         assert found["kernel"].shape == value.shape
         updates.append(np.asarray(found["kernel"]).reshape(matrix))
     np.testing.assert_array_equal(*updates)

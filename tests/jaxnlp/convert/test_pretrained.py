@@ -2,7 +2,7 @@ import dataclasses
 import json
 
 import chex
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 import torch
@@ -30,7 +30,7 @@ def encode(held, texts=TEXTS, max_length=16):
     padded = np.array([np.pad(row, (0, width - len(row))) for row in tokens])
     mask = np.arange(width)[None] < np.array([len(row) for row in tokens])[:, None]
     model = Bert(held.config, len(held.params["tokens"]["embedding"]))
-    encoding = model.apply({"params": held.params}, jnp.asarray(padded), None, jnp.asarray(mask))
+    encoding = jax.jit(model.apply)({"params": held.params}, padded, None, mask)
     return np.asarray(encoding.hidden), mask, encoding.pooled
 
 

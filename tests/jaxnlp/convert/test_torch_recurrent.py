@@ -1,13 +1,14 @@
+import functools
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 
 from jaxnlp.convert.torch_recurrent import from_torch, to_torch
 from jaxnlp.nn.recurrent import CELLS, Recurrent
+from tests.random_parameters import random_parameters
 
 BATCH, POSITIONS, WIDTH, STATE, LAYERS = 3, 4, 5, 6, 2
 X = np.random.default_rng(0).normal(size=(BATCH, POSITIONS, WIDTH)).astype(np.float32)
@@ -27,8 +28,7 @@ def weights_of(layer):
 
 def ours(cell):
     module = Recurrent(cell, (STATE,) * LAYERS, bidirectional=True)
-    params = jax.jit(lambda: module.init(jax.random.key(0), jnp.asarray(X), deterministic=True))()["params"]
-    return module, jax.tree.map(np.asarray, params)
+    return module, random_parameters(module, X, deterministic=True)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -132,7 +132,7 @@ def test_layers_without_biases_have_biases_of_zero(cell):
     params = from_torch(weights_of(layer), cell=cell, **SHAPE)
     module, whole = ours(cell)
     assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, whole)
-    found, _ = module.apply({"params": params}, X, deterministic=True)
+    found, _ = jax.jit(functools.partial(module.apply, deterministic=True))({"params": params}, X)
     np.testing.assert_allclose(found, layer(torch.as_tensor(X))[0].detach(), atol=1e-6)
 
 

@@ -225,7 +225,10 @@ def test_latents_along_the_context_end_stretches_as_equal_as_can_be(latents, con
 def test_weights_asked_for_mix_the_values_to_what_attention_adds():
     params, x, latents = random_params(down=False), random_inputs(LONG), random_inputs(LATENTS, seed=3)
     params["feed_forward"]["down"] = jax.tree.map(np.zeros_like, params["feed_forward"]["down"])
-    y, found = make_up().apply({"params": params}, x, latents, (1, 3, 4, 6), mutable=["intermediates"])
+    apply_up = jax.jit(
+        lambda params: make_up().apply({"params": params}, x, latents, (1, 3, 4, 6), mutable=["intermediates"])
+    )
+    y, found = apply_up(params)
     (weights,) = jax.tree.leaves(found["intermediates"])
     assert weights.shape == (BATCH, HEADS, LONG, LATENTS)
     # Position 0 stands before all latents: nothing is mixed, and the bias alone is added.

@@ -205,8 +205,8 @@ def test_short_types_keep_their_dtype_and_gradients():
 
 def test_vmap_and_remat_change_no_numbers():
     cell, x, state, weights = random_layer("lstm")
-    plain = jax.grad(lambda w: recurrent(cell, x, state, **w)[0].sum())(weights)
-    remat = jax.grad(jax.checkpoint(lambda w: recurrent(cell, x, state, **w)[0].sum()))(weights)
+    plain = jax.jit(jax.grad(lambda w: recurrent(cell, x, state, **w)[0].sum()))(weights)
+    remat = jax.jit(jax.grad(jax.checkpoint(lambda w: recurrent(cell, x, state, **w)[0].sum())))(weights)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), remat, plain)
     each = jax.vmap(lambda x, h, c: recurrent(cell, x[None], (h[None], c[None]), **weights)[0][0])(x, *state)
     np.testing.assert_allclose(each, recurrent(cell, x, state, **weights)[0], rtol=1e-5, atol=1e-6)

@@ -23,6 +23,7 @@ from jaxnlp.tasks.question_answering.evaluators import (
 )
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question
+from tests.random_parameters import random_parameters
 from train.parallel import make_parallel
 from train.scoring import SplitScoring
 
@@ -107,8 +108,8 @@ def test_weights_are_those_of_each_text_alone_and_one_program_computes_all(varia
         "compute": Compute(scan_layers=True),
     } | GPTS[variant]
     model = shape.pop("kind", GPTConfig)(**shape).build(VOCABULARY.size)
-    params = jax.jit(lambda: model.init(jax.random.key(0), np.zeros((1, 1), np.int32)))()["params"]
-    params = jax.tree.map(lambda leaf: 20.0 * leaf, params)  # so that attention is far from even
+    # Large ones, so that attention is far from even.
+    params = jax.device_put(random_parameters(model, np.zeros((1, 1), np.int32), spread=0.4))
     scoring = scoring_of(model, params)
     for given in (["bad", "cabbage", "a"], ["beef", "", ""]):
         shown = heat_maps(scoring, ASKED, given)
