@@ -322,12 +322,12 @@ def test_configs_are_values():
 @pytest.mark.parametrize("tied", [True, False])
 def test_logits_are_the_hidden_states_through_the_output_layer(tied):
     model = make_model(tie_embeddings=tied)
-    params = initial_params(model, make_key(0))
-    hidden = model.apply({"params": params}, TOKENS, return_hidden=True)
+    params = random_params(model)
+    hidden = jax.jit(functools.partial(model.apply, return_hidden=True))({"params": params}, TOKENS)
     w, b = model.output_layer(params)
     assert b is None
     assert hidden.shape == (BATCH, CONTEXT, WIDTH)
-    np.testing.assert_allclose(hidden @ w, model.apply({"params": params}, TOKENS), atol=1e-5)
+    np.testing.assert_allclose(np.asarray(hidden) @ w, apply(model, params, TOKENS), atol=1e-5)
 
 
 def test_implementations_of_attention_give_the_same_gradients_and_an_impossible_one_is_refused():

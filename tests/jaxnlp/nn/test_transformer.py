@@ -182,7 +182,7 @@ def test_equals_pytorchs_post_norm_layer_with_padding():
         heads, hidden, deterministic=True, causal=False, norm="post", epsilon=1e-12, activation="gelu"
     )
     mask = masks.padding(jnp.asarray(lengths), positions)
-    ours, _ = block.apply({"params": params}, jnp.asarray(x), attention_mask=mask)
+    ours, _ = jax.jit(block.apply)({"params": params}, x, attention_mask=mask)
     padded = torch.arange(positions)[None] >= torch.from_numpy(lengths)[:, None]
     theirs.train()  # PyTorch's fast path for inference leaves padded positions as zeros
     expected = theirs(torch.from_numpy(x), src_key_padding_mask=padded).detach().numpy()
@@ -269,17 +269,21 @@ class Stack(nn.Module):
 
 def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_separate_parameters():
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    params = Stack().init(rngs, X)["params"]
-    expected = Stack().apply({"params": params}, X, rngs=rngs)
+    params = jax.jit(Stack().init)(rngs, X)["params"]
+
+    def result_of(module, params):
+        return jax.device_get(jax.jit(module.apply)({"params": params}, X, rngs=rngs))
+
+    expected = result_of(Stack(), params)
     assert expected.layers.shape == (3, *X.shape)
     np.testing.assert_array_equal(expected.layers[-1], expected.hidden)
     for compute in (Compute(scan_layers=True), Compute(remat=True), Compute(scan_layers=True, remat=True)):
-        found = Stack(compute).apply({"params": params}, X, rngs=rngs)
+        found = result_of(Stack(compute), params)
         np.testing.assert_allclose(found.hidden, expected.hidden, atol=1e-6)
         np.testing.assert_allclose(found.layers, expected.layers, atol=1e-6)
     separate = unstacked(params, 3)
     assert sorted(separate) == ["block_0", "block_1", "block_2"]
-    assert Stack(caches=True).apply({"params": separate}, X, rngs=rngs).hidden.shape == X.shape
+    assert result_of(Stack(caches=True), separate).hidden.shape == X.shape
 
 
 @pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])

@@ -4,7 +4,6 @@ import itertools
 
 import chex
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,6 +16,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Trained
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel, Validation
+from tests.random_parameters import random_parameters
 from train.begin import begin
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -50,12 +50,7 @@ def batch(rows=4, seed=0, predicted=None):
 @functools.cache
 def params():
     """Larger than initial ones, so that all parts count."""
-    found = jax.jit(MODEL.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-    leaves, tree = jax.tree.flatten(found)
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    return jax.tree.unflatten(
-        tree, [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
-    )
+    return random_parameters(MODEL, np.zeros((1, 1), np.int32))
 
 
 @functools.cache
@@ -72,7 +67,7 @@ PLAIN = MaskedLanguageModel()
 
 def step(held, key, task=PLAIN):
     """Loss, metrics and gradient."""
-    (loss, metrics), gradient = compiled(task)(params(), held, key)
+    (loss, metrics), gradient = jax.device_get(compiled(task)(params(), held, key))
     return loss, metrics, gradient
 
 

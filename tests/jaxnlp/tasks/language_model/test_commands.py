@@ -5,6 +5,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+import scipy.special
 
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
@@ -53,8 +54,9 @@ def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, cap
 def sum_of_log_probabilities(run, text, prompt):
     """Of the characters after the prompt."""
     ids = run.processor.encode(text)
-    logits = run.model.apply({"params": run.params}, ids[None, :-1])
-    return float(jax.nn.log_softmax(logits)[0, np.arange(len(ids) - 1), ids[1:]][len(prompt) - 1 :].sum())
+    logits = jax.jit(run.model.apply)({"params": run.params}, ids[None, :-1])
+    found = scipy.special.log_softmax(logits[0], axis=-1)[np.arange(len(ids) - 1), ids[1:]]
+    return float(found[len(prompt) - 1 :].sum())
 
 
 def test_beams_print_the_most_probable_continuations_best_first(finished_run, capsys):

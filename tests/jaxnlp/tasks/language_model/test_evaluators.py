@@ -1,8 +1,8 @@
+import functools
 import math
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -25,13 +25,14 @@ from jaxnlp.tasks.language_model.evaluators import (
 )
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import UNK, WordVocabulary
+from tests.random_parameters import random_parameters
 from train.parallel import make_parallel
 from train.scoring import SplitScoring
 
 VOCABULARY, ROWS, LENGTH = 7, 2, 5
 MODEL = RecurrentLMConfig(embedding_width=3, widths=(5, 4)).build(VOCABULARY)
-PARAMS = MODEL.init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
-PARAMS = jax.tree.map(lambda p: 8.0 * p, PARAMS)
+PARAMS = jax.device_put(random_parameters(MODEL, np.zeros((1, 1), np.int32), spread=1.0))
+FORWARD, READ = jax.jit(MODEL.apply), jax.jit(functools.partial(MODEL.apply, method="read"))
 WORDS = WordVocabulary((UNK, *"abcdef"))
 RUN = Trained(RecurrentLanguageModel(), MODEL, PARAMS, WORDS, name="tiny", step=12, config={"seed": 3})
 
@@ -79,9 +80,8 @@ def reference(params, cache):
         tokens, targets, mask = (
             np.concatenate([batch[name][row] for batch in given]) for name in ("tokens", "targets", "loss_mask")
         )
-        read = MODEL.apply({"params": params}, tokens[None], method="read")
-        hidden = np.asarray(read.outputs[0], np.float64)
-        logits = np.asarray(MODEL.apply({"params": params}, tokens[None])[0], np.float64)
+        hidden = np.asarray(READ({"params": params}, tokens[None]).outputs, np.float64)[0]
+        logits = logits_of(tokens[None])[0]
         for t in np.flatnonzero(mask):
             scores = np.exp(logits[t] - logits[t].max())
             probability = scores[targets[t]] / scores.sum()
@@ -113,7 +113,7 @@ def test_a_cache_without_weight_changes_nothing():
 
 def test_next_word_losses_are_of_the_word_after_each_window():
     inputs, targets = batches()[0]["tokens"], np.array([3, 6])
-    logits = np.asarray(MODEL.apply({"params": PARAMS}, inputs)[:, -1], np.float64)
+    logits = logits_of(inputs)[:, -1]
     expected = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(ROWS), targets]
     np.testing.assert_allclose(next_word_losses(MODEL, PARAMS, inputs, targets), expected, rtol=1e-5)
 
@@ -128,7 +128,7 @@ def random_prompts(count):
 
 
 def logits_of(text):
-    return np.asarray(jax.jit(MODEL.apply)({"params": PARAMS}, text), np.float64)
+    return np.asarray(FORWARD({"params": PARAMS}, text), np.float64)
 
 
 DECODER = decoder_of(MODEL)
