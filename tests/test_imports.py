@@ -18,6 +18,7 @@ LEAVES = (
     "jaxnlp.metrics",
     "jaxnlp.files",
     "jaxnlp.caches",
+    "jaxnlp.images",
 )
 LADDER = ("jaxnlp.ops", "jaxnlp.nn", "jaxnlp.models")
 BELOW_TASKS = (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert")
@@ -33,6 +34,7 @@ ALLOWED = {
     "jaxnlp.metrics": ("jaxnlp.typing",),
     "jaxnlp.caches": (),
     "jaxnlp.files": (),
+    "jaxnlp.images": (),
     "jaxnlp.ops": (*LEAVES, *LADDER[:1]),
     "jaxnlp.nn": (*LEAVES, *LADDER[:2]),
     "jaxnlp.models": (*LEAVES, *LADDER),
@@ -43,7 +45,7 @@ ALLOWED = {
     "jaxnlp.tasks": (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.commands"),
     "jaxnlp.runs": BELOW_RUNS,
     "jaxnlp.__main__": (*BELOW_RUNS, "jaxnlp.runs"),
-    "data": ("jaxnlp.text", "jaxnlp.corpus", "jaxnlp.config", "jaxnlp.caches", "jaxnlp.files", "data"),
+    "data": ("jaxnlp.text", "jaxnlp.corpus", "jaxnlp.config", "jaxnlp.caches", "jaxnlp.files", "jaxnlp.images", "data"),
     "train": ("jaxnlp", "data", "train"),
     "train.recipes": ("train", "configs"),
     "configs": (
@@ -77,6 +79,7 @@ FORBIDDEN = {
     "jaxnlp.ops": ("flax", "optax", "orbax"),
     "jaxnlp.corpus": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.blocks": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.images": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.config": ("jax", "flax", "optax", "orbax", "chex"),
     "data": ("jax", "flax", "optax", "orbax", "chex", "torch"),
     "train": ("torch", "transformers"),

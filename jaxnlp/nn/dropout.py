@@ -4,7 +4,7 @@ import chex
 import flax.linen as nn
 import jax
 
-from jaxnlp.ops.dropout import check_rate, dropout, locked_dropout
+from jaxnlp.ops.dropout import check_rate, dropout, keep_mask, locked_dropout, scaled
 from jaxnlp.typing import BATCH_AXIS
 
 
@@ -68,3 +68,31 @@ class LockedDropout(nn.Module):
         if deterministic or self.rate == 0.0:
             return x
         return locked_dropout(x, self.rate, self.make_rng("dropout"), first_row=first_row_of_shard(x.shape[0]))
+
+
+class LayerDropout(nn.Module):
+    """Drops a whole branch of an example in training: the example skips the layer (stochastic depth).
+
+    Attributes:
+      rate: share of the examples, in [0, 1).
+
+    Source: Huang et al. 2016, section 3. Differs: the same rate for all layers, and kept branches are scaled up in
+    training in place of down in evaluation.
+    """
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, deterministic: bool) -> jax.Array:
+        """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
+
+        Raises:
+          ValueError: when rate lies outside [0, 1), also outside training.
+        """
+        chex.assert_shape(x, (None, ...))
+        check_rate(self.rate)
+        if deterministic or self.rate == 0.0:
+            return x
+        shape = (len(x),) + (1,) * (x.ndim - 1)
+        kept = keep_mask(self.make_rng("dropout"), shape, self.rate, first_row=first_row_of_shard(len(x)))
+        return scaled(x, kept, self.rate)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxnlp.nn.attention import CrossAttention, Positions, SelfAttention
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.dropout import LayerDropout
 from jaxnlp.nn.feed_forward import Activation, FeedForward
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.synthesizer import SynthesizerAttention
@@ -71,6 +72,7 @@ class TransformerBlock(nn.Module):
       residual_stddev: standard deviation of the initial weights that write to the residual stream.
       attention_dropout_rate: share of attention weights dropped in training.
       residual_dropout_rate: share of each branch's outputs dropped in training.
+      layer_dropout_rate: share of the examples that skip a branch in training, see `LayerDropout`.
       compute: types and implementations.
       positions: of dot-product self-attention: none, rotary, relative_bias or relative_vectors, see
         `nn.attention.SelfAttention`.
@@ -97,6 +99,7 @@ class TransformerBlock(nn.Module):
     residual_stddev: float = 0.02
     attention_dropout_rate: float = 0.0
     residual_dropout_rate: float = 0.0
+    layer_dropout_rate: float = 0.0
     compute: Compute = Compute()
     positions: Positions = "none"
     num_buckets: int = 32
@@ -148,7 +151,7 @@ class TransformerBlock(nn.Module):
                 cache=own,
                 cached_positions=cached_positions,
             )
-            x = x + rows(branch)
+            x = x + rows(self._kept(branch))
             x = x if self.norm == "pre" else attention_norm(x)
             if self.cross:
                 x = self._cross(x.reshape(shape), memory if cache is None else cache[-2:], memory_mask)
@@ -165,7 +168,7 @@ class TransformerBlock(nn.Module):
         )
         branch = feed_forward_norm(x) if self.norm == "pre" else x
         branch = feed_forward(branch.reshape(shape), deterministic=self.deterministic)
-        x = x + rows(branch)
+        x = x + rows(self._kept(branch))
         x = x if self.norm == "pre" else feed_forward_norm(x)
         return x.reshape(shape), cache
 
@@ -209,7 +212,7 @@ class TransformerBlock(nn.Module):
         attention = self._attention(CrossAttention, "attention")
         branch = attention(branch, memory, deterministic=self.deterministic, attention_mask=memory_mask)
         x = jnp.broadcast_to(x, branch.shape)
-        return (rows(x) + rows(branch)).reshape(branch.shape)
+        return (rows(x) + rows(self._kept(branch))).reshape(branch.shape)
 
     def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
         """x [B, T, D] and what it reads in the memory: rows [B * T, D]."""
@@ -217,7 +220,7 @@ class TransformerBlock(nn.Module):
         branch = norm(rows(x)).reshape(x.shape) if self.norm == "pre" else x
         attention = self._attention(CrossAttention, "cross_attention")
         branch = attention(branch, memory, deterministic=self.deterministic, attention_mask=memory_mask)
-        y = rows(x) + rows(branch)
+        y = rows(x) + rows(self._kept(branch))
         return y if self.norm == "pre" else norm(y)
 
     def _self_attention(self) -> SelfAttention | SynthesizerAttention:
@@ -244,6 +247,10 @@ class TransformerBlock(nn.Module):
             name=name,
             **more,
         )
+
+    def _kept(self, branch: jax.Array) -> jax.Array:
+        """A branch [B, T, D], zero for the examples that skip it."""
+        return LayerDropout(self.layer_dropout_rate)(branch, deterministic=self.deterministic)
 
     def _norm(self, name: str) -> LayerNorm:
         return LayerNorm(self.epsilon, self.use_bias, self.compute, name=name)

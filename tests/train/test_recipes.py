@@ -9,7 +9,9 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 import configs
+from data.images import Images
 from data.minbert import LABELS as PROJECT_LABELS
+from jaxnlp.images import ImageProcessor
 from jaxnlp.serialization import from_json, to_json
 from jaxnlp.tasks.language_model import LanguageModel
 from train.command_line import RunOptions, parse
@@ -50,6 +52,8 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
     parts = tuple((part, PROJECT_LABELS[part]) for part in config.data.parts)
     tokens = types.SimpleNamespace(size=65)
     processor = types.SimpleNamespace(size=65, vocabulary=tokens, source=tokens, target=tokens, parts=parts)
+    if isinstance(config.data, Images):
+        processor = ImageProcessor(8, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
     model, inputs = config.task.build(config.model, processor)
     outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
     for path in flatten_dict(variables["params"]):

@@ -1,5 +1,6 @@
 """What a run declares of its metrics in environment.json, and what is read from that: units, charts, best values."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,8 +33,12 @@ class Declared(NamedTuple):
         return f"{self.unit} per {singular(self.of)}" if self.unit else ""
 
 
+MAX_CURVES = 8
+"""Metrics of a chart above which those of many parts, such as each class's F1, have a chart of their own."""
+
+
 class Chart(NamedTuple):
-    """The declared metrics of one unit.
+    """Declared metrics of one unit.
 
     Attributes:
       name: of the SVG file.
@@ -75,19 +80,34 @@ def progress_of(environment: Mapping[str, Any], metrics: Mapping[str, Declared])
 
 
 def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
-    """The declared metrics by unit. The objective, which is not declared, is drawn with the loss."""
+    """The declared metrics by unit; where they are many, one measured on several parts has a chart of its own.
+
+    The objective, which is not declared, is drawn with the loss.
+    """
     by_unit: dict[str, dict[str, Declared]] = {}
     for name, metric in metrics.items():
         by_unit.setdefault(metric.unit, {})[name] = metric
         if name == "loss" and OBJECTIVE not in metrics:
             by_unit[metric.unit][OBJECTIVE] = metric
     found: list[Chart] = []
-    for unit, members in by_unit.items():
+    for unit, members in [(unit, apart) for unit, group in by_unit.items() for apart in _apart(group)]:
         bases = {base(name) for name in members} - {OBJECTIVE}
         name = _file_name(bases.pop() if len(bases) == 1 else unit or "scores")
         taken = {"learning_rate", "throughput", *(chart.name for chart in found)}
         found.append(Chart(f"{name}_{len(found) + 1}" if name in taken else name, unit, members))
     return found
+
+
+def _apart(members: dict[str, Declared]) -> list[dict[str, Declared]]:
+    """The metrics of a unit, in groups: those that belong together, then each that is measured on several parts."""
+    if len(members) <= MAX_CURVES:
+        return [members]
+    parts = Counter(base(name) for name in members if "/" in name)
+    groups: dict[str, dict[str, Declared]] = {}
+    for name, metric in members.items():
+        group = base(name) if "/" in name and parts[base(name)] > 1 else ""
+        groups.setdefault(group, {})[name] = metric
+    return [groups[group] for group in sorted(groups, key=bool)]
 
 
 def base(name: str) -> str:

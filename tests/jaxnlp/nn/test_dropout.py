@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxnlp.nn.dropout import Dropout, LockedDropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout, LayerDropout, LockedDropout, first_row_of_shard
 from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.typing import BATCH_AXIS
 
@@ -122,3 +122,23 @@ def test_a_rate_outside_its_interval_is_refused_in_training_or_not(rate, determi
 def test_locked_dropout_refuses_what_is_no_batch_of_sequences(deterministic):
     with pytest.raises(AssertionError, match="rank"):
         LockedDropout(0.5).apply({}, X[0], deterministic=deterministic, rngs={"dropout": KEY})
+
+
+def test_layer_dropout_drops_whole_examples_and_keeps_the_mean():
+    drop_layer = jax.jit(lambda x, key: LayerDropout(0.25).apply({}, x, deterministic=False, rngs={"dropout": key}))
+    ones = np.ones((4000, 2, 3), np.float32)
+    found = np.asarray(drop_layer(ones, KEY))
+    assert {*np.unique(found)} == {np.float32(0.0), np.float32(1.0 / 0.75)}
+    np.testing.assert_array_equal(found, np.broadcast_to(found[:, :1, :1], found.shape))
+    assert abs(found.mean() - 1.0) < 0.03
+    np.testing.assert_array_equal(LayerDropout(0.25).apply({}, X, deterministic=True), X)
+    with pytest.raises(ValueError, match="dropout rate must lie in"):
+        LayerDropout(1.0).apply({}, X, deterministic=True)
+
+
+def test_shards_drop_the_layers_that_the_whole_batch_drops():
+    def drop_layer(x):
+        return LayerDropout(0.5).apply({}, x, deterministic=False, rngs={"dropout": KEY})
+
+    mapped = jax.jit(jax.vmap(drop_layer, axis_name=BATCH_AXIS))(X.reshape(8, 2, 3, 5))
+    np.testing.assert_array_equal(mapped.reshape(X.shape), jax.jit(drop_layer)(X))

@@ -6,7 +6,7 @@ import re
 import jax
 import pytest
 
-from configs import number_words
+from configs import number_words, vit_digits
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.serialization import ConfigError
@@ -35,6 +35,11 @@ def translation(files):
     return update(number_words.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
 
 
+def images_of_digits():
+    small = {"num_layers": 1, "num_heads": 1, "width": 8, "feed_forward_width": 8, "patch": 4}
+    return update(vit_digits.get_config(), **{f"model.{name}": value for name, value in small.items()})
+
+
 CONFIGS = {
     "LanguageModel": lambda files: smoothed(guards.gpt_characters(files)),
     "RecurrentLanguageModel": guards.lstm_streams,
@@ -45,6 +50,7 @@ CONFIGS = {
         translation(files), task=TextToText(label_smoothing=0.1), best_metric="loss"
     ),
     "Translation": translation,
+    "Classification": lambda files: images_of_digits(),
     "Tagging": lambda files: tagger.get_config(task=tagger.Tagging()),
     "ImageClassification": lambda files: images.get_config(),
 }

@@ -51,6 +51,15 @@ def test_each_unit_has_one_chart_and_the_objective_is_drawn_with_the_loss():
     assert list(by_unit[1].metrics) == ["accuracy", "bleu"]
 
 
+def test_a_metric_of_many_parts_has_a_chart_of_its_own():
+    few = {"accuracy": Declared(), "a/f1": Declared(), "b/f1": Declared()}
+    assert [list(chart.metrics) for chart in charts(few)] == [["accuracy", "a/f1", "b/f1"]]
+    many = few | {f"{number}/f1": Declared() for number in range(8)} | {"sst/score": Declared(), "auc": Declared()}
+    first, second = charts(many)
+    assert (first.name, list(first.metrics)) == ("scores", ["accuracy", "sst/score", "auc"])
+    assert (second.name, len(second.metrics)) == ("f1", 10)
+
+
 def test_names_of_charts_are_those_of_files_and_differ():
     declared = {
         "../../a b": Declared(unit="x"),

@@ -1,0 +1,39 @@
+"""Handwritten digits by a small Vision Transformer: the 1,797 images of scikit-learn, nothing to download.
+
+Source: Dosovitskiy et al. 2021 for the model.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train vit_digits --workdir runs/vit_digits
+"""
+
+from data.images import Images
+from jaxnlp.models.vit import ViTConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.classification import Classification
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="vit_digits",
+        data=Images(source="digits", validation_fraction=0.2, batch_size=64, shift=1),
+        model=ViTConfig(
+            patch=2,
+            num_layers=4,
+            num_heads=4,
+            width=64,
+            feed_forward_width=128,
+            pooling="mean",
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Classification(label_smoothing=0.1),
+        optimizer=OptimizerConfig(
+            name="muon", learning_rate=2e-2, weight_decay=0.05, warmup_steps=50, min_lr_ratio=0.02
+        ),
+        ema_decay=0.99,
+        best_metric="accuracy",
+        total_steps=1_000,
+        evaluate_every_steps=250,
+        checkpoint_every_steps=250,
+    )

@@ -1,0 +1,368 @@
+"""Images with classes: scikit-learn's digits, CIFAR-10, folders of image files, or NumPy arrays.
+
+Axes: I rows or columns of an image, R channels.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import grain
+import numpy as np
+
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data.archives import short_reason
+from data.download import locate_folder
+from data.image_augmentation import cutmix, erase, flip, mixup, shift
+from data.object_arrays import read_arrays
+from jaxnlp.caches import cache_folder
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.images import ImageProcessor, class_names, open_image, pixel_statistics
+
+ENDLESS = 2**40
+"""Images that are effectively infinitely many."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+"""Files of a class's folder that are images."""
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR10_ARCHIVE = "train_jpeg.tar.xz"
+CIFAR10_IMAGES = 5_000
+"""Of each class."""
+CIFAR10_HELD_OUT = 4_900
+"""Files of each class from this number on are held out."""
+
+
+class LabelledImages(NamedTuple):
+    """N images [N, I, I, R] uint8, their classes [N] int, and the names of the classes."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    classes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageExample:
+    """An image [I, I, R] uint8, the id of its class, and its name."""
+
+    image: np.ndarray
+    label: int
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Images(DataConfig):
+    """Images of one size, and their classes.
+
+    Batches have `images` [B, I, I, R] uint8, `labels` [B] int32 and `loss_mask` [B] bool; where images are mixed, also
+    `other_labels` [B] int32 and `share` [B] float32.
+    """
+
+    source: Literal["digits", "cifar10", "files"] = "digits"
+    """Scikit-learn's digits, 8 x 8 pixels; CIFAR-10's archive of JPEG files; or your own."""
+    path: str | None = None
+    """Of your own: a folder with a folder of image files for each class, or a .npz file with images and labels. Of
+    CIFAR-10: its folder; None = cifar10 in the folder that JAXNLP_DATA names."""
+    validation_path: str | None = None
+    """The same for validation; None = a part of the images in path is held out."""
+    validation_fraction: float = 0.1
+    """Share of each class that is held out."""
+    flip: bool = False
+    """Exchange left and right in half of the training images."""
+    shift: int = 0
+    """Shift training images by up to so many pixels."""
+    erase_rate: float = 0.0
+    """Share of training images in which a rectangle is erased."""
+    mix: Literal["none", "mixup", "cutmix"] = "none"
+    """Mix pairs of training images: means of two (mixup), or a rectangle of one in the other (cutmix)."""
+    mix_alpha: float = 1.0
+    """Parameter of the beta distribution that shares are drawn from: small values mix little."""
+    evaluation_batch_size: int = 256
+    """Images in an evaluation step."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require_at_least(0, "shift", "erase_rate")
+        self.require_at_least(1, "evaluation_batch_size")
+        if self.erase_rate > 1.0:
+            raise ValueError(f"data.erase_rate must lie in [0, 1], got {self.erase_rate}")
+        if not 0.0 < self.validation_fraction < 1.0:
+            raise ValueError(f"data.validation_fraction must lie between 0 and 1, got {self.validation_fraction}")
+        if not self.mix_alpha > 0.0:
+            raise ValueError(f"data.mix_alpha must be positive, got {self.mix_alpha}")
+        own = self.source == "files"
+        held_out = self.source == "digits" or (own and self.validation_path is None)
+        refuse_unread(
+            self,
+            [
+                ReadWhen("path", None, self.source != "digits", "data.source cifar10 and files"),
+                ReadWhen("validation_path", None, own, "data.source files"),
+                ReadWhen("validation_fraction", 0.1, held_out, "images without a validation set of their own"),
+                ReadWhen("mix_alpha", 1.0, self.mix != "none", "data.mix mixup and cutmix"),
+            ],
+        )
+        if own and self.path is None:
+            raise ValueError("data.source files needs data.path: a folder with a folder for each class, or a .npz file")
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the images; the split `validation` has those that are held out.
+
+        Args:
+          seed: decides the order of training, and how images are changed.
+          processor: of the run that this one begins with; size and classes must be the same.
+
+        Raises: FileNotFoundError, DataError: when images are not found or cannot be read, have several sizes or fewer
+          than two classes, or do not fit the processor.
+        """
+        train, validation = self._parts()
+        mean, stddev = pixel_statistics(train.images)
+        _, size, _, channels = train.images.shape
+        found = ImageProcessor(size, channels, mean, stddev, train.classes)
+        if processor is not None:
+            earlier = require_processor(processor, ImageProcessor)
+            if (earlier.shape, earlier.classes) != (found.shape, found.classes):
+                raise DataError(
+                    f"the model reads images of {earlier.shape} and has {len(earlier.classes)} classes; these images "
+                    f"have {found.shape}, and {len(found.classes)} classes: {', '.join(found.classes[:10])}"
+                )
+            found = earlier
+        if len(train.images) < self.batch_size:
+            raise DataError(
+                f"{len(train.images)} training images are fewer than a batch; set --data.batch-size to "
+                f"{len(train.images)} or less"
+            )
+        digest = hashlib.sha256(repr((found.to_json(), train.images.shape)).encode())
+        for part in (train, validation):
+            digest.update(np.ascontiguousarray(part.images).data)
+            digest.update(np.asarray(part.labels, np.int32).tobytes())
+        counts = np.bincount(train.labels, minlength=len(train.classes))
+        rarest = int(counts.argmin())
+        return Corpus(
+            train=self._training_batches(train, seed),
+            splits={"validation": self._split(validation)},
+            processor=found,
+            description=(
+                f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
+                f"validation; {len(counts)} classes, of {counts[rarest]:,} ({train.classes[rarest]}) to "
+                f"{counts.max():,} images ({train.classes[int(counts.argmax())]})"
+            ),
+            fingerprint=digest.hexdigest(),
+            token_counts=counts,
+        )
+
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """A folder with a folder for each class, or a .npz file. Raises: FileNotFoundError, DataError."""
+        processor = require_processor(processor, ImageProcessor)
+        found = read_images(path, processor.classes)
+        if found.images.shape[1:] != processor.shape:
+            raise DataError(f"{path}: images of {found.images.shape[1:]}, and the model reads {processor.shape}")
+        return self._split(found)
+
+    def _parts(self) -> tuple[LabelledImages, LabelledImages]:
+        if self.source == "cifar10":
+            folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise="choose another recipe")
+            return read_cifar10(folder / CIFAR10_ARCHIVE)
+        images = digits() if self.source == "digits" else read_images(Path(str(self.path)))
+        if self.validation_path is not None:
+            held_out = read_images(Path(self.validation_path), images.classes)
+            if held_out.images.shape[1:] != images.images.shape[1:]:
+                raise DataError(
+                    f"{self.validation_path}: images of {held_out.images.shape[1:]}, those for training have "
+                    f"{images.images.shape[1:]}"
+                )
+            return images, held_out
+        return held_out_part(images, self.validation_fraction)
+
+    def _training_batches(self, train: LabelledImages, seed: int) -> Any:
+        count = len(train.images)
+        rows = grain.MapDataset.range(count).seed(seed).shuffle().repeat(ENDLESS // count)
+        changed = rows.random_map(functools.partial(self._row, train))
+        batches = changed.batch(self.batch_size)
+        if self.mix != "none":
+            mix = mixup if self.mix == "mixup" else cutmix
+            batches = batches.random_map(lambda batch, generator: mix(batch, self.mix_alpha, generator))
+        # No threads that read ahead: see data.character_text.
+        return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+
+    def _row(self, train: LabelledImages, number: int, generator: np.random.Generator) -> NumpyBatch:
+        image = train.images[number]
+        if self.flip:
+            image = flip(image, generator)
+        if self.shift:
+            image = shift(image, self.shift, generator)
+        if self.erase_rate:
+            image = erase(image, self.erase_rate, generator)
+        return {"images": image, "labels": np.int32(train.labels[number]), "loss_mask": np.array(True)}
+
+    def _split(self, found: LabelledImages) -> Split:
+        size = self.evaluation_batch_size
+        batches = []
+        for start in range(0, len(found.images), size):
+            images, labels = found.images[start : start + size], found.labels[start : start + size].astype(np.int32)
+            missing = size - len(images)
+            batches.append(
+                {
+                    "images": np.pad(images, [(0, missing), (0, 0), (0, 0), (0, 0)]),
+                    "labels": np.pad(labels, (0, missing)),
+                    "loss_mask": np.arange(size) < len(images),
+                }
+            )
+        pairs = zip(found.images, found.labels.tolist(), strict=True)
+        examples = [ImageExample(image, label, f"image {number}") for number, (image, label) in enumerate(pairs)]
+        return Split(tuple(batches), tuple(examples))
+
+
+def digits() -> LabelledImages:
+    """Scikit-learn's 1,797 handwritten digits, 8 x 8 pixels, with 17 levels of grey."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    images = np.rint(found.images * (255.0 / 16.0)).astype(np.uint8)[..., None]
+    return LabelledImages(images, found.target.astype(np.int64), tuple(map(str, range(10))))
+
+
+def held_out_part(found: LabelledImages, fraction: float) -> tuple[LabelledImages, LabelledImages]:
+    """The images for training, and a fraction of each class, at least one image, for validation.
+
+    Raises: DataError for a class with fewer than two images.
+    """
+    held_out = np.zeros(len(found.labels), bool)
+    for label, name in enumerate(found.classes):
+        rows = np.flatnonzero(found.labels == label)
+        if len(rows) < 2:
+            raise DataError(f"the class {name} has {len(rows)} images; two are needed, one of them for validation")
+        count = max(1, round(fraction * len(rows)))
+        held_out[np.random.default_rng(label).permutation(rows)[: min(count, len(rows) - 1)]] = True
+    parts = [LabelledImages(found.images[rows], found.labels[rows], found.classes) for rows in (~held_out, held_out)]
+    return parts[0], parts[1]
+
+
+def read_images(path: Path, classes: tuple[str, ...] | None = None) -> LabelledImages:
+    """A folder with a folder of image files for each class, or a .npz file with the arrays images and labels.
+
+    Args:
+      path: of the folder or the file.
+      classes: that labels must have; None = those that are found.
+
+    Raises: FileNotFoundError; DataError naming the file, for images of several sizes and classes that are not known.
+    """
+    if path.is_dir():
+        return _read_folder(path, classes)
+    if path.suffix == ".npz":
+        return _read_npz(path, classes)
+    if not path.exists():
+        raise FileNotFoundError(f"no images at {path}: expected a folder with a folder for each class, or a .npz file")
+    raise DataError(f"{path}: expected a folder with a folder for each class, or a .npz file with images and labels")
+
+
+def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
+    folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    names = class_names(folders) if classes is None else classes
+    if len(names) < 2:
+        raise DataError(f"{path} has {len(names)} folders; at least two are needed, one for each class")
+    files = [
+        (file, folder.name)
+        for folder in folders
+        for file in sorted(folder.iterdir())
+        if file.suffix.lower() in SUFFIXES
+    ]
+    unknown = sorted({name for _, name in files} - set(names))
+    if unknown:
+        raise DataError(f"{path / unknown[0]}: no class of the model; it has {', '.join(names[:10])}")
+    counts = Counter(name for _, name in files)
+    empty = [name for name in names if classes is None and not counts[name]]
+    if empty or not files:
+        raise DataError(f"{path / (empty[0] if empty else '')}: no image files ({', '.join(SUFFIXES)})")
+    first = _read_file(files[0][0])
+    images = np.empty((len(files), *first.shape), np.uint8)
+    for row, (file, _) in enumerate(files):
+        image = _read_file(file)
+        if image.shape != first.shape or first.shape[0] != first.shape[1]:
+            raise DataError(
+                f"{file}: {image.shape[1]} x {image.shape[0]} pixels; all images must be square and of one size, and "
+                f"{files[0][0]} has {first.shape[1]} x {first.shape[0]}"
+            )
+        images[row] = image
+    return LabelledImages(images, np.array([names.index(name) for _, name in files]), names)
+
+
+def _read_file(file: Path) -> np.ndarray:
+    try:
+        return np.asarray(open_image(file, 3))
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def _read_npz(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
+    held = read_arrays(path, ("images", "labels"))
+    images, labels = held["images"], held["labels"]
+    if images.ndim == 3:
+        images = images[..., None]
+    square = images.ndim == 4 and images.shape[1] == images.shape[2] and images.shape[3] in (1, 3)
+    if images.dtype != np.uint8 or not square or not len(images):
+        raise DataError(
+            f"{path}: images must be uint8 of the shape [N, I, I] or [N, I, I, 3], got {images.dtype} {images.shape}"
+        )
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise DataError(
+            f"{path}: labels must be whole numbers from 0, one for each of {len(images)} images, got {labels.dtype} "
+            f"{labels.shape}"
+        )
+    names = tuple(map(str, range(int(labels.max()) + 1))) if classes is None else classes
+    if labels.max() >= len(names):
+        raise DataError(f"{path}: label {labels.max()}, and the model has {len(names)} classes")
+    if classes is None:
+        missing = sorted(set(range(len(names))) - set(labels.tolist()))
+        if missing or len(names) < 2:
+            raise DataError(f"{path}: no image has the label {missing[0] if missing else 1}; each class needs some")
+    return LabelledImages(images, labels.astype(np.int64), names)
+
+
+def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
+    """CIFAR-10's 50,000 training images without those held out, and the 1,000 held out.
+
+    The archive holds train/CLASS/NUMBER.jpg. It is decoded once, into a file in the cache that is read from disk.
+
+    Raises: FileNotFoundError, DataError.
+    """
+    if not archive.is_file():
+        raise FileNotFoundError(f"no CIFAR-10 archive at {archive}")
+    status = archive.stat()
+    place = cache_folder() / "data" / f"cifar10-{status.st_size}-{status.st_mtime_ns}.npy"
+    if not place.is_file():
+        _decode_cifar10(archive, place)
+    images = np.load(place, mmap_mode="r")
+    per_class = len(images) // len(CIFAR10)
+    labels, numbers = np.divmod(np.arange(len(images)), per_class)
+    held_out = numbers >= CIFAR10_HELD_OUT
+    parts = [LabelledImages(images[rows], labels[rows], CIFAR10) for rows in (~held_out, held_out)]
+    return parts[0], parts[1]
+
+
+def _decode_cifar10(archive: Path, place: Path) -> None:
+    """Writes all images [N, 32, 32, 3] uint8, by class and number."""
+    from PIL import Image
+
+    images = np.empty((len(CIFAR10), CIFAR10_IMAGES, 32, 32, 3), np.uint8)
+    seen = np.zeros(images.shape[:2], bool)
+    try:
+        with tarfile.open(archive, "r:xz") as members:
+            for member in members:
+                if not member.isfile():
+                    continue
+                name = Path(member.name)
+                stream = members.extractfile(member)
+                assert stream is not None
+                where = CIFAR10.index(name.parent.name), int(name.stem)
+                images[where] = np.asarray(Image.open(stream).convert("RGB"))
+                seen[where] = True
+    except Exception as error:  # lzma, tarfile and Pillow raise a dozen unrelated types
+        raise DataError(f"{archive} cannot be read: {short_reason(error)}") from error
+    if not seen.all():
+        raise DataError(f"{archive} has {int(seen.sum()):,} of {seen.size:,} images")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = place.with_suffix(".partial.npy")
+    np.save(partial, images.reshape(-1, 32, 32, 3))
+    partial.rename(place)

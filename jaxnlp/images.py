@@ -1,0 +1,135 @@
+"""Images with classes: what a model of images reads, image files, and pictures for reports. No jax.
+
+Axes that the library's glossary does not have: I rows or columns of an image, R channels.
+"""
+
+import base64
+import dataclasses
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+MODES = {1: "L", 3: "RGB"}
+"""Pillow's name of an image with so many channels."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageProcessor:
+    """Between images and arrays: their size, how pixels are normalised, and the names of the classes. Equal by value.
+
+    Attributes:
+      size: rows and columns, I.
+      channels: R: 1 for grey images, 3 for colour.
+      mean: of each channel of the training images, whose pixels lie in [0, 1].
+      stddev: their standard deviation.
+      classes: their names, in the order of their ids.
+    """
+
+    size: int
+    channels: int
+    mean: tuple[float, ...]
+    stddev: tuple[float, ...]
+    classes: tuple[str, ...]
+
+    counted: ClassVar[str] = "images"
+    """What examples are called where they are counted."""
+
+    def __post_init__(self):
+        if self.size < 1 or self.channels not in MODES:
+            raise ValueError(f"images: size must be at least 1 and channels 1 or 3, got {self.size}, {self.channels}")
+        if not len(self.mean) == len(self.stddev) == self.channels or not all(0.0 < x < math.inf for x in self.stddev):
+            raise ValueError(f"images: a mean and a positive stddev for each channel, got {self.mean}, {self.stddev}")
+        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
+            raise ValueError(f"images: at least two classes of distinct names, got {', '.join(self.classes) or 'none'}")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an image: (I, I, R)."""
+        return self.size, self.size, self.channels
+
+    def read(self, path: Path, *, resize: bool = False) -> np.ndarray:
+        """An image file as [I, I, R] uint8.
+
+        Args:
+          path: of a PNG, JPEG or any other file that Pillow reads.
+          resize: cut the middle square out of an image of another size, and scale it; otherwise it is refused.
+
+        Raises: FileNotFoundError; ValueError naming the file, for something that is no image, or of another size.
+        """
+        image = open_image(path, self.channels)
+        if image.size != (self.size, self.size):
+            if not resize:
+                width, height = image.size
+                raise ValueError(
+                    f"{path}: {width} x {height} pixels, and the model reads {self.size} x {self.size}; "
+                    "--resize cuts and scales it"
+                )
+            side = min(image.size)
+            left, top = ((length - side) // 2 for length in image.size)
+            image = image.crop((left, top, left + side, top + side)).resize((self.size, self.size))
+        return np.asarray(image, np.uint8).reshape(self.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {name: list(x) if isinstance(x, tuple) else x for name, x in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming what is something else."""
+        try:
+            numbers = {name: tuple(map(float, fields[name])) for name in ("mean", "stddev")}
+            return cls(int(fields["size"]), int(fields["channels"]), **numbers, classes=tuple(fields["classes"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"images: size, channels, mean, stddev or classes are missing: {fields!r}") from error
+
+
+def open_image(path: Path, channels: int) -> Image.Image:
+    """An image with so many channels. Raises: FileNotFoundError; ValueError naming a file that is no whole image."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no image at {path}")
+    try:
+        with Image.open(path) as image:
+            return image.convert(MODES[channels])
+    except UnidentifiedImageError as error:
+        raise ValueError(f"{path} is not an image that Pillow reads") from error
+    except (OSError, SyntaxError) as error:  # SyntaxError is Pillow's for a broken PNG
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def png(images: np.ndarray, *, columns: int = 1, scale: int = 1) -> str:
+    """Images side by side as a PNG file in base64.
+
+    Args:
+      images: [N, I, I, R] uint8.
+      columns: images in a row.
+      scale: by how much they are enlarged.
+    """
+    count, size, _, channels = images.shape
+    rows = -(-count // columns)
+    page = np.full((rows * (size + 1), columns * (size + 1), channels), 255, np.uint8)
+    for number, image in enumerate(images):
+        top, left = (size + 1) * (number // columns), (size + 1) * (number % columns)
+        page[top : top + size, left : left + size] = image
+    picture = Image.fromarray(page.squeeze(-1) if channels == 1 else page)
+    file = io.BytesIO()
+    picture.resize((page.shape[1] * scale, page.shape[0] * scale), Image.Resampling.NEAREST).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def pixel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of [N, I, I, R] uint8, in units of 255; of a constant channel, 1."""
+    counts = [np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(images.shape[-1])]
+    levels = np.arange(256) / 255.0
+    means = [float(count @ levels / count.sum()) for count in counts]
+    variances = [float(count @ (levels - mean) ** 2 / count.sum()) for count, mean in zip(counts, means, strict=True)]
+    return tuple(means), tuple(math.sqrt(variance) or 1.0 for variance in variances)
+
+
+def class_names(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Names of classes, sorted, from their folders."""
+    return tuple(sorted(folder.name for folder in folders))

@@ -1,0 +1,36 @@
+"""What every model has that gives scores to the classes of its inputs: texts, pairs of texts, or images."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import jax
+
+from jaxnlp.models import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierConfig(ModelConfig):
+    """The base of classifiers' configs.
+
+    Their processor has the names of the `classes`, and `counted`: what its examples are called.
+
+    The module takes the arrays of a batch that `inputs` names, in this order, and the keyword `deterministic`. It
+    returns logits [B, C], float32: never probabilities, which the loss would normalise a second time.
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ()
+    """Names of the arrays of a batch that the module reads."""
+    has_rollout: ClassVar[bool] = False
+    """Whether the module has `attention_rollout`: params, images -> the share of each patch in the prediction."""
+
+    def build_classifier(self, processor: Any) -> nn.Module:
+        """The module for the inputs and the classes of a processor."""
+        raise TypeError(f"{type(self).__name__} describes no classifier: it does not define build_classifier()")
+
+    def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Of the arrays that the module reads, for one example."""
+        raise TypeError(f"{type(self).__name__} describes no classifier: it does not define shapes()")
+
+    def check_processor(self, processor: Any) -> None:
+        """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""

@@ -1,0 +1,98 @@
+"""Losses of classifiers: class weights, label smoothing, focal loss and mixed labels."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.ops.checks import expect, expect_float
+from jaxnlp.ops.matmul import accumulator
+
+
+class ClassLosses(NamedTuple):
+    """What training minimises and what it reports, as sums over examples; scalars in float32, or in float64.
+
+    Attributes:
+      objective: sum of the weighted losses; divide by `weight`.
+      weight: sum of the examples' weights.
+      nll: sum of the negative log-likelihoods of the targets in nats, without weights, smoothing or focus; divide by
+        `count`. Where labels are mixed, that of the first label and of the other one in their shares.
+      count: number of examples.
+    """
+
+    objective: jax.Array
+    weight: jax.Array
+    nll: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # hides tuple.count
+
+
+def class_cross_entropy(
+    logits: jax.Array,
+    targets: jax.Array,
+    loss_mask: jax.Array,
+    *,
+    class_weights: jax.Array | None = None,
+    label_smoothing: float = 0.0,
+    focal_gamma: float = 0.0,
+) -> ClassLosses:
+    """Cross-entropy of one class an example, with what helps against few, unequal or mixed labels.
+
+    q         = (1 - e) target + e / C
+    objective = sum_i m_i sum_c -w_c q_ic (1 - p_ic)^gamma log p_ic,   p_i = softmax(z_i)
+    weight    = sum_i m_i sum_c w_c target_ic
+    nll       = sum_i m_i sum_c -target_ic log p_ic
+    count     = sum_i m_i
+
+    Args:
+      logits: z [B, C], float.
+      targets: [B] int, in [0, C); or [B, C] float, the shares of mixed labels, whose sum is 1.
+      loss_mask: m [B] bool.
+      class_weights: w [C]; None = ones. The mean loss over examples is weighted by them, as in PyTorch.
+      label_smoothing: e, the share of each target that is spread evenly over the classes.
+      focal_gamma: the greater, the less weight examples have that are right already; 0 = cross-entropy.
+
+    Raises:
+      ValueError: when shapes do not fit, logits are not float, e lies outside [0, 1), or gamma is negative.
+
+    Source: Szegedy et al. 2016, section 7, for e; Lin et al. 2017, eq. 4, for gamma.
+    """
+    mixed = targets.ndim == 2
+    fit = logits.ndim == 2 and loss_mask.shape == logits.shape[:1]
+    fit = fit and targets.shape == (logits.shape if mixed else logits.shape[:1])
+    fit = fit and (class_weights is None or class_weights.shape == logits.shape[1:])
+    expected = "logits [B, C], targets [B] or [B, C], loss_mask [B], class_weights [C] or None"
+    expect(fit, expected, logits=logits, targets=targets, loss_mask=loss_mask, class_weights=class_weights)
+    expect_float(logits=logits)
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+    if not focal_gamma >= 0.0:
+        raise ValueError(f"focal_gamma must not be negative, got {focal_gamma}")
+    wide, classes = accumulator(logits.dtype), logits.shape[1]
+    mask = loss_mask[:, None]
+    # A masked row may hold anything, also NaN, which a product with 0 would pass on to the gradient.
+    log_p = jax.nn.log_softmax(jnp.where(mask, logits.astype(wide), 0.0), axis=-1)
+    shares = targets.astype(wide) if mixed else jax.nn.one_hot(targets, classes, dtype=wide)
+    shares = jnp.where(mask, shares, 0.0)
+    weights = jnp.ones((1, classes), wide) if class_weights is None else class_weights.astype(wide)[None]
+    aim = shares
+    if label_smoothing:
+        aim = jnp.where(mask, (1.0 - label_smoothing) * shares + label_smoothing / classes, 0.0)
+    focus = log_p
+    if focal_gamma:
+        # 1 - p, from below 1: at p = 1 the power's gradient would be infinite for gamma < 1.
+        focus = log_p * jnp.maximum(-jnp.expm1(log_p), 1e-12) ** focal_gamma
+    return ClassLosses(
+        objective=-(weights * aim * focus).sum(),
+        weight=(weights * shares).sum(),
+        nll=jax.lax.stop_gradient(-(shares * log_p).sum()),
+        count=loss_mask.astype(wide).sum(),
+    )
+
+
+def balanced_weights(counts: jax.Array) -> jax.Array:
+    """Weights [C] float32 of classes that occur so often [C]: N / (C counts), which makes all classes weigh the same.
+
+    The mean weight of an example is 1. Source: scikit-learn's `class_weight="balanced"`.
+    """
+    counts = counts.astype(jnp.float32)
+    return counts.sum() / (len(counts) * counts)

@@ -1,0 +1,60 @@
+"""Pictures of what a Vision Transformer's prediction rests on: each image, and the same image lit by the attention."""
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxnlp.images import png
+
+DARKEST = 0.15
+"""Brightness of a patch without attention; the one with the most has 1."""
+PICTURE_PIXELS = 224
+"""Size to which small images are enlarged on a page."""
+
+_STYLE = """
+:root { color-scheme: light dark }
+body { margin: auto; max-width: 1100px; padding: 24px; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif }
+figure { display: inline-block; margin: 0 24px 24px 0 }
+img { display: inline-block; margin-right: 8px; image-rendering: pixelated; border-radius: 4px }
+figcaption { color: GrayText; overflow-wrap: anywhere }
+"""
+
+
+def lit(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Images [N, I, I, R] uint8 whose patches are as bright as their share [N, I / patch, I / patch] of the attention,
+    relative to the image's largest share."""
+    patch = images.shape[1] // shares.shape[1]
+    light = DARKEST + (1.0 - DARKEST) * shares / shares.max(axis=(1, 2), keepdims=True)
+    whole = light.repeat(patch, axis=1).repeat(patch, axis=2)
+    return np.rint(images * whole[..., None]).astype(np.uint8)
+
+
+def side_by_side(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Each image, followed by the same one lit: [2 N, I, I, R] uint8."""
+    return np.stack([images, lit(images, shares)], axis=1).reshape(-1, *images.shape[1:])
+
+
+def render_page(images: np.ndarray, shares: np.ndarray, captions: Sequence[str], name: str) -> str:
+    """A page that asks for nothing else.
+
+    Args:
+      images: [N, I, I, R] uint8.
+      shares: of the attention [N, I / patch, I / patch].
+      captions: N of them.
+      name: of the model.
+    """
+    scale = max(1, PICTURE_PIXELS // images.shape[1])
+    figures = []
+    for image, share, caption in zip(images, shares, captions, strict=True):
+        pair = png(side_by_side(image[None], share[None]), columns=2, scale=scale)
+        text = html.escape(caption)
+        figures.append(
+            f'<figure><img src="data:image/png;base64,{pair}" alt="{text}"><figcaption>{text}</figcaption></figure>'
+        )
+    title = html.escape(f"Attention of {name}")
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
+        f"<h1>{title}</h1>\n<p>Left the image, right the same image: a patch is as bright as its share of the "
+        f"attention of all layers (rollout).</p>\n{''.join(figures)}\n</html>\n"
+    )

@@ -1,0 +1,138 @@
+"""How good predicted probabilities are: scikit-learn's scores, the expected calibration error, and the report's blocks.
+
+Axes: N examples, C classes.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from sklearn.metrics import (
+    average_precision_score,
+    confusion_matrix,
+    f1_score,
+    precision_recall_curve,
+    recall_score,
+    roc_auc_score,
+    roc_curve,
+)
+
+from jaxnlp.blocks import Line, Lines, Table
+from jaxnlp.tasks import Block, Metric, MetricKind
+
+MAX_CLASSES = 30
+"""Classes above which there is no F1 for each, and no confusion matrix."""
+MAX_CURVES = 10
+"""Classes above which curves are drawn for the most frequent ones."""
+MAX_POINTS = 200
+"""Points of a curve in the report."""
+BINS = 15
+"""Intervals of confidence, of equal width."""
+
+
+def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
+    """What `scores` measures of examples with these labels [N]; areas under curves need examples of every class.
+
+    `of` is what the examples are called.
+    """
+    found = {name: MetricKind(of) for name in ("balanced_accuracy", "macro_f1")}
+    found["calibration_error"] = MetricKind(of, "points", "lower")
+    if len(np.unique(labels)) == len(classes):
+        found |= {name: MetricKind(of) for name in ("roc_auc", "average_precision")}
+    if len(classes) <= MAX_CLASSES:
+        found |= {f"{name}/f1": MetricKind(of) for name in classes}
+    return found
+
+
+def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> dict[str, Metric]:
+    """Every score that `kinds` names, of labels [N] and probabilities [N, C].
+
+    Of two classes, areas are those of the second one; of more, means over one class against the rest. The calibration
+    error is in points, from 0 to 100.
+    """
+    chosen, ids = probabilities.argmax(axis=1), np.arange(len(classes))
+    f1 = f1_score(labels, chosen, labels=ids, average=None, zero_division=0.0)
+    present = np.unique(labels)
+    values = {
+        # Balanced accuracy, without scikit-learn's warning of a class that is predicted and has no example.
+        "balanced_accuracy": float(recall_score(labels, chosen, labels=present, average="macro")),
+        "macro_f1": float(np.mean(f1)),
+        "calibration_error": 100.0 * calibration_error(labels, probabilities),
+    }
+    if len(present) == len(classes):
+        onehot = labels[:, None] == ids[None]
+        if len(classes) == 2:
+            onehot, columns = onehot[:, 1], probabilities[:, 1]
+        else:
+            columns = probabilities
+        values["roc_auc"] = float(roc_auc_score(onehot, columns))
+        values["average_precision"] = float(average_precision_score(onehot, columns))
+    if len(classes) <= MAX_CLASSES:
+        values |= {f"{name}/f1": float(value) for name, value in zip(classes, f1, strict=True)}
+    return {name: Metric(value, len(labels)) for name, value in values.items()}
+
+
+def _binned(labels: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each interval of confidence: its examples, the sum of their confidences, and how many are right [BINS]."""
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == labels
+    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    return tuple(np.bincount(place, weights, minlength=BINS) for weights in (None, confidence, right))  # type: ignore
+
+
+def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
+    """The mean distance between confidence and accuracy, over intervals of confidence, each weighted by its examples.
+
+    Source: Guo et al. 2017, eq. 3, with 15 intervals.
+    """
+    _, confidence, right = _binned(labels, probabilities)
+    return float(np.abs(right - confidence).sum() / len(labels))
+
+
+def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> list[Block]:
+    """For the report: confusions, curves of the classes against the rest, and how far confidence can be trusted."""
+    found = []
+    if len(classes) <= MAX_CLASSES:
+        matrix = confusion_matrix(labels, probabilities.argmax(axis=1), labels=np.arange(len(classes)))
+        rows = tuple((name, *row) for name, row in zip(classes, matrix.tolist(), strict=True))
+        note = "Rows are the classes of the examples, columns the predicted ones."
+        found.append(Block("Confusion matrix", Table(("class", *classes), rows, note=note)))
+    counts = np.bincount(labels, minlength=len(classes))
+    drawn = [1] if len(classes) == 2 else sorted(np.argsort(-counts, kind="stable")[:MAX_CURVES].tolist())
+    drawn = [label for label in drawn if 0 < counts[label] < len(labels)]
+    if drawn:
+        curves: Mapping[str, list[Line]] = {"roc": [], "pr": []}
+        for label in drawn:
+            false, true, _ = roc_curve(labels == label, probabilities[:, label])
+            curves["roc"].append(_line(classes[label], false, true))
+            precision, recall, _ = precision_recall_curve(labels == label, probabilities[:, label])
+            curves["pr"].append(_line(classes[label], recall[::-1], precision[::-1]))
+        found += [
+            Block("ROC curves", Lines(tuple(curves["roc"]), "false positive rate", "true positive rate")),
+            Block("Precision and recall", Lines(tuple(curves["pr"]), "recall", "precision")),
+        ]
+    count, confidence, right = _binned(labels, probabilities)
+    filled = count > 0
+    reliability = _line("accuracy", confidence[filled] / count[filled], right[filled] / count[filled])
+    found.append(
+        Block(
+            "Reliability",
+            Lines(
+                (reliability, Line("perfect", (0.0, 1.0), (0.0, 1.0))),
+                "confidence",
+                "share of right predictions",
+                "Below the straight line the model is too sure of itself, above it not sure enough.",
+            ),
+        )
+    )
+    return found
+
+
+def _line(name: str, x: np.ndarray, y: np.ndarray) -> Line:
+    chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).round().astype(int))
+    return Line(name, tuple(x[chosen].round(4).tolist()), tuple(y[chosen].round(4).tolist()))
+
+
+def most_confident_errors(labels: np.ndarray, probabilities: np.ndarray, limit: int) -> list[int]:
+    """The wrong predictions, the surest first: the numbers of their examples."""
+    wrong = np.flatnonzero(probabilities.argmax(axis=1) != labels)
+    return wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:limit].tolist()

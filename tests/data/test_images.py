@@ -1,0 +1,209 @@
+import io
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data import DataError
+from data import images as module
+from data.images import Images, digits, held_out_part, read_cifar10, read_images
+from jaxnlp.images import ImageProcessor
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+
+
+def save(folder, name, image=IMAGE):
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(image).save(folder / name)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three images of cats and two of dogs."""
+    for name in ("cat/a.png", "cat/b.png", "cat/c.png", "dog/a.png", "dog/b.png"):
+        save(tmp_path / "animals", name)
+    (tmp_path / "animals" / "cat" / "notes.txt").write_text("not an image")
+    return tmp_path / "animals"
+
+
+def test_digits_are_whole_and_a_part_of_each_class_is_held_out():
+    found = digits()
+    assert (found.images.shape, found.images.dtype) == ((1797, 8, 8, 1), np.uint8)
+    assert found.images.max() == 255
+    train, held_out = held_out_part(found, 0.2)
+    assert len(train.images) + len(held_out.images) == 1797
+    np.testing.assert_allclose(np.bincount(held_out.labels) / np.bincount(found.labels), 0.2, atol=0.005)
+    rows = {image.tobytes() for image in train.images}
+    assert sum(image.tobytes() in rows for image in held_out.images) <= 1  # two digits are drawn alike
+
+
+def test_batches_are_the_same_each_time_and_each_image_comes_once_an_epoch():
+    data = Images(batch_size=64, shift=1, erase_rate=0.5, flip=True, mix="mixup")
+    corpora = [data.load(3), data.load(3)]
+    iterators = [iter(corpus.train) for corpus in corpora]
+    first = [next(iterator) for iterator in iterators]
+    assert {name: (x.shape, x.dtype) for name, x in first[0].items()} == {
+        "images": ((64, 8, 8, 1), np.uint8),
+        "labels": ((64,), np.int32),
+        "other_labels": ((64,), np.int32),
+        "share": ((64,), np.float32),
+        "loss_mask": ((64,), bool),
+    }
+    for name in first[0]:
+        np.testing.assert_array_equal(first[0][name], first[1][name])
+    state = iterators[0].get_state()
+    second = next(iterators[0])
+    iterators[1].set_state(state)
+    np.testing.assert_array_equal(next(iterators[1])["images"], second["images"])
+    assert corpora[0].fingerprint == corpora[1].fingerprint != Images(validation_fraction=0.3).load(3).fingerprint
+
+    plain = Images(batch_size=8, validation_fraction=0.9).load(0)
+    count = len(digits().images) - len(plain.split("validation").examples)
+    batches = iter(plain.train)
+    seen = [image.tobytes() for _ in range(count // 8) for image in next(batches)["images"]]
+    assert len(set(seen)) == len(seen)
+
+
+def test_an_evaluation_split_is_padded_and_in_order():
+    corpus = Images(evaluation_batch_size=100).load(0)
+    split = corpus.split("validation")
+    rows = np.concatenate([batch["images"][batch["loss_mask"]] for batch in split.batches])
+    np.testing.assert_array_equal(rows, [example.image for example in split.examples])
+    labels = np.concatenate([batch["labels"][batch["loss_mask"]] for batch in split.batches])
+    assert labels.tolist() == [example.label for example in split.examples]
+    assert {len(batch["labels"]) for batch in split.batches} == {100}
+    assert corpus.token_counts.sum() == 1797 - len(split.examples)
+    assert "10 classes" in corpus.description
+
+
+def test_a_folder_has_a_class_for_each_of_its_folders(folder):
+    found = read_images(folder)
+    assert found.classes == ("cat", "dog")
+    assert found.labels.tolist() == [0, 0, 0, 1, 1]
+    np.testing.assert_array_equal(found.images[0], IMAGE)
+    corpus = Images(source="files", path=str(folder), batch_size=2, evaluation_batch_size=4).load(0)
+    assert [example.label for example in corpus.split("validation").examples] == [0, 1]
+    assert corpus.processor.classes == ("cat", "dog")
+    assert corpus.processor == ImageProcessor.from_json(corpus.processor.to_json())
+    again = Images(source="files", path=str(folder), validation_path=str(folder), batch_size=2).load(0)
+    assert len(again.split("validation").examples) == 5
+    split = Images(source="files", path=str(folder)).read_file(folder, corpus.processor)
+    assert len(split.examples) == 5
+
+
+def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no images at .*nowhere: expected a folder"):
+        read_images(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="has 1 folders; at least two are needed"):
+        read_images(tmp_path)
+    with pytest.raises(DataError, match=r"animals/dog: no class of the model; it has bird, cat"):
+        read_images(folder, ("bird", "cat"))
+    save(folder, "cat/wide.png", IMAGE[:4])
+    with pytest.raises(
+        DataError, match=r"wide.png: 6 x 4 pixels; all images must be square and of one size, and .*a.png"
+    ):
+        read_images(folder)
+    (folder / "cat" / "wide.png").write_bytes((folder / "cat" / "a.png").read_bytes()[:60])
+    with pytest.raises(DataError, match=r"wide.png is damaged"):
+        read_images(folder)
+    (folder / "cat" / "wide.png").write_text("text")
+    with pytest.raises(DataError, match=r"wide.png is not an image that Pillow reads"):
+        read_images(folder)
+    (folder / "cat" / "wide.png").unlink()
+    (folder / "empty").mkdir()
+    with pytest.raises(DataError, match=r"animals/empty: no image files \(.png"):
+        read_images(folder)
+    (folder / "empty").rmdir()
+    for name in ("a", "b"):
+        (folder / "dog" / f"{name}.png").unlink()
+    save(folder, "dog/a.png")
+    with pytest.raises(DataError, match="the class dog has 1 images; two are needed"):
+        Images(source="files", path=str(folder), batch_size=1).load(0)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (np.zeros((4, 6, 5), np.uint8), np.arange(4), r"images must be uint8 of the shape \[N, I, I\]"),
+        (np.zeros((4, 6, 6)), np.arange(4), r"got float64 \(4, 6, 6, 1\)"),
+        (np.zeros((4, 6, 6), np.uint8), np.arange(3), "labels must be whole numbers from 0, one for each of 4 images"),
+        (np.zeros((4, 6, 6), np.uint8), np.array([0, 1, 3, 3]), "no image has the label 2; each class needs some"),
+        (np.zeros((2, 6, 6), np.uint8), np.zeros(2, int), "no image has the label 1"),
+    ],
+)
+def test_arrays_that_cannot_be_are_refused(tmp_path, images, labels, message):
+    np.savez(tmp_path / "a.npz", images=images, labels=labels)
+    with pytest.raises(DataError, match=message):
+        read_images(tmp_path / "a.npz")
+
+
+def test_arrays_are_read_and_must_fit_the_model(tmp_path):
+    labels = np.array([0, 1, 0, 1])
+    np.savez(tmp_path / "a.npz", images=np.zeros((4, 6, 6), np.uint8), labels=labels)
+    data = Images(source="files", path=str(tmp_path / "a.npz"), batch_size=2)
+    processor = data.load(0).processor
+    assert processor.shape == (6, 6, 1)
+    with pytest.raises(DataError, match=r"the model reads images of \(8, 8, 1\) and has 10 classes; these images have"):
+        data.load(0, Images().load(0).processor)
+    with pytest.raises(DataError, match=r"images of \(6, 6, 1\), and the model reads \(8, 8, 1\)"):
+        data.read_file(tmp_path / "a.npz", Images().load(0).processor)
+    with pytest.raises(DataError, match="label 1, and the model has 1 classes"):
+        read_images(tmp_path / "a.npz", ("0",))
+    with pytest.raises(DataError, match=r"2 training images are fewer than a batch; set --data.batch-size to 2"):
+        Images(source="files", path=str(tmp_path / "a.npz")).load(0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"source": "files"}, "data.source files needs data.path"),
+        ({"path": "x"}, "data.path applies only to data.source cifar10 and files"),
+        ({"mix_alpha": 0.5}, "data.mix_alpha applies only to data.mix mixup and cutmix"),
+        ({"erase_rate": 1.5}, r"data.erase_rate must lie in \[0, 1\], got 1.5"),
+        ({"shift": -1}, "data.shift must be at least 0"),
+        ({"validation_fraction": 1.0}, "data.validation_fraction must lie between 0 and 1"),
+        ({"mix": "mixup", "mix_alpha": 0.0}, "data.mix_alpha must be positive"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Images(**fields)
+
+
+@pytest.fixture
+def small_archive(tmp_path, monkeypatch):
+    """CIFAR-10's archive with three images of each class, and what was decoded of it goes to a cache of its own."""
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "CIFAR10_IMAGES", 3)
+    monkeypatch.setattr(module, "CIFAR10_HELD_OUT", 2)
+    path = tmp_path / "train_jpeg.tar.xz"
+    with tarfile.open(path, "w:xz") as archive:
+        for label, name in enumerate(module.CIFAR10):
+            for number in range(3):
+                content = io.BytesIO()
+                Image.new("RGB", (32, 32), (20 * label, 0, 80 * number)).save(content, "JPEG")
+                member = tarfile.TarInfo(f"train/{name}/{number:04}.jpg")
+                member.size = content.tell()
+                content.seek(0)
+                archive.addfile(member, content)
+    return path
+
+
+def test_cifar10_is_decoded_once_and_the_last_of_each_class_are_held_out(small_archive, tmp_path, monkeypatch):
+    train, held_out = read_cifar10(small_archive)
+    assert (train.images.shape, held_out.images.shape) == ((20, 32, 32, 3), (10, 32, 32, 3))
+    assert held_out.labels.tolist() == list(range(10))
+    np.testing.assert_allclose(held_out.images[:, 16, 16, 0], 20.0 * np.arange(10), atol=4)
+    np.testing.assert_allclose(held_out.images[:, 16, 16, 2], 160, atol=4)
+    monkeypatch.setattr(module, "_decode_cifar10", None)
+    np.testing.assert_array_equal(read_cifar10(small_archive)[0].images, train.images)
+
+
+def test_a_damaged_archive_is_named_and_nothing_is_kept(small_archive, tmp_path):
+    small_archive.write_bytes(small_archive.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"train_jpeg.tar.xz cannot be read"):
+        read_cifar10(small_archive)
+    assert not list((tmp_path / "cache").rglob("*.npy"))
+    with pytest.raises(FileNotFoundError, match="no CIFAR-10 archive at"):
+        read_cifar10(tmp_path / "none.tar.xz")

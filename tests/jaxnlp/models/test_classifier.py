@@ -1,0 +1,11 @@
+import pytest
+
+from jaxnlp.models.classifier import ClassifierConfig
+
+
+def test_a_config_that_describes_no_classifier_says_so():
+    with pytest.raises(TypeError, match="ClassifierConfig describes no classifier: it does not define build"):
+        ClassifierConfig().build_classifier(None)
+    with pytest.raises(TypeError, match="ClassifierConfig describes no classifier: it does not define shapes"):
+        ClassifierConfig().shapes(None)
+    assert ClassifierConfig().check_processor(None) is None

@@ -1,0 +1,172 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from jaxnlp.images import ImageProcessor
+from jaxnlp.models.vit import Stem, ViT, ViTConfig, patches_of, sinusoidal_positions_2d
+
+SIZE, CLASSES = 8, 5
+MEAN, STDDEV = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
+CONFIG = ViTConfig(patch=4, num_layers=2, num_heads=2, width=8, feed_forward_width=12, dropout_rate=0.0)
+PROCESSOR = ImageProcessor(SIZE, 3, MEAN, STDDEV, tuple("abcde"))
+IMAGES = np.random.default_rng(0).integers(0, 256, (3, SIZE, SIZE, 3), dtype=np.uint8)
+
+
+def with_random_params(config):
+    """A model, and parameters that are larger than initial ones, so that all of them count."""
+    model = config.build_classifier(PROCESSOR)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), *config.shapes(PROCESSOR))["params"]
+    generator = np.random.default_rng(1)
+    return model, jax.tree.map(lambda x: generator.normal(scale=0.3, size=x.shape).astype(np.float32), shapes)
+
+
+def rival(params):
+    """The ViT of Transformers with these parameters."""
+    settings = transformers.ViTConfig(
+        image_size=SIZE,
+        patch_size=4,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        hidden_size=8,
+        intermediate_size=12,
+        layer_norm_eps=1e-5,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels=CLASSES,
+        attn_implementation="eager",
+    )
+    model = transformers.ViTForImageClassification(settings).eval()
+    blocks = params["blocks"]
+    state = {
+        "vit.embeddings.cls_token": params["class_token"][None, None],
+        # Theirs adds a position to the class token; ours has it in the token.
+        "vit.embeddings.position_embeddings": np.pad(params["positions"], ((1, 0), (0, 0)))[None],
+        "vit.embeddings.patch_embeddings.projection.weight": params["stem"]["project"]["kernel"]
+        .reshape(4, 4, 3, 8)
+        .transpose(3, 2, 0, 1),
+        "vit.embeddings.patch_embeddings.projection.bias": params["stem"]["project"]["bias"],
+        "vit.layernorm.weight": params["final_norm"]["scale"],
+        "vit.layernorm.bias": params["final_norm"]["bias"],
+        "classifier.weight": params["head"]["kernel"].T,
+        "classifier.bias": params["head"]["bias"],
+    }
+    for name in model.state_dict().keys() - state.keys():
+        layer = int(next(part for part in name.split(".") if part.isdigit()))
+        state[name] = of_block(jax.tree.map(lambda x, layer=layer: x[layer], blocks), name)
+    model.load_state_dict({name: torch.tensor(np.array(x)) for name, x in state.items()})
+    return model
+
+
+def of_block(block, name):
+    """A block's parameter by its name in Transformers."""
+    attention, feed_forward = block["attention"], block["feed_forward"]
+    kind = "kernel" if name.endswith("weight") else "bias"
+    if "layernorm" in name:
+        norm = block["attention_norm" if "before" in name else "feed_forward_norm"]
+        return norm["scale" if kind == "kernel" else "bias"]
+    for number, which in enumerate(("query", "key", "value")):
+        if f".{which}." in name or f".{which[0]}_proj." in name:
+            x = attention["qkv"][kind]
+            return x[:, number].reshape(8, 8).T if kind == "kernel" else x[number].reshape(8)
+    if "attention" in name:
+        layer = attention["out"]
+    else:
+        layer = feed_forward["up" if "intermediate" in name or "fc1" in name else "down"]
+    return layer[kind].reshape(-1, layer[kind].shape[-1]).T if kind == "kernel" else layer[kind]
+
+
+def test_logits_and_attention_are_those_of_transformers():
+    model, params = with_random_params(CONFIG)
+    theirs = rival(params)
+    pixels = ((IMAGES / 255.0 - MEAN) / STDDEV).transpose(0, 3, 1, 2).astype(np.float32)
+    with torch.no_grad():
+        found = theirs(torch.tensor(pixels), output_attentions=True)
+    logits = jax.jit(model.apply)({"params": params}, IMAGES)
+    np.testing.assert_allclose(logits, found.logits.numpy(), atol=1e-4)
+    rolled = np.eye(5)[None]
+    for weights in found.attentions:
+        rolled = (weights.mean(dim=1).numpy() + np.eye(5)[None]) / 2 @ rolled
+    expected = rolled[:, 0, 1:] / rolled[:, 0, 1:].sum(axis=1, keepdims=True)
+    shares = jax.jit(model.attention_rollout)(params, IMAGES)
+    np.testing.assert_allclose(shares, expected.reshape(3, 2, 2), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"stem": "convolutional", "pooling": "mean", "positions": "sinusoidal_2d"},
+    ],
+    ids=["published", "variants"],
+)
+def test_every_parameter_is_described_and_the_output_is_logits(changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    model, params = with_random_params(config)
+    for path, _ in jax.tree_util.tree_leaves_with_path(params):
+        config.parameter(tuple(key.key for key in path))
+    with pytest.raises(KeyError):
+        config.parameter(("nowhere",))
+    # Probabilities would be normalised again by the loss: a head must not return them.
+    params["head"]["kernel"] *= 100.0
+    logits = np.asarray(jax.jit(model.apply)({"params": params}, IMAGES))
+    assert logits.dtype == np.float32
+    assert logits.min() < 0.0
+    assert np.ptp(logits) > 2.0
+    shares = np.asarray(jax.jit(model.attention_rollout)(params, IMAGES))
+    np.testing.assert_allclose(shares.sum(axis=(1, 2)), 1.0, rtol=1e-5)
+
+
+def test_a_convolution_of_the_stem_is_pytorchs():
+    config = dataclasses.replace(CONFIG, patch=2, stem="convolutional")
+    x = np.random.default_rng(2).normal(size=(2, SIZE, SIZE, 3)).astype(np.float32)
+    params = jax.jit(Stem(config).init)(jax.random.key(0), x)["params"]
+    kernel = np.asarray(params["convolution_0"]["kernel"]).reshape(3, 3, 3, 8).transpose(3, 2, 0, 1)
+    with torch.no_grad():
+        y = torch.nn.functional.conv2d(torch.tensor(x).permute(0, 3, 1, 2), torch.tensor(kernel), stride=2, padding=1)
+        y = torch.nn.functional.gelu(torch.nn.functional.layer_norm(y.permute(0, 2, 3, 1), (8,)))
+    expected = y.numpy() @ np.asarray(params["project"]["kernel"])
+    np.testing.assert_allclose(jax.jit(Stem(config).apply)({"params": params}, x), expected, atol=1e-5)
+
+
+def test_patches_are_squares_of_pixels():
+    images = np.arange(2 * 4 * 4 * 3).reshape(2, 4, 4, 3)
+    found = np.asarray(patches_of(images, 2))
+    for row, column in np.ndindex(2, 2):
+        square = images[:, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
+        np.testing.assert_array_equal(found[:, row, column], square.reshape(2, -1))
+
+
+def test_positions_of_a_square_tell_row_and_column():
+    found = np.asarray(sinusoidal_positions_2d(3, 8)).reshape(3, 3, 8)
+    for place in range(3):
+        np.testing.assert_array_equal(found[place, :, :4], found[place, :1, :4].repeat(3, 0))
+        np.testing.assert_array_equal(found[:, place, 4:], found[:1, place, 4:].repeat(3, 0))
+    assert len(np.unique(found.reshape(9, 8).round(5), axis=0)) == 9
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 and 8"),
+        ({"patch": 0}, "model.patch must be at least 1, got 0"),
+        ({"patch": 6, "stem": "convolutional"}, "model.patch must be 2, 4, 8, ... for a convolutional stem, got 6"),
+        ({"width": 6, "positions": "sinusoidal_2d"}, "model.width must be divisible by 4"),
+        ({"layer_dropout_rate": 1.0}, r"model.layer_dropout_rate must lie in \[0, 1\), got 1.0"),
+        ({"feed_forward_width": 0}, "model.feed_forward_width must be at least 1 or None, got 0"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **fields)
+
+
+def test_images_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"model.patch must divide the size of the images, 8 pixels, got 3"):
+        dataclasses.replace(CONFIG, patch=3).check_processor(PROCESSOR)
+    model = ViT(CONFIG, SIZE, MEAN, STDDEV, CLASSES)
+    with pytest.raises(ValueError, match="images must be uint8, from 0 to 255, got float32"):
+        model.init(jax.random.key(0), IMAGES.astype(np.float32))

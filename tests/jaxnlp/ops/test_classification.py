@@ -1,0 +1,94 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.class_weight import compute_class_weight
+
+from jaxnlp.ops.classification import balanced_weights, class_cross_entropy
+
+ROWS, CLASSES = 7, 4
+GENERATOR = np.random.default_rng(0)
+LOGITS = GENERATOR.normal(size=(ROWS, CLASSES)).astype(np.float32) * 3
+TARGETS = np.array([0, 3, 1, 1, 2, 0, 3], np.int32)
+MASK = np.array([True, True, False, True, True, False, True])
+WEIGHTS = np.array([0.5, 2.0, 1.0, 3.0], np.float32)
+SHARES = GENERATOR.dirichlet(np.ones(CLASSES), ROWS).astype(np.float32)
+
+
+def mean(logits, targets=TARGETS, mask=MASK, **options):
+    found = class_cross_entropy(logits, targets, mask, **options)
+    return found.objective / found.weight
+
+
+def pytorchs(**options):
+    logits = torch.tensor(LOGITS, requires_grad=True)
+    loss = torch.nn.functional.cross_entropy(logits[MASK], torch.tensor(TARGETS[MASK]).long(), **options)
+    loss.backward()
+    return loss.item(), logits.grad.numpy()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+def test_loss_and_gradient_are_those_of_pytorch(smoothing, weights):
+    options = {"label_smoothing": smoothing, "class_weights": weights}
+    found, gradient = jax.jit(jax.value_and_grad(lambda logits: mean(logits, **options)))(LOGITS)
+    theirs = None if weights is None else torch.tensor(weights)
+    expected, expected_gradient = pytorchs(label_smoothing=smoothing, weight=theirs)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-6)
+
+
+def test_mixed_labels_are_those_of_pytorch_and_of_one_label_where_a_share_is_whole():
+    expected = torch.nn.functional.cross_entropy(torch.tensor(LOGITS[MASK]), torch.tensor(SHARES[MASK]))
+    np.testing.assert_allclose(mean(LOGITS, SHARES), expected.item(), rtol=1e-5)
+    onehot = np.eye(CLASSES, dtype=np.float32)[TARGETS]
+    options = {"class_weights": WEIGHTS, "label_smoothing": 0.1, "focal_gamma": 1.5}
+    for mixed, single in zip(
+        class_cross_entropy(LOGITS, onehot, MASK, **options),
+        class_cross_entropy(LOGITS, TARGETS, MASK, **options),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mixed, single, rtol=1e-6)
+
+
+def test_focal_loss_is_its_formula_and_its_gradient_is_finite_where_a_prediction_is_certain():
+    p = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+    right = p[np.arange(ROWS), TARGETS][MASK]
+    for gamma in (0.5, 2.0):
+        expected = np.mean((1 - right) ** gamma * -np.log(right))
+        np.testing.assert_allclose(mean(LOGITS, focal_gamma=gamma), expected, rtol=1e-5)
+        certain = np.where(np.eye(CLASSES, dtype=bool)[TARGETS], 1e4, 0.0).astype(np.float32)
+        assert np.isfinite(jax.grad(lambda logits, gamma=gamma: mean(logits, focal_gamma=gamma))(certain)).all()
+
+
+def test_the_plain_loss_has_no_weights_and_masked_rows_may_hold_anything():
+    options = {"class_weights": WEIGHTS, "label_smoothing": 0.3, "focal_gamma": 2.0}
+    found = class_cross_entropy(LOGITS, TARGETS, MASK, **options)
+    np.testing.assert_allclose(found.nll / found.count, pytorchs()[0], rtol=1e-5)
+    assert (found.count, found.weight) == (MASK.sum(), WEIGHTS[TARGETS[MASK]].sum())
+    damaged = np.where(MASK[:, None], LOGITS, np.nan)
+    value, gradient = jax.value_and_grad(lambda logits: mean(logits, **options))(damaged)
+    np.testing.assert_allclose(value, mean(LOGITS, **options), rtol=1e-6)
+    assert not gradient[~MASK].any()
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    expected = compute_class_weight("balanced", classes=np.arange(CLASSES), y=TARGETS)
+    found = balanced_weights(jnp.asarray(np.bincount(TARGETS)))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(found[TARGETS].mean(), 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"targets": TARGETS[1:]}, r"expected logits \[B, C\], targets \[B\] or \[B, C\]"),
+        ({"class_weights": WEIGHTS[1:]}, r"expected logits \[B, C\]"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must lie in \[0, 1\), got 1.0"),
+        ({"focal_gamma": -1.0}, "focal_gamma must not be negative, got -1.0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mean(LOGITS, **arguments)

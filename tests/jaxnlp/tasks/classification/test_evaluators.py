@@ -1,0 +1,38 @@
+import csv
+import io
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from data.images import Images
+from jaxnlp.runs import load_run
+from jaxnlp.tasks.classification.evaluators import Validation
+from train import evaluate
+
+
+def test_digits_are_learned_and_every_metric_is_measured(run):
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    (row,) = [row for row in rows if row["split"] == "validation"]
+    assert row["accuracy"] > 0.6
+    assert 0.0 <= row["calibration_error"] <= 100.0
+    assert {"3/f1", "macro_f1", "balanced_accuracy", "roc_auc", "average_precision"} <= row.keys()
+    blocks = [json.loads(line)["name"] for line in (run / "blocks.jsonl").read_text().splitlines()]
+    assert blocks == [
+        *("Confusion matrix", "ROC curves", "Precision and recall", "Reliability"),
+        *("Most confident errors", "Most confident errors, in words", "What predictions rest on"),
+    ]
+
+
+def test_predictions_are_in_the_order_of_the_examples(run):
+    found = evaluate.score(run, Validation(), evaluate.Options()).evaluation
+    table = list(csv.DictReader(io.StringIO(found.predictions["predictions.csv"])))
+    assert len(table) == found.metrics["accuracy"].count == 359
+    right = np.mean([row["label"] == row["predicted"] for row in table])
+    assert found.metrics["accuracy"].value == pytest.approx(right)
+    trained, examples = load_run(run), Images(validation_fraction=0.2).load(0).split("validation").examples
+    logits = trained.model.apply({"params": trained.params}, np.stack([example.image for example in examples[:5]]))
+    shares = np.asarray(jax.nn.softmax(logits))
+    for row, expected in zip(table[:5], shares, strict=True):
+        np.testing.assert_allclose([float(row[str(digit)]) for digit in range(10)], expected, atol=1e-5)

@@ -1,0 +1,88 @@
+"""What is minimised, and what is refused."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from data.images import Images
+from jaxnlp.corpus import DataError
+from jaxnlp.images import ImageProcessor
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.models.vit import ViTConfig
+from jaxnlp.ops.classification import balanced_weights
+from jaxnlp.tasks.classification import Classification
+
+MODEL = ViTConfig(num_layers=1, num_heads=2, width=16, feed_forward_width=32, dropout_rate=0.0)
+PROCESSOR = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b", "c"))
+
+
+def build(task, model=None):
+    model, inputs = task.build(model or MODEL, PROCESSOR)
+    return model, jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+
+
+def batch(**more):
+    generator = np.random.default_rng(0)
+    return {
+        "images": generator.integers(0, 256, (6, 8, 8, 1), dtype=np.uint8),
+        "labels": np.array([0, 1, 2, 0, 1, 2], np.int32),
+        "loss_mask": np.array([1, 1, 1, 1, 1, 0], bool),
+    } | more
+
+
+def corpus_with(counts):
+    return dataclasses.replace(Images().load(0), processor=PROCESSOR, token_counts=np.array(counts))
+
+
+@pytest.mark.parametrize("fields", [{"balanced": True}, {"class_weights": (1.0, 2.0, 0.5)}], ids=["balanced", "given"])
+def test_the_objective_weights_classes_and_the_plain_loss_does_not(fields):
+    task, counts = Classification(**fields), [4, 2, 1]
+    model, params = build(task)
+    given, plain = task.objective(model, corpus_with(counts)), Classification().objective(model, None)
+    inputs = batch()
+    _, (metrics, _) = jax.jit(given.loss)(params, inputs, jax.random.key(0), ())
+    _, (expected, _) = jax.jit(plain.loss)(params, inputs, None, ())
+    np.testing.assert_allclose(metrics["loss"], expected["loss"], rtol=1e-5)
+    weights = balanced_weights(jnp.array(counts)) if task.balanced else jnp.array(task.class_weights)
+    log_p = jax.nn.log_softmax(model.apply({"params": params}, inputs["images"]))
+    rows = np.flatnonzero(inputs["loss_mask"])
+    labels = inputs["labels"][rows]
+    np.testing.assert_allclose(metrics["objective"][0], -(weights[labels] * log_p[rows, labels]).sum(), rtol=1e-4)
+    np.testing.assert_allclose(metrics["objective"][1], weights[labels].sum(), rtol=1e-6)
+
+
+def test_mixed_inputs_have_both_labels_in_their_shares():
+    model, params = build(Classification())
+    inputs = batch(other_labels=np.array([1, 1, 0, 2, 0, 0], np.int32), share=np.full(6, 0.75, np.float32))
+    _, (metrics, _) = jax.jit(Classification().objective(model, None).loss)(params, inputs, None, ())
+    log_p = jax.nn.log_softmax(model.apply({"params": params}, inputs["images"]))[:5]
+    rows = np.arange(5)
+    expected = -(0.75 * log_p[rows, inputs["labels"][:5]] + 0.25 * log_p[rows, inputs["other_labels"][:5]]).sum()
+    np.testing.assert_allclose(metrics["loss"][0], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"label_smoothing": 1.0}, r"task.label_smoothing must lie in \[0, 1\), got 1.0"),
+        ({"focal_gamma": -1.0}, "task.focal_gamma must be finite and not negative"),
+        ({"class_weights": (1.0, 0.0)}, "task.class_weights must be positive and finite"),
+        ({"balanced": True, "class_weights": (1.0, 2.0)}, "task.class_weights applies only to training without task"),
+    ],
+)
+def test_a_task_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Classification(**fields)
+
+
+def test_models_and_weights_must_fit_the_data():
+    with pytest.raises(ValueError, match="classification needs a ClassifierConfig, got model GPTConfig"):
+        Classification().check(GPTConfig(), Images())
+    corpus = Images().load(0)
+    with pytest.raises(DataError, match=r"task.class_weights needs a weight for each of 10 classes, 0, 1, .* got 2"):
+        Classification(class_weights=(1.0, 2.0)).check_corpus(MODEL, corpus)
+    with pytest.raises(DataError, match=r"model.patch must divide the size of the images, 8 pixels, got 3"):
+        Classification().check_corpus(dataclasses.replace(MODEL, patch=3), corpus)

@@ -1,0 +1,97 @@
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+
+from jaxnlp.tasks.classification.scores import (
+    blocks,
+    calibration_error,
+    kinds,
+    most_confident_errors,
+    scores,
+)
+
+CLASSES = ("cat", "dog", "eel")
+LABELS = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 0])
+GENERATOR = np.random.default_rng(0)
+
+
+def predictions(classes=3, rows=10):
+    return GENERATOR.dirichlet(np.ones(classes), rows)
+
+
+def f1(labels, chosen, label):
+    right = np.sum((labels == label) & (chosen == label))
+    return 2 * right / (np.sum(labels == label) + np.sum(chosen == label))
+
+
+def test_scores_are_their_definitions():
+    found = predictions()
+    chosen = found.argmax(axis=1)
+    measured = scores(CLASSES, LABELS, found)
+    each = [f1(LABELS, chosen, label) for label in range(3)]
+    assert {name: metric.value for name, metric in measured.items() if name.endswith("/f1")} == pytest.approx(
+        dict(zip(("cat/f1", "dog/f1", "eel/f1"), each, strict=True))
+    )
+    assert measured["macro_f1"].value == pytest.approx(np.mean(each))
+    assert measured["balanced_accuracy"].value == pytest.approx(balanced_accuracy_score(LABELS, chosen))
+    areas = []
+    for label in range(3):
+        ours, others = found[label == LABELS, label], found[label != LABELS, label]
+        areas.append(np.mean(ours[:, None] > others[None]))
+    assert measured["roc_auc"].value == pytest.approx(np.mean(areas))
+    assert all(metric.count == len(LABELS) for metric in measured.values())
+
+
+def test_what_is_declared_is_measured_whichever_classes_occur():
+    for labels in (LABELS, np.minimum(LABELS, 1), np.zeros(10, int)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert scores(CLASSES, labels, predictions()).keys() == kinds(CLASSES, labels).keys()
+    two = scores(CLASSES[:2], np.minimum(LABELS, 1), predictions(2))
+    assert "roc_auc" in two
+    names = tuple(map(str, range(31)))
+    assert not any("/" in name for name in kinds(names, np.arange(31)))
+
+
+def test_of_two_classes_areas_are_those_of_the_second():
+    labels, second = np.array([0, 0, 1, 1]), np.array([0.1, 0.6, 0.4, 0.9])
+    measured = scores(("no", "yes"), labels, np.stack([1 - second, second], axis=1))
+    assert measured["roc_auc"].value == pytest.approx(3 / 4)
+    assert measured["average_precision"].value == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_the_calibration_error_is_zero_for_honest_confidence_and_its_distance_otherwise():
+    sure = np.tile([0.8, 0.2], (10, 1))
+    assert calibration_error(np.array([0] * 8 + [1] * 2), sure) == pytest.approx(0.0, abs=1e-9)
+    assert calibration_error(np.array([0] * 5 + [1] * 5), sure) == pytest.approx(0.3)
+    mixed = np.array([[0.95, 0.05]] * 4 + [[0.55, 0.45]] * 4)
+    labels = np.array([0, 0, 0, 1, 0, 0, 0, 0])
+    assert calibration_error(labels, mixed) == pytest.approx((4 * 0.2 + 4 * 0.45) / 8)
+    assert calibration_error(np.array([0]), np.array([[1.0, 0.0]])) == 0.0
+
+
+def test_the_surest_errors_come_first():
+    found = np.array([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.6, 0.4]])
+    assert most_confident_errors(np.array([1, 0, 1, 1]), found, 2) == [0, 1]
+    assert most_confident_errors(np.array([0, 1, 1, 0]), found, 2) == []
+
+
+def test_blocks_show_confusions_and_curves():
+    found = predictions()
+    made = {block.name: block.content for block in blocks(CLASSES, LABELS, found)}
+    assert list(made) == ["Confusion matrix", "ROC curves", "Precision and recall", "Reliability"]
+    rows = made["Confusion matrix"].rows
+    assert [row[0] for row in rows] == list(CLASSES)
+    assert sum(row[1 + place] for place, row in enumerate(rows)) == round(
+        len(LABELS) * accuracy_score(LABELS, found.argmax(axis=1))
+    )
+    roc = made["ROC curves"].lines
+    assert [line.name for line in roc] == list(CLASSES)
+    assert all((line.x[0], line.y[0], line.x[-1], line.y[-1]) == (0, 0, 1, 1) for line in roc)
+    many = blocks(tuple(map(str, range(40))), GENERATOR.permutation(40).repeat(20), predictions(40, 800))
+    assert many[0].name == "ROC curves"
+    assert len(many[0].content.lines) == 10
+    assert max(len(line.x) for line in many[0].content.lines) <= 200
+    assert [block.name for block in blocks(CLASSES, np.zeros(10, int), found)] == ["Confusion matrix", "Reliability"]
