@@ -21,7 +21,7 @@ from data.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.object_arrays import read_arrays
 from jaxnlp.caches import cache_folder
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.images import ImageProcessor, class_names, open_image, pixel_statistics
+from jaxnlp.images.processor import ImageProcessor, class_names, open_image, pixel_statistics
 
 ENDLESS = 2**40
 """Images that are effectively infinitely many."""

@@ -34,7 +34,7 @@ ALLOWED = {
     "jaxnlp.metrics": ("jaxnlp.typing",),
     "jaxnlp.caches": (),
     "jaxnlp.files": (),
-    "jaxnlp.images": (),
+    "jaxnlp.images": ("jaxnlp.images",),
     "jaxnlp.ops": (*LEAVES, *LADDER[:1]),
     "jaxnlp.nn": (*LEAVES, *LADDER[:2]),
     "jaxnlp.models": (*LEAVES, *LADDER),

@@ -8,7 +8,7 @@ from PIL import Image
 from data import DataError
 from data import images as module
 from data.images import Images, digits, held_out_part, read_cifar10, read_images
-from jaxnlp.images import ImageProcessor
+from jaxnlp.images.processor import ImageProcessor
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
 

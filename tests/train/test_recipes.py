@@ -11,7 +11,7 @@ from flax.traverse_util import flatten_dict
 import configs
 from data.images import Images
 from data.minbert import LABELS as PROJECT_LABELS
-from jaxnlp.images import ImageProcessor
+from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.serialization import from_json, to_json
 from jaxnlp.tasks.language_model import LanguageModel
 from train.command_line import RunOptions, parse

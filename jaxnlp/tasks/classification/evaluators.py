@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jaxnlp.blocks import Picture, Table
-from jaxnlp.images import png
+from jaxnlp.images.pictures import png
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.classification import scores
 from jaxnlp.tasks.classification.rollout_page import side_by_side

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxnlp.images import png
+from jaxnlp.images.pictures import png
 
 DARKEST = 0.15
 """Brightness of a patch without attention; the one with the most has 1."""

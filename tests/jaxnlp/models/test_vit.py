@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from jaxnlp.images import ImageProcessor
+from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.vit import Stem, ViT, ViTConfig, patches_of, sinusoidal_positions_2d
 
 SIZE, CLASSES = 8, 5

@@ -9,7 +9,7 @@ import pytest
 
 from data.images import Images
 from jaxnlp.corpus import DataError
-from jaxnlp.images import ImageProcessor
+from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.ops.classification import balanced_weights

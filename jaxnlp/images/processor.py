@@ -1,11 +1,9 @@
-"""Images with classes: what a model of images reads, image files, and pictures for reports. No jax.
+"""Between image files and arrays, and the classes of images.
 
 Axes that the library's glossary does not have: I rows or columns of an image, R channels.
 """
 
-import base64
 import dataclasses
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,26 +97,6 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise ValueError(f"{path} is not an image that Pillow reads") from error
     except (OSError, SyntaxError) as error:  # SyntaxError is Pillow's for a broken PNG
         raise ValueError(f"{path} is damaged: {error}") from error
-
-
-def png(images: np.ndarray, *, columns: int = 1, scale: int = 1) -> str:
-    """Images side by side as a PNG file in base64.
-
-    Args:
-      images: [N, I, I, R] uint8.
-      columns: images in a row.
-      scale: by how much they are enlarged.
-    """
-    count, size, _, channels = images.shape
-    rows = -(-count // columns)
-    page = np.full((rows * (size + 1), columns * (size + 1), channels), 255, np.uint8)
-    for number, image in enumerate(images):
-        top, left = (size + 1) * (number // columns), (size + 1) * (number % columns)
-        page[top : top + size, left : left + size] = image
-    picture = Image.fromarray(page.squeeze(-1) if channels == 1 else page)
-    file = io.BytesIO()
-    picture.resize((page.shape[1] * scale, page.shape[0] * scale), Image.Resampling.NEAREST).save(file, "PNG")
-    return base64.b64encode(file.getvalue()).decode()
 
 
 def pixel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

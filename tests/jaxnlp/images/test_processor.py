@@ -1,11 +1,8 @@
-import base64
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
 
-from jaxnlp.images import ImageProcessor, open_image, pixel_statistics, png
+from jaxnlp.images.processor import ImageProcessor, open_image, pixel_statistics
 
 PROCESSOR = ImageProcessor(4, 3, (0.1, 0.2, 0.3), (1.0, 0.5, 0.25), ("cat", "dog"))
 GENERATOR = np.random.default_rng
@@ -68,12 +65,3 @@ def test_files_that_are_no_images_are_named(tmp_path):
     (tmp_path / "half.jpg").write_bytes((tmp_path / "whole.jpg").read_bytes()[:-50])
     with pytest.raises(ValueError, match=r"half.jpg is damaged"):
         open_image(tmp_path / "half.jpg", 3)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_images_side_by_side_are_in_rows(channels):
-    images = np.stack([np.full((2, 2, channels), 50 * n, np.uint8) for n in range(3)])
-    with Image.open(io.BytesIO(base64.b64decode(png(images, columns=2, scale=4)))) as picture:
-        pixels = np.asarray(picture.convert("L"))
-    assert pixels.shape == (2 * 3 * 4, 2 * 3 * 4)
-    assert [pixels[4, 4], pixels[4, 16], pixels[16, 4], pixels[16, 16]] == [0, 50, 100, 255]

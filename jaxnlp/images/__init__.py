@@ -1,0 +1,1 @@
+"""Images: files, arrays and pictures. No jax."""
