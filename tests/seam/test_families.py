@@ -16,6 +16,7 @@ from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.corpus import DataError
 from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import load_run
+from tests.random_parameters import random_parameters
 from tests.run_folders import assert_same_run
 from tests.seam import images, tagger
 from train.config import update
@@ -100,8 +101,8 @@ def test_every_metric_of_a_batch_is_declared_and_differs_from_its_count(family):
     corpus = config.data.load(0)
     split = corpus.splits["validation"]
     model, inputs = config.task.build(config.model, corpus.processor)
-    params = model.init(jax.random.key(0), *(np.zeros(x.shape, x.dtype) for x in inputs))["params"]
-    _, (metrics, _) = config.task.objective(model, corpus).loss(params, split.batches[0], None, ())
+    params = random_parameters(model, *inputs)
+    _, (metrics, _) = jax.jit(config.task.objective(model, corpus).loss)(params, split.batches[0], None, ())
     assert metrics.keys() <= config.task.metrics(corpus.processor, split).keys()
     assert all(total != count for total, count in metrics.values())
 
@@ -112,7 +113,7 @@ def test_another_compute_changes_only_rounding(finished, family):
     losses = []
     for compute in (Compute(), Compute(dtype="bfloat16")):
         model, _ = trained.task.build(dataclasses.replace(trained.model.config, compute=compute), trained.processor)
-        losses.append(trained.task.objective(model, None).loss(trained.params, batch, None, ())[0])
+        losses.append(jax.jit(trained.task.objective(model, None).loss)(trained.params, batch, None, ())[0])
     assert losses[0].dtype == losses[1].dtype == np.float32
     assert losses[0] != losses[1]
     np.testing.assert_allclose(losses[1], losses[0], atol=0.02)

@@ -161,12 +161,12 @@ def quiet() -> Console:
 
 @pytest.fixture(scope="session")
 def quick_fit(quiet: Console) -> Callable[..., FitResult]:
-    """`fit` that prints nothing, and draws no report: that takes longer than the training."""
+    """`fit` that prints nothing if it is given no console, and draws no report: that takes longer than the training."""
 
-    def run(config: TrainConfig, workdir: Path, **options: Any) -> FitResult:
+    def run(config: TrainConfig, workdir: Path, console: Console = quiet, **options: Any) -> FitResult:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("train.loop.write_report", lambda _: None)
-            return fit(config, workdir, console=quiet, **options)
+            return fit(config, workdir, console=console, **options)
 
     return run
 

@@ -24,6 +24,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.text_tasks.commands import pretrained_of
 from tests import text_task_files
+from tests.random_parameters import random_parameters
 from tests.text_task_files import SHAPE, VOCABULARY, encoder_params, train, write_tables, write_weights
 from train.begin import begin, merge, params_digest
 from train.config import TrainConfig, update
@@ -248,9 +249,8 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
     before = load_pretrained(weights)
     encoder = {name: value for name, value in before.params.items() if name != "pooler"}
     model = BertPretrainingConfig(encoder=SHAPE).build(VOCABULARY.size)
-    heads = jax.jit(model.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]["heads"]
+    heads = random_parameters(model, np.zeros((1, 1), np.int32))["heads"]
     masked = {"token_bias": heads["token_bias"] + 1.0, "transform": heads["transform"], "norm": heads["norm"]}
-    masked = jax.device_get(masked)
     config = dataclasses.replace(SHAPE, use_pooler=False)
     save_pretrained(tmp_path / "masked", Pretrained(config, encoder, masked, VOCABULARY))
     changed = update(pretraining_config, init_from=str(tmp_path / "masked"), model=BertPretrainingConfig())
@@ -261,7 +261,7 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
     chex.assert_trees_all_equal({k: v for k, v in params["encoder"].items() if k != "pooler"}, encoder)
     chex.assert_trees_all_equal({name: params["heads"][name] for name in masked}, masked)
     tokens = next(iter(setup.corpus.train))["tokens"]
-    hidden, follows = setup.model.apply({"params": params}, jnp.asarray(tokens))
+    hidden, follows = jax.jit(setup.model.apply)({"params": params}, tokens)
     assert (hidden.shape, follows.shape) == ((2, 16, 8), (2, 2))
 
 

@@ -204,11 +204,11 @@ def test_prompt_that_cannot_be_continued_is_refused_before_the_first_step(tiny_c
     assert not list(tmp_path.iterdir())
 
 
-def test_console_tells_data_size_devices_and_where_it_continues(tiny_config, tmp_path, stop_at, loud):
+def test_console_tells_data_size_devices_and_where_it_continues(tiny_config, tmp_path, quick_fit, stop_at, loud):
     with stop_at(2):
-        fit(tiny_config(), tmp_path, console=loud)
-    fit(tiny_config(), tmp_path, console=loud)
-    fit(tiny_config(), tmp_path, console=loud)
+        quick_fit(tiny_config(), tmp_path, loud)
+    quick_fit(tiny_config(), tmp_path, loud)
+    quick_fit(tiny_config(), tmp_path, loud)
     printed = loud.file.getvalue()
     assert "text_file: 900 characters, 11 distinct; 810 for training, 90 for validation" in printed
     assert re.search(r"^187 parameters, 8 x ", printed, re.MULTILINE)

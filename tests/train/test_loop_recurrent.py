@@ -15,7 +15,6 @@ from jaxnlp.tasks.language_model import LanguageModel, RecurrentLanguageModel
 from tests.train.loop_helpers import arrays, prepared, rows
 from train import loop
 from train.config import update
-from train.loop import fit
 from train.report import read_blocks
 from train.setup import step_function
 from train.validation import has_stalled
@@ -117,10 +116,9 @@ def test_averaging_looks_at_the_loss_whatever_selects_the_best_checkpoint(
 
 
 @pytest.mark.parametrize(("patience", "told"), [(5, True), (0, False)])
-def test_too_few_evaluations_to_average_are_told(tiny_config, tmp_path, monkeypatch, loud, patience, told):
-    monkeypatch.setattr(loop, "write_report", lambda _: None)
+def test_too_few_evaluations_to_average_are_told(tiny_config, tmp_path, quick_fit, loud, patience, told):
     config = tiny_config(nt_asgd_patience=patience, total_steps=3, evaluate_every_steps=2)
-    fit(config, tmp_path, console=loud)
+    quick_fit(config, tmp_path, loud)
     message = "averaging needs at least 7 evaluations, and the run has 2"
     assert (message in loud.file.getvalue()) == told
 

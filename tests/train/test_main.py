@@ -234,7 +234,7 @@ def test_a_finished_folder_can_be_moved_and_read(straight, tmp_path):
     saved = saved_arrays(straight)
     for path, leaf in jax.tree_util.tree_leaves_with_path(run.params):
         np.testing.assert_array_equal(leaf, saved[f"['ema']{jax.tree_util.keystr(path)}"])
-    logits = run.model.apply({"params": run.params}, run.processor.encode("the tide")[None])
+    logits = jax.jit(run.model.apply)({"params": run.params}, run.processor.encode("the tide")[None])
     assert np.isfinite(logits).all()
 
 

@@ -13,6 +13,7 @@ from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import Task, Trained, every_task
 from jaxnlp.tasks.text_to_text import TextToText
 from tests.guards import test_families as guards
+from tests.random_parameters import random_parameters
 from tests.seam import images, tagger
 from train.begin import begin
 from train.config import update
@@ -76,17 +77,17 @@ def setup(config):
 
 @pytest.fixture(scope="module")
 def validated(setup):
-    """What validation measures before the first step."""
-    layout = make_parallel("jit", jax.devices()[:1])
-    params = layout.initialise(setup.initial_state, setup.given).params
+    """What validation measures of a model that is not trained."""
     task, split = setup.config.task, setup.corpus.split("validation")
+    _, inputs = task.build(setup.config.model, setup.corpus.processor)
+    params = jax.device_put(random_parameters(setup.model, *inputs, spread=0.02))
     scoring = SplitScoring(
         Trained(task, setup.model, params, setup.corpus.processor),
         split,
         "validation",
         training=setup.corpus.splits.get("train"),
         objective=setup.objective,
-        layout=layout,
+        layout=make_parallel("jit", jax.devices()[:1]),
         kept={},
     )
     return task.evaluators()["validation"]()(scoring).metrics
