@@ -2,8 +2,8 @@
 
 Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for the dropout of BPE; the
 average of the parameters is evaluated. Data: Elliott et al. 2016, task 1.
-Cost: 58 minutes on two busy CPU cores with bfloat16 instructions.
-Expect: validation BLEU 37.7 by greedy decoding, 38.3 with 5 beams.
+Cost: 37 minutes on two busy CPU cores with bfloat16 instructions.
+Expect: BLEU 39.9 on the validation split with 5 beams, 40.3 on test 2016.
 Command: python -m train multi30k_transformer --workdir runs/multi30k_transformer
 """
 
@@ -36,14 +36,16 @@ def get_config() -> TrainConfig:
             feed_forward_width=256,
             context_length=128,
             embeddings="shared",
-            dropout_rate=0.3,
+            dropout_rate=0.15,
             compute=Compute(matmul_dtype="auto"),
         ),
         task=Translation(label_smoothing=0.1),
-        optimizer=OptimizerConfig(learning_rate=5e-3, beta2=0.98, warmup_steps=2_000, schedule="noam"),
-        ema_decay=0.999,
+        optimizer=OptimizerConfig(
+            name="muon", learning_rate=8e-3, beta2=0.98, weight_decay=0.1, warmup_steps=100, min_lr_ratio=0.02
+        ),
+        ema_decay=0.998,
         best_metric="bleu",
-        total_steps=9_000,
+        total_steps=4_500,
         evaluate_every_steps=500,
         checkpoint_every_steps=500,
         log_every_steps=50,
