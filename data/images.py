@@ -6,6 +6,7 @@ Axes: I rows or columns of an image, R channels.
 import dataclasses
 import functools
 import hashlib
+import os
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -21,12 +22,10 @@ from data.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.object_arrays import read_arrays
 from jaxnlp.caches import cache_folder
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.images.processor import ImageProcessor, class_names, open_image, pixel_statistics
+from jaxnlp.images.processor import SUFFIXES, ImageProcessor, class_names, open_image, pixel_statistics
 
 ENDLESS = 2**40
 """Images that are effectively infinitely many."""
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-"""Files of a class's folder that are images."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_ARCHIVE = "train_jpeg.tar.xz"
 CIFAR10_IMAGES = 5_000
@@ -36,11 +35,21 @@ CIFAR10_HELD_OUT = 4_900
 
 
 class LabelledImages(NamedTuple):
-    """N images [N, I, I, R] uint8, their classes [N] int, and the names of the classes."""
+    """N images [N, I, I, R] uint8, their classes [N] int, the names of the classes, and the images' own names.
+
+    Without names they are called by their numbers.
+    """
 
     images: np.ndarray
     labels: np.ndarray
     classes: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def part(self, rows: np.ndarray) -> "LabelledImages":
+        """The images of these rows [N] bool, with their names."""
+        names = self.names or tuple(f"image {number}" for number in range(len(self.labels)))
+        chosen = tuple(names[row] for row in np.flatnonzero(rows))
+        return LabelledImages(self.images[rows], self.labels[rows], self.classes, chosen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,9 +218,9 @@ class Images(DataConfig):
                     "loss_mask": np.arange(size) < len(images),
                 }
             )
-        pairs = zip(found.images, found.labels.tolist(), strict=True)
-        examples = [ImageExample(image, label, f"image {number}") for number, (image, label) in enumerate(pairs)]
-        return Split(tuple(batches), tuple(examples))
+        named = found.part(np.ones(len(found.labels), bool))
+        rows = zip(named.images, named.labels.tolist(), named.names, strict=True)
+        return Split(tuple(batches), tuple(ImageExample(*row) for row in rows))
 
 
 def digits() -> LabelledImages:
@@ -235,8 +244,7 @@ def held_out_part(found: LabelledImages, fraction: float) -> tuple[LabelledImage
             raise DataError(f"the class {name} has {len(rows)} images; two are needed, one of them for validation")
         count = max(1, round(fraction * len(rows)))
         held_out[np.random.default_rng(label).permutation(rows)[: min(count, len(rows) - 1)]] = True
-    parts = [LabelledImages(found.images[rows], found.labels[rows], found.classes) for rows in (~held_out, held_out)]
-    return parts[0], parts[1]
+    return found.part(~held_out), found.part(held_out)
 
 
 def read_images(path: Path, classes: tuple[str, ...] | None = None) -> LabelledImages:
@@ -285,7 +293,8 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
                 f"{files[0][0]} has {first.shape[1]} x {first.shape[0]}"
             )
         images[row] = image
-    return LabelledImages(images, np.array([names.index(name) for _, name in files]), names)
+    labels = np.array([names.index(name) for _, name in files])
+    return LabelledImages(images, labels, names, tuple(f"{name}/{file.name}" for file, name in files))
 
 
 def _read_file(file: Path) -> np.ndarray:
@@ -337,8 +346,9 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
     per_class = len(images) // len(CIFAR10)
     labels, numbers = np.divmod(np.arange(len(images)), per_class)
     held_out = numbers >= CIFAR10_HELD_OUT
-    parts = [LabelledImages(images[rows], labels[rows], CIFAR10) for rows in (~held_out, held_out)]
-    return parts[0], parts[1]
+    names = tuple(f"{CIFAR10[label]}/{number:04}.jpg" for label, number in zip(labels, numbers, strict=True))
+    found = LabelledImages(images, labels, CIFAR10, names)
+    return found.part(~held_out), found.part(held_out)
 
 
 def _decode_cifar10(archive: Path, place: Path) -> None:
@@ -363,6 +373,6 @@ def _decode_cifar10(archive: Path, place: Path) -> None:
     if not seen.all():
         raise DataError(f"{archive} has {int(seen.sum()):,} of {seen.size:,} images")
     place.parent.mkdir(parents=True, exist_ok=True)
-    partial = place.with_suffix(".partial.npy")
+    partial = place.with_suffix(f".{os.getpid()}.npy")
     np.save(partial, images.reshape(-1, 32, 32, 3))
-    partial.rename(place)
+    partial.replace(place)

@@ -170,6 +170,12 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
             f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, and the run has {evaluations}; "
             "evaluate more often, or lower --nt-asgd-patience"
         )
+    needed = config.optimizer.plateau_patience + 2
+    if config.optimizer.schedule == "plateau" and evaluations <= needed:
+        lines.append(
+            f"the learning rate can become lower after {needed} evaluations, and the run has {evaluations}; evaluate "
+            "more often, or lower --optimizer.plateau-patience"
+        )
     parameters = count_parameters(run.state.params)
     lines.append(f"{parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}")
     if run.step:

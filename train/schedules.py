@@ -57,16 +57,16 @@ def cosine_restarts(
     """
     passed = jnp.maximum(progress - float(warmup), 0.0)
     if growth == 1.0:
-        number = jnp.floor(passed / interval)
+        number = _intervals(passed, interval)
         start, length = number * interval, jnp.full_like(passed, interval)
     else:
         guess = jnp.floor(jnp.log1p(passed * (growth - 1.0) / interval) / math.log(growth))
-        # The logarithm's rounding may put a restart on the wrong side by one.
+        # Rounding may put a restart on the wrong side by one.
         candidates = [guess + shift for shift in (-1.0, 0.0, 1.0)]
         starts = [interval * (growth**number - 1.0) / (growth - 1.0) for number in candidates]
-        number = sum(((start <= passed).astype(passed.dtype) for start in starts), candidates[0] - 1.0)
+        number = sum(((start <= 1.00001 * passed).astype(passed.dtype) for start in starts), candidates[0] - 1.0)
         start, length = interval * (growth**number - 1.0) / (growth - 1.0), interval * growth**number
-    shape = _half_cosine(1.0, min_lr_ratio, (passed - start) / length)
+    shape = _half_cosine(1.0, min_lr_ratio, jnp.maximum(passed - start, 0.0) / length)
     return _after_warmup(progress, shape, peak=peak, warmup=warmup)
 
 
@@ -75,7 +75,7 @@ def step(progress: Array, *, peak: float, warmup: int, interval: int, factor: fl
 
     Source: He et al. 2016, section 3.4, where the factor is 0.1.
     """
-    drops = jnp.floor((progress - float(warmup)) / interval)
+    drops = _intervals(progress - float(warmup), interval)
     return _after_warmup(progress, factor**drops, peak=peak, warmup=warmup)
 
 
@@ -130,6 +130,11 @@ def plateau_scale(
 def _share(progress: Array, begin: int, end: int) -> Array:
     """How much of the way from `begin` to `end` is done, from 0 to 1."""
     return jnp.clip((progress - float(begin)) / float(max(1, end - begin)), 0.0, 1.0)
+
+
+def _intervals(steps: Array, interval: int) -> Array:
+    """The number of whole intervals in so many steps, a whole number in float32, whose quotient may be rounded down."""
+    return jnp.floor((steps + 0.5) / interval)
 
 
 def _half_cosine(first: float, last: float, share: Array) -> Array:

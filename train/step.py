@@ -14,6 +14,9 @@ from jaxnlp.tasks import Objective
 from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, PyTree
 from train.schedules import current_learning_rate
 
+SMALLEST_COUNT = 1e-9
+"""Below this a batch counts as empty. A sum of weights, such as those of classes, may be small and is still a count."""
+
 
 @flax.struct.dataclass
 class TrainState:
@@ -245,7 +248,7 @@ def _accumulated_gradients(
     zeros = jax.tree.map(jnp.zeros_like, params)
     total, parts = jax.lax.scan(add_part, zeros, (jnp.arange(accumulation_steps), batches))
     metrics: Metrics = jax.tree.map(lambda m: m.sum(axis=0), parts)
-    count = jnp.maximum(weighted(metrics)[1], 1.0)
+    count = jnp.maximum(weighted(metrics)[1], SMALLEST_COUNT)
     return jax.tree.map(lambda t: t / count.astype(t.dtype), total), metrics
 
 
@@ -253,7 +256,7 @@ def _over_shards(grads: PyTree, metrics: Metrics, axis_name: str) -> tuple[PyTre
     """The gradient of the mean over all shards, and the metrics of all of them."""
     # Shards may hold different numbers of tokens: weigh each mean gradient by its share.
     _, count = weighted(metrics)
-    weight = count / jnp.maximum(jax.lax.pmean(count, axis_name), 1e-9)
+    weight = count / jnp.maximum(jax.lax.pmean(count, axis_name), SMALLEST_COUNT)
     grads = jax.lax.pmean(jax.tree.map(lambda g: g * weight.astype(g.dtype), grads), axis_name)
     return grads, jax.lax.psum(metrics, axis_name)
 
@@ -261,7 +264,7 @@ def _over_shards(grads: PyTree, metrics: Metrics, axis_name: str) -> tuple[PyTre
 def _sum_of_parts(found: list[Metrics]) -> Metrics:
     """The metrics of several parts' batches: `objective` is the sum of their means, over the count of all."""
     pairs = [weighted(metrics) for metrics in found]
-    value = jnp.stack([value / jnp.maximum(count, 1.0) for value, count in pairs]).sum()
+    value = jnp.stack([value / jnp.maximum(count, SMALLEST_COUNT) for value, count in pairs]).sum()
     count = jnp.stack([count for _, count in pairs]).sum()
     return total(found) | {"objective": (value * count, count)}
 

@@ -118,7 +118,8 @@ def read_command(arguments: Sequence[str]) -> SweepCommand:
         raise UsageError("--grid and --ablate are two kinds of sweep; give one of them")
     option, grid = next(iter(grids.items()), ("--grid", []))
     if not grid:
-        raise UsageError("--grid is missing; give the fields to vary with --grid FIELD=VALUE,VALUE")
+        what = "has no values" if grids else "is missing"
+        raise UsageError(f"{option} {what}; give the fields to vary with {option} FIELD=VALUE,VALUE")
     return SweepCommand(recipe, grid, option == "--ablate", workdir, others)
 
 

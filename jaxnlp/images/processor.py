@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+"""Files of a folder that are images."""
 MODES = {1: "L", 3: "RGB"}
 """Pillow's name of an image with so many channels."""
 
@@ -87,11 +89,21 @@ class ImageProcessor:
 
 
 def open_image(path: Path, channels: int) -> Image.Image:
-    """An image with so many channels. Raises: FileNotFoundError; ValueError naming a file that is no whole image."""
+    """An image with so many channels, upright as its camera says; what is transparent becomes white.
+
+    Raises: FileNotFoundError; ValueError naming a file that is no whole image, or has more than 8 bits a channel.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"no image at {path}")
     try:
-        with Image.open(path) as image:
+        with Image.open(path) as file:
+            if file.mode.startswith(("I", "F")):
+                raise ValueError(f"{path} has more than 8 bits a channel (Pillow's mode {file.mode}); convert it to 8")
+            image = ImageOps.exif_transpose(file)
+            if image.has_transparency_data:
+                opaque = image.convert("RGBA")
+                image = Image.new("RGBA", opaque.size, "white")
+                image.alpha_composite(opaque)
             return image.convert(MODES[channels])
     except UnidentifiedImageError as error:
         raise ValueError(f"{path} is not an image that Pillow reads") from error

@@ -84,6 +84,9 @@ def test_a_folder_has_a_class_for_each_of_its_folders(folder):
     np.testing.assert_array_equal(found.images[0], IMAGE)
     corpus = Images(source="files", path=str(folder), batch_size=2, evaluation_batch_size=4).load(0)
     assert [example.label for example in corpus.split("validation").examples] == [0, 1]
+    assert [example.name for example in corpus.split("validation").examples] in (
+        [f"cat/{cat}.png", f"dog/{dog}.png"] for cat in "abc" for dog in "ab"
+    )
     assert corpus.processor.classes == ("cat", "dog")
     assert corpus.processor == ImageProcessor.from_json(corpus.processor.to_json())
     again = Images(source="files", path=str(folder), validation_path=str(folder), batch_size=2).load(0)
@@ -194,6 +197,7 @@ def test_cifar10_is_decoded_once_and_the_last_of_each_class_are_held_out(small_a
     train, held_out = read_cifar10(small_archive)
     assert (train.images.shape, held_out.images.shape) == ((20, 32, 32, 3), (10, 32, 32, 3))
     assert held_out.labels.tolist() == list(range(10))
+    assert held_out.names[3] == "cat/0002.jpg"
     np.testing.assert_allclose(held_out.images[:, 16, 16, 0], 20.0 * np.arange(10), atol=4)
     np.testing.assert_allclose(held_out.images[:, 16, 16, 2], 160, atol=4)
     monkeypatch.setattr(module, "_decode_cifar10", None)

@@ -430,18 +430,6 @@ def test_one_state_is_in_memory_while_a_run_trains(
     assert size <= seen[0] < 1.2 * size, (kind, seen[0], size)
 
 
-def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_length(tiny_config, quick_fit, tmp_path):
-    """The straight run of the new length and the one that was made longer end at the same bits."""
-    config = tiny_config(total_steps=6, **{"optimizer.schedule": "constant"})
-    quick_fit(update(config, total_steps=3), tmp_path / "longer")
-    longer = quick_fit(config, tmp_path / "longer").state
-    chex.assert_trees_all_equal(arrays(longer), arrays(quick_fit(config, tmp_path / "straight").state))
-    decaying = update(config, **{"optimizer.schedule": "cosine"})
-    quick_fit(update(decaying, total_steps=3), tmp_path / "decaying")
-    with pytest.raises(RunMismatchError, match="total_steps: 3 -> 6"):
-        quick_fit(decaying, tmp_path / "decaying")
-
-
 def test_a_best_metric_that_is_declared_and_not_measured_is_named(tiny_config, quick_fit, tmp_path, monkeypatch):
     declared = LanguageModel.metrics
     monkeypatch.setattr(

@@ -123,6 +123,16 @@ def test_too_few_evaluations_to_average_are_told(tiny_config, tmp_path, quick_fi
     assert (message in loud.file.getvalue()) == told
 
 
+@pytest.mark.parametrize(("patience", "told"), [(0, True), (8, True), (1, False)])
+def test_a_plateau_that_cannot_be_found_is_told(tiny_config, quick_fit, tmp_path, loud, patience, told):
+    steps = 2 if told else 4
+    changes = {"optimizer.schedule": "plateau", "optimizer.plateau_patience": patience}
+    config = update(tiny_config(total_steps=steps, evaluate_every_steps=1), **changes)
+    quick_fit(config, tmp_path, loud)
+    message = f"can become lower after {patience + 2} evaluations, and the run has {steps}; evaluate more often"
+    assert (message in " ".join(loud.file.getvalue().split())) == told
+
+
 @pytest.mark.parametrize(
     ("losses", "begins"),
     [([3.0, 2.0, 1.0, 0.5], None), ([3.0, 2.0, 2.0, 1.9], None), ([3.0, 3.5, 3.1, 2.0], 3)],

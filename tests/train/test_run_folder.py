@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from jaxnlp.checkpoints import DamagedCheckpointError, RunError, find_checkpoint
 from jaxnlp.runs import load_run
 from jaxnlp.serialization import ConfigError, to_json
+from tests.train.loop_helpers import arrays
 from train import run_folder
 from train.config import TrainConfig, update
 from train.report.__main__ import main as report
@@ -403,3 +405,15 @@ def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt
     create(tmp_path, spec(config))
     assert isinstance(read_config(tmp_path), TrainConfig)
     assert read_config(tmp_path) == config
+
+
+def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_length(tiny_config, quick_fit, tmp_path):
+    """The straight run of the new length and the one that was made longer end at the same bits."""
+    config = tiny_config(total_steps=6, **{"optimizer.schedule": "constant"})
+    quick_fit(update(config, total_steps=3), tmp_path / "longer")
+    longer = quick_fit(config, tmp_path / "longer").state
+    chex.assert_trees_all_equal(arrays(longer), arrays(quick_fit(config, tmp_path / "straight").state))
+    decaying = update(config, **{"optimizer.schedule": "cosine"})
+    quick_fit(update(decaying, total_steps=3), tmp_path / "decaying")
+    with pytest.raises(RunMismatchError, match="total_steps: 3 -> 6"):
+        quick_fit(decaying, tmp_path / "decaying")

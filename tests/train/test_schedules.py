@@ -57,6 +57,9 @@ def lr(name, **options):
             lr("CosineAnnealingWarmRestarts", T_0=9),
         ),
         ({"schedule": "step", "interval_steps": 8, "decay_factor": 0.5}, lr("StepLR", step_size=8, gamma=0.5)),
+        # A quotient of float32 is rounded down here.
+        ({"schedule": "step", "interval_steps": 41, "decay_factor": 0.5}, lr("StepLR", step_size=41, gamma=0.5)),
+        ({"schedule": "cosine_restarts", "interval_steps": 41}, lr("CosineAnnealingWarmRestarts", T_0=41, eta_min=0.2)),
         ({"schedule": "exponential", "interval_steps": 1, "decay_factor": 0.9}, lr("ExponentialLR", gamma=0.9)),
         (
             # PyTorch's first and last steps are numbered 0 and total_steps - 1, and its rise ends one step earlier.
@@ -100,11 +103,14 @@ def test_after_the_warmup_a_schedule_begins_as_it_does_without_one():
 
 
 def test_a_restart_is_at_its_step_whatever_the_logarithm_rounds_to():
-    for growth, interval in ((2.0, 10), (3.0, 1), (1.5, 64)):
+    for growth, interval in ((2.0, 10), (3.0, 1), (1.5, 64), (1.1, 100)):
         starts = [interval * (growth**n - 1.0) / (growth - 1.0) for n in range(9)]
+        starts = [math.ceil(start - 1e-6) for start in starts]
         options = {"peak": 1.0, "warmup": 0, "interval": interval, "growth": growth, "min_lr_ratio": 0.0}
         at_start = schedules.cosine_restarts(jnp.array(starts, jnp.float32), **options)
-        np.testing.assert_allclose(at_start, 1.0, atol=1e-4)
+        before = schedules.cosine_restarts(jnp.array(starts[1:], jnp.float32) - 1.0, **options)
+        assert at_start.min() > 0.99 - 4.0 / interval**2
+        assert interval < 10 or before.max() < 0.1
 
 
 def test_the_published_schedule_of_the_transformer():

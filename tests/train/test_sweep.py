@@ -179,6 +179,7 @@ def test_the_command_is_split_at_the_grid():
     for broken, message in (
         (["--grid", "x=1"], "must be a recipe"),
         (["a"], "--grid is missing; give the fields to vary"),
+        (["a", "--ablate", "--seed", "1"], "--ablate has no values; give the fields to vary with --ablate FIELD=VALUE"),
         (["a", "--grid", "x=1", "--ablate", "y=1"], "give one of them"),
         (["a", "--grid", "x=1", "--workdir"], "--workdir needs a folder"),
         (["a", "--grid", "x=1", "--workdir="], "--workdir needs a folder"),

@@ -11,6 +11,7 @@ import tyro
 
 from jaxnlp.commands.files import chunks
 from jaxnlp.files import write_file
+from jaxnlp.images.processor import SUFFIXES
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.classification.evaluators import probabilities_of
 from jaxnlp.tasks.classification.rollout_page import render_page
@@ -25,7 +26,7 @@ class Predict(Command):
     """Names the class of images, a line for each: the class, its probability and the file, with tabs between them."""
 
     files: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Image files; of a folder, all files in it."""
+    """Image files; of a folder, the images in it."""
     resize: bool = False
     """Cut and scale images of another size than the model reads."""
     json: bool = False
@@ -50,11 +51,16 @@ class Predict(Command):
 
 
 def image_files(given: tuple[Path, ...]) -> list[Path]:
-    """The files, and those in the folders among them. Raises: ValueError when there is none."""
-    files = [file for path in given for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    if not files:
+    """The files, and the images in the folders among them. Raises: ValueError when there is none; names the folder."""
+    if not given:
         raise ValueError("give image files, or a folder of them")
-    return [file for file in files if not file.name.startswith(".")]
+    found = []
+    for path in given:
+        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
+        if not inside:
+            raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}) in it; folders in it are not read")
+        found += inside
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +68,7 @@ class AttentionRollout(Command):
     """Shows which patches of images the prediction rests on, as a page: the attention of all layers, multiplied."""
 
     files: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Image files; of a folder, all files in it."""
+    """Image files; of a folder, the images in it."""
     out: Path = Path("attention.html")
     """The page."""
     resize: bool = False

@@ -65,3 +65,22 @@ def test_files_that_are_no_images_are_named(tmp_path):
     (tmp_path / "half.jpg").write_bytes((tmp_path / "whole.jpg").read_bytes()[:-50])
     with pytest.raises(ValueError, match=r"half.jpg is damaged"):
         open_image(tmp_path / "half.jpg", 3)
+
+
+def test_what_a_file_says_beside_its_pixels_is_read_or_refused(tmp_path):
+    deep = Image.fromarray(np.arange(16, dtype=np.uint16).reshape(4, 4) * 4000)
+    deep.save(tmp_path / "deep.png")
+    with pytest.raises(ValueError, match=r"deep.png has more than 8 bits a channel \(Pillow's mode I;16\); convert it"):
+        open_image(tmp_path / "deep.png", 1)
+    clear = np.zeros((4, 4, 4), np.uint8)
+    clear[:2] = (10, 20, 30, 255)
+    Image.fromarray(clear).save(tmp_path / "clear.png")
+    found = PROCESSOR.read(tmp_path / "clear.png")
+    assert found[0, 0].tolist() == [10, 20, 30]
+    assert found[3, 3].tolist() == [255, 255, 255]
+    upright = np.zeros((4, 4, 3), np.uint8)
+    upright[0] = 200
+    exif = Image.Exif()
+    exif[0x0112] = 3  # the camera was upside down
+    Image.fromarray(upright[::-1]).save(tmp_path / "turned.png", exif=exif)
+    np.testing.assert_array_equal(PROCESSOR.read(tmp_path / "turned.png"), upright)

@@ -21,10 +21,14 @@ def test_the_verbs_name_the_class_of_a_file_and_show_its_attention(run, digit, t
 
 def test_files_that_cannot_be_read_are_one_line(run, digit, tmp_path, capsys):
     Image.new("RGB", (30, 20)).save(tmp_path / "wide.png")
+    empty = tmp_path / "empty"
+    (empty / "cats").mkdir(parents=True)
+    (empty / "notes.txt").write_text("no image")
     for arguments, message in (
         ([str(tmp_path / "wide.png")], "wide.png: 30 x 20 pixels, and the model reads 8 x 8; --resize cuts and scales"),
         ([str(tmp_path / "none.png")], "no image at"),
         ([], "give image files, or a folder of them"),
+        ([str(empty)], "empty has no image files (.png, .jpg, .jpeg, .bmp, .gif, .webp) in it; folders in it are not"),
     ):
         assert main(["predict", str(run), *arguments]) != 0
         error = capsys.readouterr().err

@@ -14,6 +14,7 @@ from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.ops.classification import balanced_weights
 from jaxnlp.tasks.classification import Classification
+from train.step import _accumulated_gradients
 
 MODEL = ViTConfig(num_layers=1, num_heads=2, width=16, feed_forward_width=32, dropout_rate=0.0)
 PROCESSOR = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b", "c"))
@@ -52,6 +53,17 @@ def test_the_objective_weights_classes_and_the_plain_loss_does_not(fields):
     labels = inputs["labels"][rows]
     np.testing.assert_allclose(metrics["objective"][0], -(weights[labels] * log_p[rows, labels]).sum(), rtol=1e-4)
     np.testing.assert_allclose(metrics["objective"][1], weights[labels].sum(), rtol=1e-6)
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch_however_small_the_weights():
+    task = Classification(class_weights=(0.01, 0.02, 0.03))
+    model, params = build(task)
+    objective, parts = task.objective(model, None), {name: x.reshape(2, 3, *x.shape[1:]) for name, x in batch().items()}
+    key = jax.random.key(0)
+    found, metrics = jax.jit(lambda: _accumulated_gradients(params, parts, key, objective, 2))()
+    expected = jax.jit(jax.grad(lambda params: objective.loss(params, batch(), key, ())[0]))(params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, expected)
+    assert metrics["objective"][1] < 0.2
 
 
 def test_mixed_inputs_have_both_labels_in_their_shares():
