@@ -1,7 +1,7 @@
 """Handwritten digits by a small Vision Transformer: the 1,797 images of scikit-learn, nothing to download.
 
 Source: Dosovitskiy et al. 2021 for the model.
-Cost: 26 seconds on two busy CPU cores.
+Cost: 18 seconds on two CPU cores with bfloat16 instructions.
 Expect: 98.3% of the 359 held-out digits right.
 Command: python -m train vit_digits --workdir runs/vit_digits
 """
