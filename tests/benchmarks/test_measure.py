@@ -158,6 +158,7 @@ def test_the_gradient_of_dropout_is_that_of_another_array(monkeypatch):
     assert not np.any((y == dx) & (y != 0.0))
 
 
+@pytest.mark.thorough
 def test_a_side_of_ours_that_cannot_run_is_an_error():
     worker = Worker("dropout", "nothing", huge_pages=False)
     with contextlib.closing(worker), pytest.raises(SideError, match="nothing"):
@@ -187,6 +188,7 @@ def test_the_other_side_runs_the_code_of_the_other_checkout(checkout):
     assert row["opponent"] == str(checkout)
 
 
+@pytest.mark.thorough
 def test_a_checkout_that_cannot_run_the_case_is_an_error(checkout):
     (checkout / "benchmarks" / "worker.py").write_text("raise SystemExit('no such case')")
     with pytest.raises(SideError, match="no such case"):

@@ -121,6 +121,7 @@ def test_state_set_backwards_repeats_what_came_after_it():
         assert_batches_equal(batch, next(batches))
 
 
+@pytest.mark.thorough
 def test_worker_processes_give_the_same_batches_and_the_same_continuation():
     alone, workers = stream(), stream(num_workers=2)
     with contextlib.closing(workers):

@@ -311,6 +311,7 @@ def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
         MinBertData(**fields)
 
 
+@pytest.mark.thorough
 @pytest.mark.realdata
 def test_the_projects_tasks_are_read_whole():
     pieces = (

@@ -246,6 +246,7 @@ def numbers(text):
     return np.array([[float(cell) for cell in row] for row in rows])
 
 
+@pytest.mark.thorough
 def test_script_draws_its_figure_and_prints_the_numbers_of_the_page(tmp_path):
     folder = tmp_path / "new" / "folder"
     command = [sys.executable, "docs/attention_experiments.py", "--out", str(folder)]

@@ -53,6 +53,7 @@ def test_an_interruption_ends_the_line_and_the_command(finished_run, capsys, mon
     assert capsys.readouterr() == ("the\n\n", "")
 
 
+@pytest.mark.thorough
 def test_a_reader_that_closes_its_end_ends_the_command_without_an_error(finished_run):
     command = [sys.executable, "-m", "jaxnlp", "generate", str(finished_run.folder), "--prompt", "the"]
     environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -96,6 +96,7 @@ def test_a_run_begins_with_the_weights_of_a_folder_and_keeps_its_own_dropout(mak
     assert params.keys() == {"encoder", "heads_sst"}
 
 
+@pytest.mark.thorough
 def test_a_run_begins_with_the_encoder_of_a_run_of_text_tasks_and_with_heads_of_the_same_labels(
     make_config, weights, tmp_path
 ):
@@ -180,6 +181,7 @@ def test_a_recipe_may_have_an_encoder_of_another_shape(weights):
     assert begun.typed_model == to_json(recipe.model)
 
 
+@pytest.mark.thorough
 def test_embeddings_beyond_the_tokenizer_are_trained_and_written_back(make_config, tmp_path):
     size = VOCABULARY.size + 3
     save_pretrained(tmp_path / "padded", Pretrained(SHAPE, encoder_params(size), None, VOCABULARY))
@@ -217,6 +219,7 @@ def test_the_digest_covers_heads_that_the_data_decides_on(make_config, monkeypat
     assert digest(params=params | {"heads_sst": heads}) == params_digest(params | {"heads_sst": heads}) != digest()
 
 
+@pytest.mark.thorough
 def test_a_run_continues_without_the_weights_that_it_began_with(make_config, weights, stop_at, tmp_path):
     gone = shutil.copytree(weights, tmp_path / "weights")
     config = make_config(("sst",), init_from=str(gone))
@@ -233,6 +236,7 @@ def test_a_run_continues_without_the_weights_that_it_began_with(make_config, wei
         train(update(config, **{"model.head_dropout_rate": 0.1}), tmp_path / "parts")
 
 
+@pytest.mark.thorough
 def test_a_run_killed_during_its_first_save_begins_with_its_weights_again(make_config, tmp_path):
     config = make_config(("sst",), total_steps=1)
     whole = train(config, tmp_path / "killed")

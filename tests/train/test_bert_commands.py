@@ -40,6 +40,7 @@ def exported(tmp_path_factory, quick_fit):
     return folder / "exported"
 
 
+@pytest.mark.thorough
 def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     exported, quick_fit, tmp_path, monkeypatch, capsys
 ):

@@ -226,7 +226,7 @@ def test_damaged_newest_is_named_and_set_aside_and_the_previous_one_restored(run
     assert steps_on_disk(run) == [1, 2]
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("damage", [flip, truncate, remove], ids=["flipped", "cut", "missing"])
 def test_every_damaged_file_is_noticed_and_the_run_still_continues(run, damage):
     newest = run / "checkpoints" / "3"

@@ -68,6 +68,7 @@ def straight(tiny_config, tmp_path_factory, quiet):
     return config, workdir, arrays(fit(config, workdir, console=quiet).state)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("stops", [[4], [3, 11]], ids=str)
 def test_stopped_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp_path, quick_fit, stop_at, stops):
     config, straight_workdir, expected = straight
@@ -258,6 +259,7 @@ def test_stop_mode_names_the_first_bad_step_and_the_last_good_checkpoint(
     assert max(checkpoint_steps(tmp_path), default=0) == good
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("learning_rate", [1e30, 1e12])
 def test_too_high_learning_rate_stops_each_start_with_an_error_and_leaves_only_finite_checkpoints(
     tiny_config, tmp_path, quick_fit, learning_rate

@@ -133,6 +133,7 @@ def test_a_plateau_that_cannot_be_found_is_told(tiny_config, quick_fit, tmp_path
     assert (message in " ".join(loud.file.getvalue().split())) == told
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("losses", "begins"),
     [([3.0, 2.0, 1.0, 0.5], None), ([3.0, 2.0, 2.0, 1.9], None), ([3.0, 3.5, 3.1, 2.0], 3)],

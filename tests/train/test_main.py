@@ -217,6 +217,7 @@ def test_a_signal_saves_and_the_same_command_continues(runs, straight, tmp_path,
     assert_same_run(workdir, straight)
 
 
+@pytest.mark.thorough
 def test_another_config_in_the_same_folder_is_refused_with_the_differences(runs, straight):
     before = rows(straight), saved_steps(straight)
     status, _, errors = runs.finish(straight, "--seed", "5", "--optimizer.learning-rate", "0.5")
@@ -227,6 +228,7 @@ def test_another_config_in_the_same_folder_is_refused_with_the_differences(runs,
     assert (rows(straight), saved_steps(straight)) == before
 
 
+@pytest.mark.thorough
 def test_a_finished_folder_can_be_moved_and_read(straight, tmp_path):
     moved = shutil.copytree(straight, tmp_path / "moved")
     run = load_run(moved, checkpoint="latest")

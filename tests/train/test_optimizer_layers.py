@@ -129,6 +129,7 @@ def test_an_update_without_parameters_may_leave_frozen_ones_too():
     chex.assert_trees_all_equal(updates, {"a": jnp.zeros(2), "b": jnp.array([-0.5])})
 
 
+@pytest.mark.thorough
 def test_a_run_with_frozen_parameters_is_saved_and_continued(tiny_config, quick_fit, stop_at, tmp_path):
     class WithFrozenTokens(type(tiny_config().model)):
         def frozen(self, path):

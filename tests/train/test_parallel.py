@@ -136,6 +136,7 @@ def test_accumulation_with_dropout_draws_other_masks_but_counts_the_same_tokens(
     assert whole[0]["loss"][0] != cut[0]["loss"][0]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("accumulation_steps", [1, 3])
 @pytest.mark.parametrize("mode", MODES)
 def test_step_is_compiled_once_over_twenty_steps(mode, accumulation_steps):
@@ -155,6 +156,7 @@ def test_evaluation_on_eight_devices_equals_one(mode, devices):
     np.testing.assert_allclose(one.value, eight.value, rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_checkpoint_of_one_mode_continues_in_the_other(tiny_config, tmp_path, quick_fit, stop_at):
     config = tiny_config(ema_decay=0.9, accumulation_steps=2)
     straight = quick_fit(config, tmp_path / "straight").state
@@ -314,6 +316,7 @@ def train_together(mode, device_count):
     return jax.device_get(layout.fetch(state).params), jax.device_get(found)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_eight_devices_train_several_parts_at_once_as_one_does(mode):
     expected, expected_metrics = train_together("jit", 1)

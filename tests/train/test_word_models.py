@@ -10,7 +10,7 @@ from train.config import update
 SMALL = ["--data.source", "python_docs", "--data.batch-size", "8", "--model.embedding-width", "6", "--total-steps", "3"]
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("recipe", "widths"), [("lstm_lm_hw4", ["5", "4"]), ("lstm_lm_cpu", ["5", "6"]), ("awd_lstm", ["7", "7", "6"])]
 )

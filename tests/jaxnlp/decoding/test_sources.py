@@ -78,6 +78,7 @@ def assert_best(result, row, scores):
     np.testing.assert_allclose(result.scores[row, :5], [score for _, score in best], atol=1e-4)
 
 
+@pytest.mark.sweep(1)
 @each_model
 def test_wide_enough_a_search_finds_the_best_translations_of_all(kind):
     result = search(num_beams=SIZE**3, kind=kind)
@@ -129,6 +130,7 @@ def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
             assert token == log_probabilities(row, (START, *tokens[:place])).argmax()
 
 
+@pytest.mark.sweep(1)
 @each_model
 def test_sentences_of_a_batch_are_translated_as_each_would_be_alone(kind):
     whole = search(kind=kind)

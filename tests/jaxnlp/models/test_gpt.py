@@ -240,7 +240,7 @@ def test_without_biases_there_is_no_bias_leaf(variant, count):
     assert len(biases(make_model(**VARIANTS[variant]))) == count
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("variant", "tied"), [("vanilla", False), ("vanilla", True), ("synthesizer", True), ("along", True)]
 )

@@ -64,7 +64,14 @@ def standard_promotion():
         yield
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+IN_ALL_TESTS = ("LanguageModel", "Translation", "Classification", "Tagging", "ImageClassification")
+"""The tasks that make test looks at, with models of all kinds; make test-rest looks at the others."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[name if name in IN_ALL_TESTS else pytest.param(name, marks=pytest.mark.thorough) for name in CONFIGS],
+)
 def config(request, files):
     """Of a task, with tiny data."""
     return CONFIGS[request.param](files)

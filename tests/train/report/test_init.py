@@ -135,6 +135,7 @@ def test_blocks_are_sections_in_the_order_in_which_their_names_came(report):
     assert re.findall(r"<h2>([\w ]+?)(?: <small>|</h2>)", report.read_text())[: len(names)] == names
 
 
+@pytest.mark.thorough
 def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path):
     here = write_run(tmp_path / "here")
     there = shutil.copytree(here, tmp_path / "there")

@@ -95,6 +95,7 @@ def test_without_regularisers_the_logged_loss_is_the_minimised_one(key):
     np.testing.assert_array_equal(loss, total / count)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("garbage", [0, VOCABULARY - 1])
 def test_padding_rows_change_neither_loss_nor_gradient(garbage):
     held = batch()
@@ -131,7 +132,7 @@ def loss_metrics_and_gradient(model, params, task, key):
     return loss, metrics, gradient
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("smoothing", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}])

@@ -97,7 +97,7 @@ GPTS = {
 }
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", GPTS)
 def test_weights_are_those_of_each_text_alone_and_one_program_computes_all(variant):
     shape = {

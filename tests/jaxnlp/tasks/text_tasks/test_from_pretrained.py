@@ -87,6 +87,7 @@ def test_a_missing_folder_is_not_asked_of_the_network(tmp_path, monkeypatch):
             load(place)
 
 
+@pytest.mark.thorough
 def test_minilm_scores_paraphrases_above_other_sentences():
     """Real weights, of sentence-transformers/all-MiniLM-L6-v2."""
     found = load(get_model_path())

@@ -112,6 +112,7 @@ def test_progress_is_the_number_of_tokens_without_padding():
     assert TextTasks().objective(build(TextTasks(), "quora")[0], None).progress == "positions_per_token"
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("names", [("sst",), ("sts",), ("sst", "quora", "sts")])
 @pytest.mark.parametrize("task", [TextTasks(), TextTasks(label_smoothing=0.5)])
 def test_every_metric_of_training_is_declared_with_its_unit(task, names):

@@ -192,7 +192,7 @@ def write_table(file, count, seed, *, pairs):
     return str(file)
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("pairs", [True, False], ids=["pairs", "texts"])
 def test_a_table_with_any_names_of_classes_is_learned_scored_and_predicted_by_name(pairs, tmp_path, capsys):
     rates = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
