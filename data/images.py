@@ -22,7 +22,7 @@ from data.image_augmentation import cutmix, erase, flip, mixup, shift
 from data.object_arrays import read_arrays
 from jaxnlp.caches import cache_folder
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.images.processor import SUFFIXES, ImageProcessor, class_names, open_image, pixel_statistics
+from jaxnlp.images.processor import SUFFIXES, ImageProcessor, open_image, pixel_statistics
 
 ENDLESS = 2**40
 """Images that are effectively infinitely many."""
@@ -35,21 +35,22 @@ CIFAR10_HELD_OUT = 4_900
 
 
 class LabelledImages(NamedTuple):
-    """N images [N, I, I, R] uint8, their classes [N] int, the names of the classes, and the images' own names.
-
-    Without names they are called by their numbers.
-    """
+    """N images [N, I, I, R] uint8, their classes [N] int, the names of the classes, and the images' own names."""
 
     images: np.ndarray
     labels: np.ndarray
     classes: tuple[str, ...]
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
 
     def part(self, rows: np.ndarray) -> "LabelledImages":
         """The images of these rows [N] bool, with their names."""
-        names = self.names or tuple(f"image {number}" for number in range(len(self.labels)))
-        chosen = tuple(names[row] for row in np.flatnonzero(rows))
+        chosen = tuple(self.names[row] for row in np.flatnonzero(rows))
         return LabelledImages(self.images[rows], self.labels[rows], self.classes, chosen)
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Names of images that have none of their own."""
+    return tuple(f"image {number}" for number in range(count))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,8 +219,7 @@ class Images(DataConfig):
                     "loss_mask": np.arange(size) < len(images),
                 }
             )
-        named = found.part(np.ones(len(found.labels), bool))
-        rows = zip(named.images, named.labels.tolist(), named.names, strict=True)
+        rows = zip(found.images, found.labels.tolist(), found.names, strict=True)
         return Split(tuple(batches), tuple(ImageExample(*row) for row in rows))
 
 
@@ -229,7 +229,7 @@ def digits() -> LabelledImages:
 
     found = load_digits()
     images = np.rint(found.images * (255.0 / 16.0)).astype(np.uint8)[..., None]
-    return LabelledImages(images, found.target.astype(np.int64), tuple(map(str, range(10))))
+    return LabelledImages(images, found.target.astype(np.int64), tuple(map(str, range(10))), numbered(len(images)))
 
 
 def held_out_part(found: LabelledImages, fraction: float) -> tuple[LabelledImages, LabelledImages]:
@@ -267,7 +267,7 @@ def read_images(path: Path, classes: tuple[str, ...] | None = None) -> LabelledI
 
 def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-    names = class_names(folders) if classes is None else classes
+    names = tuple(folder.name for folder in folders) if classes is None else classes
     if len(names) < 2:
         raise DataError(f"{path} has {len(names)} folders; at least two are needed, one for each class")
     files = [
@@ -326,7 +326,7 @@ def _read_npz(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
         missing = sorted(set(range(len(names))) - set(labels.tolist()))
         if missing or len(names) < 2:
             raise DataError(f"{path}: no image has the label {missing[0] if missing else 1}; each class needs some")
-    return LabelledImages(images, labels.astype(np.int64), names)
+    return LabelledImages(images, labels.astype(np.int64), names, numbered(len(images)))
 
 
 def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:

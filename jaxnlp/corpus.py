@@ -65,7 +65,7 @@ class Corpus:
       processor: between raw inputs and arrays.
       description: one line for the person who starts the run.
       fingerprint: changes when the data changes; a run continues only on the same data.
-      token_counts: how often each token occurs in training [V] int; None = not counted.
+      token_counts: how often each token, or each class, occurs in training [V] or [C] int; None = not counted.
     """
 
     train: Iterable[Any]

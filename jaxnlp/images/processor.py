@@ -5,7 +5,6 @@ Axes that the library's glossary does not have: I rows or columns of an image, R
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -118,8 +117,3 @@ def pixel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float
     means = [float(count @ levels / count.sum()) for count in counts]
     variances = [float(count @ (levels - mean) ** 2 / count.sum()) for count, mean in zip(counts, means, strict=True)]
     return tuple(means), tuple(math.sqrt(variance) or 1.0 for variance in variances)
-
-
-def class_names(folders: Sequence[Path]) -> tuple[str, ...]:
-    """Names of classes, sorted, from their folders."""
-    return tuple(sorted(folder.name for folder in folders))

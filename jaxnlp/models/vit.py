@@ -23,7 +23,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.nn.normalization import LayerNorm
-from jaxnlp.nn.transformer import TransformerBlock, stack
+from jaxnlp.nn.transformer import TransformerBlock, rows, stack
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -121,11 +121,6 @@ def windows_of(x: jax.Array) -> jax.Array:
     """[B, I, I, R] as [B, I / 2, I / 2, 9 R]: the 3 x 3 pixels around every other pixel of every other row."""
     size, padded = x.shape[1], jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     return jnp.concatenate([padded[:, i : i + size : 2, j : j + size : 2] for i in range(3) for j in range(3)], axis=-1)
-
-
-def rows(x: jax.Array) -> jax.Array:
-    """[..., P] as [N, P]."""
-    return x.reshape(-1, x.shape[-1])
 
 
 def sinusoidal_positions_2d(side: int, width: int) -> jax.Array:

@@ -41,7 +41,7 @@ UNREAD: dict[Mixer, tuple[str, ...]] = {
 
 
 def rows(x: jax.Array) -> jax.Array:
-    """[B, T, D] as [B * T, D]."""
+    """[B, T, D] as [B * T, D]; any axes before the last become one."""
     return x.reshape(-1, x.shape[-1])
 
 

@@ -68,6 +68,8 @@ class Classification(Task):
             model.check_processor(corpus.processor)
         except ValueError as error:
             raise DataError(str(error)) from error
+        if self.balanced and corpus.token_counts is None:
+            raise DataError("task.balanced needs to know how often each class occurs, and this data set does not count")
         classes = corpus.processor.classes
         if self.class_weights and len(self.class_weights) != len(classes):
             raise DataError(
@@ -108,7 +110,7 @@ class Classification(Task):
         return Objective(loss)
 
     def _weights(self, corpus: Corpus | None) -> Array | None:
-        if self.balanced and corpus is not None and corpus.token_counts is not None:
+        if self.balanced and corpus is not None:  # a file is scored without weights
             return balanced_weights(jnp.asarray(corpus.token_counts))
         return jnp.asarray(self.class_weights, jnp.float32) if self.class_weights else None
 

@@ -8,4 +8,3 @@ def test_a_config_that_describes_no_classifier_says_so():
         ClassifierConfig().build_classifier(None)
     with pytest.raises(TypeError, match="ClassifierConfig describes no classifier: it does not define shapes"):
         ClassifierConfig().shapes(None)
-    assert ClassifierConfig().check_processor(None) is None

@@ -96,5 +96,7 @@ def test_models_and_weights_must_fit_the_data():
     corpus = Images().load(0)
     with pytest.raises(DataError, match=r"task.class_weights needs a weight for each of 10 classes, 0, 1, .* got 2"):
         Classification(class_weights=(1.0, 2.0)).check_corpus(MODEL, corpus)
+    with pytest.raises(DataError, match=r"task.balanced needs to know how often each class occurs"):
+        Classification(balanced=True).check_corpus(MODEL, dataclasses.replace(corpus, token_counts=None))
     with pytest.raises(DataError, match=r"model.patch must divide the size of the images, 8 pixels, got 3"):
         Classification().check_corpus(dataclasses.replace(MODEL, patch=3), corpus)
