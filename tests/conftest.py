@@ -68,14 +68,15 @@ def covering(cases: Sequence[Sequence[str]]) -> list[int]:
 
 @pytest.fixture(scope="session")
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of compiled programs."""
+    """Folder of compiled programs, for this process and those it starts."""
     return tmp_path_factory.mktemp("compiled")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation(compiled_programs: Path) -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def quick_compilation(compiled_programs: Path) -> None:
     """Compiles each program once and without optimisations, since test programs run for milliseconds.
 
+    It lasts for the session: runs that several files of tests share are trained before the fixtures of a module.
     With JAXNLP_TEST_OPTIMIZED=1 in the environment programs are optimised, as users' are: see `make test-optimized`.
     """
     settings = {
@@ -83,11 +84,7 @@ def quick_compilation(compiled_programs: Path) -> Iterator[None]:
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_disable_most_optimizations": os.environ.get("JAXNLP_TEST_OPTIMIZED") != "1",
     }
-    before = {name: jax.config.values[name] for name in settings}
     for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
         jax.config.update(name, value)
 
 

@@ -36,28 +36,6 @@ def standard_dtype_promotion() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of compiled programs, for this process and those it starts."""
-    return tmp_path_factory.mktemp("compiled")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation(compiled_programs: Path) -> Iterator[None]:
-    """Programs that several tests compile are compiled once, and none is optimised: they run for milliseconds."""
-    settings = {
-        "jax_compilation_cache_dir": str(compiled_programs),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_disable_most_optimizations": True,
-    }
-    before = {name: jax.config.values[name] for name in settings}
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 @dataclasses.dataclass(frozen=True)
 class BigramConfig(ModelConfig):
     """A model that sees the newest token alone, with dropout: it compiles in a tenth of a GPT's time."""

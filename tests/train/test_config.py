@@ -69,6 +69,12 @@ def test_inputs_longer_than_the_model_reads_are_refused_before_anything_is_loade
         config(data=CharacterText(sequence_length=17))
 
 
+def test_a_model_that_starts_from_nothing_is_refused_on_streams():
+    with pytest.raises(ValueError, match=r"rows of this data continue from batch to batch"):
+        config(data=WordText(sequence_length=16))  # its rows also vary in length, beyond the 16 of the model
+    assert config(data=WordText(sequence_length=16, mode="windows")).data.max_length == 16
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
