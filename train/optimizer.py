@@ -56,6 +56,9 @@ class OptimizerConfig(Config):
     same rate for all."""
     max_grad_norm: float | None = 1.0
     """Maximum global gradient norm; None = no clipping."""
+    head_max_norm: float | None = None
+    """Maximum norm of the weights of each output of the model, such as each class; longer ones are rescaled to this
+    norm after each update. None = no maximum."""
     schedule: ScheduleName = "cosine"
     """Learning rate after the warmup. To the end of the run: cosine, linear; one_cycle also rises by a cosine. At
     intervals: step, exponential, cosine_restarts. With the inverse square root of the step, as the Transformer was
@@ -122,6 +125,8 @@ class OptimizerConfig(Config):
             raise ValueError(f"optimizer.layer_decay must be in (0, 1], got {self.layer_decay}")
         if self.max_grad_norm is not None and not self.max_grad_norm > 0:
             raise ValueError(f"optimizer.max_grad_norm must be positive or None, got {self.max_grad_norm}")
+        if self.head_max_norm is not None and not 0 < self.head_max_norm < math.inf:
+            raise ValueError(f"optimizer.head_max_norm must be positive and finite, or None, got {self.head_max_norm}")
         for name in ("min_lr_ratio", "start_lr_ratio"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ValueError(f"optimizer.{name} must be in [0, 1], got {getattr(self, name)}")
@@ -294,6 +299,52 @@ def scale_by_layer(decay: float, describe: Describe) -> optax.GradientTransforma
     return optax.GradientTransformation(init, update)
 
 
+def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTransformation:
+    """Updates after which no output of the model has weights of a greater norm than `max_norm`.
+
+    For the weights w of an output, such as a class, and their update u
+
+        u <- w' - w,   w' = (w + u) min(1, max_norm / ||w + u||)
+
+    Output layers are the kernels that the model's table calls heads. All other updates are unchanged, as are those of
+    outputs whose weights stay within the bound. It is the last step of a chain: its updates are those to be applied.
+
+    Args:
+      max_norm: positive.
+      describe: the model's table, `ModelConfig.parameter`.
+
+    Raises: ConfigError, from `init`, when the model does not have an output layer that is trained.
+
+    Source: Hinton et al. 2012; Kim 2014, section 2.1.
+    """
+
+    def is_head(parameter: Parameter, _: Any) -> bool:
+        return parameter.head and parameter.matrix
+
+    def init(params: Params) -> optax.EmptyState:
+        if not any(jax.tree.leaves(map_described(is_head, describe, params))):
+            raise ConfigError(
+                "optimizer.head_max_norm needs a model with an output layer of its own that is trained, and this model "
+                "has none; set it to None"
+            )
+        return optax.EmptyState()
+
+    def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
+        if params is None:
+            raise ValueError("the norm of weights after an update needs the weights before it: give update() params")
+
+        def bounded(head: bool, u: jax.Array, w: jax.Array) -> jax.Array:
+            if not head:
+                return u
+            moved = w + u
+            norm = jnp.linalg.norm(moved, axis=0, keepdims=True)  # the input axis is the first one
+            return jnp.where(norm > max_norm, moved * (max_norm / norm) - w, u)
+
+        return jax.tree.map(bounded, map_described(is_head, describe, updates), updates, params), state
+
+    return optax.GradientTransformation(init, update)
+
+
 def leave_frozen(
     optimizer: optax.GradientTransformationExtraArgs, frozen: Callable[[tuple[str, ...]], bool]
 ) -> optax.GradientTransformationExtraArgs:
@@ -364,7 +415,8 @@ def make_optimizer(
     parameter: Describe,
     frozen: Callable[[tuple[str, ...]], bool] = lambda path: False,
 ) -> optax.GradientTransformationExtraArgs:
-    """Gradient clipping, the optimizer, weight decay, layer-wise rates and the learning rate, in this order.
+    """Gradient clipping, the optimizer, weight decay, layer-wise rates, the learning rate and the bound on the output
+    weights, in this order.
 
     Its `update` takes the keyword `progress`: see `scale_by_progress`. Its `init` and `update` raise ConfigError for
     a parameter that the model's table does not have.
@@ -373,7 +425,8 @@ def make_optimizer(
       config: the optimizer and its options.
       schedule: of the learning rate.
       parameter: what the model says of the parameter at a path, `ModelConfig.parameter`. Matrices have weight decay;
-        matrices that are not heads have Muon; the depth gives layer-wise rates.
+        matrices that are not heads have Muon, and those that are heads have bounded norms; the depth gives layer-wise
+        rates.
       frozen: whether the parameter at a path is not trained, `ModelConfig.frozen`; see `leave_frozen`.
     """
     steps = [] if config.max_grad_norm is None else [clip_by_global_norm(config.max_grad_norm)]
@@ -391,6 +444,8 @@ def make_optimizer(
     if config.layer_decay < 1.0:
         steps.append(scale_by_layer(config.layer_decay, parameter))
     steps.append(scale_by_progress(schedule, by_tokens=config.counts_tokens, reference_tokens=config.reference_tokens))
+    if config.head_max_norm is not None:
+        steps.append(bound_head_norms(config.head_max_norm, parameter))
     return leave_frozen(optax.chain(*steps), frozen)
 
 

@@ -358,3 +358,58 @@ def test_rate_follows_the_number_of_tokens_where_there_is_a_reference():
     np.testing.assert_allclose(current_learning_rate(state), 0.05, rtol=1e-6)
     with pytest.raises(ValueError, match=r"optimizer\.reference_tokens must be at least 1 or None, got 0"):
         OptimizerConfig(reference_tokens=0)
+
+
+HEADED = TABLE | {
+    ("head", "kernel"): Parameter("DC", matrix=True, head=True),
+    ("head", "bias"): Parameter("C", head=True),
+}
+
+
+def after_updates(config, kernel, gradients):
+    """Parameters after an update with each gradient of the output layer's kernel, which is [4, 3]."""
+    optimizer = make_optimizer(config, make_schedule(config, total_steps=9), parameter=HEADED.__getitem__)
+    params = tree(0) | {"head": {"kernel": kernel, "bias": np.full(3, 5.0, np.float32)}}
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    for number, gradient in enumerate(gradients):
+        grads = tree(number + 1) | {"head": {"kernel": gradient, "bias": np.ones(3, np.float32)}}
+        updates, state = update(grads, state, params, progress=jnp.int32(1))
+        params = optax.apply_updates(params, updates)
+    return jax.device_get(params)
+
+
+def test_output_weights_beyond_the_maximum_norm_are_rescaled_after_the_update_and_nothing_else_changes():
+    kernel = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    kernel *= np.array([[0.1, 2.9, 3.5]], np.float32) / np.linalg.norm(kernel, axis=0, keepdims=True)
+    # The first class stays within the bound, the second passes it by the update, the third was beyond it before.
+    config = OptimizerConfig(name="sgd", learning_rate=0.5, schedule="constant", max_grad_norm=None)
+    free = after_updates(config, kernel, [-kernel])
+    bounded = after_updates(dataclasses.replace(config, head_max_norm=3.0), kernel, [-kernel])
+    norms = np.linalg.norm(free["head"]["kernel"], axis=0)
+    np.testing.assert_allclose(norms, [0.15, 4.35, 5.25], rtol=1e-5)
+    found, expected = bounded["head"].pop("kernel"), free["head"].pop("kernel")
+    np.testing.assert_array_equal(found[:, 0], expected[:, 0])
+    np.testing.assert_allclose(found[:, 1:], 3.0 * expected[:, 1:] / norms[None, 1:], rtol=1e-5)
+    chex.assert_trees_all_equal(bounded, free)
+
+
+def test_output_weights_never_exceed_the_maximum_norm():
+    config = OptimizerConfig(learning_rate=0.3, schedule="constant", weight_decay=0.1, head_max_norm=0.7)
+    kernel = tree(0)["dense"]["kernel"]
+    gradients = [leaves(tree(20 + number))["kernel"] for number in range(4)]
+    for count in range(1, 5):
+        norms = np.linalg.norm(after_updates(config, kernel, gradients[:count])["head"]["kernel"], axis=0)
+        assert norms.max() < 0.7 * (1 + 1e-5)
+    np.testing.assert_allclose(norms.max(), 0.7, rtol=1e-5)
+
+
+def test_a_maximum_norm_of_output_weights_is_refused_where_none_are_trained():
+    config = OptimizerConfig(head_max_norm=3.0)
+    schedule = make_schedule(config, total_steps=1)
+    params = {"head": {"kernel": jnp.ones((4, 3)), "bias": jnp.ones(3)}, "dense": {"kernel": jnp.ones((4, 3))}}
+    message = "optimizer.head_max_norm needs a model with an output layer of its own that is trained"
+    frozen = make_optimizer(config, schedule, parameter=HEADED.__getitem__, frozen=lambda path: path[0] == "head")
+    with pytest.raises(ConfigError, match=message):
+        frozen.init(params)
+    with pytest.raises(ConfigError, match=message):
+        make_optimizer(config, schedule, parameter=describe).init({"dense": params["dense"]})

@@ -37,6 +37,11 @@ from train.optimizer import OptimizerConfig
         ({"learning_rate": math.nan}, "optimizer.learning_rate must be positive and finite, got nan"),
         ({"max_grad_norm": math.nan}, "optimizer.max_grad_norm must be positive or None, got nan"),
         ({"max_grad_norm": 0.0}, "optimizer.max_grad_norm must be positive or None, got 0.0"),
+        (
+            {"head_max_norm": 0.0},
+            "optimizer.head_max_norm must be positive and finite, or None, got 0.0",
+        ),
+        ({"head_max_norm": math.nan}, "optimizer.head_max_norm must be positive and finite, or None, got nan"),
         ({"beta1": 1.0}, "optimizer.beta1 must be in [0, 1), got 1.0"),
         ({"beta2": -0.1}, "optimizer.beta2 must be in [0, 1), got -0.1"),
         ({"epsilon": 0.0}, "optimizer.epsilon must be positive and finite, got 0.0"),
