@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 
 from jaxnlp.models import ModelConfig
+from jaxnlp.typing import Params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,3 +35,11 @@ class ClassifierConfig(ModelConfig):
 
     def check_processor(self, processor: Any) -> None:
         """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
+
+    def initial_params(self, processor: Any) -> Params:
+        """Parameters that are not initialised at random, such as word vectors; all others are missing.
+
+        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
+        """
+        del processor
+        return {}

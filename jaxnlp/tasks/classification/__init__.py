@@ -81,6 +81,12 @@ class Classification(Task):
         assert isinstance(model, ClassifierConfig)
         return model.build_classifier(processor), model.shapes(processor)
 
+    def begin(self, model: Any, corpus: Corpus) -> Params:
+        try:
+            return model.config.initial_params(corpus.processor)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         weights = self._weights(corpus)
         inputs = model.config.inputs
