@@ -1,0 +1,136 @@
+"""Word vectors from text files, as word2vec, GloVe and fastText write them."""
+
+import codecs
+import gzip
+import itertools
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class WordVectors(NamedTuple):
+    """Vectors of a vocabulary's words.
+
+    Attributes:
+      vectors: in the order of the words [V, D] float32.
+      found: which of the words the file has [V] bool; the vectors of the others are random.
+    """
+
+    vectors: np.ndarray
+    found: np.ndarray
+
+
+def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) -> WordVectors:
+    """The vectors that a text file has of a vocabulary's words.
+
+    Each line has a word and its D numbers, separated by blanks. The first line may be a header: the number of vectors,
+    and D. Names that end in .gz are uncompressed. Of a word with several lines the first one counts. A word may contain
+    blanks, as a few words of GloVe do.
+
+    Words that the file does not have are uniform in [-a, a], with a so that their variance is that of the words found.
+
+    Args:
+      path: the file.
+      words: the vocabulary, V distinct words in the order of their ids.
+      seed: of the random vectors.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      ValueError: naming file and line, for another number of columns, for what is no finite number, and for text that
+        is not UTF-8; naming the file, when it is damaged, has fewer or more lines than its header says, or has none of
+        the words. Numbers are only read for words of the vocabulary.
+
+    Source: Kim 2014, section 4.3, for the variance of random vectors.
+    """
+    path = Path(path)
+    rows = {word: row for row, word in enumerate(words)}
+    lines = _lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise ValueError(f"{path} is empty")
+    header = _header(first[1])
+    width = len(first[1].split()) - 1 if header is None else header[1]
+    if width < 1:
+        raise ValueError(f"{path}, line 1: expected a word and its numbers, got {_shown(first[1])}")
+    vectors, found, count = np.zeros((len(words), width), np.float32), np.zeros(len(words), bool), 0
+    for number, line in lines if header else itertools.chain([first], lines):
+        count += 1
+        try:
+            word, columns = _split(line, width)
+            row = rows.get(word)
+            if row is not None and not found[row]:
+                vectors[row], found[row] = _numbers(columns), True
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+    if header is not None and count != header[0]:
+        raise ValueError(f"{path} has {count} vectors, and its first line says {header[0]}: is the file whole?")
+    if not found.any():
+        raise ValueError(f"{path} has none of the {len(words)} words of the vocabulary, such as {_examples(words)}")
+    bound = math.sqrt(3.0 * float(vectors[found].var()))
+    generator = np.random.default_rng(seed)
+    vectors[~found] = generator.uniform(-bound, bound, (len(words) - int(found.sum()), width))
+    return WordVectors(vectors, found)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines, and their numbers from 1. Raises: FileNotFoundError; ValueError for a damaged file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file of word vectors at {path}")
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                yield number, (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is not a gzip file, or is damaged: {error}") from error
+
+
+def _header(line: bytes) -> tuple[int, int] | None:
+    """The number of vectors and their width, where the line says so and nothing else."""
+    columns = line.split()
+    return (int(columns[0]), int(columns[1])) if len(columns) == 2 and all(map(bytes.isdigit, columns)) else None
+
+
+def _split(line: bytes, width: int) -> tuple[str, bytes]:
+    """The word of a line, and its numbers. Raises: ValueError for another number of them."""
+    word, numbers = [*line.split(None, 1), b"", b""][:2]
+    if numbers.count(b" ") + 1 != width:
+        columns = line.split()
+        further = columns[1:-width]  # of a word with blanks
+        if len(columns) <= width or any(map(_is_number, further)):
+            raise ValueError(f"expected a word and {width} numbers, got {len(columns)} columns: {_shown(line)}")
+        word, numbers = b" ".join(columns[:-width]), b" ".join(columns[-width:])
+    try:
+        return word.decode(), numbers
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {word[error.start]:#04x} is not UTF-8") from error
+
+
+def _numbers(columns: bytes) -> list[float]:
+    """Raises: ValueError naming a column that is no finite number."""
+    parts = columns.split()
+    for place, part in enumerate(parts, 1):
+        if not _is_number(part):
+            raise ValueError(f"number {place} must be a finite number, got {_shown(part)}")
+    return list(map(float, parts))
+
+
+def _is_number(column: bytes) -> bool:
+    try:
+        return math.isfinite(float(column))
+    except ValueError:
+        return False
+
+
+def _shown(line: bytes, most: int = 60) -> str:
+    """The beginning of a line, for a message."""
+    text = line.decode(errors="replace")
+    return repr(text[:most] + ("..." if len(text) > most else ""))
+
+
+def _examples(words: Sequence[str], most: int = 5) -> str:
+    return ", ".join(map(repr, words[-most:]))  # the first ones are often special tokens
