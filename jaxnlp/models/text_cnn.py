@@ -1,0 +1,113 @@
+"""A convolutional network for texts: features of windows of words, each the maximum over all windows of a text.
+
+With x_t the vector of word t, h the number of words in a window, and one feature map for each column of W,
+
+    y_t = relu(sum_k x_{t+k} W_k + b),   k = 0 ... h - 1
+    feature = max_t y_t
+
+A window may reach over the beginning and the end of a text, where it sees zeros. So a text that is shorter than the
+window has features, too. Windows without any word of the text do not count.
+
+F counts the feature maps of a window, E those of all windows. J is h times the width of the word vectors.
+
+Source: Kim 2014; in the author's code, too, windows reach over both ends. Differs: windows of padding only, which that
+code counts, are left out. With two channels each feature map has separate weights for either channel.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.nn.initializers import zeros
+
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.nn.recurrent import uniform_of_width
+from jaxnlp.nn.transformer import rows
+from jaxnlp.ops.matmul import matmul
+
+
+@dataclasses.dataclass(frozen=True)
+class TextCNNConfig(WordClassifierConfig):
+    """Shape and regularisers of a convolutional classifier of texts."""
+
+    windows: tuple[int, ...] = (3, 4, 5)
+    """Numbers of words in a window."""
+    feature_maps: int = 100
+    """Feature maps of each window, F."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.windows or min(self.windows) < 1 or len(set(self.windows)) < len(self.windows):
+            raise ValueError(f"model.windows needs distinct numbers of words, each at least 1, got {self.windows}")
+        if self.feature_maps < 1:
+            raise ValueError(f"model.feature_maps must be at least 1, got {self.feature_maps}")
+
+    def build_classifier(self, processor: Any) -> "TextCNN":
+        return TextCNN(self, processor.vocabulary_size, processor.outputs)
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        table = self.parameters_around("EC")
+        for window in self.windows:
+            table |= parameter_table.entries(parameter_table.dense((f"convolution_{window}",), "JF"), 0)
+        return parameter_table.find(table, path)
+
+
+class Convolution(nn.Module):
+    """The maximum of each feature map over the windows of a text, and ReLU. See this module's top.
+
+    Attributes:
+      window: words in a window, h.
+      feature_maps: F.
+      compute: types.
+
+    Parameters: kernel [J, F], the weights of a window's first word first, and bias [F].
+    """
+
+    window: int
+    feature_maps: int
+    compute: Compute = Compute()
+
+    @nn.compact
+    def __call__(self, x: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        """Args: x [B, T, D], 0 at padding; attention_mask [B, T] bool. Returns: [B, F]; 0 for a text without words."""
+        chex.assert_rank(x, 3)
+        chex.assert_shape(attention_mask, x.shape[:2])
+        batch, positions, width = x.shape
+        inputs = self.window * width
+        kernel = self.param("kernel", uniform_of_width(inputs), (inputs, self.feature_maps))
+        bias = self.param("bias", zeros, (self.feature_maps,))
+        # Each word is multiplied by the weights of all places in a window, and the products are added up afterwards.
+        # Windows of word vectors take more memory and time: on CPU 71 ms, not 41, for the gradient at [50, 40, 300].
+        w = kernel.reshape(self.window, width, self.feature_maps).swapaxes(0, 1).reshape(width, -1)
+        products = matmul(rows(x), w, self.compute.operand_dtype).reshape(batch, positions, self.window, -1)
+        shifts = [(self.window - 1 - place, place) for place in range(self.window)]
+        y = sum(jnp.pad(products[:, :, place], ((0, 0), shift, (0, 0))) for place, shift in enumerate(shifts))
+        there = functools.reduce(jnp.logical_or, [jnp.pad(attention_mask, ((0, 0), shift)) for shift in shifts])
+        chex.assert_shape(y, (batch, positions + self.window - 1, self.feature_maps))
+        # ReLU and the bias keep the order, so the maximum may be taken first.
+        most = jnp.where(there[:, :, None], y, -jnp.inf).max(axis=1)
+        return nn.relu(most + bias.astype(x.dtype)[None])
+
+
+class TextCNN(WordClassifier):
+    """Scores of a text's classes. Attributes: as `WordClassifier`."""
+
+    config: TextCNNConfig
+
+    def setup(self):
+        """A convolution for each window."""
+        super().setup()
+        config = self.config
+        self.convolution = {
+            str(window): Convolution(window, config.feature_maps, config.compute) for window in config.windows
+        }
+
+    def features(self, x: jax.Array, attention_mask: jax.Array, *, deterministic: bool) -> jax.Array:
+        del deterministic
+        return jnp.concatenate([layer(x, attention_mask) for layer in self.convolution.values()], axis=-1)

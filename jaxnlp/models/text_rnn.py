@@ -1,0 +1,150 @@
+"""A recurrent network for texts: recurrent layers read the words, and their outputs are pooled.
+
+With h_t the outputs of the last layer, of both directions side by side where there are two, the pooling is
+
+    last        the state of each direction after its last word
+    mean, max   over the words, feature by feature
+    attention   sum_t a_t h_t,   a = softmax(v . tanh(h_t W + b)) over the words
+
+E is the width of h_t.
+
+Source: Yang et al. 2016, section 2.2, for the attention; here it is over the words of a whole text.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.recurrent import CellName, Recurrent, find_cell, uniform_of_width
+from jaxnlp.nn.transformer import rows
+from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.softmax import softmax
+from jaxnlp.typing import Params
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRNNConfig(WordClassifierConfig):
+    """Shape and regularisers of a recurrent classifier of texts."""
+
+    vectors: Literal["random", "static", "non_static"] = "random"
+    """Word vectors: random at first and trained; from a file and not trained (static); or from a file and trained
+    (non_static)."""
+    cell: CellName = "lstm"
+    """Elman network with tanh or ReLU, GRU, or LSTM."""
+    widths: tuple[int, ...] = (128,)
+    """Width of each recurrent layer in each direction, K, first to last."""
+    bidirectional: bool = True
+    """Whether a second network in each layer reads the text from its end to its beginning."""
+    pooling: Literal["last", "mean", "max", "attention"] = "last"
+    """What is classified: the last state of each direction, or the mean, the maximum or the attention-weighted mean of
+    the outputs."""
+    forget_bias: float = 0.0
+    """Added to the initial bias of an LSTM's forget gate."""
+    hidden_dropout_rate: float = 0.0
+    """Share of the features between layers dropped in training, the same ones at all positions."""
+    weight_dropout_rate: float = 0.0
+    """Share of the recurrent matrices' elements dropped in training, the same ones at all positions."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"model.widths needs a layer, each at least 1 wide, got {self.widths}")
+        refuse_unread(
+            self,
+            (
+                ReadWhen("forget_bias", 0.0, self.cell == "lstm", "the cell lstm"),
+                ReadWhen("hidden_dropout_rate", 0.0, len(self.widths) > 1, "models with several layers"),
+            ),
+        )
+
+    def build_classifier(self, processor: Any) -> "TextRNN":
+        return TextRNN(self, processor.vocabulary_size, processor.outputs)
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        table = self.parameters_around("EC")
+        gates = find_cell(self.cell).gates
+        axes: dict[tuple[str, ...], str] = {
+            ("kernel",): f"D{gates}K",
+            ("recurrent_kernel",): f"K{gates}K",
+            ("bias",): f"{gates}K",
+        }
+        axes |= {("recurrent_bias",): f"{gates}K"} if self.cell == "gru" else {}
+        for number in range(len(self.widths)):
+            for direction in ("forward", "backward") if self.bidirectional else ("forward",):
+                table |= parameter_table.entries(axes, number, prefix=("recurrent", f"layer_{number}_{direction}"))
+        if self.pooling == "attention":
+            attention = parameter_table.dense(("attention",), "EE") | {("attention_vector",): "E"}
+            table |= parameter_table.entries(attention)
+        return parameter_table.find(table, path)
+
+    def architecture(self) -> dict[str, Any]:
+        fields = super().architecture()
+        del fields["forget_bias"]  # it decides only initial parameters
+        return fields
+
+
+class TextRNN(WordClassifier):
+    """Scores of a text's classes. Padding must be at the end. Attributes: as `WordClassifier`."""
+
+    config: TextRNNConfig
+
+    def setup(self):
+        """The recurrent layers, and what the attention needs."""
+        super().setup()
+        config = self.config
+        self.recurrent = Recurrent(
+            config.cell,
+            config.widths,
+            bidirectional=config.bidirectional,
+            hidden_dropout_rate=config.hidden_dropout_rate,
+            weight_dropout_rate=config.weight_dropout_rate,
+            forget_bias=config.forget_bias,
+            compute=config.compute,
+        )
+        if config.pooling == "attention":
+            width = (1 + config.bidirectional) * config.widths[-1]
+            self.attention = Dense(width, kernel_init=uniform_of_width(width), compute=config.compute)
+            self.attention_vector = self.param("attention_vector", uniform_of_width(width), (width,))
+
+    def features(self, x: jax.Array, attention_mask: jax.Array, *, deterministic: bool) -> jax.Array:
+        lengths = attention_mask.sum(axis=1)
+        outputs, states = self.recurrent(x, deterministic=deterministic, lengths=lengths)
+        chex.assert_shape(outputs, (*attention_mask.shape, None))
+        match self.config.pooling:
+            case "last":
+                return jnp.concatenate([state[0] for state in states[-1]], axis=-1)
+            case "mean":  # outputs at padding are 0
+                return outputs.sum(axis=1) / jnp.maximum(lengths, 1)[:, None].astype(outputs.dtype)
+            case "max":
+                most = jnp.where(attention_mask[:, :, None], outputs, -jnp.inf).max(axis=1)
+                return jnp.where(lengths[:, None] > 0, most, 0.0)
+            case "attention":
+                weights = self._weights(outputs, attention_mask).astype(outputs.dtype)
+                return jnp.einsum("bt,bte->be", weights, outputs)
+
+    def _weights(self, outputs: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        hidden = jnp.tanh(self.attention(rows(outputs)))
+        scores = matmul(hidden, self.attention_vector[:, None]).astype(jnp.float32).reshape(attention_mask.shape)
+        return softmax(jnp.where(attention_mask, scores, jnp.finfo(jnp.float32).min))
+
+    def _attend(self, tokens: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        x = self.embed(tokens, attention_mask, deterministic=True)
+        outputs, _ = self.recurrent(x, deterministic=True, lengths=attention_mask.sum(axis=1))
+        return self._weights(outputs, attention_mask)
+
+    def attention_weights(self, params: Params, tokens: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        """How much each word contributes to what is classified [B, T], float32; a text's sum to 1, padding has 0.
+
+        Raises: ValueError when the pooling is not attention.
+        """
+        if self.config.pooling != "attention":
+            raise ValueError(f"only the pooling attention has attention weights, got {self.config.pooling}")
+        found: Any = self.apply({"params": params}, tokens, attention_mask, method="_attend")
+        return found

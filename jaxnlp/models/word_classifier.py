@@ -1,0 +1,162 @@
+"""What classifiers have in common that look up a vector for each word of a text.
+
+E is the width of the features that are classified.
+"""
+
+import dataclasses
+import logging
+from typing import Any, ClassVar, Literal
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.models import parameter_table
+from jaxnlp.models.classifier import ClassifierConfig
+from jaxnlp.models.parameter_table import Table
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dropout import Dropout
+from jaxnlp.text.word_vectors import read_word_vectors
+from jaxnlp.typing import Params
+
+EMBEDDING_BOUND = 0.25
+"""Random word vectors are uniform in plus or minus this at first (Kim 2014, in the author's code)."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class WordClassifierConfig(ClassifierConfig):
+    """The base of their configs. Their processor has the `words` of its vocabulary, in the order of their ids."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
+
+    embedding_width: int = 128
+    """Width of the word vectors, D."""
+    vectors: Literal["random", "static", "non_static", "two_channels"] = "random"
+    """Word vectors: random at first and trained; from a file and not trained (static); from a file and trained
+    (non_static); or both of the last two (two_channels)."""
+    vectors_path: str | None = None
+    """Text file of word vectors, as word2vec or GloVe writes it; for all vectors that are not random."""
+    embedding_dropout_rate: float = 0.0
+    """Share of the numbers in the word vectors that is dropped in training."""
+    dropout_rate: float = 0.5
+    """Share of the features that is dropped in training before they are classified."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.embedding_width < 1:
+            raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
+        for field in dataclasses.fields(self):
+            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
+                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+        given = self.vectors != "random"
+        refuse_unread(self, [ReadWhen("vectors_path", None, given, "vectors that are not random")])
+        if given and not self.vectors_path:
+            raise ValueError(f"model.vectors {self.vectors} needs a file of word vectors: set model.vectors_path")
+
+    def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        del processor
+        return jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
+
+    @property
+    def channels(self) -> int:
+        """How many vectors a word has, side by side."""
+        return 2 if self.vectors == "two_channels" else 1
+
+    def frozen(self, path: tuple[str, ...]) -> bool:
+        return path[0] == "static_tokens" or (path[0] == "tokens" and self.vectors == "static")
+
+    def initial_params(self, processor: Any) -> Params:
+        if self.vectors_path is None:
+            return {}
+        vectors, found = read_word_vectors(self.vectors_path, processor.words)
+        if vectors.shape[1] != self.embedding_width:
+            raise ValueError(
+                f"model.embedding_width must be that of {self.vectors_path}, {vectors.shape[1]}, got "
+                f"{self.embedding_width}"
+            )
+        if found.mean() < 0.5:
+            message = "%s has vectors of %d of the %d words; the others begin with random ones"
+            _logger.warning(message, self.vectors_path, found.sum(), len(found))
+        names = ("tokens", "static_tokens")[: self.channels]
+        return {name: {"embedding": vectors} for name in names}
+
+    def architecture(self) -> dict[str, Any]:
+        fields = super().architecture()
+        del fields["vectors_path"]  # it decides only initial parameters
+        return fields | {"vectors": "two_channels" if self.channels == 2 else "one channel"}
+
+    def parameters_around(self, features: str) -> Table:
+        """Entries of the word vectors and of the output layer, whose kernel has these axes."""
+        names = ("tokens", "static_tokens")[: self.channels]
+        table = parameter_table.entries({(name, "embedding"): "VD" for name in names}, "below")
+        return table | parameter_table.entries(parameter_table.dense(("head",), features), head=True)
+
+
+class WordClassifier(nn.Module):
+    """Logits of texts' classes from features of their word vectors; a subclass defines `features`.
+
+    Attributes:
+      config: shape and variants.
+      vocabulary_size: V.
+      outputs: number of logits, C.
+    """
+
+    config: WordClassifierConfig
+    vocabulary_size: int
+    outputs: int
+
+    def setup(self):
+        """Tables of word vectors, dropout and the output layer."""
+        config = self.config
+
+        def table() -> nn.Embed:
+            initial = nn.initializers.uniform(2 * EMBEDDING_BOUND)
+            return nn.Embed(
+                self.vocabulary_size,
+                config.embedding_width,
+                dtype=config.compute.dtype,
+                embedding_init=lambda *arguments: initial(*arguments) - EMBEDDING_BOUND,
+            )
+
+        self.tokens = table()
+        if config.channels == 2:
+            self.static_tokens = table()
+        self.embedding_dropout = Dropout(config.embedding_dropout_rate)
+        self.dropout = Dropout(config.dropout_rate)
+        self.head = Dense(self.outputs, compute=config.compute)
+
+    def __call__(self, tokens: jax.Array, attention_mask: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        """Scores the classes.
+
+        Args:
+          tokens: [B, T] int, in [0, V).
+          attention_mask: [B, T] bool, False for padding, which never changes a result.
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
+
+        Returns:
+          Logits [B, C], float32.
+        """
+        x = self.embed(tokens, attention_mask, deterministic=deterministic)
+        pooled = self.features(x, attention_mask, deterministic=deterministic)
+        chex.assert_shape(pooled, (len(tokens), None))
+        return self.head(self.dropout(pooled, deterministic=deterministic)).astype(jnp.float32)
+
+    def embed(self, tokens: jax.Array, attention_mask: jax.Array, *, deterministic: bool) -> jax.Array:
+        """Word vectors [B, T, D], of two channels [B, T, 2 D]; 0 at padding. Arguments: as for `__call__`."""
+        chex.assert_rank(tokens, 2)
+        chex.assert_equal_shape([tokens, attention_mask])
+        x = self.tokens(tokens)
+        if self.config.vectors == "static":
+            x = jax.lax.stop_gradient(x)
+        if self.config.channels == 2:
+            x = jnp.concatenate([x, jax.lax.stop_gradient(self.static_tokens(tokens))], axis=-1)
+        x = self.embedding_dropout(x, deterministic=deterministic)
+        return jnp.where(attention_mask[:, :, None], x, jnp.zeros_like(x))
+
+    def features(self, x: jax.Array, attention_mask: jax.Array, *, deterministic: bool) -> jax.Array:
+        """Features [B, E] of texts, from their word vectors as `embed` returns them; 0 for a text without words."""
+        raise TypeError(f"{type(self).__name__} does not define features()")

@@ -1,0 +1,145 @@
+import dataclasses
+import re
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from jaxnlp.models import Parameter
+from jaxnlp.models.text_rnn import TextRNNConfig
+from jaxnlp.nn.compute import Compute
+from tests.jaxnlp.models.parameter_helpers import assert_described
+from tests.jaxnlp.models.word_classifier_helpers import (
+    LENGTHS,
+    MASK,
+    OUTPUTS,
+    PROCESSOR,
+    TOKENS,
+    WIDTH,
+    assert_equals_pytorch,
+    assert_initial_loss_is_that_of_chance,
+    assert_padding_changes_nothing,
+    with_random_params,
+    zeros_like,
+)
+
+STATE = 5
+CONFIG = TextRNNConfig(embedding_width=WIDTH, widths=(STATE,))
+ATTENTION = dataclasses.replace(CONFIG, pooling="attention")
+
+
+def outputs_of(config, params, x):
+    """PyTorch's outputs [T, E] and last states [directions, K] of the last layer, with the parameters as they are."""
+    directions = ("forward", "backward")[: 1 + config.bidirectional]
+    kind, nonlinearity = config.cell.partition("_")[::2]
+    arguments = {"nonlinearity": nonlinearity} if nonlinearity else {}
+    layer = getattr(torch.nn, kind.upper())(
+        WIDTH, STATE, len(config.widths), bidirectional=config.bidirectional, **arguments
+    )
+    weights = {}
+    for number in range(len(config.widths)):
+        for direction in directions:
+            ours, suffix = params["recurrent"][f"layer_{number}_{direction}"], f"_l{number}"
+            suffix += "_reverse" if direction == "backward" else ""
+            for name, kernel in (("ih", ours["kernel"]), ("hh", ours["recurrent_kernel"])):
+                weights[f"weight_{name}{suffix}"] = kernel.reshape(len(kernel), -1).T
+            weights[f"bias_ih{suffix}"] = ours["bias"].reshape(-1)
+            extra = ours.get("recurrent_bias", torch.zeros_like(ours["bias"]))
+            weights[f"bias_hh{suffix}"] = extra.reshape(-1)
+    outputs, last = torch.func.functional_call(layer, weights, (x[:, None],))
+    h = last[0] if kind == "lstm" else last
+    return outputs[:, 0], h[-len(directions) :, 0]
+
+
+def pooled(config, params, x):
+    outputs, last = outputs_of(config, params, x)
+    match config.pooling:
+        case "last":
+            return last.reshape(-1)
+        case "mean":
+            return outputs.mean(dim=0)
+        case "max":
+            return outputs.amax(dim=0)
+        case "attention":
+            return weights_of(params, outputs) @ outputs
+
+
+def weights_of(params, outputs):
+    hidden = torch.tanh(outputs @ params["attention"]["kernel"] + params["attention"]["bias"])
+    return torch.softmax(hidden @ params["attention_vector"], dim=0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pooling": "last"},
+        {"pooling": "mean", "cell": "gru"},
+        {"pooling": "max", "cell": "rnn_tanh", "widths": (STATE, STATE)},
+        {"pooling": "attention", "bidirectional": False},
+    ],
+    ids=lambda changes: changes["pooling"],
+)
+def test_logits_and_gradients_are_those_of_pytorch_without_padding(changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    model, params, logits = assert_equals_pytorch(config, lambda params, x: pooled(config, params, x))
+    assert logits.shape == (3, OUTPUTS)
+    assert_described(config, params)
+    assert_padding_changes_nothing(model, params)
+
+
+def test_attention_weights_are_those_of_pytorch_and_padding_has_none():
+    model, params = with_random_params(ATTENTION)
+    found = np.asarray(jax.jit(model.attention_weights)(params, TOKENS, MASK))
+    assert found.dtype == np.float32
+    theirs = jax.tree.map(torch.tensor, params)
+    for row, length in enumerate(LENGTHS):
+        x = theirs["tokens"]["embedding"][torch.tensor(TOKENS[row, :length]).long()]
+        expected = weights_of(theirs, outputs_of(ATTENTION, theirs, x)[0])
+        np.testing.assert_allclose(found[row, :length], expected, atol=1e-5)
+        np.testing.assert_array_equal(found[row, length:], 0.0)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-5)
+    model, params = with_random_params(CONFIG)
+    with pytest.raises(ValueError, match="only the pooling attention has attention weights, got last"):
+        model.attention_weights(params, TOKENS, MASK)
+
+
+def test_initial_loss_is_that_of_chance():
+    assert_initial_loss_is_that_of_chance(TextRNNConfig(pooling="attention", embedding_width=32, widths=(32,)))
+
+
+def test_roles_of_the_parameters():
+    assert ATTENTION.parameter(("tokens", "embedding")) == Parameter("VD", "below")
+    assert ATTENTION.parameter(("recurrent", "layer_0_backward", "kernel")) == Parameter("D4K", 0, matrix=True)
+    assert ATTENTION.parameter(("attention_vector",)) == Parameter("E")
+    assert ATTENTION.parameter(("head", "bias")) == Parameter("C", head=True)
+    for missing in (("attention", "kernel"), ("static_tokens", "embedding"), ("recurrent", "layer_1_forward", "bias")):
+        with pytest.raises(KeyError, match=f"this model has no parameter {'/'.join(missing)}"):
+            CONFIG.parameter(missing)
+
+
+def test_logits_are_float32_whatever_the_type_of_the_computation():
+    config = dataclasses.replace(ATTENTION, compute=Compute(dtype="bfloat16", matmul_dtype="bfloat16"))
+    inputs = map(zeros_like, config.shapes(PROCESSOR))
+    found, _ = jax.eval_shape(config.build_classifier(PROCESSOR).init_with_output, jax.random.key(0), *inputs)
+    assert (found.shape, found.dtype) == ((1, OUTPUTS), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"widths": ()}, "model.widths needs a layer, each at least 1 wide, got ()"),
+        ({"widths": (3, 0)}, "model.widths needs a layer, each at least 1 wide, got (3, 0)"),
+        ({"pooling": "cls"}, "model.pooling must be one of last, mean, max, attention, got 'cls'"),
+        (
+            {"vectors": "two_channels", "vectors_path": "file"},
+            "model.vectors must be one of random, static, non_static, got 'two_channels'",
+        ),
+        ({"cell": "gru", "forget_bias": 1.0}, "model.forget_bias applies only to the cell lstm; leave it at 0.0, got"),
+        ({"hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to models with several layers"),
+        ({"weight_dropout_rate": 1.0}, "model.weight_dropout_rate must lie in [0, 1), got 1.0"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TextRNNConfig(**fields)
