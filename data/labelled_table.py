@@ -11,8 +11,9 @@ import grain
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.fingerprints import vocabulary_text
 from data.minbert import table_text, vocabulary_of
+from data.table_rows import Columns, format_of, read_rows
 from data.text_batches import labelled_split, split_of_parts, tokenized, training_batches
-from data.text_tables import Columns, read_label_names, read_table
+from data.text_tables import read_table
 from jaxnlp.text.labels import Labels, TextExample
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import WordPieceVocabulary
@@ -26,7 +27,7 @@ PART = "text"
 class LabelledTable(DataConfig):
     """Classification of texts or pairs of texts. The classes are the labels in the training file, sorted.
 
-    Files that end in .csv have fields separated by commas; those that end in .tsv, by tabs; .gz may follow.
+    Files end in .csv, .tsv or .jsonl, and .gz may follow.
     """
 
     train_path: str | None = None
@@ -85,7 +86,7 @@ class LabelledTable(DataConfig):
             if getattr(self, name) is None:
                 raise DataError(f"data.{name} is required: give the file with --data.{name.replace('_', '-')} FILE")
         train_path, validation_path = Path(str(self.train_path)), Path(str(self.validation_path))
-        names = read_label_names(train_path, self.columns, delimiter=delimiter_of(train_path))
+        names = tuple(sorted({row.label for row in read_rows(train_path, self.columns, labelled=True) if row.label}))
         if len(names) < 2:
             raise DataError(
                 f"{train_path}: the column {self.label_column} has {len(names)} distinct labels; at least 2 are needed"
@@ -142,15 +143,7 @@ class LabelledTable(DataConfig):
         return split_of_parts({PART: split})
 
     def _rows(self, path: Path, labels: Labels, *, labelled: bool | None = None) -> tuple[TextExample, ...]:
-        table = read_table(path, self.columns, labels, delimiter=delimiter_of(path), labelled=labelled)
+        table = read_table(path, self.columns, labels, format=format_of(path), labelled=labelled)
         if table.skipped:
             _logger.warning("%s: %s rows without a label are left out", path, table.skipped)
         return table.rows
-
-
-def delimiter_of(path: Path) -> str:
-    """A comma for .csv, a tab for .tsv. Raises: DataError for other endings."""
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending not in (".csv", ".tsv"):
-        raise DataError(f"{path} must end in .csv (fields between commas) or .tsv (between tabs), or these with .gz")
-    return "," if ending == ".csv" else "\t"

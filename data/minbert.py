@@ -18,8 +18,9 @@ from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_proce
 from data.download import locate_folder
 from data.fingerprints import vocabulary_text
 from data.schedules import Schedule, ScheduleName
+from data.table_rows import Columns
 from data.text_batches import ENDLESS, labelled_split, split_of_parts, tokenized, training_batches
-from data.text_tables import Columns, read_header, read_table
+from data.text_tables import read_header, read_table
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.labels import Labels, TextExample
 from jaxnlp.text.text_processor import TextProcessor
@@ -185,7 +186,7 @@ class MinBertData(DataConfig):
         Raises: DataError when it has labels that several parts have, or is not such a file.
         """
         processor = require_processor(processor, TextProcessor)
-        header, labels = read_header(path, delimiter="\t"), dict(processor.parts)
+        header, labels = read_header(path, format="tsv"), dict(processor.parts)
         columns = {name: COLUMNS[found.kind] for name, found in labels.items()}
         fitting = [name for name in labels if columns[name].label in header]
         if len(fitting) > 1:
@@ -262,7 +263,7 @@ def _compressed_or_not(path: Path) -> Path:
 
 
 def _rows(path: Path, labels: Labels, *, labelled: bool | None = None) -> tuple[TextExample, ...]:
-    table = read_table(path, COLUMNS[labels.kind], labels, delimiter="\t", labelled=labelled)
+    table = read_table(path, COLUMNS[labels.kind], labels, format="tsv", labelled=labelled)
     if table.skipped:
         _logger.warning("%s: %s rows without a label are left out", path, table.skipped)
     return table.rows

@@ -71,7 +71,8 @@ def to_huggingface(
 
     Args:
       params: of `Bert`.
-      config: the model's shape, with learned positions and without `pre_norm`, which Transformers' BERT has not.
+      config: the model's shape; its positions are learned, and it has neither `pre_norm` nor `scale_embeddings`, since
+        Transformers' BERT does not support other variants.
       vocabulary_size: V.
       heads: parameters of `PretrainingHeads`, or of one of the two.
 
@@ -79,11 +80,11 @@ def to_huggingface(
       Copies, float32. `from_huggingface` of them gives the same bits.
 
     Raises:
-      WeightsError: for variants that Transformers' BERT has not, and parameters that do not fit the config.
+      WeightsError: for variants that Transformers' BERT does not support, and parameters that do not fit the config.
     """
     strange = [
         f"{name} = {getattr(config, name)}"
-        for name in ("positions", "pre_norm")
+        for name in ("positions", "pre_norm", "scale_embeddings")
         if getattr(config, name) != getattr(BertConfig(), name)
     ]
     if strange:

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from jaxnlp.targets import Classes
+
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 """Files of a folder that are images."""
 MODES = {1: "L", 3: "RGB"}
@@ -45,6 +47,23 @@ class ImageProcessor:
             raise ValueError(f"images: a mean and a positive stddev for each channel, got {self.mean}, {self.stddev}")
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
             raise ValueError(f"images: at least two classes of distinct names, got {', '.join(self.classes) or 'none'}")
+
+    @property
+    def targets(self) -> Classes:
+        """What is predicted: one of the classes."""
+        return Classes(self.classes)
+
+    @property
+    def outputs(self) -> int:
+        """Number of a classifier's outputs."""
+        return len(self.classes)
+
+    columns: ClassVar[tuple[str, ...]] = ("image",)
+    """Headings of the `cells` of an example."""
+
+    def cells(self, example: Any) -> tuple[str, ...]:
+        """What a table shows of an example: its name."""
+        return (example.name,)
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -48,6 +48,9 @@ class BertConfig(Config):
     """Number of segment embeddings: one for the first text, one for the second."""
     positions: Literal["learned", "sinusoidal"] = "learned"
     """A learned vector for each position, as in the original, or fixed sines and cosines."""
+    scale_embeddings: bool = False
+    """Multiply token embeddings by the square root of the width: fixed positions have values up to 1, and would
+    outweigh them."""
     pre_norm: bool = False
     """Normalise before each branch and once at the end; the original normalises after each sum."""
     use_pooler: bool = True
@@ -236,6 +239,8 @@ class Bert(nn.Module):
         """The sum of the embeddings of token, position and segment [B, T, D]."""
         config, dtype, initial = self.config, self.compute.dtype, normal(INITIAL_STDDEV)
         x = nn.Embed(self.vocabulary_size, config.width, dtype, embedding_init=initial, name="tokens")(tokens)
+        if config.scale_embeddings:
+            x = x * config.width**0.5
         if config.positions == "learned":
             table = self.param("positions", initial, (config.max_positions, config.width))
         else:

@@ -14,7 +14,8 @@ from jaxnlp.typing import Params
 class ClassifierConfig(ModelConfig):
     """The base of classifiers' configs.
 
-    Their processor has the names of the `classes`, and `counted`: what its examples are called.
+    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, what its examples are
+    called; and for tables the `columns` that show an example, and its `cells`.
 
     The module takes the arrays of a batch that `inputs` names, in this order, and the keyword `deterministic`. It
     returns logits [B, C], float32: never probabilities, which the loss would normalise a second time.

@@ -107,7 +107,7 @@ def test_what_is_missing_is_named(folder):
         config(folder, validation_path=None).load(0, VOCABULARY)
     with pytest.raises(DataError, match=r"train.csv has 24 examples, fewer than a batch; set --data.batch-size to 24"):
         config(folder, batch_size=25).load(0, VOCABULARY)
-    with pytest.raises(DataError, match=r"must end in .csv .* or .tsv"):
+    with pytest.raises(DataError, match=r"must end in .csv .*, .tsv .* or .jsonl"):
         config(folder, train_path="train.txt").load(0, VOCABULARY)
     (folder / "train.csv").write_text("text,label\na,x\nb,x\n")
     with pytest.raises(DataError, match="the column label has 1 distinct labels; at least 2 are needed"):

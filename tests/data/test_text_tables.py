@@ -6,7 +6,8 @@ import pytest
 
 from data import DataError
 from data.minbert import COLUMNS, LABELS
-from data.text_tables import Columns, read_label_names, read_table
+from data.table_rows import Columns
+from data.text_tables import read_table
 from jaxnlp.text.labels import Labels, TextExample
 
 SST = "\tid\tsentence\tsentiment\n0\ta1\tfine film .\t3\n1\tb2\tso so\t0\n"
@@ -14,7 +15,7 @@ STS = "\tid\tsentence1\tsentence2\tsimilarity\n0\ta1\tone\ttwo\t2.5\n"
 
 
 def read(path, name, **options):
-    return read_table(path, COLUMNS[LABELS[name].kind], LABELS[name], delimiter="\t", **options)
+    return read_table(path, COLUMNS[LABELS[name].kind], LABELS[name], format="tsv", **options)
 
 
 def written(folder, text, name="table.csv"):
@@ -110,19 +111,12 @@ def test_what_is_no_row_is_named_by_its_line(tmp_path, task, text, message):
 def test_commas_may_separate_fields_and_rows_are_numbered_without_a_column_of_names(tmp_path):
     path = written(tmp_path, 'kind,text\nham,"hello, you"\nspam,buy\n')
     columns, labels = Columns(("text",), "kind"), Labels("classification", 1, ("ham", "spam"))
-    assert read_table(path, columns, labels, delimiter=",").rows == (
+    assert read_table(path, columns, labels, format="csv").rows == (
         TextExample("1", "hello, you", None, 0.0),
         TextExample("2", "buy", None, 1.0),
     )
     with pytest.raises(DataError, match="line 4: expected 2 fields between commas, as in the header, got 3; quote a"):
-        read_table(written(tmp_path, "kind,text\nham,a\nham,b\nham,c,d\n"), columns, labels, delimiter=",")
-
-
-def test_names_of_labels_are_found_sorted_and_without_empty_ones(tmp_path):
-    path = written(tmp_path, "text,kind\na,spam\nb,\nc,ham\nd,spam \n")
-    assert read_label_names(path, Columns(("text",), "kind"), delimiter=",") == ("ham", "spam")
-    with pytest.raises(DataError, match="missing: label"):
-        read_label_names(path, Columns(("text",), "label"), delimiter=",")
+        read_table(written(tmp_path, "kind,text\nham,a\nham,b\nham,c,d\n"), columns, labels, format="csv")
 
 
 @pytest.mark.realdata

@@ -11,9 +11,13 @@ from flax.traverse_util import flatten_dict
 import configs
 from data.images import Images
 from data.minbert import LABELS as PROJECT_LABELS
+from data.text_table import TextTable
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.serialization import from_json, to_json
+from jaxnlp.targets import Classes
 from jaxnlp.tasks.language_model import LanguageModel
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.command_line import RunOptions, parse
 from train.config import TrainConfig
 from train.recipes import load_recipe, recipe_names
@@ -54,6 +58,10 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
     processor = types.SimpleNamespace(size=65, vocabulary=tokens, source=tokens, target=tokens, parts=parts)
     if isinstance(config.data, Images):
         processor = ImageProcessor(8, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
+    elif isinstance(config.data, TextTable):
+        texts = len(config.data.columns.texts)
+        vocabulary = WordPieceVocabulary.of_pieces(SPECIAL)
+        processor = TextClassifierProcessor(vocabulary, config.data.max_length, texts, Classes(("no", "yes")))
     model, inputs = config.task.build(config.model, processor)
     outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
     for path in flatten_dict(variables["params"]):

@@ -1,4 +1,4 @@
-"""Classification: one class for each input, whatever the model reads."""
+"""Classification: a class for each input, any number of classes, or a number, whatever the model reads."""
 
 import dataclasses
 import math
@@ -8,27 +8,29 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.classifier import ClassifierConfig
-from jaxnlp.ops.classification import balanced_weights, class_cross_entropy
+from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, several_cross_entropy, squared_error
+from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
-from jaxnlp.tasks.classification import scores
 from jaxnlp.tasks.classification.commands import AttentionRollout, Predict
-from jaxnlp.tasks.classification.evaluators import Validation
-from jaxnlp.typing import Array, Batch, Params, PRNGKey, PyTree
+from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
+from jaxnlp.tasks.classification.threshold import ChooseThreshold
+from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
 class Classification(Task):
-    """Predicts the class of an input, by cross-entropy.
+    """Predicts the class of an input, by cross-entropy; or several classes, or a number, where the data has these.
 
-    Batches hold what the model reads, `labels` [B] int, and `loss_mask` [B] bool; where inputs are mixed, also
-    `other_labels` [B] int and `share` [B] float, the weight of the first label. Training logs the plain `loss`, the
-    `objective`, and the accuracy with respect to the first label.
+    Batches hold what the model reads, `loss_mask` [B] bool, and `labels`: the ids of classes [B] int, with the loss
+    `class_cross_entropy`; of any number of classes, which ones [B, C] float, with `several_cross_entropy`; or numbers
+    on their scale [B] float, with the squared error. Where inputs are mixed, there are also `other_labels` [B] int and
+    `share` [B] float, the weight of the first label. Training logs the plain `loss`, the `objective`, and the accuracy
+    with respect to the first label.
     """
 
     label_smoothing: float = 0.0
@@ -51,11 +53,13 @@ class Classification(Task):
         refuse_unread(self, [ReadWhen("class_weights", (), not self.balanced, "training without task.balanced")])
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        of = processor.counted
-        loss = MetricKind(of, "nats", "lower")
-        found = {"loss": loss, "objective": loss._replace(training_only=True), "accuracy": MetricKind(of)}
+        of, targets = processor.counted, processor.targets
+        loss = MetricKind(of, "squared error" if isinstance(targets, Scale) else "nats", "lower")
+        found = {"loss": loss, "objective": loss._replace(training_only=True)}
+        if targets.one_class:
+            found["accuracy"] = MetricKind(of)
         if split.examples and split.scored:
-            found |= scores.kinds(processor.classes, np.array([example.label for example in split.examples]), of)
+            found |= measures(targets).kinds(targets.names, label_array(targets, split.examples), of)
         return found
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
@@ -68,14 +72,26 @@ class Classification(Task):
             model.check_processor(corpus.processor)
         except ValueError as error:
             raise DataError(str(error)) from error
+        targets = corpus.processor.targets
+        if isinstance(targets, Scale):
+            self._refuse(
+                ("label_smoothing", "focal_gamma", "balanced", "class_weights"), "classes, and labels are numbers"
+            )
+        elif targets.several:
+            self._refuse(("balanced",), "one class for each example; give task.class_weights")
         if self.balanced and corpus.token_counts is None:
             raise DataError("task.balanced needs to know how often each class occurs, and this data set does not count")
-        classes = corpus.processor.classes
-        if self.class_weights and len(self.class_weights) != len(classes):
+        if self.class_weights and len(self.class_weights) != len(targets.names):
             raise DataError(
-                f"task.class_weights needs a weight for each of {len(classes)} classes, {', '.join(classes[:10])}, got "
-                f"{len(self.class_weights)}"
+                f"task.class_weights needs a weight for each of {len(targets.names)} classes, "
+                f"{', '.join(targets.names[:10])}, got {len(self.class_weights)}"
             )
+
+    def _refuse(self, names: tuple[str, ...], applies_to: str) -> None:
+        """Raises DataError for options that this data does not read."""
+        for name in names:
+            if getattr(self, name):
+                raise DataError(f"task.{name} applies only to {applies_to}")
 
     def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
         assert isinstance(model, ClassifierConfig)
@@ -99,16 +115,21 @@ class Classification(Task):
                 rngs=None if key is None else {"dropout": key},
             )
             training = key is not None
-            found = class_cross_entropy(
-                logits,
-                _targets(batch, logits.shape[1]),
-                batch["loss_mask"],
-                class_weights=weights if training else None,
-                label_smoothing=self.label_smoothing if training else 0.0,
-                focal_gamma=self.focal_gamma if training else 0.0,
-            )
-            right = ((logits.argmax(axis=1) == batch["labels"]) & batch["loss_mask"]).sum().astype(found.nll.dtype)
-            metrics = {"loss": (found.nll, found.count), "accuracy": (right, found.count)}
+            labels, loss_mask = batch["labels"], batch["loss_mask"]
+            options: dict[str, Any] = {}
+            if training:
+                smoothing, gamma = self.label_smoothing, self.focal_gamma
+                options = {"class_weights": weights, "label_smoothing": smoothing, "focal_gamma": gamma}
+            metrics: Metrics = {}
+            if labels.ndim == 2:
+                found = several_cross_entropy(logits, labels, loss_mask, **options)
+            elif jnp.issubdtype(labels.dtype, jnp.floating):
+                found = squared_error(logits, labels, loss_mask)
+            else:
+                found = class_cross_entropy(logits, _shares(batch, logits.shape[1]), loss_mask, **options)
+                right = ((logits.argmax(axis=1) == labels) & loss_mask).sum().astype(found.nll.dtype)
+                metrics["accuracy"] = (right, found.count)
+            metrics["loss"] = (found.nll, found.count)
             if training:
                 metrics["objective"] = (found.objective, found.weight)
             return found.objective / jnp.maximum(found.weight, 1e-12), (metrics, carry)
@@ -121,13 +142,13 @@ class Classification(Task):
         return jnp.asarray(self.class_weights, jnp.float32) if self.class_weights else None
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        return {"validation": Validation}
+        return {"validation": Validation, "threshold": ChooseThreshold}
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict, "attention": AttentionRollout}
 
 
-def _targets(batch: Batch, classes: int) -> Array:
+def _shares(batch: Batch, classes: int) -> Array:
     """The labels [B], or where inputs are mixed the shares of both labels [B, C]."""
     if "other_labels" not in batch:
         return batch["labels"]

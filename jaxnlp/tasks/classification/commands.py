@@ -1,4 +1,4 @@
-"""The verbs of classifiers of images: `jaxnlp predict` and `attention`."""
+"""The verbs of classifiers: `jaxnlp predict` and `attention`."""
 
 import dataclasses
 import json
@@ -9,58 +9,91 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import chunks
+from jaxnlp.commands.files import report_truncated
 from jaxnlp.files import write_file
-from jaxnlp.images.processor import SUFFIXES
+from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.classification.evaluators import probabilities_of
+from jaxnlp.tasks.classification.evaluators import decided, on_host, predictions_of
+from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs
 from jaxnlp.tasks.classification.rollout_page import render_page
+from jaxnlp.tasks.classification.threshold import kept_threshold
 from jaxnlp.typing import Params
-
-BATCH = 64
-"""Images that are read at once."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Predict(Command):
-    """Names the class of images, a line for each: the class, its probability and the file, with tabs between them."""
+    """Predicts the classes of texts, of pairs of texts or of images, a line for each.
 
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Image files; of a folder, the images in it."""
+    A line has tabs between its parts: the class and its probability, or a number; then the text, both texts, or the
+    file. Of any number of classes, they have commas between them, and the probability is the least of theirs.
+    """
+
+    inputs: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts; none = those of the file, or of standard input. Of models of images, files or folders of them."""
+    pair: tuple[str, ...] = ()
+    """The second text of each, for pairs."""
+    file: Path | None = None
+    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
     resize: bool = False
     """Cut and scale images of another size than the model reads."""
+    threshold: float | None = None
+    """Probability from which a class is predicted, of two classes the second one. None = that in the run's folder, if
+    one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most probable class, or 0.5."""
     json: bool = False
-    """Print a JSON object for each image, with the probabilities of all classes."""
+    """Print a JSON object for each input, with the probabilities of all classes."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.threshold is not None and not 0.0 < self.threshold < 1.0:
+            raise ValueError(f"--threshold must lie between 0 and 1, got {self.threshold}")
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the predictions. Raises: ValueError, OSError for files that are missing or no images of that size."""
-        predict = jax.jit(probabilities_of(trained.model))
-        classes = trained.processor.classes
-        for files in chunks(image_files(self.files), BATCH):
-            images = np.stack([trained.processor.read(file, resize=self.resize) for file in files])
-            padded = np.pad(images, [(0, BATCH - len(images)), (0, 0), (0, 0), (0, 0)])
-            found = np.asarray(predict(trained.params, {"images": padded}))[: len(images)]
-            for file, row in zip(files, found, strict=True):
-                best = int(row.argmax())
-                if self.json:
-                    shares = {name: round(float(x), 6) for name, x in zip(classes, row, strict=True)}
-                    answer = {"file": str(file), "class": classes[best], "probabilities": shares}
-                    print(json.dumps(answer, ensure_ascii=False))
-                else:
-                    print(f"{classes[best]}\t{row[best]:.2f}\t{file}")
+        """Prints the predictions; those of the first inputs before it reads the rest.
+
+        Raises: ValueError, OSError for inputs that are missing or cannot be read.
+        """
+        processor = trained.processor
+        targets: Targets = processor.targets
+        threshold = self._threshold(trained, targets)
+        predict = jax.jit(predictions_of(trained.model, targets))
+        count, truncated = 0, list[int]()
+        for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize)):
+            rows: list[Any] = [None] * len(chunk.shown)
+            for numbers, batch in chunk.batches:
+                found = on_host(targets, predict(trained.params, batch))
+                for number, row in zip(numbers, found, strict=False):  # rows of padding come last
+                    rows[number] = row
+            predicted = np.stack(rows)
+            chosen = decided(targets, predicted, threshold)
+            for shown, fields, row, label in zip(chunk.shown, chunk.fields, predicted, chosen, strict=True):
+                print(_json_line(targets, fields, row, label) if self.json else _line(targets, shown, row, label))
+            print(end="", flush=True)
+            truncated += [count + number for number in chunk.truncated]
+            count += len(rows)
+        report_truncated(truncated, count, getattr(processor, "max_length", 0))
+
+    def _threshold(self, trained: Trained, targets: Targets) -> float | None:
+        applies = isinstance(targets, Classes) and (targets.several or len(targets.names) == 2)
+        if self.threshold is not None and not applies:
+            raise ValueError("--threshold is for two classes, or for any number of classes an example; remove it")
+        return self.threshold if self.threshold is not None or not applies else kept_threshold(trained)
 
 
-def image_files(given: tuple[Path, ...]) -> list[Path]:
-    """The files, and the images in the folders among them. Raises: ValueError when there is none; names the folder."""
-    if not given:
-        raise ValueError("give image files, or a folder of them")
-    found = []
-    for path in given:
-        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
-        if not inside:
-            raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}) in it; folders in it are not read")
-        found += inside
-    return found
+def _line(targets: Targets, shown: tuple[str, ...], row: Any, label: Any) -> str:
+    if isinstance(targets, Scale):
+        return "\t".join([f"{row:.4g}", *shown])
+    chosen = list(label) if targets.several else [label]
+    probability = min((row[number] for number in chosen), default=1.0 - row.max())
+    return "\t".join([targets.show(label), f"{probability:.2f}", *shown])
+
+
+def _json_line(targets: Targets, fields: dict[str, str], row: Any, label: Any) -> str:
+    if isinstance(targets, Scale):
+        return json.dumps(fields | {"number": round(float(row), 6)}, ensure_ascii=False)
+    names = [targets.names[number] for number in label] if targets.several else targets.names[label]
+    shares = {name: round(float(x), 6) for name, x in zip(targets.names, row, strict=True)}
+    answer = {"classes" if targets.several else "class": names, "probabilities": shares}
+    return json.dumps(fields | answer, ensure_ascii=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +114,7 @@ class AttentionRollout(Command):
             raise ValueError(f"{trained.name} has no attention: its model is a {type(trained.model).__name__}")
         files = image_files(self.files)
         images = np.stack([trained.processor.read(file, resize=self.resize) for file in files])
-        read = jax.jit(lambda params, image: looked_at(trained.model, params, image))
+        read = jax.jit(lambda params, image: looked_at(trained.model, trained.processor.targets, params, image))
         found = [read(trained.params, image[None]) for image in images]
         classes = trained.processor.classes
         captions = [
@@ -93,6 +126,6 @@ class AttentionRollout(Command):
         print(self.out)
 
 
-def looked_at(model: Any, params: Params, images: jax.Array) -> tuple[jax.Array, jax.Array]:
+def looked_at(model: Any, targets: Targets, params: Params, images: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The probabilities of the classes [B, C], and the share of each patch in the prediction."""
-    return probabilities_of(model)(params, {"images": images}), model.attention_rollout(params, images)
+    return predictions_of(model, targets)(params, {"images": images}), model.attention_rollout(params, images)

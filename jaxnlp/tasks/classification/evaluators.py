@@ -1,9 +1,10 @@
-"""How classifiers are scored: scikit-learn's scores, files of predictions, and the report's pictures."""
+"""How classifiers are scored: scikit-learn's scores, files of predictions, and the report's tables and pictures."""
 
 import csv
 import dataclasses
 import io
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ import numpy as np
 
 from jaxnlp.blocks import Picture, Table
 from jaxnlp.images.pictures import png
+from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
-from jaxnlp.tasks.classification import scores
+from jaxnlp.tasks.classification import scores, scores_of_numbers, scores_of_several
 from jaxnlp.tasks.classification.rollout_page import side_by_side
 from jaxnlp.typing import Batch, Params
 
@@ -26,71 +28,124 @@ PICTURE_PIXELS = 64
 """Size to which small images are enlarged in the report."""
 
 
-def probabilities_of(model: Any) -> Callable[[Params, Batch], jax.Array]:
-    """A function of parameters and a batch: the probability of each class [B, C], float32."""
+def measures(targets: Targets) -> ModuleType:
+    """The module whose `kinds`, `scores`, `blocks` and `errors` are for these targets."""
+    if isinstance(targets, Scale):
+        return scores_of_numbers
+    return scores_of_several if targets.several else scores
+
+
+def label_array(targets: Targets, examples: Sequence[Any]) -> np.ndarray:
+    """The labels of examples, as `measures` takes them: ids [N], which classes [N, C], or numbers [N]."""
+    labels = [example.label for example in examples]
+    return np.array(labels, np.float64) if isinstance(targets, Scale) else targets.array(labels)
+
+
+def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], jax.Array]:
+    """A function of parameters and a batch: the probability of each class [B, C], or of numbers the outputs [B]."""
 
     def predict(params: Params, batch: Batch) -> jax.Array:
-        return jax.nn.softmax(model.apply({"params": params}, *(batch[name] for name in model.config.inputs)), axis=-1)
+        logits = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
+        if isinstance(targets, Scale):
+            return logits[:, 0]
+        return jax.nn.softmax(logits, axis=-1) if targets.one_class else jax.nn.sigmoid(logits)
 
     return predict
 
 
+def on_host(targets: Targets, predicted: jax.Array) -> np.ndarray:
+    """Predictions in float64: probabilities [N, C], or numbers on the scale of the labels [N]."""
+    found = np.asarray(predicted, np.float64)
+    return targets.unscaled(found) if isinstance(targets, Scale) else found
+
+
+def decided(targets: Targets, predicted: np.ndarray, threshold: float | None = None) -> list[Any]:
+    """The labels that predictions mean.
+
+    Args:
+      targets: what is predicted.
+      predicted: probabilities [N, C], or numbers [N].
+      threshold: probability from which a class of several is predicted, or of two the second one; None = 0.5, and of
+        one class the most probable.
+    """
+    if isinstance(targets, Scale):
+        return [float(value) for value in predicted]
+    if targets.several:
+        return [tuple(np.flatnonzero(row >= (threshold or 0.5)).tolist()) for row in predicted]
+    if threshold is not None and len(targets.names) == 2:
+        return [int(row[1] >= threshold) for row in predicted]
+    return predicted.argmax(axis=1).tolist()
+
+
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """Loss, accuracy, F1, areas under curves and the calibration of probabilities; predictions of all examples."""
+    """Loss, scikit-learn's scores and the calibration of probabilities; predictions of all examples."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, examples = scoring.trained, scoring.split.examples
-        classes = trained.processor.classes
-        predict = scoring.once("probabilities", lambda: probabilities_of(trained.model))
-        found = np.asarray(scoring.outputs(predict), np.float64)
-        labels = np.array([example.label for example in examples])
-        metrics = scoring.sums() | scores.scores(classes, labels, found)
-        errors = scores.most_confident_errors(labels, found, MAX_ERRORS)
-        blocks = [*scores.blocks(classes, labels, found), *_error_blocks(classes, examples, found, errors)]
+        processor: Any = trained.processor
         model: Any = trained.model
+        targets: Targets = processor.targets
+        predict = scoring.once("predictions", lambda: predictions_of(model, targets))
+        found = on_host(targets, scoring.outputs(predict))
+        files = {"predictions.csv": _table(processor, examples, found)}
+        if not scoring.split.scored:
+            return Evaluation({}, files)
+        of, labels = measures(targets), label_array(targets, examples)
+        metrics = scoring.sums() | of.scores(targets.names, labels, found)
+        errors = of.errors(labels, found, MAX_ERRORS)
+        blocks = [*of.blocks(targets.names, labels, found), *_error_blocks(processor, examples, found, errors)]
         if model.config.has_rollout:
-            images = np.stack([example.image for example in examples[:LIT]])
-            rollout = scoring.once("rollout", lambda: jax.jit(model.attention_rollout))
-            shares = np.asarray(rollout(scoring.params_here(), images))
-            picture = png(
-                side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1])
-            )
-            note = "Each image, and the same image lit by the attention of all layers (rollout)."
-            blocks.append(Block("What predictions rest on", Picture(picture, "images lit by attention", note)))
-        return Evaluation(metrics, {"predictions.csv": _table(classes, examples, found)}, blocks)
+            blocks.append(_rollout_block(scoring))
+        return Evaluation(metrics, files, blocks)
 
 
-def _table(classes: Sequence[str], examples: Sequence[Any], probabilities: np.ndarray) -> str:
-    """A line for each example: its name, its class, the predicted one, and the probability of each class."""
-    file = io.StringIO()
+def _table(processor: Any, examples: Sequence[Any], found: np.ndarray) -> str:
+    """A line for each example: its name, its label, the predicted one, and the probability of each class."""
+    targets, file = processor.targets, io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["name", "label", "predicted", *classes])
-    for example, row in zip(examples, probabilities, strict=True):
-        shown = [f"{value:.6f}" for value in row]
-        writer.writerow([example.name, classes[example.label], classes[int(row.argmax())], *shown])
+    writer.writerow(["name", "label", "predicted", *targets.names])
+    for example, row, chosen in zip(examples, found, decided(targets, found), strict=True):
+        label = "" if example.label is None else targets.show(example.label)
+        shown = [f"{value:.6f}" for value in row] if targets.names else []
+        writer.writerow([example.name, label, targets.show(chosen), *shown])
     return file.getvalue()
 
 
-def _error_blocks(
-    classes: Sequence[str], examples: Sequence[Any], probabilities: np.ndarray, errors: Sequence[int]
-) -> list[Block]:
-    """The most confident errors, as a table, with their pictures."""
+def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, errors: Sequence[int]) -> list[Block]:
+    """The most confident errors, or the largest ones, as a table; images with their pictures."""
     if not errors:
         return []
-    images = np.stack([examples[number].image for number in errors])
-    scale = max(1, PICTURE_PIXELS // images.shape[1])
+    targets: Targets = processor.targets
+    chosen = decided(targets, found)
+    one = targets.one_class
     rows = tuple(
         (
             place,
-            examples[number].name,
-            classes[examples[number].label],
-            classes[int(probabilities[number].argmax())],
-            f"{probabilities[number].max():.3f}",
+            *processor.cells(examples[number]),
+            targets.show(examples[number].label),
+            targets.show(chosen[number]),
+            *([f"{found[number].max():.3f}"] if one else []),
         )
         for place, number in enumerate(errors, start=1)
     )
-    note = "Numbered from left to right, and from top to bottom, as in the table."
-    picture = Picture(png(images, columns=COLUMNS, scale=scale), "images with wrong predictions", note)
-    header = ("number", "image", "class", "predicted", "probability")
-    return [Block("Most confident errors", picture), Block("Most confident errors, in words", Table(header, rows))]
+    header = ("number", *processor.columns, "label", "predicted", *(["probability"] if one else []))
+    title = "Largest errors" if isinstance(targets, Scale) else "Most confident errors"
+    blocks = [Block(title, Table(header, rows))]
+    if hasattr(examples[0], "image"):
+        images = np.stack([examples[number].image for number in errors])
+        picture = png(images, columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
+        note = "Numbered from left to right, and from top to bottom, as in the table."
+        blocks.append(Block(f"{title}: images", Picture(picture, "images with wrong predictions", note)))
+    return blocks
+
+
+def _rollout_block(scoring: Scoring) -> Block:
+    """Images, lit by the attention of all layers."""
+    model: Any = scoring.trained.model
+    images = np.stack([example.image for example in scoring.split.examples[:LIT]])
+    rollout = scoring.once("rollout", lambda: jax.jit(model.attention_rollout))
+    shares = np.asarray(rollout(scoring.params_here(), images))
+    picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
+    note = "Each image, and the same image lit by the attention of all layers (rollout)."
+    return Block("What predictions rest on", Picture(picture, "images lit by attention", note))

@@ -103,16 +103,16 @@ def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
         curves: Mapping[str, list[Line]] = {"roc": [], "pr": []}
         for label in drawn:
             false, true, _ = roc_curve(labels == label, probabilities[:, label])
-            curves["roc"].append(_line(classes[label], false, true))
+            curves["roc"].append(line(classes[label], false, true))
             precision, recall, _ = precision_recall_curve(labels == label, probabilities[:, label])
-            curves["pr"].append(_line(classes[label], recall[::-1], precision[::-1]))
+            curves["pr"].append(line(classes[label], recall[::-1], precision[::-1]))
         found += [
             Block("ROC curves", Lines(tuple(curves["roc"]), "false positive rate", "true positive rate")),
             Block("Precision and recall", Lines(tuple(curves["pr"]), "recall", "precision")),
         ]
     count, confidence, right = _binned(labels, probabilities)
     filled = count > 0
-    reliability = _line("accuracy", confidence[filled] / count[filled], right[filled] / count[filled])
+    reliability = line("accuracy", confidence[filled] / count[filled], right[filled] / count[filled])
     found.append(
         Block(
             "Reliability",
@@ -127,12 +127,13 @@ def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
     return found
 
 
-def _line(name: str, x: np.ndarray, y: np.ndarray) -> Line:
+def line(name: str, x: np.ndarray, y: np.ndarray) -> Line:
+    """A curve with at most 200 of its points."""
     chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).round().astype(int))
     return Line(name, tuple(x[chosen].round(4).tolist()), tuple(y[chosen].round(4).tolist()))
 
 
-def most_confident_errors(labels: np.ndarray, probabilities: np.ndarray, limit: int) -> list[int]:
+def errors(labels: np.ndarray, probabilities: np.ndarray, limit: int) -> list[int]:
     """The wrong predictions, the surest first: the numbers of their examples."""
     wrong = np.flatnonzero(probabilities.argmax(axis=1) != labels)
     return wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:limit].tolist()

@@ -5,7 +5,12 @@ import pytest
 import torch
 from sklearn.utils.class_weight import compute_class_weight
 
-from jaxnlp.ops.classification import balanced_weights, class_cross_entropy
+from jaxnlp.ops.classification import (
+    balanced_weights,
+    class_cross_entropy,
+    several_cross_entropy,
+    squared_error,
+)
 
 ROWS, CLASSES = 7, 4
 GENERATOR = np.random.default_rng(0)
@@ -92,3 +97,58 @@ def test_balanced_weights_are_those_of_scikit_learn():
 def test_what_does_not_fit_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         mean(LOGITS, **arguments)
+
+
+SEVERAL = (GENERATOR.random((ROWS, CLASSES)) < 0.4).astype(np.float32)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+def test_loss_and_gradient_of_several_classes_are_those_of_pytorch(weights):
+    def loss(logits):
+        found = several_cross_entropy(logits, SEVERAL, MASK, class_weights=weights)
+        return found.objective / found.weight
+
+    value, gradient = jax.jit(jax.value_and_grad(loss))(LOGITS)
+    logits = torch.tensor(LOGITS, requires_grad=True)
+    theirs = torch.nn.functional.binary_cross_entropy_with_logits(
+        logits[MASK], torch.tensor(SEVERAL[MASK]), pos_weight=None if weights is None else torch.tensor(weights)
+    )
+    theirs.backward()
+    np.testing.assert_allclose(value, theirs.item(), rtol=1e-5)
+    np.testing.assert_allclose(gradient, logits.grad.numpy(), atol=1e-6)
+
+
+def test_smoothing_and_focus_of_several_classes_are_their_definitions():
+    found = several_cross_entropy(LOGITS, SEVERAL, MASK, label_smoothing=0.2, focal_gamma=2.0)
+    p = 1.0 / (1.0 + np.exp(-LOGITS[MASK].astype(np.float64)))
+    aim = 0.8 * SEVERAL[MASK] + 0.1
+    losses = -(aim * (1 - p) ** 2 * np.log(p) + (1 - aim) * p**2 * np.log(1 - p)).mean(axis=1)
+    np.testing.assert_allclose(found.objective, losses.sum(), rtol=1e-4)
+    plain = several_cross_entropy(LOGITS, SEVERAL, MASK)
+    np.testing.assert_allclose(found.nll, plain.objective, rtol=1e-6)
+    assert found.count == found.weight == MASK.sum()
+
+
+def test_squared_errors_and_their_gradient():
+    outputs, targets = LOGITS[:, :1], LOGITS[:, 1]
+    found = squared_error(outputs, targets, MASK)
+    np.testing.assert_allclose(found.objective, np.square(outputs[MASK, 0] - targets[MASK]).sum(), rtol=1e-6)
+    gradient = jax.grad(lambda x: squared_error(x, targets, MASK).objective)(outputs)
+    np.testing.assert_allclose(gradient[:, 0], np.where(MASK, 2 * (outputs[:, 0] - targets), 0.0), rtol=1e-5)
+
+
+def test_masked_rows_of_several_classes_and_numbers_may_hold_anything():
+    bad = np.where(MASK[:, None], LOGITS, np.nan)
+    several = jax.grad(lambda x: several_cross_entropy(x, SEVERAL, MASK, focal_gamma=1.0).objective)(bad)
+    number = jax.grad(lambda x: squared_error(x, bad[:, 1], MASK).objective)(bad[:, :1])
+    assert np.isfinite(several).all()
+    assert np.isfinite(number).all()
+
+
+def test_several_classes_and_numbers_need_their_shapes():
+    with pytest.raises(ValueError, match=r"logits \[B, C\], targets \[B, C\]"):
+        several_cross_entropy(LOGITS, SEVERAL[:, :2], MASK)
+    with pytest.raises(ValueError, match=r"outputs \[B, 1\], targets \[B\]"):
+        squared_error(LOGITS, LOGITS[:, 0], MASK)
+    with pytest.raises(ValueError, match=r"label_smoothing must lie in \[0, 1\), got 1.0"):
+        several_cross_entropy(LOGITS, SEVERAL, MASK, label_smoothing=1.0)

@@ -10,10 +10,14 @@ import pytest
 from data.images import Images
 from jaxnlp.corpus import DataError
 from jaxnlp.images.processor import ImageProcessor
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.vit import ViTConfig
 from jaxnlp.ops.classification import balanced_weights
+from jaxnlp.targets import Classes, Scale
 from jaxnlp.tasks.classification import Classification
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.step import _accumulated_gradients
 
 MODEL = ViTConfig(num_layers=1, num_heads=2, width=16, feed_forward_width=32, dropout_rate=0.0)
@@ -120,3 +124,31 @@ def test_a_run_begins_with_the_parameters_that_the_model_gives():
         Classification().begin(model, corpus)
     found = Classification().begin(dataclasses.replace(model, config=Given(num_layers=1)), corpus)
     np.testing.assert_array_equal(found["head"]["bias"], [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("targets", "fields", "message"),
+    [
+        (
+            Scale(0.0, 1.0),
+            {"label_smoothing": 0.1},
+            "task.label_smoothing applies only to classes, and labels are numb",
+        ),
+        (Scale(0.0, 1.0), {"balanced": True}, "task.balanced applies only to classes"),
+        (
+            Classes(("a", "b"), True),
+            {"balanced": True},
+            "task.balanced applies only to one class for each example; give",
+        ),
+        (
+            Classes(("a", "b"), True),
+            {"class_weights": (1.0,)},
+            "task.class_weights needs a weight for each of 2 classes",
+        ),
+    ],
+)
+def test_options_that_these_labels_do_not_read_are_refused(targets, fields, message):
+    vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, "the"])
+    corpus = dataclasses.replace(corpus_with([1, 1]), processor=TextClassifierProcessor(vocabulary, 8, 1, targets))
+    with pytest.raises(DataError, match=message):
+        Classification(**fields).check_corpus(BertClassifierConfig(), corpus)

@@ -7,8 +7,8 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from jaxnlp.tasks.classification.scores import (
     blocks,
     calibration_error,
+    errors,
     kinds,
-    most_confident_errors,
     scores,
 )
 
@@ -74,8 +74,8 @@ def test_the_calibration_error_is_zero_for_honest_confidence_and_its_distance_ot
 
 def test_the_surest_errors_come_first():
     found = np.array([[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.6, 0.4]])
-    assert most_confident_errors(np.array([1, 0, 1, 1]), found, 2) == [0, 1]
-    assert most_confident_errors(np.array([0, 1, 1, 0]), found, 2) == []
+    assert errors(np.array([1, 0, 1, 1]), found, 2) == [0, 1]
+    assert errors(np.array([0, 1, 1, 0]), found, 2) == []
 
 
 def test_blocks_show_confusions_and_curves():

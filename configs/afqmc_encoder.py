@@ -1,0 +1,47 @@
+"""Whether two Chinese questions mean the same: a small Transformer encoder, trained from scratch on AFQMC.
+
+[CLS] a [SEP] b [SEP] by characters, with segments, sinusoidal positions and scaled embeddings.
+Source: Vaswani et al. 2017 for the encoder, pre-norm; Devlin et al. 2019 for pairs. Data: the CLUE benchmark.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train afqmc_encoder --workdir runs/afqmc_encoder
+"""
+
+from data.text_table import TextTable
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.classification import Classification
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="afqmc_encoder",
+        data=TextTable(source="afqmc", max_length=96, batch_size=64, swap_pairs=True),
+        model=BertClassifierConfig(
+            encoder=BertConfig(
+                num_layers=2,
+                num_heads=4,
+                width=128,
+                feed_forward_width=512,
+                max_positions=96,
+                positions="sinusoidal",
+                scale_embeddings=True,
+                pre_norm=True,
+                use_pooler=False,
+            ),
+            pooling="mean",
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Classification(balanced=True),
+        optimizer=OptimizerConfig(
+            name="adamw", learning_rate=1e-3, weight_decay=0.1, warmup_steps=200, min_lr_ratio=0.02
+        ),
+        ema_decay=0.998,
+        best_metric="macro_f1",
+        total_steps=4_000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
+    )

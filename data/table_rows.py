@@ -1,0 +1,203 @@
+"""Rows of tables with texts and labels: CSV, TSV and JSON lines, also compressed by gzip."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from data import DataError
+from data.text_sources import read_utf8
+
+TableFormat = Literal["csv", "tsv", "json"]
+ENDINGS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".json": "json"}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+MOST_NAMES = 20
+"""Columns that a message shows."""
+
+
+class Columns(NamedTuple):
+    """The columns that are read.
+
+    Attributes:
+      texts: of the text, or of both texts of a pair.
+      label: of the label.
+      id: of the examples' names; None = they are numbered from 1.
+    """
+
+    texts: tuple[str, ...]
+    label: str
+    id: str | None = None
+
+    def needed(self, *, labelled: bool) -> tuple[str, ...]:
+        """All columns that must exist."""
+        return (*([] if self.id is None else [self.id]), *self.texts, *([self.label] if labelled else []))
+
+
+class TableRow(NamedTuple):
+    """A row, as text.
+
+    Attributes:
+      line: of the file, on which the row begins, from 1.
+      id: its name.
+      texts: one or two.
+      label: without white space around it; None = the column is not read.
+    """
+
+    line: int
+    id: str
+    texts: tuple[str, ...]
+    label: str | None
+
+
+def format_of(path: Path) -> TableFormat:
+    """The format of a table by the ending of its name. Raises: DataError for other endings."""
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending not in ENDINGS:
+        raise DataError(
+            f"{path} must end in .csv (fields between commas), .tsv (between tabs) or .jsonl (a JSON object a line), "
+            "or in these with .gz"
+        )
+    return ENDINGS[ending]
+
+
+def read_rows(
+    path: Path,
+    columns: Columns,
+    *,
+    format: TableFormat | None = None,
+    labelled: bool | None = None,
+    separator: str = ",",
+) -> list[TableRow]:
+    """The rows of a table whose texts are not empty.
+
+    Args:
+      path: the file; decompressed if its name ends in .gz.
+      columns: those to read; others are ignored.
+      format: of the file; None = by the ending of its name.
+      labelled: whether the column of labels is read, and must exist; None = if it exists.
+      separator: put between the labels of a JSON list.
+
+    Raises:
+      FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, a row is malformed, or a
+        text is empty; the message says which line, what was found and what was expected.
+    """
+    format = format or format_of(path)
+    reader = (
+        _json_rows(path, columns, labelled, separator)
+        if format == "json"
+        else _csv_rows(path, columns, DELIMITERS[format], labelled)
+    )
+    rows = []
+    for row in reader:
+        if row.label != "":  # rows without a label are left out, and counted, by those who call
+            for name, text in zip(columns.texts, row.texts, strict=True):
+                if not text.strip():
+                    raise DataError(f"{path}, line {row.line}: {name} is empty; remove the row")
+        rows.append(row)
+    if not rows:
+        raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
+    return rows
+
+
+def _csv_rows(path: Path, columns: Columns, delimiter: str, labelled: bool | None) -> Iterator[TableRow]:
+    # A process-wide setting of the module, 131,072 characters by default; a text may be longer.
+    csv.field_size_limit(sys.maxsize)
+    # Strict: a quote that is never closed would otherwise swallow the rest of the file.
+    reader = csv.reader(io.StringIO(read_utf8(path), newline=""), delimiter=delimiter, strict=True)
+    places: dict[str, int] = {}
+    number, width, begins = 0, 0, 1
+    fields_between = {"\t": "tabs", ",": "commas"}[delimiter]
+    try:
+        for fields in reader:
+            line, begins = begins, reader.line_num + 1
+            if not places:
+                places, width = _places(fields, path, columns, fields_between, labelled), len(fields)
+                continue
+            if not fields:  # a blank line, which csv.DictReader ignores too
+                continue
+            if len(fields) != width:
+                raise DataError(
+                    f"{path}, line {line}: expected {width} fields between {fields_between}, as in the header, got "
+                    f'{len(fields)}; quote a field that contains a {fields_between[:-1]} or a quote, with "" for a '
+                    "quote"
+                )
+            number += 1
+            yield TableRow(
+                line,
+                str(number) if columns.id is None else fields[places[columns.id]],
+                tuple(fields[places[name]] for name in columns.texts),
+                fields[places[columns.label]].strip() if columns.label in places else None,
+            )
+    except csv.Error as error:
+        raise DataError(f"{path}, line {begins}: {error}; is a quote not closed?") from error
+
+
+def _places(header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None) -> dict[str, int]:
+    """The index of each column that is read."""
+    needed = columns.needed(labelled=bool(labelled) or (labelled is None and columns.label in header))
+    found = {name: place for place, name in enumerate(header)}
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise DataError(
+            f"{path}, line 1: expected the columns {', '.join(needed)} between {between}, got "
+            f"{', '.join(header)}; missing: {', '.join(missing)}"
+        )
+    repeated = [name for name in needed if list(header).count(name) > 1]
+    if repeated:
+        raise DataError(
+            f"{path}, line 1: each column must occur once, got {', '.join(header)}; repeated: {', '.join(repeated)}"
+        )
+    return {name: found[name] for name in needed}
+
+
+def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: str) -> Iterator[TableRow]:
+    number = 0
+    for line, text in enumerate(read_utf8(path).split("\n"), 1):
+        if not text.strip():
+            continue
+        where = f"{path}, line {line}"
+        try:
+            fields = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"{where}: not JSON: {error}; expected one JSON object a line") from error
+        if not isinstance(fields, dict):
+            raise DataError(f"{where}: expected a JSON object, got {type(fields).__name__}")
+        if labelled is None:  # the first row decides
+            labelled = columns.label in fields
+        needed = columns.needed(labelled=labelled)
+        missing = [name for name in needed if name not in fields]
+        if missing:
+            there = ", ".join(list(fields)[:MOST_NAMES]) or "none"
+            raise DataError(
+                f"{where}: expected the names {', '.join(needed)}, got {there}; missing: {', '.join(missing)}"
+            )
+        number += 1
+        texts = tuple(_json_text(fields[name], f"{where}: {name}") for name in columns.texts)
+        name = str(number) if columns.id is None else _json_label(fields[columns.id], separator, f"{where}: name")
+        label = _json_label(fields[columns.label], separator, f"{where}: {columns.label}") if labelled else None
+        yield TableRow(line, name, texts, label)
+
+
+def _json_text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}")
+    return value
+
+
+def _json_label(value: Any, separator: str, where: str) -> str:
+    """A label as a CSV file would have it: null is an empty field, and lists have the separator between labels."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        parts = [_json_label(part, separator, where) for part in value]
+        if any(separator in part for part in parts):
+            raise DataError(f"{where}: a label contains the separator {separator!r}; set another --data.separator")
+        return separator.join(parts) or separator
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise DataError(f"{where} must be a text, a number or a list of these, got {type(value).__name__}")

@@ -1,0 +1,426 @@
+"""Texts, or pairs of texts, with labels: your own table, or a known data set."""
+
+import dataclasses
+import functools
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import grain
+import numpy as np
+
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data.buckets import bucketed, rounded_up
+from data.download import locate_folder
+from data.fingerprints import vocabulary_text
+from data.sentence_classes import FILES, DataSet, read_data_set_file
+from data.table_rows import Columns, TableRow, read_rows
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+_logger = logging.getLogger(__name__)
+
+ENDLESS = 2**40
+"""Examples that are effectively infinitely many."""
+MOST_CLASSES = 100
+"""More classes than this, with less than two rows each on average, are probably another column's texts."""
+SHOWN_CLASSES = 10
+"""Classes whose counts the summary shows."""
+
+
+class _Tokenized(NamedTuple):
+    tokens: np.ndarray
+    segments: np.ndarray
+    label: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TextTable(DataConfig):
+    """Texts, or pairs of texts, and what is to be predicted of them: a class, several classes, or a number.
+
+    Files end in .csv (fields between commas), .tsv (between tabs) or .jsonl (a JSON object a line); .gz may follow.
+    Batches have `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool, `loss_mask` [B] bool, and `labels`.
+    """
+
+    source: Literal["table", DataSet] = "table"
+    """Your own table, or MR, SST with five classes or two, TREC's questions, or AFQMC's pairs of questions."""
+    path: str | None = None
+    """Your table; of a known data set its folder, None = in the folder that JAXNLP_DATA names."""
+    validation_path: str | None = None
+    """A second table for validation; None = a part of the rows is held out."""
+    test_path: str | None = None
+    """A table to be scored later, with labels or without; None = no test split."""
+    text: str = "text"
+    """Column of the text."""
+    pair: str | None = None
+    """Column of the second text of a pair; None = single texts."""
+    label: str = "label"
+    """Column of the label."""
+    predict: Literal["class", "classes", "number"] = "class"
+    """What a label is: a class, any number of classes, or a number."""
+    separator: str = ","
+    """Of several classes in one field."""
+    validation_fraction: float = 0.1
+    """Share of the rows that is held out, of each class the same."""
+    fold: int = 0
+    """Which of the 1 / validation_fraction parts of the rows is held out, from 0: for cross-validation."""
+    split_seed: int = 0
+    """Decides which rows are held out."""
+    tokens: Literal["pieces", "words"] = "pieces"
+    """Tokens of a vocabulary made from the training texts: parts of words, or the most frequent words. A pretrained
+    model has its own."""
+    vocabulary_size: int = 8_000
+    """Maximum number of tokens in a vocabulary made from the training texts."""
+    minimum_count: int = 2
+    """Minimum number of occurrences of a token in the training texts."""
+    max_length: int = 128
+    """Maximum length in tokens, of both texts of a pair together; longer texts are truncated."""
+    oversample: bool = False
+    """Repeat the training rows of rarer classes until all classes are equally frequent."""
+    swap_pairs: bool = False
+    """Train on each pair in both orders."""
+    length_multiple: int = 16
+    """Batches have the length of their longest text, rounded up to a multiple: each length is a program to compile."""
+    evaluation_batch_size: int = 64
+    """Rows in an evaluation step."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require_at_least(1, "length_multiple", "evaluation_batch_size", "minimum_count")
+        self.require_at_least(len(SPECIAL) + 1, "vocabulary_size")
+        self.require_at_least(0, "split_seed", "fold")
+        own = self.source == "table"
+        held_out = self.validation_path is None and (own or FILES[self.source].validation is None)
+        if not 0.0 < self.validation_fraction <= 0.5:
+            raise ValueError(f"data.validation_fraction must lie in (0, 0.5], got {self.validation_fraction}")
+        if self.fold >= self._folds:
+            raise ValueError(
+                f"data.fold must be less than {self._folds}, which is 1 / data.validation_fraction, got {self.fold}"
+            )
+        if self.predict == "classes" and not self.separator:
+            raise ValueError("data.separator must not be empty")
+        only_own = "data.source table"
+        refuse_unread(
+            self,
+            [
+                ReadWhen("validation_path", None, own, only_own),
+                ReadWhen("test_path", None, own, only_own),
+                ReadWhen("text", "text", own, only_own),
+                ReadWhen("pair", None, own, only_own),
+                ReadWhen("label", "label", own, only_own),
+                ReadWhen("predict", "class", own, only_own),
+                ReadWhen("separator", ",", self.predict == "classes", "data.predict classes"),
+                ReadWhen("validation_fraction", 0.1, held_out, "data without validation rows of its own"),
+                ReadWhen("fold", 0, held_out, "data without validation rows of its own"),
+                ReadWhen("split_seed", 0, held_out, "data without validation rows of its own"),
+                ReadWhen("oversample", False, self.predict == "class", "data.predict class"),
+                ReadWhen("swap_pairs", False, len(self.columns.texts) == 2, "pairs of texts"),
+            ],
+        )
+        names = [*self.columns.texts, self.columns.label]
+        if len(set(names)) != len(names):
+            raise ValueError(f"data.text, data.pair and data.label must differ, got {', '.join(names)}")
+        self.require_at_least(1 + 2 * len(self.columns.texts), "max_length")
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that are read."""
+        known = None if self.source == "table" else FILES[self.source].columns
+        texts = (self.text,) if self.pair is None else (self.text, self.pair)
+        return known or Columns(texts, self.label)
+
+    @property
+    def _folds(self) -> int:
+        return round(1.0 / self.validation_fraction)
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the tables; the splits are `validation` and, where there is a file, `test`.
+
+        Args:
+          seed: decides the order of training.
+          processor: the tokenizer of a pretrained model, or the processor of an earlier run, whose classes are kept;
+            None = a vocabulary is made from the training texts.
+
+        Raises:
+          FileNotFoundError, DataError: when a file is not found or contains something else, such as a label that no
+            training row has; when there are too few rows or classes.
+        """
+        train_rows, other = self._tables()
+        earlier = processor if isinstance(processor, TextClassifierProcessor) else None
+        targets = self._targets(train_rows) if earlier is None else earlier.targets
+        train = self._labelled(train_rows, targets)
+        splits = {name: self._labelled(rows, targets) for name, rows in other.items()}
+        if "validation" not in splits:
+            train, splits = self._held_out(train, targets, splits)
+        self._refuse_classes_without_rows(train, targets)
+        if earlier is None:
+            vocabulary = self._vocabulary(train, processor)
+            found = TextClassifierProcessor(vocabulary, self.max_length, len(self.columns.texts), targets)
+        else:
+            found = dataclasses.replace(earlier, max_length=self.max_length)
+        examples, truncated = _tokenized(found, train)
+        if self.swap_pairs:
+            swapped, _ = _tokenized(found, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])
+            examples += swapped
+        if len(examples) < self.batch_size:
+            raise DataError(
+                f"{len(examples)} training rows are fewer than a batch; set --data.batch-size to {len(examples)} or "
+                "less"
+            )
+        if self.oversample:
+            assert isinstance(targets, Classes)
+            examples = _oversampled(examples, targets)
+        digest = hashlib.sha256(vocabulary_text(found.vocabulary).encode())
+        tables = [(row.texts, row.label) for rows in (train, *splits.values()) for row in rows]
+        digest.update(repr((targets, tables)).encode("utf-8", errors="surrogatepass"))
+        labels = [example.label for example in examples]
+        return Corpus(
+            train=self._training_batches(examples, found, seed),
+            splits={name: self._split(rows, found) for name, rows in splits.items()},
+            processor=found,
+            description=_summary(found, train, splits, [len(example.tokens) for example in examples], truncated),
+            fingerprint=digest.hexdigest(),
+            token_counts=targets.counts(labels) if isinstance(targets, Classes) else None,
+        )
+
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """A file with the same columns; labels are optional. Raises: FileNotFoundError, DataError."""
+        processor = require_processor(processor, TextClassifierProcessor)
+        return self._split(self._labelled((path, self._rows(path)), processor.targets), processor)
+
+    def _tables(self) -> tuple[tuple[Path, list[TableRow]], dict[str, tuple[Path, list[TableRow]]]]:
+        """The training table, and those of the splits that have one of their own."""
+        if self.source != "table":
+            files = FILES[self.source]
+            folder = locate_folder(files.folder, self.path, holds=files.train, otherwise="choose another data.source")
+            splits = {"validation": files.validation, "test": files.test}
+            paths = {name: folder / file for name, file in splits.items() if file is not None}
+            train = folder / files.train
+        elif self.path is None:
+            raise DataError("data.source table needs your table: give it with --data.path FILE")
+        else:
+            train = Path(self.path)
+            splits = {"validation": self.validation_path, "test": self.test_path}
+            paths = {name: Path(file) for name, file in splits.items() if file is not None}
+        rows = {name: (path, self._rows(path, None if name == "test" else True)) for name, path in paths.items()}
+        return (train, self._rows(train, labelled=True)), rows
+
+    def _rows(self, path: Path, labelled: bool | None = None) -> list[TableRow]:
+        if self.source != "table" and FILES[self.source].columns is None:
+            return read_data_set_file(self.source, path)
+        rows = read_rows(
+            path,
+            self.columns,
+            format=None if self.source == "table" else "json",
+            labelled=labelled,
+            separator=self.separator,
+        )
+        without = sum(row.label == "" for row in rows)
+        if self.predict == "classes" or not without:  # an empty field means no class there
+            return rows
+        if without == len(rows):
+            raise DataError(f"{path}: no row has a label in the column {self.columns.label}")
+        first = next(row.line for row in rows if row.label == "")
+        _logger.warning("%s: %d rows without a label are left out, the first in line %d", path, without, first)
+        return [row for row in rows if row.label != ""]
+
+    def _targets(self, table: tuple[Path, list[TableRow]]) -> Targets:
+        """What the labels of the training table are."""
+        path, rows = table
+        column, labels = self.columns.label, [str(row.label) for row in rows]
+        if self.predict == "number":
+            numbers = [_parsed(Scale(0.0, 1.0), row, path, column) for row in rows]
+            if min(numbers) == max(numbers):
+                raise DataError(f"{path}: all numbers in the column {column} are {numbers[0]:g}; they must differ")
+            return Scale(min(numbers), max(numbers))
+        if self.predict == "classes":
+            names = sorted({part.strip() for label in labels for part in label.split(self.separator)} - {""})
+        else:
+            names = sorted(set(labels))
+        if len(names) < (1 if self.predict == "classes" else 2):
+            raise DataError(f"{path}: the column {column} has {len(names)} distinct labels; at least two are needed")
+        if len(names) > MOST_CLASSES and len(names) > len(rows) / 2:
+            raise DataError(
+                f"{path}: the column {column} has {len(names):,} distinct labels in {len(rows):,} rows, such as "
+                f"{names[0][:40]!r}; choose the column of the classes with --data.label, or --data.predict number"
+            )
+        return Classes(tuple(names), self.predict == "classes", self.separator)
+
+    def _labelled(self, table: tuple[Path, list[TableRow]], targets: Targets) -> list[LabelledText]:
+        path, rows = table
+        column = self.columns.label
+        return [
+            LabelledText(row.id, row.texts, None if row.label is None else _parsed(targets, row, path, column))
+            for row in rows
+        ]
+
+    def _held_out(
+        self, rows: list[LabelledText], targets: Targets, splits: dict[str, list[LabelledText]]
+    ) -> tuple[list[LabelledText], dict[str, list[LabelledText]]]:
+        """Training rows, and the splits with the rows that are held out."""
+        strata = [row.label if isinstance(targets, Classes) and not targets.several else None for row in rows]
+        held_out = np.array(folds_of(strata, self._folds, self.split_seed)) == self.fold
+        train = [row for row, out in zip(rows, held_out, strict=True) if not out]
+        validation = [row for row, out in zip(rows, held_out, strict=True) if out]
+        if not train or not validation:
+            raise DataError(
+                f"{len(rows)} rows are too few to hold out {self.validation_fraction:g} of them; give more rows, or a "
+                "second table with --data.validation-path"
+            )
+        return train, {"validation": validation} | splits
+
+    def _refuse_classes_without_rows(self, train: list[LabelledText], targets: Targets) -> None:
+        if not isinstance(targets, Classes):
+            return
+        counts = targets.counts([row.label for row in train])
+        missing = [name for name, count in zip(targets.names, counts, strict=True) if not count]
+        if missing:
+            raise DataError(
+                f"no training row has the class {missing[0]!r}; add rows of it, or set another --data.split-seed"
+            )
+        once = [name for name, count in zip(targets.names, counts, strict=True) if count == 1]
+        if once:
+            _logger.warning(
+                "%d classes have a single training row, %r among them: they can hardly be learned", len(once), once[0]
+            )
+
+    def _vocabulary(self, train: list[LabelledText], given: Any) -> WordPieceVocabulary:
+        if given is not None:
+            return require_processor(getattr(given, "vocabulary", given), WordPieceVocabulary)
+        texts = [text for row in train for text in row.texts]
+        if self.tokens == "pieces":
+            try:
+                return WordPieceVocabulary.of_texts(texts, self.vocabulary_size, minimum_count=self.minimum_count)
+            except ValueError as error:
+                raise DataError(f"--data.vocabulary-size {self.vocabulary_size}: {error}") from error
+        tokenizer = WordPieceVocabulary.of_pieces(SPECIAL).tokenizer
+        counts = Counter(
+            word
+            for text in texts
+            for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text))
+        )
+        frequent = sorted((word for word, count in counts.items() if count >= self.minimum_count), key=_order(counts))
+        words = [word for word in frequent if word not in SPECIAL][: self.vocabulary_size - len(SPECIAL)]
+        return WordPieceVocabulary.of_pieces([*SPECIAL, *words])
+
+    def _training_batches(self, examples: list[_Tokenized], processor: TextClassifierProcessor, seed: int) -> Any:
+        order = grain.MapDataset.source(examples).seed(seed).shuffle().repeat(ENDLESS // len(examples))
+        batches = bucketed(
+            order,
+            self.batch_size,
+            seed=seed,
+            multiple=self.length_multiple,
+            length=lambda example: len(example.tokens),
+            pad=functools.partial(_padded, processor),
+        )
+        # No threads that read ahead: see data.character_text.
+        return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+
+    def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
+        """One pass over the examples, sorted by length; a note says how many were truncated."""
+        examples, truncated = _tokenized(processor, rows)
+        order = np.argsort([len(example.tokens) for example in examples], kind="stable")
+        size = self.evaluation_batch_size
+        groups = [[examples[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
+        note = f"{truncated:,} {processor.counted} are truncated to {processor.max_length} tokens"
+        return Split(
+            tuple(_padded(processor, group, size, self.length_multiple) for group in groups),
+            examples=tuple(rows),
+            rows=order,
+            scored=all(row.label is not None for row in rows),
+            notes=(note,) if truncated else (),
+        )
+
+
+def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
+    """The number of the part that each row is in, from 0: about as many rows of each stratum in each part.
+
+    A stratum with a single row is in no part (-1): a class that is held out whole could not be learned.
+    """
+    generator, found = np.random.default_rng(seed), [-1] * len(strata)
+    members: dict[Any, list[int]] = {}
+    for row, stratum in enumerate(strata):
+        members.setdefault(stratum, []).append(row)
+    dealt = 0
+    for stratum in sorted(members, key=repr):
+        rows = members[stratum]
+        if len(rows) > 1:
+            for row in generator.permutation(rows):
+                found[row], dealt = dealt % folds, dealt + 1
+    return found
+
+
+def _order(counts: Counter[str]) -> Any:
+    """The most frequent first, equals in alphabetical order."""
+    return lambda word: (-counts[word], word)
+
+
+def _parsed(targets: Targets, row: TableRow, path: Path, column: str) -> Any:
+    try:
+        return targets.parse(str(row.label))
+    except ValueError as error:
+        raise DataError(f"{path}, line {row.line}: {column} {error}") from error
+
+
+def _tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText]) -> tuple[list[_Tokenized], int]:
+    """Examples as tokens, and how many were truncated."""
+    found = processor.tokenize([row.texts for row in rows])
+    labels = [row.label for row in rows]
+    return [_Tokenized(*fields) for fields in zip(found.tokens, found.segments, labels, strict=True)], found.truncated
+
+
+def _padded(processor: TextClassifierProcessor, examples: list[_Tokenized], size: int, multiple: int) -> NumpyBatch:
+    """Examples as a batch of B rows, as long as its longest example, rounded up to a multiple."""
+    length = min(rounded_up(max(len(example.tokens) for example in examples), multiple), processor.max_length)
+    batch = processor.batch([example.tokens for example in examples], [e.segments for e in examples], size, length)
+    if examples[0].label is None:
+        return batch
+    labels = processor.targets.array([example.label for example in examples])
+    return batch | {"labels": np.pad(labels, [(0, size - len(examples)), *[(0, 0)] * (labels.ndim - 1)])}
+
+
+def _oversampled(examples: list[_Tokenized], targets: Classes) -> list[_Tokenized]:
+    """Examples of rarer classes repeated, so that all classes have as many as the most frequent one."""
+    most = int(targets.counts([example.label for example in examples]).max())
+    found = []
+    for label in range(len(targets.names)):
+        members = [example for example in examples if example.label == label]
+        found += [members[number % len(members)] for number in range(most)]
+    return found
+
+
+def _summary(
+    processor: TextClassifierProcessor,
+    train: list[LabelledText],
+    splits: dict[str, list[LabelledText]],
+    lengths: list[int],
+    truncated: int,
+) -> str:
+    """What the data is, for the person who starts the run."""
+    targets, counted = processor.targets, processor.counted
+    numbers = ", ".join(
+        [f"{len(train):,} for training", *(f"{len(rows):,} for {name}" for name, rows in splits.items())]
+    )
+    lines = [f"{counted}: {numbers}"]
+    labels = [row.label for row in train]
+    if isinstance(targets, Classes):
+        counts = targets.counts(labels)
+        order = np.argsort(-counts, kind="stable")
+        shown = ", ".join(f"{targets.names[i]} {counts[i]:,}" for i in order[:SHOWN_CLASSES])
+        more = f", and {len(order) - SHOWN_CLASSES} more" if len(order) > SHOWN_CLASSES else ""
+        lines.append(f"{len(order)} classes in training: {shown}{more}")
+    else:
+        lines.append(f"numbers in training from {targets.lowest:g} to {targets.highest:g}, mean {np.mean(labels):.3g}")
+    half, most = np.percentile(lengths, [50, 95])
+    note = f"; {truncated:,} of the {counted} for training are truncated to {processor.max_length}" if truncated else ""
+    lines.append(f"tokens: median {half:.0f}, 95% have at most {most:.0f}, longest {max(lengths)}{note}")
+    seen = {row.texts for row in train}
+    repeated = {name: sum(row.texts in seen for row in rows) for name, rows in splits.items()}
+    lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]
+    lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary")
+    return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""What classifiers predict of an example: one class, any number of classes, or a number. No jax."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+MOST_NAMES = 10
+"""Names of classes that a message shows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Classes:
+    """The classes of a data set, C of them. A label is the id of a class; or a tuple of ids, where there are several.
+
+    Attributes:
+      names: of the classes, in the order of their ids.
+      several: whether an example has any number of classes, also none, rather than exactly one.
+      separator: between the names of several classes, in tables.
+    """
+
+    names: tuple[str, ...]
+    several: bool = False
+    separator: str = ","
+
+    def __post_init__(self):
+        least = 1 if self.several else 2
+        if len(self.names) < least or len(set(self.names)) != len(self.names):
+            raise ValueError(f"at least {least} classes of distinct names are needed, got {', '.join(self.names)}")
+        if self.several and not self.separator:
+            raise ValueError("the separator between the names of several classes must not be empty")
+
+    @property
+    def outputs(self) -> int:
+        """Number of a model's outputs: a logit for each class."""
+        return len(self.names)
+
+    @property
+    def one_class(self) -> bool:
+        """Whether an example has exactly one class."""
+        return not self.several
+
+    def shown_names(self) -> str:
+        """The names of the classes, the first ten of many."""
+        more = f" and {len(self.names) - MOST_NAMES} more" if len(self.names) > MOST_NAMES else ""
+        return f"{', '.join(self.names[:MOST_NAMES])}{more}"
+
+    def parse(self, text: str) -> Any:
+        """The label that a field of a table holds. Raises: ValueError for a class that there is not."""
+        parts = [part.strip() for part in text.split(self.separator)] if self.several else [text.strip()]
+        for part in parts:
+            if part not in self.names and not (self.several and not part):
+                raise ValueError(f"must be one of {self.shown_names()}, got {part!r}")
+        ids = [self.names.index(part) for part in parts if part]
+        return tuple(sorted(set(ids))) if self.several else ids[0]
+
+    def show(self, label: Any) -> str:
+        """The names of a label's classes."""
+        return self.separator.join(self.names[number] for number in label) if self.several else self.names[label]
+
+    def array(self, labels: Sequence[Any]) -> np.ndarray:
+        """Labels as a batch holds them: ids [B] int32; of several classes, which ones [B, C] float32, 0 or 1."""
+        if not self.several:
+            return np.array(labels, np.int32)
+        found = np.zeros((len(labels), len(self.names)), np.float32)
+        for row, ids in enumerate(labels):
+            found[row, list(ids)] = 1.0
+        return found
+
+    def counts(self, labels: Sequence[Any]) -> np.ndarray:
+        """How many examples have each class [C] int."""
+        ids = [number for label in labels for number in label] if self.several else list(labels)
+        return np.bincount(np.array(ids, int), minlength=len(self.names))
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"names": list(self.names), "several": self.several, "separator": self.separator}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Numbers, such as ratings. A label is a float. Models predict (label - lowest) / (highest - lowest).
+
+    Attributes:
+      lowest: of the training labels.
+      highest: of the training labels.
+    """
+
+    lowest: float
+    highest: float
+
+    def __post_init__(self):
+        if not -math.inf < self.lowest < self.highest < math.inf:
+            raise ValueError(f"a scale needs two different, finite ends, got {self.lowest} and {self.highest}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of classes: none."""
+        return ()
+
+    @property
+    def outputs(self) -> int:
+        """Number of a model's outputs: one."""
+        return 1
+
+    @property
+    def one_class(self) -> bool:
+        """Whether an example has exactly one class: no."""
+        return False
+
+    @property
+    def width(self) -> float:
+        """From the lowest to the highest."""
+        return self.highest - self.lowest
+
+    def parse(self, text: str) -> float:
+        """The number that a field of a table holds. Raises: ValueError for what is none, or is not finite."""
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"must be a finite number, got {text.strip()!r}")
+        return number
+
+    def show(self, label: float) -> str:
+        """A label as text."""
+        return f"{label:g}"
+
+    def array(self, labels: Sequence[float]) -> np.ndarray:
+        """Labels as a batch holds them [B] float32, from 0 to 1 for those between the ends."""
+        return ((np.array(labels, np.float64) - self.lowest) / self.width).astype(np.float32)
+
+    def unscaled(self, outputs: np.ndarray) -> np.ndarray:
+        """What a model's outputs mean on the scale of the labels, within its ends."""
+        return self.lowest + self.width * np.clip(outputs, 0.0, 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {"lowest": self.lowest, "highest": self.highest}
+
+
+Targets = Classes | Scale
+
+
+def targets_from_json(fields: Any) -> Targets:
+    """What `to_json` returned. Raises: ValueError for something else."""
+    try:
+        if "names" in fields:
+            return Classes(tuple(map(str, fields["names"])), bool(fields["several"]), str(fields["separator"]))
+        return Scale(float(fields["lowest"]), float(fields["highest"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"targets: expected names of classes, or the ends of a scale, got {fields!r}") from error

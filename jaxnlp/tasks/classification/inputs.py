@@ -1,0 +1,114 @@
+"""What the verbs of classifiers are given, texts or image files, as batches of the model."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxnlp.commands.files import chunks, one_line, rows_of
+from jaxnlp.corpus import NumpyBatch
+from jaxnlp.images.processor import SUFFIXES, ImageProcessor
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+
+IMAGES = 64
+"""Images that are read at once."""
+TEXTS = 64
+"""Texts in a batch."""
+LENGTH_MULTIPLE = 16
+"""Texts are padded to a multiple of it: each length is a program to compile."""
+
+
+class Given(NamedTuple):
+    """What a verb reads.
+
+    Attributes:
+      inputs: texts, or image files and folders of them; () = those of the file, or of standard input.
+      pair: the second text of each, for pairs.
+      file: with a text a line, or two with a tab between them; None = standard input.
+      resize: cut and scale images of another size.
+    """
+
+    inputs: tuple[str, ...] = ()
+    pair: tuple[str, ...] = ()
+    file: Path | None = None
+    resize: bool = False
+
+
+class Chunk(NamedTuple):
+    """Some of the inputs.
+
+    Attributes:
+      shown: what a line of the output shows of each: the texts on one line, or the file [N].
+      fields: the same for JSON, by names [N].
+      batches: (numbers of the inputs [n], batch whose first n rows they are), in any order.
+      truncated: the numbers of the inputs that were truncated.
+    """
+
+    shown: list[tuple[str, ...]]
+    fields: list[dict[str, str]]
+    batches: Iterator[tuple[np.ndarray, NumpyBatch]]
+    truncated: Sequence[int] = ()
+
+
+@functools.singledispatch
+def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
+    """The inputs in chunks. A new kind of processor registers its own function.
+
+    Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that they do not have.
+    """
+    raise ValueError(f"inputs of a {type(processor).__name__} cannot be read from the command line")
+
+
+@read_inputs.register
+def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Chunk]:
+    if given.resize:
+        raise ValueError("--resize applies only to images; remove it")
+    names = ("text",) if processor.texts == 1 else ("text", "pair")
+    for rows in chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts)):
+        found = processor.tokenize(rows)
+        yield Chunk(
+            [tuple(map(one_line, row)) for row in rows],
+            [dict(zip(names, row, strict=True)) for row in rows],
+            _text_batches(processor, found.tokens, found.segments),
+            found.truncated_rows,
+        )
+
+
+def _text_batches(
+    processor: TextClassifierProcessor, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray]
+) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
+    """Texts of similar length together."""
+    lengths = np.array([len(text) for text in tokens])
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), TEXTS):
+        rows = order[start : start + TEXTS]
+        longest = -(-int(lengths[rows].max()) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        length = min(longest, processor.max_length)
+        yield rows, processor.batch([tokens[row] for row in rows], [segments[row] for row in rows], TEXTS, length)
+
+
+@read_inputs.register
+def _(processor: ImageProcessor, given: Given) -> Iterator[Chunk]:
+    if given.pair or given.file is not None:
+        raise ValueError("--pair and --file apply only to texts; remove them")
+    for files in chunks(image_files(tuple(map(Path, given.inputs))), IMAGES):
+        images = np.stack([processor.read(file, resize=given.resize) for file in files])
+        padded = np.pad(images, [(0, IMAGES - len(images)), (0, 0), (0, 0), (0, 0)])
+        names = [str(file) for file in files]
+        batches = iter([(np.arange(len(files)), {"images": padded})])
+        yield Chunk([(name,) for name in names], [{"file": name} for name in names], batches)
+
+
+def image_files(given: tuple[Path, ...]) -> list[Path]:
+    """The files, and the images in the folders among them. Raises: ValueError when there is none; names the folder."""
+    if not given:
+        raise ValueError("give image files, or a folder of them")
+    found = []
+    for path in given:
+        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
+        if not inside:
+            raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}) in it; folders in it are not read")
+        found += inside
+    return found

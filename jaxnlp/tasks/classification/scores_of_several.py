@@ -1,0 +1,89 @@
+"""How good the probabilities of any number of classes an example are: scikit-learn's scores, and the report's blocks.
+
+Axes: N examples, C classes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.metrics import average_precision_score, f1_score, precision_recall_curve, roc_auc_score
+
+from jaxnlp.blocks import Lines, Table
+from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.tasks.classification.scores import MAX_CLASSES, MAX_CURVES, line
+
+
+def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
+    """What `scores` measures of examples with these labels [N, C], 0 or 1."""
+    found = {name: MetricKind(of) for name in ("accuracy", "micro_f1", "macro_f1")}
+    if _with_both(labels).any():
+        found |= {name: MetricKind(of) for name in ("roc_auc", "average_precision")}
+    if len(classes) <= MAX_CLASSES:
+        found |= {f"{name}/f1": MetricKind(of) for name in classes}
+    return found
+
+
+def _with_both(labels: np.ndarray) -> np.ndarray:
+    """The classes [C] bool that some examples have, and others have not."""
+    return (labels.min(axis=0) == 0) & (labels.max(axis=0) == 1)
+
+
+def scores(
+    classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray, threshold: float = 0.5
+) -> dict[str, Metric]:
+    """Every score that `kinds` names. The accuracy is the share of examples all of whose classes are right.
+
+    Args:
+      classes: their names.
+      labels: [N, C], 0 or 1.
+      probabilities: [N, C], of each class.
+      threshold: probability from which a class is predicted.
+
+    Areas under curves are means over the classes that some examples have and others have not.
+    """
+    chosen = probabilities >= threshold
+    f1 = f1_score(labels, chosen, average=None, zero_division=0.0)
+    values = {
+        "accuracy": float((chosen == labels).all(axis=1).mean()),
+        "micro_f1": float(f1_score(labels, chosen, average="micro", zero_division=0.0)),
+        "macro_f1": float(np.mean(f1)),
+    }
+    both = _with_both(labels)
+    if both.any():
+        values["roc_auc"] = float(roc_auc_score(labels[:, both], probabilities[:, both], average="macro"))
+        values["average_precision"] = float(average_precision_score(labels[:, both], probabilities[:, both]))
+    if len(classes) <= MAX_CLASSES:
+        values |= {f"{name}/f1": float(value) for name, value in zip(classes, np.ravel(f1), strict=True)}
+    return {name: Metric(value, len(labels)) for name, value in values.items()}
+
+
+def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> list[Block]:
+    """For the report: how often each class is right, missed and wrongly predicted, and precision against recall."""
+    chosen = probabilities >= 0.5
+    counts = labels.sum(axis=0).astype(int)
+    order = np.argsort(-counts, kind="stable")
+    rows = tuple(
+        (
+            classes[c],
+            int(counts[c]),
+            int((chosen[:, c] & (labels[:, c] == 1)).sum()),
+            int((~chosen[:, c] & (labels[:, c] == 1)).sum()),
+            int((chosen[:, c] & (labels[:, c] == 0)).sum()),
+        )
+        for c in order
+    )
+    header = ("class", "examples", "found", "missed", "wrongly predicted")
+    found = [Block("Classes", Table(header, rows, folded=len(rows) > MAX_CLASSES))]
+    curves = []
+    for c in [c for c in order if _with_both(labels)[c]][:MAX_CURVES]:
+        precision, recall, _ = precision_recall_curve(labels[:, c], probabilities[:, c])
+        curves.append(line(classes[c], recall[::-1], precision[::-1]))
+    if curves:
+        found.append(Block("Precision and recall", Lines(tuple(curves), "recall", "precision")))
+    return found
+
+
+def errors(labels: np.ndarray, probabilities: np.ndarray, limit: int) -> list[int]:
+    """The examples with a wrong class, the surest first."""
+    wrong = np.where(labels == 1, 1.0 - probabilities, probabilities).max(axis=1)
+    return [int(n) for n in np.argsort(-wrong, kind="stable")[:limit] if wrong[n] >= 0.5]

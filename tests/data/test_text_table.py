@@ -1,0 +1,233 @@
+import itertools
+import logging
+
+import numpy as np
+import pytest
+
+from data import DataError
+from data.text_table import TextTable, folds_of
+from jaxnlp.targets import Classes, Scale
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+WORDS = ["the", "cat", "sat", "on", "mat"]
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
+CLASSES = ("arts", "sport", "world")
+
+
+def rows(count, seed):
+    generator = np.random.default_rng(seed)
+    return [(" ".join(generator.choice(WORDS, 3 + number % 7)), CLASSES[number % 3]) for number in range(count)]
+
+
+def write(path, header, rows):
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in [header, *rows]))
+    return str(path)
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write(tmp_path / "news.csv", ("text", "label"), rows(60, 0))
+
+
+def config(path, **fields):
+    return TextTable(**{"path": path, "batch_size": 4, "evaluation_batch_size": 4} | fields)
+
+
+def texts_and_labels(split):
+    return [(*example.texts, example.label) for example in split.examples]
+
+
+def test_classes_are_the_labels_and_rows_are_held_out_of_each(table):
+    corpus = config(table).load(0, VOCABULARY)
+    assert corpus.processor == TextClassifierProcessor(VOCABULARY, 128, 1, Classes(CLASSES))
+    held_out = texts_and_labels(corpus.split("validation"))
+    assert sorted(label for *_, label in held_out) == [0, 0, 1, 1, 2, 2]
+    assert corpus.token_counts.tolist() == [18, 18, 18]
+    trained = [  # pools of 16 rows, of eight epochs
+        (VOCABULARY.decode(tokens), int(label))
+        for batch in itertools.islice(iter(config(table, batch_size=1).load(0, VOCABULARY).train), 8 * 54)
+        for tokens, label in zip(batch["tokens"], batch["labels"], strict=True)
+    ]
+    assert sorted([*sorted(trained)[::8], *held_out]) == sorted(
+        (text, CLASSES.index(label)) for text, label in rows(60, 0)
+    )
+
+
+def test_folds_hold_out_every_row_once(table):
+    found = [texts_and_labels(config(table, fold=fold).load(0, VOCABULARY).split("validation")) for fold in range(10)]
+    assert sorted(row for fold in found for row in fold) == sorted(
+        (text, CLASSES.index(label)) for text, label in rows(60, 0)
+    )
+    other = config(table, split_seed=1).load(0, VOCABULARY)
+    assert texts_and_labels(other.split("validation")) != found[0]
+
+
+def test_folds_are_equally_large_in_each_stratum_and_single_rows_are_in_none():
+    folds = np.array(folds_of(["a"] * 20 + ["b"] * 10 + ["c"], 5, 0))
+    assert np.bincount(folds[:20]).tolist() == [4] * 5
+    assert np.bincount(folds[20:30]).tolist() == [2] * 5
+    assert folds[30] == -1
+
+
+def test_a_second_table_is_for_validation_and_a_third_for_tests(table, tmp_path):
+    second = write(tmp_path / "dev.csv", ("label", "text"), [("sport", "the cat"), ("arts", "on the mat")])
+    third = write(tmp_path / "test.csv", ("text",), [("the mat sat",)])
+    corpus = config(table, validation_path=second, test_path=third).load(0, VOCABULARY)
+    assert texts_and_labels(corpus.split("validation")) == [("the cat", 1), ("on the mat", 0)]
+    assert corpus.split("validation").scored
+    assert texts_and_labels(corpus.split("test")) == [("the mat sat", None)]
+    assert not corpus.split("test").scored
+    assert corpus.token_counts.sum() == 60
+
+
+def test_batches_of_a_split_are_sorted_by_length_and_padded(table):
+    split = config(table).load(0, VOCABULARY).split("validation")
+    labels = np.concatenate([batch["labels"][batch["loss_mask"]] for batch in split.batches])
+    assert labels.tolist() == [split.examples[row].label for row in split.rows]
+    assert [batch["tokens"].shape[0] for batch in split.batches] == [4, 4]
+    assert [int(batch["loss_mask"].sum()) for batch in split.batches] == [4, 2]
+
+
+def test_several_classes_and_numbers(tmp_path):
+    path = write(
+        tmp_path / "t.csv", ("text", "label"), [("the cat", "b;a"), ("sat", ""), ("mat", "c"), ("on", "a")] * 3
+    )
+    corpus = config(path, predict="classes", separator=";", validation_fraction=0.5).load(0, VOCABULARY)
+    assert corpus.processor.targets == Classes(("a", "b", "c"), True, ";")
+    batch = next(iter(corpus.train))
+    assert batch["labels"].shape == (4, 3)
+    assert batch["labels"].dtype == np.float32
+    path = write(tmp_path / "n.csv", ("text", "label"), [("the cat", 1), ("sat", 3.5), ("mat", 5), ("on", 2)] * 3)
+    corpus = config(path, predict="number", validation_fraction=0.5).load(0, VOCABULARY)
+    assert corpus.processor.targets == Scale(1.0, 5.0)
+    assert corpus.token_counts is None
+    assert 0.0 <= next(iter(corpus.train))["labels"].min() <= 1.0
+
+
+def test_pairs_are_read_together_and_in_both_orders(tmp_path):
+    path = write(tmp_path / "p.csv", ("a", "b", "same"), [("the cat", "mat", "no"), ("sat", "sat on", "yes")] * 6)
+    columns = {"text": "a", "pair": "b", "label": "same", "validation_fraction": 0.5}
+    corpus = config(path, **columns).load(0, VOCABULARY)
+    assert set(next(iter(corpus.train))["segments"].ravel().tolist()) == {0, 1}
+    both = config(path, **columns, swap_pairs=True, batch_size=12).load(0, VOCABULARY)
+    read = {VOCABULARY.decode(tokens) for tokens in next(iter(both.train))["tokens"]}
+    assert read == {"the cat mat", "mat the cat", "sat sat on", "sat on sat"}
+
+
+def test_rarer_classes_are_repeated(tmp_path):
+    rows = [("the cat", "a")] * 12 + [("mat", "b")] * 3
+    path = write(tmp_path / "t.csv", ("text", "label"), rows)
+    corpus = config(path, oversample=True, validation_fraction=0.34, batch_size=1).load(0, VOCABULARY)
+    assert corpus.token_counts.tolist() == [8, 8]
+    labels = [int(batch["labels"][0]) for batch in itertools.islice(iter(corpus.train), 16)]
+    assert sum(labels) == 8
+
+
+@pytest.mark.parametrize("tokens", ["pieces", "words"])
+def test_a_vocabulary_is_made_of_the_training_texts(table, tokens):
+    corpus = config(table, tokens=tokens).load(0)
+    assert set(WORDS) <= set(corpus.processor.words)
+    assert config(table, tokens=tokens).load(0).processor == corpus.processor
+    assert config(table).load(0, corpus.processor).processor == corpus.processor
+
+
+def test_words_are_the_most_frequent_ones(tmp_path):
+    path = write(tmp_path / "t.csv", ("text", "label"), [("The cat sat", "a"), ("the cat!", "b"), ("the", "b")] * 2)
+    corpus = config(path, tokens="words", vocabulary_size=7, validation_fraction=0.5, batch_size=1).load(0)
+    assert corpus.processor.words[5:] == ("the", "cat")
+
+
+def test_the_summary_says_what_there_is(table, tmp_path):
+    second = write(tmp_path / "dev.csv", ("text", "label"), [rows(1, 0)[0], ("mat " * 9, "world")])
+    shown = config(table, validation_path=second, max_length=8).load(0, VOCABULARY).description
+    assert "texts: 60 for training, 2 for validation" in shown
+    assert "3 classes in training: arts 20, sport 20, world 20" in shown
+    assert "are truncated to 8" in shown
+    assert "1 texts of validation are also in training" in shown
+
+
+def test_a_file_is_scored_with_the_labels_of_the_processor(table, tmp_path):
+    processor = config(table).load(0, VOCABULARY).processor
+    path = tmp_path / "more.csv"
+    write(path, ("text", "label"), [("the cat", "world"), ("sat", "weather")])
+    with pytest.raises(DataError, match=r"more.csv, line 3: label must be one of arts, sport, world, got 'weather'"):
+        config(table).read_file(path, processor)
+    write(path, ("text", "label"), [("the cat", "world")])
+    assert texts_and_labels(config(table).read_file(path, processor)) == [("the cat", 2)]
+    write(path, ("text",), [("the cat",)])
+    assert not config(table).read_file(path, processor).scored
+
+
+def test_the_fingerprint_changes_with_texts_and_labels(table, tmp_path):
+    first = config(table).load(0, VOCABULARY).fingerprint
+    assert config(table).load(1, VOCABULARY).fingerprint == first
+    changed = write(tmp_path / "news.csv", ("text", "label"), [("cat", "arts"), *rows(60, 0)[1:]])
+    assert config(changed).load(0, VOCABULARY).fingerprint != first
+
+
+def test_rows_without_a_label_are_left_out_and_single_ones_are_told(tmp_path, caplog):
+    path = write(tmp_path / "t.csv", ("text", "label"), [*rows(12, 0), ("mat", ""), ("the cat", "rare")])
+    with caplog.at_level(logging.WARNING):
+        corpus = config(path).load(0, VOCABULARY)
+    assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
+    assert "1 rows without a label are left out, the first in line 14" in caplog.text
+    assert "1 classes have a single training row, 'rare' among them" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "message"),
+    [
+        ([("the", "a"), ("cat", "a")], {}, "the column label has 1 distinct labels; at least two are needed"),
+        ([("the", "a"), ("cat", "b")] * 2, {}, "training rows are fewer than a batch; set --data.batch-size to"),
+        ([(f"the {n}", f"l{n}") for n in range(150)], {}, "has 150 distinct labels in 150 rows, such as 'l0'; choose"),
+        ([("the", "4"), ("cat", "many")], {"predict": "number"}, "line 3: label must be a finite number, got 'many'"),
+        ([("the", "4"), ("cat", "nan")], {"predict": "number"}, "line 3: label must be a finite number, got 'nan'"),
+        ([("the", "4"), ("cat", "4")], {"predict": "number"}, "all numbers in the column label are 4"),
+        ([("the", ""), ("cat", "")], {}, "no row has a label in the column label"),
+        ([("the", "a"), (" ", "b")], {}, "line 3: text is empty"),
+        ([("the", "a"), ("cat", "b")], {"text": "body"}, "got text, label; missing: body"),
+    ],
+)
+def test_what_is_no_data_is_named(tmp_path, content, fields, message):
+    path = write(tmp_path / "t.csv", ("text", "label"), content)
+    with pytest.raises(DataError, match=message):
+        config(path, **fields).load(0, VOCABULARY)
+
+
+def test_a_class_that_only_validation_has_is_refused(tmp_path):
+    path = write(tmp_path / "t.csv", ("text", "label"), [("the", "a"), ("cat", "b")] * 4)
+    second = write(tmp_path / "d.csv", ("text", "label"), [("the", "c")])
+    with pytest.raises(DataError, match=r"d.csv, line 2: label must be one of a, b, got 'c'"):
+        config(path, validation_path=second).load(0, VOCABULARY)
+    with pytest.raises(DataError, match=r"give it with --data.path"):
+        TextTable().load(0, VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_length": 2}, "data.max_length must be at least 3, got 2"),
+        ({"max_length": 4, "pair": "b"}, "data.max_length must be at least 5, got 4"),
+        ({"pair": "text"}, "must differ, got text, text, label"),
+        ({"validation_fraction": 0.6}, r"data.validation_fraction must lie in \(0, 0.5\], got 0.6"),
+        ({"fold": 10}, "data.fold must be less than 10"),
+        ({"source": "mr", "text": "body"}, "data.text applies only to data.source table"),
+        ({"source": "sst2", "fold": 1}, "data.fold applies only to data without validation rows of its own"),
+        ({"swap_pairs": True}, "data.swap_pairs applies only to pairs of texts"),
+        ({"predict": "number", "oversample": True}, "data.oversample applies only to data.predict class"),
+    ],
+)
+def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
+    with pytest.raises(ValueError, match=message):
+        TextTable(**fields)
+
+
+@pytest.mark.realdata
+def test_questions_of_afqmc_are_read_by_characters():
+    corpus = TextTable(source="afqmc", vocabulary_size=3_000).load(0)
+    assert corpus.token_counts.tolist() == [23_761, 10_573]
+    assert {name: len(split.examples) for name, split in corpus.splits.items()} == {"validation": 2_158, "test": 3_861}
+    words = [word for word in corpus.processor.words if "\u4e00" <= word[0] <= "\u9fff"]
+    assert words
+    assert all(len(word) == 1 for word in words)

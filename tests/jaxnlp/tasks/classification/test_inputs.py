@@ -1,0 +1,66 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxnlp.__main__ import main
+from jaxnlp.targets import Classes
+from jaxnlp.tasks.classification.inputs import TEXTS, Given, image_files, read_inputs
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+PROCESSOR = TextClassifierProcessor(
+    WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"]), 8, 1, Classes(("no", "yes"))
+)
+
+
+def test_every_text_is_in_one_row_of_one_batch():
+    texts = tuple(" ".join(["the"] * (1 + number % 9)) for number in range(TEXTS + 5))
+    (chunk,) = read_inputs(PROCESSOR, Given(texts))
+    batches = list(chunk.batches)
+    assert sorted(np.concatenate([numbers for numbers, _ in batches]).tolist()) == list(range(TEXTS + 5))
+    for numbers, batch in batches:
+        assert batch["loss_mask"].sum() == len(numbers)
+        for row, number in enumerate(numbers):
+            assert (batch["tokens"][row] == PROCESSOR.vocabulary.id_of("the")).sum() == min(1 + number % 9, 6)
+    assert chunk.truncated == [number for number in range(TEXTS + 5) if number % 9 > 5]
+
+
+def test_inputs_that_do_not_fit_the_processor_are_refused():
+    with pytest.raises(ValueError, match="--resize applies only to images"):
+        next(read_inputs(PROCESSOR, Given(("the",), resize=True)))
+    with pytest.raises(ValueError, match="--pair applies only to pairs of texts"):
+        next(read_inputs(PROCESSOR, Given(("the",), ("cat",))))
+    with pytest.raises(ValueError, match="inputs of a dict cannot be read"):
+        read_inputs({}, Given())
+    with pytest.raises(ValueError, match="give image files, or a folder of them"):
+        image_files(())
+
+
+@pytest.mark.parametrize("kind", ["class", "classes", "number"])
+def test_texts_are_predicted_as_lines_and_as_json(text_run, kind, capsys, tmp_path):
+    run = str(text_run(kind))
+    file = tmp_path / "texts.txt"
+    file.write_text("the paint cat sat\nthe run sat cat\n")
+    assert main(["predict", run, "--file", str(file)]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[-1] for line in lines] == ["the paint cat sat", "the run sat cat"]
+    assert main(["predict", run, "--json", "the paint cat sat", "the run sat cat"]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [found["text"] for found in objects] == ["the paint cat sat", "the run sat cat"]
+    if kind == "number":
+        assert [float(line[0]) for line in lines] == pytest.approx([1.5, 1.5], abs=0.7)
+        assert [found["number"] for found in objects] == pytest.approx([float(line[0]) for line in lines], abs=1e-3)
+    else:
+        assert [line[0] for line in lines] == ["arts", "sport"]
+        answers = [["arts"], ["sport"]] if kind == "classes" else ["arts", "sport"]
+        assert [found[kind] for found in objects] == answers
+        shown = [found["probabilities"][line[0]] for found, line in zip(objects, lines, strict=True)]
+        assert shown == pytest.approx([float(line[1]) for line in lines], abs=0.006)
+
+
+def test_files_of_a_folder_are_found_sorted(tmp_path):
+    for name in ("b.png", "a.JPG", "c.txt"):
+        (tmp_path / name).touch()
+    assert image_files((tmp_path, Path("x.png"))) == [tmp_path / "a.JPG", tmp_path / "b.png", Path("x.png")]

@@ -1,0 +1,66 @@
+import json
+
+import numpy as np
+import pytest
+
+from jaxnlp.targets import Classes, Scale
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat", "sat"])
+TARGETS = Classes(("no", "yes"))
+SINGLE = TextClassifierProcessor(VOCABULARY, 5, 1, TARGETS)
+PAIRS = TextClassifierProcessor(VOCABULARY, 8, 2, Scale(0.0, 5.0))
+
+
+@pytest.mark.parametrize("processor", [SINGLE, PAIRS])
+def test_what_is_written_reads_back(processor):
+    assert TextClassifierProcessor.from_json(json.loads(json.dumps(processor.to_json()))) == processor
+
+
+def test_a_text_and_a_pair_are_read_as_bert_reads_them():
+    found = SINGLE.tokenize([("The cat",), ("the cat sat the cat",)])
+    assert [VOCABULARY.tokens(ids) for ids in found.tokens] == [
+        ["[CLS]", "the", "cat", "[SEP]"],
+        ["[CLS]", "the", "cat", "sat", "[SEP]"],
+    ]
+    assert found.truncated_rows == [1]
+    found = PAIRS.tokenize([("the cat", "sat")])
+    assert VOCABULARY.tokens(found.tokens[0]) == ["[CLS]", "the", "cat", "[SEP]", "sat", "[SEP]"]
+    assert found.segments[0].tolist() == [0, 0, 0, 0, 1, 1]
+    assert PAIRS.tokenize([]).tokens == []
+
+
+def test_a_batch_is_padded_in_both_directions():
+    found = PAIRS.tokenize([("the cat", "sat"), ("cat", "cat")])
+    batch = PAIRS.batch(found.tokens, found.segments, 3, 8)
+    assert {name: (array.shape, array.dtype.name) for name, array in batch.items()} == {
+        "tokens": ((3, 8), "int32"),
+        "segments": ((3, 8), "int32"),
+        "attention_mask": ((3, 8), "bool"),
+        "loss_mask": ((3,), "bool"),
+    }
+    assert batch["attention_mask"].sum(axis=1).tolist() == [6, 5, 1]
+    assert batch["loss_mask"].tolist() == [True, True, False]
+    assert np.array_equal(batch["tokens"][0, :6], found.tokens[0])
+    assert not batch["tokens"][0, 6:].any()
+
+
+def test_what_tables_and_models_ask_for():
+    assert (SINGLE.counted, PAIRS.counted) == ("texts", "pairs")
+    assert PAIRS.cells(LabelledText("1", ("a", "b"))) == ("a", "b")
+    assert len(PAIRS.columns) == 2
+    assert (SINGLE.vocabulary_size, SINGLE.outputs, PAIRS.outputs) == (8, 2, 1)
+    assert SINGLE.words[5:] == ("the", "cat", "sat")
+
+
+def test_other_inputs_and_fields_are_refused():
+    with pytest.raises(ValueError, match="this model reads 1 text"):
+        SINGLE.tokenize([("a", "b")])
+    with pytest.raises(ValueError, match="max_length must be at least 5, got 4"):
+        TextClassifierProcessor(VOCABULARY, 4, 2, TARGETS)
+    with pytest.raises(ValueError, match="texts must be 1, or 2 for pairs, got 3"):
+        TextClassifierProcessor(VOCABULARY, 9, 3, TARGETS)
+    for name in ("vocabulary", "max_length", "texts", "targets"):
+        with pytest.raises(ValueError, match=f"text classifier: {name} is missing or not of type"):
+            TextClassifierProcessor.from_json(SINGLE.to_json() | {name: None})
