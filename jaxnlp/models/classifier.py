@@ -26,6 +26,11 @@ class ClassifierConfig(ModelConfig):
     has_rollout: ClassVar[bool] = False
     """Whether the module has `attention_rollout`: params, images -> the share of each patch in the prediction."""
 
+    @property
+    def has_attention_weights(self) -> bool:
+        """Whether the module has `attention_weights`: params, tokens, attention_mask -> weights of the words."""
+        return False
+
     def build_classifier(self, processor: Any) -> nn.Module:
         """The module for the inputs and the classes of a processor."""
         raise TypeError(f"{type(self).__name__} describes no classifier: it does not define build_classifier()")

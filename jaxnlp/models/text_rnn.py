@@ -64,6 +64,10 @@ class TextRNNConfig(WordClassifierConfig):
             ),
         )
 
+    @property
+    def has_attention_weights(self) -> bool:
+        return self.pooling == "attention"
+
     def build_classifier(self, processor: Any) -> "TextRNN":
         return TextRNN(self, processor.vocabulary_size, processor.outputs)
 

@@ -13,11 +13,11 @@ from jaxnlp.commands.files import report_truncated
 from jaxnlp.files import write_file
 from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.evaluators import decided, on_host, predictions_of
 from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs
-from jaxnlp.tasks.classification.rollout_page import render_page
 from jaxnlp.tasks.classification.threshold import kept_threshold
-from jaxnlp.typing import Params
+from jaxnlp.typing import Batch, Params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,35 +97,80 @@ def _json_line(targets: Targets, fields: dict[str, str], row: Any, label: Any) -
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionRollout(Command):
-    """Shows which patches of images the prediction rests on, as a page: the attention of all layers, multiplied."""
+class Attention(Command):
+    """Shows what predictions rest on, as a page: the words of texts by their weights in the pooling; or the patches of
+    images by the attention of all layers, multiplied (rollout)."""
 
-    files: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Image files; of a folder, the images in it."""
+    inputs: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts; none = those of the file, or of standard input. Of models of images, files or folders of them."""
+    pair: tuple[str, ...] = ()
+    """The second text of each, for pairs."""
+    file: Path | None = None
+    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
     out: Path = Path("attention.html")
     """The page."""
     resize: bool = False
     """Cut and scale images of another size than the model reads."""
 
     def __call__(self, trained: Trained) -> None:
-        """Writes the page. Raises: ValueError, OSError for files that are missing, and models without attention."""
+        """Writes the page. Raises: ValueError, OSError for missing inputs, and models without attention to show."""
         config: Any = trained.model.config
-        if not config.has_rollout:
-            raise ValueError(f"{trained.name} has no attention: its model is a {type(trained.model).__name__}")
-        files = image_files(self.files)
-        images = np.stack([trained.processor.read(file, resize=self.resize) for file in files])
-        read = jax.jit(lambda params, image: looked_at(trained.model, trained.processor.targets, params, image))
-        found = [read(trained.params, image[None]) for image in images]
-        classes = trained.processor.classes
-        captions = [
-            f"{file.name}: {classes[int(np.argmax(row))]} ({np.max(row):.2f})"
-            for file, (row, _) in zip(files, found, strict=True)
-        ]
-        shares = np.concatenate([np.asarray(share) for _, share in found])
-        write_file(self.out, render_page(images, shares, captions, trained.name).encode())
+        given = Given(self.inputs, self.pair, self.file, self.resize)
+        if config.has_rollout:
+            page = _page_of_images(trained, given)
+        elif config.has_attention_weights:
+            page = _page_of_texts(trained, given)
+        else:
+            raise ValueError(f"{trained.name} has no attention to show: its model is a {type(trained.model).__name__}")
+        write_file(self.out, page.encode())
         print(self.out)
 
 
-def looked_at(model: Any, targets: Targets, params: Params, images: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The probabilities of the classes [B, C], and the share of each patch in the prediction."""
-    return predictions_of(model, targets)(params, {"images": images}), model.attention_rollout(params, images)
+def _page_of_images(trained: Trained, given: Given) -> str:
+    model: Any = trained.model
+    predict = predictions_of(model, trained.processor.targets)
+    read = jax.jit(lambda params, image: (predict(params, {"images": image}), model.attention_rollout(params, image)))
+    files = image_files(tuple(map(Path, given.inputs)))
+    images = np.stack([trained.processor.read(file, resize=given.resize) for file in files])
+    found = [read(trained.params, image[None]) for image in images]
+    captions = [
+        f"{file.name}: {_answer(trained.processor.targets, np.asarray(row)[0])}"
+        for file, (row, _) in zip(files, found, strict=True)
+    ]
+    shares = np.concatenate([np.asarray(share) for _, share in found])
+    return rollout_page.render_page(images, shares, captions, trained.name)
+
+
+def _page_of_texts(trained: Trained, given: Given) -> str:
+    model: Any = trained.model
+    targets: Targets = trained.processor.targets
+    predict = predictions_of(model, targets)
+
+    @jax.jit
+    def read(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        return predict(params, batch), model.attention_weights(params, batch["tokens"], batch["attention_mask"])
+
+    texts: list[list[str]] = []
+    weights: list[np.ndarray] = []
+    captions: list[str] = []
+    for chunk in read_inputs(trained.processor, given):
+        answers: dict[int, tuple[list[str], np.ndarray, str]] = {}
+        for numbers, batch in chunk.batches:
+            found, shares = read(trained.params, batch)
+            rows = on_host(targets, found)
+            for place, number in enumerate(numbers):
+                seen = batch["attention_mask"][place]
+                tokens = trained.processor.vocabulary.tokens(batch["tokens"][place][seen])
+                answers[number] = tokens, np.asarray(shares)[place][seen], _answer(targets, rows[place])
+        for number in range(len(chunk.shown)):
+            tokens, row, caption = answers[number]
+            texts.append(tokens)
+            weights.append(row)
+            captions.append(caption)
+    return words_page.render_page(texts, weights, captions, trained.name)
+
+
+def _answer(targets: Targets, row: Any) -> str:
+    """A prediction, in words."""
+    (label,) = decided(targets, np.asarray(row)[None])
+    return targets.show(label) if isinstance(targets, Scale) else f"{targets.show(label)} ({np.max(row):.2f})"

@@ -10,12 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxnlp.blocks import Picture, Table
+from jaxnlp.blocks import MarkedText, Picture, Table
 from jaxnlp.images.pictures import png
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.classification import scores, scores_of_numbers, scores_of_several
 from jaxnlp.tasks.classification.rollout_page import side_by_side
+from jaxnlp.tasks.classification.words_page import marked
 from jaxnlp.typing import Batch, Params
 
 MAX_ERRORS = 20
@@ -97,6 +98,8 @@ class Validation(Evaluator):
         blocks = [*of.blocks(targets.names, labels, found), *_error_blocks(processor, examples, found, errors)]
         if model.config.has_rollout:
             blocks.append(_rollout_block(scoring))
+        if model.config.has_attention_weights:
+            blocks.append(_words_block(scoring, errors, found))
         return Evaluation(metrics, files, blocks)
 
 
@@ -149,3 +152,24 @@ def _rollout_block(scoring: Scoring) -> Block:
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
     note = "Each image, and the same image lit by the attention of all layers (rollout)."
     return Block("What predictions rest on", Picture(picture, "images lit by attention", note))
+
+
+def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> Block:
+    """Texts, the most confident errors first, with their weightiest words marked."""
+    trained, examples = scoring.trained, scoring.split.examples
+    model: Any = trained.model
+    processor = trained.processor
+    others = [number for number in range(len(examples)) if number not in set(errors)]
+    numbers = [*errors[: LIT // 2], *others][:LIT]
+    read = processor.tokenize([examples[number].texts for number in numbers])
+    batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
+    weigh = scoring.once("weights", lambda: jax.jit(model.attention_weights))
+    weights = np.asarray(weigh(scoring.params_here(), batch["tokens"], batch["attention_mask"]))
+    chosen = decided(processor.targets, found)
+    paragraphs = []
+    for number, tokens, row in zip(numbers, read.tokens, weights, strict=False):
+        names = processor.targets.show(examples[number].label), processor.targets.show(chosen[number])
+        words = marked(processor.vocabulary.tokens(tokens), row[: len(tokens)])
+        paragraphs.append(((f"{names[0]}, predicted {names[1]}: ", False), *words))
+    note = "Words that the pooling weights at least one and a half times as much as equal weights would."
+    return Block("What predictions rest on", MarkedText(tuple(paragraphs), note))

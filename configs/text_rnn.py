@@ -1,0 +1,25 @@
+"""Sentences by a recurrent network with attention: film reviews (MR) as positive or negative.
+
+The report marks the words that the prediction rests on. --model.cell rnn_tanh and gru, --model.pooling last, mean and
+max, and the data sets of `text_cnn` are options.
+Source: Yang et al. 2016, section 2.2, for the attention. Differs: LSTM layers, a moving average of the parameters, and
+dropout of word vectors.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train text_rnn --workdir runs/text_rnn
+"""
+
+from configs import text_cnn
+from jaxnlp.models.text_rnn import TextRNNConfig
+from train.config import TrainConfig, update
+
+
+def get_config() -> TrainConfig:
+    return update(
+        text_cnn.get_config(),
+        recipe="text_rnn",
+        model=TextRNNConfig(
+            embedding_width=128, widths=(64,), pooling="attention", dropout_rate=0.5, embedding_dropout_rate=0.4
+        ),
+        **{"optimizer.learning_rate": 2e-3},
+    )

@@ -1,0 +1,51 @@
+"""Words as dark as their share of the attention: on a page, and in the report."""
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+
+STRONG = 1.5
+"""A word is marked in the report when its weight is so many times that of equal weights."""
+
+_STYLE = """
+:root { color-scheme: light dark; --heat: #0067a3 }
+@media (prefers-color-scheme: dark) { :root { --heat: #6cc4f5 } }
+body { margin: auto; max-width: 900px; padding: 24px; font: 16px/2 system-ui, "Segoe UI", Roboto, sans-serif }
+span { padding: .15em .3em; border-radius: 4px; background: color-mix(in srgb, var(--heat) var(--share), transparent) }
+h2 { margin: 1.5em 0 0; font-size: 1rem; color: GrayText; font-weight: 400 }
+p { margin: 0; overflow-wrap: anywhere }
+"""
+
+
+def render_page(
+    texts: Sequence[Sequence[str]], weights: Sequence[np.ndarray], captions: Sequence[str], name: str
+) -> str:
+    """A page that asks for nothing else.
+
+    Args:
+      texts: the tokens of each of N texts.
+      weights: of the tokens, each text's [T].
+      captions: N of them.
+      name: of the model.
+    """
+    paragraphs = []
+    for tokens, shares, caption in zip(texts, weights, captions, strict=True):
+        most = max(float(shares.max()), 1e-12)
+        words = " ".join(
+            f'<span style="--share: {100.0 * share / most:.0f}%" title="{share:.3f}">{html.escape(token)}</span>'
+            for token, share in zip(tokens, shares, strict=True)
+        )
+        paragraphs.append(f"<h2>{html.escape(caption)}</h2>\n<p>{words}</p>")
+    title = html.escape(f"Attention of {name}")
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
+        f"<h1>{title}</h1>\n<p>A word is as dark as its weight, relative to the largest weight of its text.</p>\n"
+        + "\n".join(paragraphs)
+        + "\n</html>\n"
+    )
+
+
+def marked(tokens: Sequence[str], weights: np.ndarray) -> tuple[tuple[str, bool], ...]:
+    """The tokens, each with whether its weight is large, for a `MarkedText`."""
+    return tuple((f"{token} ", bool(w * len(tokens) >= STRONG)) for token, w in zip(tokens, weights, strict=True))
