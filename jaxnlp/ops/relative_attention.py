@@ -61,7 +61,8 @@ def attend_relative(
     )
     expect_float(key_vectors=key_vectors, value_vectors=value_vectors)
     wide = accumulator(q.dtype)
-    scores = jnp.einsum("bthk,tsk->bhts", q, key_vectors.astype(q.dtype), preferred_element_type=wide)
+    # XLA has no bfloat16 product on CPU for these two equations, so their operands are wide.
+    scores = jnp.einsum("bthk,tsk->bhts", q.astype(wide), key_vectors.astype(wide))
     weights = attention_weights(
         q,
         k,
@@ -71,8 +72,7 @@ def attend_relative(
         first_query=first_query,
     )
     kept = weights if dropout_key is None else dropout(weights, dropout_rate, dropout_key, first_row=first_row)
-    kept = kept.astype(v.dtype)
     v = jnp.repeat(v, q.shape[2] // v.shape[2], axis=2)
-    y = jnp.einsum("bhts,bshk->bthk", kept, v, preferred_element_type=wide)
-    y += jnp.einsum("bhts,tsk->bthk", kept, value_vectors.astype(v.dtype), preferred_element_type=wide)
+    y = jnp.einsum("bhts,bshk->bthk", kept.astype(v.dtype), v, preferred_element_type=wide)
+    y += jnp.einsum("bhts,tsk->bthk", kept.astype(wide), value_vectors.astype(wide))
     return y.astype(q.dtype), weights

@@ -81,6 +81,19 @@ def test_gradients_equal_finite_differences():
             np.testing.assert_allclose((ends[0] - ends[1]) / 2e-5, (gradient * direction).sum(), rtol=1e-6)
 
 
+def test_values_and_gradients_in_bfloat16_are_near_those_in_float32():
+    def loss(arrays):
+        y, _ = attend_relative(*arrays)
+        return (y.astype(np.float32) ** 2).sum()
+
+    wide = arrays(dtype=np.float32)
+    expected = jax.jit(jax.grad(loss))(wide)
+    found = jax.jit(jax.grad(loss))([jax.numpy.asarray(array, jax.numpy.bfloat16) for array in wide])
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.dtype == jax.numpy.bfloat16
+        np.testing.assert_allclose(ours.astype(np.float32), theirs, atol=0.1 * np.abs(theirs).max())
+
+
 def test_vectors_of_other_shapes_are_refused():
     *given, key_vectors, value_vectors = arrays(dtype=np.float32)
     message = "key_vectors and value_vectors [T, S, K]"
