@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from data.text_tables import read_table
 from jaxnlp.text.labels import Labels, TextExample
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import WordPieceVocabulary
-
-_logger = logging.getLogger(__name__)
 
 PART = "text"
 
@@ -143,7 +140,4 @@ class LabelledTable(DataConfig):
         return split_of_parts({PART: split})
 
     def _rows(self, path: Path, labels: Labels, *, labelled: bool | None = None) -> tuple[TextExample, ...]:
-        table = read_table(path, self.columns, labels, format=format_of(path), labelled=labelled)
-        if table.skipped:
-            _logger.warning("%s: %s rows without a label are left out", path, table.skipped)
-        return table.rows
+        return read_table(path, self.columns, labels, format=format_of(path), labelled=labelled)

@@ -18,9 +18,10 @@ from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_proce
 from data.download import locate_folder
 from data.fingerprints import vocabulary_text
 from data.schedules import Schedule, ScheduleName
+from data.sentence_classes import FILES, read_data_set
 from data.table_rows import Columns
 from data.text_batches import ENDLESS, labelled_split, split_of_parts, tokenized, training_batches
-from data.text_tables import read_header, read_table
+from data.text_tables import read_header, read_table, text_examples
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.labels import Labels, TextExample
 from jaxnlp.text.text_processor import TextProcessor
@@ -36,22 +37,8 @@ LABELS: dict[str, Labels] = {
     "sts": Labels("similarity", 2, highest=5.0),
 }
 """Sentiment in five classes and in two, duplicate questions, and similarity from 0 to 5."""
-COLUMNS: dict[str, Columns] = {
-    "classification": Columns(("sentence",), "sentiment", "id"),
-    "paraphrase": Columns(("sentence1", "sentence2"), "is_duplicate", "id"),
-    "similarity": Columns(("sentence1", "sentence2"), "similarity", "id"),
-}
-"""The columns of the project's files, by the kind of the labels. Fields are separated by tabs."""
-FOLDER = "cs224n_minbert"
-FILES: dict[str, tuple[str, str, str]] = {
-    "sst": ("ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv"),
-    "cfimdb": ("ids-cfimdb-train.csv", "ids-cfimdb-dev.csv", "ids-cfimdb-test-student.csv"),
-    "quora": ("quora-train.csv", "quora-dev.csv", "quora-test-student.csv"),
-    "sts": ("sts-train.csv", "sts-dev.csv", "sts-test-student.csv"),
-}
-"""Training, dev and test file of each part, also compressed by gzip. Test files are optional."""
-QUORA_TRAINING_ROWS = 16_000
-"""Without Quora's large training file, this many rows of the dev file are used for training, the others for dev."""
+SOURCES = {name: f"cs224n_{name}" for name in LABELS}
+"""The parts' names in the table of known data sets. Fields of their files are separated by tabs."""
 
 Tables = tuple[tuple[TextExample, ...], tuple[TextExample, ...], tuple[TextExample, ...]]
 """For training, for dev, and for test, which may be empty."""
@@ -124,7 +111,8 @@ class MinBertData(DataConfig):
         """
         vocabulary = vocabulary_of(processor)
         holds = "the project's files, such as ids-sst-train.csv"
-        folder = locate_folder(FOLDER, self.path, holds=holds, otherwise="choose another recipe")
+        place = FILES[SOURCES[self.parts[0]]].folder
+        folder = locate_folder(place, self.path, holds=holds, otherwise="choose another recipe")
         tables = {name: _read(folder, name) for name in self.parts}
         dev, test = (
             split_of_parts(
@@ -187,7 +175,7 @@ class MinBertData(DataConfig):
         """
         processor = require_processor(processor, TextProcessor)
         header, labels = read_header(path, format="tsv"), dict(processor.parts)
-        columns = {name: COLUMNS[found.kind] for name, found in labels.items()}
+        columns = {name: columns_of(name) for name in labels}
         fitting = [name for name in labels if columns[name].label in header]
         if len(fitting) > 1:
             raise DataError(
@@ -204,9 +192,8 @@ class MinBertData(DataConfig):
             )
         # Where nothing fits, the error of the first part says what is missing.
         names = fitting or list(labels)[:1]
-        return split_of_parts(
-            {name: self._split(name, _rows(path, labels[name]), processor.vocabulary) for name in names}
-        )
+        rows = {name: read_table(path, columns[name], labels[name], format="tsv") for name in names}
+        return split_of_parts({name: self._split(name, rows[name], processor.vocabulary) for name in names})
 
     def _split(self, name: str, rows: Sequence[TextExample], vocabulary: WordPieceVocabulary) -> Split[TextExample]:
         return labelled_split(
@@ -236,34 +223,17 @@ def table_text(table: Sequence[Sequence[TextExample]]) -> str:
     return repr(tuple(tuple(LabelledText(row.id, row.text, row.pair, row.label) for row in rows) for rows in table))
 
 
-def _read(folder: Path, name: str) -> Tables:
-    train, dev, test = (_compressed_or_not(folder / file) for file in FILES[name])
-    missing = [file.name for file in (train, dev) if not file.is_file() and (name, file) != ("quora", train)]
-    if missing:
-        raise FileNotFoundError(
-            f"{folder} has no {' and no '.join(missing)} for {name}, with or without .gz; give the folder of the "
-            "project's files with --data.path"
-        )
-    unlabelled = _rows(test, LABELS[name], labelled=False) if test.is_file() else ()
-    rows = _rows(dev, LABELS[name], labelled=True)
-    if name != "quora" or train.is_file():
-        return _rows(train, LABELS[name], labelled=True), rows, unlabelled
-    if len(rows) <= QUORA_TRAINING_ROWS:
-        raise DataError(
-            f"{dev} has {len(rows)} rows; without {train.name} the first {QUORA_TRAINING_ROWS} are used for training, "
-            "and more are needed for dev"
-        )
-    return rows[:QUORA_TRAINING_ROWS], rows[QUORA_TRAINING_ROWS:], unlabelled
+def columns_of(part: str) -> Columns:
+    """The columns of a part's files."""
+    columns = FILES[SOURCES[part]].columns
+    assert columns is not None
+    return columns
 
 
-def _compressed_or_not(path: Path) -> Path:
-    """The file, or its compressed form where only that exists."""
-    compressed = path.with_name(f"{path.name}.gz")
-    return compressed if compressed.is_file() and not path.is_file() else path
-
-
-def _rows(path: Path, labels: Labels, *, labelled: bool | None = None) -> tuple[TextExample, ...]:
-    table = read_table(path, COLUMNS[labels.kind], labels, format="tsv", labelled=labelled)
-    if table.skipped:
-        _logger.warning("%s: %s rows without a label are left out", path, table.skipped)
-    return table.rows
+def _read(folder: Path, part: str) -> Tables:
+    found, column = read_data_set(SOURCES[part], folder), columns_of(part).label
+    train, dev, test = (
+        text_examples(*found[split], column, LABELS[part]) if split in found else ()
+        for split in ("train", "validation", "test")
+    )
+    return train, dev, test

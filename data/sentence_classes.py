@@ -1,27 +1,33 @@
-"""The data sets of sentence classification: MR, SST with five classes and with two, TREC's questions, and AFQMC.
+"""The known data sets of labelled sentences: MR, SST, TREC's questions, AFQMC, and those of CS224N's default project.
 
 Source: Kim 2014 for the files with a label and a tokenized sentence a line; Pang and Lee 2005 (MR); Socher et al. 2013
-(SST); Li and Roth 2002 (TREC); the CLUE benchmark (AFQMC).
+(SST); Li and Roth 2002 (TREC); the CLUE benchmark (AFQMC); CS224N, default final project (minBERT): SST, counterfactual
+IMDb reviews, Quora's question pairs, and SemEval's semantic textual similarity.
 """
 
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from data import DataError
-from data.table_rows import Columns, TableRow, read_rows
+from data.table_rows import Columns, TableFormat, TableRow, labelled_rows, read_rows
+from jaxnlp.targets import Classes, Scale, Targets
 
-DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc"]
+DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_cfimdb", "cs224n_quora", "cs224n_sts"]
 
 
 class Files(NamedTuple):
-    """The files of a data set, in a folder of JAXNLP_DATA.
+    """The files of a data set, in a folder of JAXNLP_DATA. Each may be compressed by gzip, with .gz after its name.
 
     Attributes:
       folder: its name.
       train: training file.
       validation: its own validation file; None = a part of the training file is held out.
-      test: test file, without labels.
-      columns: of JSON lines; None = each line has a label, a blank and a sentence.
+      test: test file, with or without labels, which may be missing.
+      columns: of a table; None = each line has a label, a blank and a sentence.
+      format: of a table.
+      targets: what the labels are; None = the classes in the training file.
+      training_rows: without the training file, so many rows of the validation file are used for training, and the
+        others for validation; None = the training file must be there.
     """
 
     folder: str
@@ -29,32 +35,135 @@ class Files(NamedTuple):
     validation: str | None = None
     test: str | None = None
     columns: Columns | None = None
+    format: TableFormat = "json"
+    targets: Targets | None = None
+    training_rows: int | None = None
 
 
-_PAIR = Columns(("sentence1", "sentence2"), "label")
+_TWO = ("sentence1", "sentence2")
+_SENTENCE = Columns(("sentence",), "sentiment", "id")
 FILES: dict[str, Files] = {
     "mr": Files("text_classification", "rt-polarity.all"),
     "sst5": Files("text_classification", "stsa.fine.train", "stsa.fine.dev"),
     "sst2": Files("text_classification", "stsa.binary.train", "stsa.binary.dev"),
     "trec": Files("text_classification", "TREC.train.all"),
-    "afqmc": Files("afqmc", "train.json.gz", "dev.json", "test.json", _PAIR),
+    "afqmc": Files("afqmc", "train.json", "dev.json", "test.json", Columns(_TWO, "label")),
+    "cs224n_sst": Files(
+        "cs224n_minbert",
+        *("ids-sst-train.csv", "ids-sst-dev.csv", "ids-sst-test-student.csv"),
+        columns=_SENTENCE,
+        format="tsv",
+        targets=Classes(("0", "1", "2", "3", "4")),
+    ),
+    "cs224n_cfimdb": Files(
+        "cs224n_minbert",
+        *("ids-cfimdb-train.csv", "ids-cfimdb-dev.csv", "ids-cfimdb-test-student.csv"),
+        columns=_SENTENCE,
+        format="tsv",
+        targets=Classes(("0", "1")),
+    ),
+    "cs224n_quora": Files(
+        "cs224n_minbert",
+        *("quora-train.csv", "quora-dev.csv", "quora-test-student.csv"),
+        columns=Columns(_TWO, "is_duplicate", "id"),
+        format="tsv",
+        targets=Classes(("0", "1")),
+        training_rows=16_000,
+    ),
+    "cs224n_sts": Files(
+        "cs224n_minbert",
+        *("sts-train.csv", "sts-dev.csv", "sts-test-student.csv"),
+        columns=Columns(_TWO, "similarity", "id"),
+        format="tsv",
+        targets=Scale(0.0, 5.0),
+    ),
 }
 LATIN_1 = ("rt-polarity.all", "TREC.train.all")
 """Files in a single-byte encoding; the others are UTF-8."""
 
 
+def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRow]]]:
+    """The rows of `train`, and of `validation` and `test` where there are files of them, each with its file.
+
+    Rows without a label are left out, with a warning.
+
+    Raises: FileNotFoundError for missing files; DataError naming the line that is something else, or when there are too
+      few rows.
+    """
+    files = FILES[name]
+    named = {"train": files.train, "validation": files.validation, "test": files.test}
+    paths = {split: _compressed_or_not(folder / file) for split, file in named.items() if file is not None}
+    optional = {"test"} if files.training_rows is None else {"test", "train"}
+    missing = [path.name for split, path in paths.items() if split not in optional and not path.is_file()]
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} has no {' and no '.join(missing)} for {name}, with or without .gz; give the folder of its files "
+            "with --data.path"
+        )
+    found = {
+        split: (path, read_data_set_file(name, path, labelled=None if split == "test" else True))
+        for split, path in paths.items()
+        if path.is_file()
+    }
+    if "train" in found:
+        return found
+    path, rows = found["validation"]
+    count = files.training_rows
+    assert count is not None
+    if len(rows) <= count:
+        raise DataError(
+            f"{path} has {len(rows)} rows; without {files.train} the first {count} are used for training, and more are "
+            "needed for validation"
+        )
+    return {"train": (path, rows[:count])} | found | {"validation": (path, rows[count:])}
+
+
+def _compressed_or_not(path: Path) -> Path:
+    """The file, or its compressed form where only that exists."""
+    compressed = path.with_name(f"{path.name}.gz")
+    return compressed if compressed.is_file() and not path.is_file() else path
+
+
 def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -> list[TableRow]:
-    """The rows of a file of a data set. Raises: FileNotFoundError, DataError naming the line that is something else."""
-    columns = FILES[name].columns
-    if columns is not None:
-        return read_rows(path, columns, format="json", labelled=labelled)
+    """The rows of a file of a data set. Those without a label are left out, with a warning.
+
+    Args:
+      name: of the data set.
+      path: the file.
+      labelled: whether a table's column of labels must exist; None = it is read if it exists.
+
+    Raises: FileNotFoundError, DataError naming the line that is something else.
+    """
+    files = FILES[name]
+    if files.columns is not None:
+        rows = read_rows(path, files.columns, format=files.format, labelled=labelled)
+        rows = labelled_rows(path, rows, files.columns.label)
+        if isinstance(files.targets, Scale):
+            _refuse_numbers_outside(files.targets, path, rows, files.columns.label)
+        return rows
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path.name} of {name} in {path.parent}")
     text = path.read_bytes().decode("latin-1" if path.name in LATIN_1 else "utf-8")
-    rows: list[TableRow] = []
+    found: list[TableRow] = []
     for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):  # splitlines() would also split at 0x85
         label, _, sentence = row.partition(" ")
         if not label or not sentence.strip():
             raise DataError(f"{path}, line {line}: expected a label, a blank and a sentence, got {row[:40]!r}")
-        rows.append(TableRow(line, str(len(rows) + 1), (sentence.strip(),), label))
-    return rows
+        found.append(TableRow(line, str(len(found) + 1), (sentence.strip(),), label))
+    return found
+
+
+def _refuse_numbers_outside(scale: Scale, path: Path, rows: list[TableRow], column: str) -> None:
+    for row in rows:
+        if row.label is not None and not _lies_on(scale, row.label):
+            raise DataError(
+                f"{path}, line {row.line}: {column} must be a number from {scale.lowest:g} to {scale.highest:g}, got "
+                f"{row.label!r}"
+            )
+
+
+def _lies_on(scale: Scale, text: str) -> bool:
+    try:
+        return scale.lowest <= float(text) <= scale.highest
+    except ValueError:
+        return False

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import logging
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ ENDINGS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 MOST_NAMES = 20
 """Columns that a message shows."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Columns(NamedTuple):
@@ -92,7 +95,7 @@ def read_rows(
     )
     rows = []
     for row in reader:
-        if row.label != "":  # rows without a label are left out, and counted, by those who call
+        if row.label != "":  # see `labelled_rows`
             for name, text in zip(columns.texts, row.texts, strict=True):
                 if not text.strip():
                     raise DataError(f"{path}, line {row.line}: {name} is empty; remove the row")
@@ -100,6 +103,18 @@ def read_rows(
     if not rows:
         raise DataError(f"{path} has no rows{' below its header' if format != 'json' else ''}")
     return rows
+
+
+def labelled_rows(path: Path, rows: list[TableRow], column: str) -> list[TableRow]:
+    """The rows without those whose label is empty, which a warning counts. Raises: DataError when there is no other."""
+    without = sum(row.label == "" for row in rows)
+    if not without:
+        return rows
+    if without == len(rows):
+        raise DataError(f"{path}: no row has a label in the column {column}")
+    first = next(row.line for row in rows if row.label == "")
+    _logger.warning("%s: %d rows without a label are left out, the first in line %d", path, without, first)
+    return [row for row in rows if row.label != ""]
 
 
 def _csv_rows(path: Path, columns: Columns, delimiter: str, labelled: bool | None) -> Iterator[TableRow]:

@@ -16,11 +16,11 @@ from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_proce
 from data.buckets import bucketed, rounded_up
 from data.download import locate_folder
 from data.fingerprints import vocabulary_text
-from data.sentence_classes import FILES, DataSet, read_data_set_file
-from data.table_rows import Columns, TableRow, read_rows
+from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_file
+from data.table_rows import Columns, TableRow, labelled_rows, read_rows
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.targets import Classes, Scale, Targets
-from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 _logger = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ SHOWN_CLASSES = 10
 class _Tokenized(NamedTuple):
     tokens: np.ndarray
     segments: np.ndarray
+    length: int
     label: Any
 
 
@@ -45,10 +46,12 @@ class TextTable(DataConfig):
 
     Files end in .csv (fields between commas), .tsv (between tabs) or .jsonl (a JSON object a line); .gz may follow.
     Batches have `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool, `loss_mask` [B] bool, and `labels`.
+    Where the texts of pairs are read apart, the first three are [B, 2, T].
     """
 
     source: Literal["table", DataSet] = "table"
-    """Your own table, or MR, SST with five classes or two, TREC's questions, or AFQMC's pairs of questions."""
+    """Your own table; MR, SST with five classes or two, TREC's questions, AFQMC's pairs of questions; or of CS224N's
+    default project SST, film reviews (cfimdb), Quora's pairs of questions, or pairs by their similarity (sts)."""
     path: str | None = None
     """Your table; of a known data set its folder, None = in the folder that JAXNLP_DATA names."""
     validation_path: str | None = None
@@ -79,7 +82,9 @@ class TextTable(DataConfig):
     minimum_count: int = 2
     """Minimum number of occurrences of a token in the training texts."""
     max_length: int = 128
-    """Maximum length in tokens, of both texts of a pair together; longer texts are truncated."""
+    """Maximum length in tokens, of both texts of a pair where these are read together; longer texts are truncated."""
+    pairs: PairReading = "together"
+    """Read both texts of a pair together, [CLS] first [SEP] second [SEP], or each apart."""
     oversample: bool = False
     """Repeat the training rows of rarer classes until all classes are equally frequent."""
     swap_pairs: bool = False
@@ -94,8 +99,8 @@ class TextTable(DataConfig):
         self.require_at_least(1, "length_multiple", "evaluation_batch_size", "minimum_count")
         self.require_at_least(len(SPECIAL) + 1, "vocabulary_size")
         self.require_at_least(0, "split_seed", "fold")
-        own = self.source == "table"
-        held_out = self.validation_path is None and (own or FILES[self.source].validation is None)
+        own, paired = self._known is None, len(self.columns.texts) == 2
+        held_out = self.validation_path is None and (self._known is None or self._known.validation is None)
         if not 0.0 < self.validation_fraction <= 0.5:
             raise ValueError(f"data.validation_fraction must lie in (0, 0.5], got {self.validation_fraction}")
         if self.fold >= self._folds:
@@ -118,20 +123,31 @@ class TextTable(DataConfig):
                 ReadWhen("validation_fraction", 0.1, held_out, "data without validation rows of its own"),
                 ReadWhen("fold", 0, held_out, "data without validation rows of its own"),
                 ReadWhen("split_seed", 0, held_out, "data without validation rows of its own"),
-                ReadWhen("oversample", False, self.predict == "class", "data.predict class"),
-                ReadWhen("swap_pairs", False, len(self.columns.texts) == 2, "pairs of texts"),
+                ReadWhen("oversample", False, self._predicted == "class", "data.predict class"),
+                ReadWhen("swap_pairs", False, paired, "pairs of texts"),
+                ReadWhen("pairs", "together", paired, "pairs of texts"),
             ],
         )
         names = [*self.columns.texts, self.columns.label]
         if len(set(names)) != len(names):
             raise ValueError(f"data.text, data.pair and data.label must differ, got {', '.join(names)}")
-        self.require_at_least(1 + 2 * len(self.columns.texts), "max_length")
+        self.require_at_least(5 if paired and self.pairs == "together" else 3, "max_length")
+
+    @property
+    def _known(self) -> Files | None:
+        """The files of a known data set; None = your own table."""
+        return None if self.source == "table" else FILES[self.source]
+
+    @property
+    def _predicted(self) -> str:
+        """What a label is, as `predict` says it."""
+        return "number" if self._known is not None and isinstance(self._known.targets, Scale) else self.predict
 
     @property
     def columns(self) -> Columns:
         """The columns that are read."""
-        known = None if self.source == "table" else FILES[self.source].columns
         texts = (self.text,) if self.pair is None else (self.text, self.pair)
+        known = None if self._known is None else self._known.columns
         return known or Columns(texts, self.label)
 
     @property
@@ -160,9 +176,9 @@ class TextTable(DataConfig):
         self._refuse_classes_without_rows(train, targets)
         if earlier is None:
             vocabulary = self._vocabulary(train, processor)
-            found = TextClassifierProcessor(vocabulary, self.max_length, len(self.columns.texts), targets)
+            found = TextClassifierProcessor(vocabulary, self.max_length, len(self.columns.texts), targets, self.pairs)
         else:
-            found = dataclasses.replace(earlier, max_length=self.max_length)
+            found = dataclasses.replace(earlier, max_length=self.max_length, pairs=self.pairs)
         examples, truncated = _tokenized(found, train)
         if self.swap_pairs:
             swapped, _ = _tokenized(found, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])
@@ -183,7 +199,7 @@ class TextTable(DataConfig):
             train=self._training_batches(examples, found, seed),
             splits={name: self._split(rows, found) for name, rows in splits.items()},
             processor=found,
-            description=_summary(found, train, splits, [len(example.tokens) for example in examples], truncated),
+            description=_summary(found, train, splits, [example.length for example in examples], truncated),
             fingerprint=digest.hexdigest(),
             token_counts=targets.counts(labels) if isinstance(targets, Classes) else None,
         )
@@ -195,42 +211,29 @@ class TextTable(DataConfig):
 
     def _tables(self) -> tuple[tuple[Path, list[TableRow]], dict[str, tuple[Path, list[TableRow]]]]:
         """The training table, and those of the splits that have one of their own."""
-        if self.source != "table":
-            files = FILES[self.source]
+        if self._known is not None:
+            files = self._known
             folder = locate_folder(files.folder, self.path, holds=files.train, otherwise="choose another data.source")
-            splits = {"validation": files.validation, "test": files.test}
-            paths = {name: folder / file for name, file in splits.items() if file is not None}
-            train = folder / files.train
-        elif self.path is None:
+            found = read_data_set(self.source, folder)
+            return found.pop("train"), found
+        if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
-        else:
-            train = Path(self.path)
-            splits = {"validation": self.validation_path, "test": self.test_path}
-            paths = {name: Path(file) for name, file in splits.items() if file is not None}
+        splits = {"validation": self.validation_path, "test": self.test_path}
+        paths = {name: Path(file) for name, file in splits.items() if file is not None}
         rows = {name: (path, self._rows(path, None if name == "test" else True)) for name, path in paths.items()}
-        return (train, self._rows(train, labelled=True)), rows
+        return (Path(self.path), self._rows(Path(self.path), labelled=True)), rows
 
     def _rows(self, path: Path, labelled: bool | None = None) -> list[TableRow]:
-        if self.source != "table" and FILES[self.source].columns is None:
-            return read_data_set_file(self.source, path)
-        rows = read_rows(
-            path,
-            self.columns,
-            format=None if self.source == "table" else "json",
-            labelled=labelled,
-            separator=self.separator,
-        )
-        without = sum(row.label == "" for row in rows)
-        if self.predict == "classes" or not without:  # an empty field means no class there
-            return rows
-        if without == len(rows):
-            raise DataError(f"{path}: no row has a label in the column {self.columns.label}")
-        first = next(row.line for row in rows if row.label == "")
-        _logger.warning("%s: %d rows without a label are left out, the first in line %d", path, without, first)
-        return [row for row in rows if row.label != ""]
+        if self._known is not None:
+            return read_data_set_file(self.source, path, labelled=labelled)
+        rows = read_rows(path, self.columns, labelled=labelled, separator=self.separator)
+        # Of several classes, an empty field means none of them.
+        return rows if self.predict == "classes" else labelled_rows(path, rows, self.columns.label)
 
     def _targets(self, table: tuple[Path, list[TableRow]]) -> Targets:
         """What the labels of the training table are."""
+        if self._known is not None and self._known.targets is not None:
+            return self._known.targets
         path, rows = table
         column, labels = self.columns.label, [str(row.label) for row in rows]
         if self.predict == "number":
@@ -315,7 +318,7 @@ class TextTable(DataConfig):
             self.batch_size,
             seed=seed,
             multiple=self.length_multiple,
-            length=lambda example: len(example.tokens),
+            length=lambda example: example.length,
             pad=functools.partial(_padded, processor),
         )
         # No threads that read ahead: see data.character_text.
@@ -324,7 +327,7 @@ class TextTable(DataConfig):
     def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
         """One pass over the examples, sorted by length; a note says how many were truncated."""
         examples, truncated = _tokenized(processor, rows)
-        order = np.argsort([len(example.tokens) for example in examples], kind="stable")
+        order = np.argsort([example.length for example in examples], kind="stable")
         size = self.evaluation_batch_size
         groups = [[examples[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
         note = f"{truncated:,} {processor.counted} are truncated to {processor.max_length} tokens"
@@ -370,13 +373,14 @@ def _parsed(targets: Targets, row: TableRow, path: Path, column: str) -> Any:
 def _tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText]) -> tuple[list[_Tokenized], int]:
     """Examples as tokens, and how many were truncated."""
     found = processor.tokenize([row.texts for row in rows])
-    labels = [row.label for row in rows]
-    return [_Tokenized(*fields) for fields in zip(found.tokens, found.segments, labels, strict=True)], found.truncated
+    lengths, labels = map(processor.length, found.segments), [row.label for row in rows]
+    examples = zip(found.tokens, found.segments, lengths, labels, strict=True)
+    return [_Tokenized(*fields) for fields in examples], found.truncated
 
 
 def _padded(processor: TextClassifierProcessor, examples: list[_Tokenized], size: int, multiple: int) -> NumpyBatch:
     """Examples as a batch of B rows, as long as its longest example, rounded up to a multiple."""
-    length = min(rounded_up(max(len(example.tokens) for example in examples), multiple), processor.max_length)
+    length = min(rounded_up(max(example.length for example in examples), multiple), processor.max_length)
     batch = processor.batch([example.tokens for example in examples], [e.segments for e in examples], size, length)
     if examples[0].label is None:
         return batch
@@ -418,7 +422,8 @@ def _summary(
         lines.append(f"numbers in training from {targets.lowest:g} to {targets.highest:g}, mean {np.mean(labels):.3g}")
     half, most = np.percentile(lengths, [50, 95])
     note = f"; {truncated:,} of the {counted} for training are truncated to {processor.max_length}" if truncated else ""
-    lines.append(f"tokens: median {half:.0f}, 95% have at most {most:.0f}, longest {max(lengths)}{note}")
+    what = "tokens of the longer text" if processor.apart else "tokens"
+    lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, longest {max(lengths)}{note}")
     seen = {row.texts for row in train}
     repeated = {name: sum(row.texts in seen for row in rows) for name, rows in splits.items()}
     lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]

@@ -1,20 +1,12 @@
 """Tables of the minBERT project's texts, or pairs of texts, with labels."""
 
-import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from data import DataError
-from data.table_rows import DELIMITERS, Columns, TableFormat, read_rows
+from data.table_rows import DELIMITERS, Columns, TableFormat, TableRow, labelled_rows, read_rows
 from data.text_sources import read_utf8
 from jaxnlp.text.labels import Labels, TextExample
-
-
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """The examples of a file, and the number of rows that were left out since their label is empty."""
-
-    rows: tuple[TextExample, ...]
-    skipped: int
 
 
 def read_header(path: Path, *, format: TableFormat) -> list[str]:
@@ -25,8 +17,8 @@ def read_header(path: Path, *, format: TableFormat) -> list[str]:
 
 def read_table(
     path: Path, columns: Columns, labels: Labels, *, format: TableFormat, labelled: bool | None = None
-) -> Table:
-    """The examples of a file.
+) -> tuple[TextExample, ...]:
+    """The examples of a file. Rows whose label is empty are left out, with a warning.
 
     Args:
       path: the file; compressed by gzip if it ends in .gz.
@@ -39,20 +31,20 @@ def read_table(
       FileNotFoundError, DataError: when it cannot be read, a column is missing, or a row is malformed; the message says
         which line, what was found and what was expected.
     """
-    rows: list[TextExample] = []
-    skipped = 0
-    for row in read_rows(path, columns, format=format, labelled=labelled):
-        if row.label == "":
-            skipped += 1
-            continue
+    rows = labelled_rows(path, read_rows(path, columns, format=format, labelled=labelled), columns.label)
+    return text_examples(path, rows, columns.label, labels)
+
+
+def text_examples(path: Path, rows: Sequence[TableRow], column: str, labels: Labels) -> tuple[TextExample, ...]:
+    """Rows of a file as examples. Raises: DataError naming the line whose label, in this column, is none of these."""
+    found = []
+    for row in rows:
         label = None
         if row.label is not None:
             try:
                 label = labels.parse(row.label)
             except ValueError as error:
-                raise DataError(f"{path}, line {row.line}: {columns.label} {error}") from error
+                raise DataError(f"{path}, line {row.line}: {column} {error}") from error
         first, *rest = row.texts
-        rows.append(TextExample(row.id, first, rest[0] if rest else None, label))
-    if not rows:
-        raise DataError(f"{path} has no rows with labels below its header")
-    return Table(tuple(rows), skipped)
+        found.append(TextExample(row.id, first, rest[0] if rest else None, label))
+    return tuple(found)

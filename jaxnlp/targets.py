@@ -48,13 +48,19 @@ class Classes:
         return f"{', '.join(self.names[:MOST_NAMES])}{more}"
 
     def parse(self, text: str) -> Any:
-        """The label that a field of a table holds. Raises: ValueError for a class that there is not."""
+        """The label that a field of a table holds. Classes named by whole numbers may be written as 1.0.
+
+        Raises: ValueError for a class that there is not.
+        """
         parts = [part.strip() for part in text.split(self.separator)] if self.several else [text.strip()]
-        for part in parts:
-            if part not in self.names and not (self.several and not part):
-                raise ValueError(f"must be one of {self.shown_names()}, got {part!r}")
-        ids = [self.names.index(part) for part in parts if part]
+        ids = [self._id(part) for part in parts if part or not self.several]
         return tuple(sorted(set(ids))) if self.several else ids[0]
+
+    def _id(self, name: str) -> int:
+        for known in (name, _whole_number(name)):
+            if known in self.names:
+                return self.names.index(known)
+        raise ValueError(f"must be one of {self.shown_names()}, got {name!r}")
 
     def show(self, label: Any) -> str:
         """The names of a label's classes."""
@@ -77,6 +83,15 @@ class Classes:
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
         return {"names": list(self.names), "several": self.several, "separator": self.separator}
+
+
+def _whole_number(text: str) -> str:
+    """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return str(int(number)) if number.is_integer() else text
 
 
 @dataclasses.dataclass(frozen=True)

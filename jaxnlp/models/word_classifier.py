@@ -61,6 +61,10 @@ class WordClassifierConfig(ClassifierConfig):
         del processor
         return jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
 
+    def check_processor(self, processor: Any) -> None:
+        if processor.apart:
+            raise ValueError("this model reads both texts of a pair together; set data.pairs to together")
+
     @property
     def channels(self) -> int:
         """How many vectors a word has, side by side."""

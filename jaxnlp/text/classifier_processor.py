@@ -2,12 +2,15 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from jaxnlp.targets import Targets, targets_from_json
-from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary
+from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
+
+PairReading = Literal["together", "apart"]
+"""Both texts of a pair as one input, or each as an input of its own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,26 +32,35 @@ class LabelledText:
 class TextClassifierProcessor:
     """The processor of classifiers of texts, or of pairs of texts. Equal by value.
 
-    A text is read as [CLS] text [SEP], and a pair as [CLS] first [SEP] second [SEP].
+    A text is read as [CLS] text [SEP]; a pair as [CLS] first [SEP] second [SEP], or each of its texts apart.
 
     Attributes:
       vocabulary: the tokenizer.
-      max_length: maximum length in tokens, special tokens included; longer texts are truncated.
+      max_length: maximum length of an input in tokens, special tokens included; longer texts are truncated.
       texts: 1, or 2 for pairs.
       targets: the classes, or the ends of a scale.
+      pairs: how the texts of pairs are read.
     """
 
     vocabulary: WordPieceVocabulary
     max_length: int
     texts: int
     targets: Targets
+    pairs: PairReading = "together"
 
     def __post_init__(self):
         if self.texts not in (1, 2):
             raise ValueError(f"texts must be 1, or 2 for pairs, got {self.texts}")
-        least = 1 + 2 * self.texts
+        if self.pairs not in get_args(PairReading) or (self.apart and self.texts == 1):
+            raise ValueError(f"pairs must be together, or apart where there are 2 texts, got {self.pairs!r}")
+        least = 3 if self.apart else 1 + 2 * self.texts
         if self.max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {self.max_length}")
+
+    @property
+    def apart(self) -> bool:
+        """Whether examples are pairs whose texts are read apart."""
+        return self.pairs == "apart"
 
     @property
     def counted(self) -> str:
@@ -80,11 +92,27 @@ class TextClassifierProcessor:
         return self.targets.outputs
 
     def tokenize(self, rows: Sequence[Sequence[str]]) -> TokenizedTexts:
-        """Rows of one or two texts as tokens. Raises: ValueError for a row of another number of texts."""
+        """Rows of one or two texts as tokens. Raises: ValueError for a row of another number of texts.
+
+        Where texts are read apart, a row's tokens are those of both, [CLS] first [SEP] [CLS] second [SEP], and its
+        segments are 0 in the first text and 1 in the second.
+        """
         if any(len(row) != self.texts for row in rows):
             raise ValueError(f"this model reads {self.texts} text(s) per example")
         first, *second = zip(*rows, strict=True) if rows else ((), ())[: self.texts]
-        return self.vocabulary.tokenize(first, second[0] if second else None, max_length=self.max_length)
+        if not self.apart:
+            return self.vocabulary.tokenize(first, second[0] if second else None, max_length=self.max_length)
+        one, other = (self.vocabulary.tokenize(texts, max_length=self.max_length) for texts in (first, *second))
+        pairs = list(zip(one.tokens, other.tokens, strict=True))
+        return TokenizedTexts(
+            [np.concatenate(pair) for pair in pairs],
+            [np.repeat(np.array([0, 1], np.int32), list(map(len, pair))) for pair in pairs],
+            sorted({*one.truncated_rows, *other.truncated_rows}),
+        )
+
+    def length(self, segments: np.ndarray) -> int:
+        """How long a batch must be at least for a tokenized example; apart, for the longer text."""
+        return int(np.bincount(segments).max()) if self.apart else len(segments)
 
     def batch(self, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray], size: int, length: int) -> Any:
         """Tokenized examples as a batch of B rows; the last ones are padding.
@@ -93,18 +121,24 @@ class TextClassifierProcessor:
           tokens: ids of each example.
           segments: as `tokens`: 0 for the first text, 1 for the second.
           size: B.
-          length: T, at least that of the longest example.
+          length: T, at least the `length` of each example.
 
         Returns:
           `tokens` [B, T] int32, `segments` [B, T] int32, `attention_mask` [B, T] bool, False for padding, and
-          `loss_mask` [B] bool, False for rows of padding. The attention mask of the first position is always True,
-          since softmax and mean need at least one token.
+          `loss_mask` [B] bool, False for rows of padding. Where texts are read apart, the first three are [B, 2, T],
+          and `segments` are all 0. The attention mask of the first position is always True, since softmax and mean
+          need at least one token.
         """
+        loss_mask = np.arange(size) < len(tokens)
+        if self.apart:
+            pairs = [(ids[kind == 0], ids[kind == 1]) for ids, kind in zip(tokens, segments, strict=True)]
+            ids, mask = padded_texts(pairs, size, length)
+            return {"tokens": ids, "segments": np.zeros_like(ids), "attention_mask": mask, "loss_mask": loss_mask}
         ids, kinds, mask = (np.zeros((size, length), dtype) for dtype in (np.int32, np.int32, bool))
         mask[:, 0] = True
         for row, (example, kind) in enumerate(zip(tokens, segments, strict=True)):
             ids[row, : len(example)], kinds[row, : len(kind)], mask[row, : len(example)] = example, kind, True
-        return {"tokens": ids, "segments": kinds, "attention_mask": mask, "loss_mask": np.arange(size) < len(tokens)}
+        return {"tokens": ids, "segments": kinds, "attention_mask": mask, "loss_mask": loss_mask}
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -113,6 +147,7 @@ class TextClassifierProcessor:
             "max_length": self.max_length,
             "texts": self.texts,
             "targets": self.targets.to_json(),
+            "pairs": self.pairs,
         }
 
     @classmethod
@@ -121,5 +156,6 @@ class TextClassifierProcessor:
         for name, kind in (("vocabulary", dict), ("max_length", int), ("texts", int), ("targets", dict)):
             if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
                 raise ValueError(f"text classifier: {name} is missing or not of type {kind.__name__}")
-        vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])
-        return cls(vocabulary, fields["max_length"], fields["texts"], targets_from_json(fields["targets"]))
+        vocabulary, targets = WordPieceVocabulary.from_json(fields["vocabulary"]), targets_from_json(fields["targets"])
+        pairs = fields.get("pairs", "together")  # runs of earlier versions do not have it
+        return cls(vocabulary, fields["max_length"], fields["texts"], targets, pairs)

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data import DataError, minbert
-from data.minbert import FILES, LABELS, MinBertData
+from data import DataError
+from data.minbert import LABELS, SOURCES, MinBertData
+from data.sentence_classes import FILES
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from jaxnlp.text.words import WordVocabulary
@@ -19,6 +20,10 @@ HEADERS = {
     "paraphrase": "\tid\tsentence1\tsentence2\tis_duplicate\n",
     "similarity": "\tid\tsentence1\tsentence2\tsimilarity\n",
 }
+
+
+def files_of(name):
+    return FILES[SOURCES[name]]
 
 
 def table(name, rows, seed, *, labelled=True):
@@ -36,11 +41,11 @@ def table(name, rows, seed, *, labelled=True):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The project's files, small; of Quora the first 70 rows are for training."""
-    monkeypatch.setattr(minbert, "QUORA_TRAINING_ROWS", 70)
-    for name, (train, dev, test) in FILES.items():
-        (tmp_path / train).write_text(table(name, 90, 0))
-        (tmp_path / dev).write_text(table(name, 21, 1))
-        (tmp_path / test).write_text(table(name, 9, 2, labelled=False))
+    monkeypatch.setitem(FILES, "cs224n_quora", FILES["cs224n_quora"]._replace(training_rows=70))
+    for name in LABELS:
+        (tmp_path / files_of(name).train).write_text(table(name, 90, 0))
+        (tmp_path / files_of(name).validation).write_text(table(name, 21, 1))
+        (tmp_path / files_of(name).test).write_text(table(name, 9, 2, labelled=False))
     (tmp_path / "quora-train.csv").replace(tmp_path / "quora-dev.csv")
     (tmp_path / "quora-test-student.csv").unlink()
     return tmp_path
@@ -92,7 +97,8 @@ def test_an_epoch_has_every_example_once_and_the_next_another_order(folder, task
     corpus = config(folder, parts=(task,), batch_size=1).load(0, VOCABULARY)
     count = 70 if task == "quora" else 90
     rows = [texts_of(batch, task)[0] for batch in first_batches(corpus, 16 * count)]
-    expected = expected_rows(folder / FILES[task][task == "quora"], LABELS[task])[:count]
+    file = files_of(task).validation if task == "quora" else files_of(task).train
+    expected = expected_rows(folder / file, LABELS[task])[:count]
     assert sorted(rows) == sorted(expected * 16)
     assert rows[:count] != rows[count : 2 * count]
 
@@ -181,7 +187,7 @@ def test_splits_hold_each_row_once_in_an_order_that_can_be_undone(folder):
         put_back = [None] * len(rows)
         for place, row in zip(part.rows, rows, strict=True):
             put_back[place] = row
-        assert put_back == expected_rows(folder / FILES[name][1], LABELS[name])
+        assert put_back == expected_rows(folder / files_of(name).validation, LABELS[name])
         assert [example.label for example in part.examples] == [row[0] for row in put_back]
         assert [example.text for example in part.examples] == [row[1] for row in put_back]
         assert part.examples[0].id == f"{name}1-0"
@@ -207,8 +213,8 @@ def test_quora_is_parted_in_training_and_dev(folder):
 
 def test_texts_that_are_too_long_are_truncated_and_counted(folder):
     corpus = config(folder, parts=("sst",), max_length=6).load(0, VOCABULARY)
-    long = sum(len(text.split()) > 4 for _, text in expected_rows(folder / FILES["sst"][0], LABELS["sst"]))
-    dev = sum(len(text.split()) > 4 for _, text in expected_rows(folder / FILES["sst"][1], LABELS["sst"]))
+    long = sum(len(text.split()) > 4 for _, text in expected_rows(folder / files_of("sst").train, LABELS["sst"]))
+    dev = sum(len(text.split()) > 4 for _, text in expected_rows(folder / files_of("sst").validation, LABELS["sst"]))
     assert f"sst 90 / 21 ({long} training texts truncated)" in corpus.description
     assert corpus.split("dev").parts["sst"].notes == (f"{dev} texts were truncated to 6 tokens",)
     assert max(batch["tokens"].shape[2] for batch in first_batches(corpus, 20)) == 6
@@ -219,7 +225,7 @@ def test_the_fingerprint_tells_texts_and_vocabularies_apart(folder):
     assert config(folder, length_multiple=8).load(1, VOCABULARY).fingerprint == first
     other = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS], lowercase=False)
     assert config(folder).load(0, other).fingerprint != first
-    path = folder / FILES["sst"][1]
+    path = folder / files_of("sst").validation
     path.write_text(path.read_text().replace("cat", "dog"))
     assert config(folder).load(0, VOCABULARY).fingerprint != first
 
@@ -286,9 +292,9 @@ def test_what_is_missing_is_named(folder):
         DataError, match=r"sst has 90 training examples, fewer than a batch; set --data.batch-size to 90"
     ):
         config(folder, batch_size=91).load(0, VOCABULARY)
-    (folder / FILES["sst"][1]).unlink()
+    (folder / files_of("sst").validation).unlink()
     with pytest.raises(
-        FileNotFoundError, match=rf"{folder} has no ids-sst-dev.csv for sst, with or without .gz; .*--data.path"
+        FileNotFoundError, match=rf"{folder} has no ids-sst-dev.csv for cs224n_sst, with or without .gz; .*--data.path"
     ):
         config(folder).load(0, VOCABULARY)
 

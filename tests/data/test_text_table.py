@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from data import DataError
+from data.minbert import MinBertData
 from data.text_table import TextTable, folds_of
 from jaxnlp.targets import Classes, Scale
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests import text_task_files
 
 WORDS = ["the", "cat", "sat", "on", "mat"]
 VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
@@ -115,6 +117,58 @@ def test_pairs_are_read_together_and_in_both_orders(tmp_path):
     assert read == {"the cat mat", "mat the cat", "sat sat on", "sat on sat"}
 
 
+def test_pairs_are_read_apart(tmp_path):
+    path = write(
+        tmp_path / "p.csv", ("a", "b", "same"), [("the cat", "mat", "no"), ("sat", "sat on the mat", "yes")] * 6
+    )
+    columns = {"text": "a", "pair": "b", "label": "same", "validation_fraction": 0.5}
+    corpus = config(path, **columns, pairs="apart", length_multiple=1, max_length=5).load(0, VOCABULARY)
+    assert corpus.processor == TextClassifierProcessor(VOCABULARY, 5, 2, Classes(("no", "yes")), "apart")
+    split = corpus.split("validation")
+    assert [batch["tokens"].shape for batch in split.batches] == [(4, 2, 5), (4, 2, 5)]  # three of each class
+    read = {
+        tuple(VOCABULARY.decode(text[seen]) for text, seen in zip(*pair, strict=True))
+        for batch in split.batches
+        for *pair, scored in zip(batch["tokens"], batch["attention_mask"], batch["loss_mask"], strict=True)
+        if scored
+    }
+    assert read == {("the cat", "mat"), ("sat", "sat on the")}
+    assert split.notes == ("3 pairs are truncated to 5 tokens",)
+    assert "tokens of the longer text: median" in corpus.description
+    assert not any(batch["segments"].any() for batch in split.batches)
+
+
+@pytest.mark.parametrize(("part", "scale"), [("sst", 1.0), ("sts", 5.0)])
+def test_the_parts_of_cs224n_have_the_batches_that_minbert_data_makes_of_them(tmp_path, part, scale):
+    fields = {"path": str(text_task_files.write_tables(tmp_path)), "batch_size": 10, "max_length": 8}
+    parted = MinBertData(parts=(part,), **fields).load(3, text_task_files.VOCABULARY)
+    pairs = {"pairs": "apart"} if part == "sts" else {}
+    whole = TextTable(source=f"cs224n_{part}", **pairs, **fields).load(3, text_task_files.VOCABULARY)
+    for expected, found in itertools.islice(zip(parted.train, whole.train, strict=False), 9):
+        for name in ("tokens", "attention_mask"):
+            np.testing.assert_array_equal(found[name].reshape(expected[name].shape), expected[name])
+        np.testing.assert_allclose(scale * found["labels"], expected[part], rtol=1e-6)
+    for name in ("validation", "test"):
+        expected, found = parted.split(name).parts[part], whole.split(name)
+        assert [row.name for row in found.examples] == [row.id for row in expected.examples]
+        assert [row.label for row in found.examples] == [row.label for row in expected.examples]
+        assert found.scored == expected.scored == (name == "validation")
+
+
+def test_similarities_of_cs224n_are_numbers_from_0_to_5(tmp_path):
+    data = TextTable(source="cs224n_sts", path=str(text_task_files.write_tables(tmp_path)))
+    assert data.load(0).processor.targets == Scale(0.0, 5.0)
+    (tmp_path / "mine.csv").write_text("id\tsentence1\tsentence2\tsimilarity\na\tx\ty\t7.5\n")
+    processor = data.load(0).processor
+    with pytest.raises(DataError, match=r"mine.csv, line 2: similarity must be a number from 0 to 5, got '7.5'"):
+        data.read_file(tmp_path / "mine.csv", processor)
+
+
+def test_facts_of_the_data():
+    data = TextTable(max_length=64)
+    assert (data.max_length, data.parts, data.together, data.carries) == (64, (), False, False)
+
+
 def test_rarer_classes_are_repeated(tmp_path):
     rows = [("the cat", "a")] * 12 + [("mat", "b")] * 3
     path = write(tmp_path / "t.csv", ("text", "label"), rows)
@@ -215,6 +269,10 @@ def test_a_class_that_only_validation_has_is_refused(tmp_path):
         ({"source": "mr", "text": "body"}, "data.text applies only to data.source table"),
         ({"source": "sst2", "fold": 1}, "data.fold applies only to data without validation rows of its own"),
         ({"swap_pairs": True}, "data.swap_pairs applies only to pairs of texts"),
+        ({"pairs": "apart"}, "data.pairs applies only to pairs of texts"),
+        ({"max_length": 2, "pair": "b", "pairs": "apart"}, "data.max_length must be at least 3, got 2"),
+        ({"source": "cs224n_sts", "oversample": True}, "data.oversample applies only to data.predict class"),
+        ({"source": "cs224n_sts", "predict": "number"}, "data.predict applies only to data.source table"),
         ({"predict": "number", "oversample": True}, "data.oversample applies only to data.predict class"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data import DataError
-from data.minbert import COLUMNS, LABELS
+from data.minbert import LABELS, columns_of
 from data.table_rows import Columns
 from data.text_tables import read_table
 from jaxnlp.text.labels import Labels, TextExample
@@ -15,7 +15,7 @@ STS = "\tid\tsentence1\tsentence2\tsimilarity\n0\ta1\tone\ttwo\t2.5\n"
 
 
 def read(path, name, **options):
-    return read_table(path, COLUMNS[LABELS[name].kind], LABELS[name], format="tsv", **options)
+    return read_table(path, columns_of(name), LABELS[name], format="tsv", **options)
 
 
 def written(folder, text, name="table.csv"):
@@ -25,16 +25,14 @@ def written(folder, text, name="table.csv"):
 
 
 def test_rows_of_single_texts_and_of_pairs(tmp_path):
-    table = read(written(tmp_path, SST), "sst")
-    assert table.rows == (TextExample("a1", "fine film .", None, 3.0), TextExample("b2", "so so", None, 0.0))
-    assert table.skipped == 0
-    table = read(written(tmp_path, STS), "sts")
-    assert table.rows == (TextExample("a1", "one", "two", 2.5),)
+    found = read(written(tmp_path, SST), "sst")
+    assert found == (TextExample("a1", "fine film .", None, 3.0), TextExample("b2", "so so", None, 0.0))
+    assert read(written(tmp_path, STS), "sts") == (TextExample("a1", "one", "two", 2.5),)
 
 
 def test_quotes_hide_quotes_tabs_and_line_feeds(tmp_path):
     text = 'id\tsentence\tsentiment\na\t"he said ""no""\tand\nleft"\t1\nb\tplain "quotes" inside\t2\n'
-    rows = read(written(tmp_path, text), "sst").rows
+    rows = read(written(tmp_path, text), "sst")
     assert [row.text for row in rows] == ['he said "no"\tand\nleft', 'plain "quotes" inside']
 
 
@@ -47,19 +45,19 @@ def test_blank_lines_are_ignored(tmp_path):
 
 def test_columns_are_found_by_name_and_others_are_left_alone(tmp_path):
     text = "sentiment\tmore\tsentence\tid\n4\tx\tgood\ta\n"
-    assert read(written(tmp_path, text), "sst").rows == (TextExample("a", "good", None, 4.0),)
+    assert read(written(tmp_path, text), "sst") == (TextExample("a", "good", None, 4.0),)
 
 
 def test_a_column_that_is_read_is_there_once(tmp_path):
     with pytest.raises(DataError, match=r"table.csv, line 1: each column must occur once, .*; repeated: sentence$"):
         read(written(tmp_path, "id\tsentence\tsentence\tsentiment\n0\ta\tb\t1\n"), "sst")
     text = "\t\tid\tsentence\tsentiment\n0\t0\ta\tfine\t1\n"
-    assert read(written(tmp_path, text), "sst").rows == (TextExample("a", "fine", None, 1.0),)
+    assert read(written(tmp_path, text), "sst") == (TextExample("a", "fine", None, 1.0),)
 
 
 def test_a_table_without_the_labels_column_asks(tmp_path):
     path = written(tmp_path, "0\t\tid\tsentence\n1\t0.0\ta\tfine\n")
-    assert read(path, "sst").rows == (TextExample("a", "fine", None, None),)
+    assert read(path, "sst") == (TextExample("a", "fine", None, None),)
     with pytest.raises(
         DataError, match=r"table.csv, line 1: expected the columns id, sentence, sentiment.*missing: sen"
     ):
@@ -67,21 +65,20 @@ def test_a_table_without_the_labels_column_asks(tmp_path):
 
 
 def test_labels_are_not_read_where_they_are_not_to_be(tmp_path):
-    rows = read(written(tmp_path, SST), "sst", labelled=False).rows
+    rows = read(written(tmp_path, SST), "sst", labelled=False)
     assert [row.label for row in rows] == [None, None]
 
 
-def test_rows_without_a_label_are_left_out_and_counted(tmp_path):
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog):
     text = "\tid\tsentence1\tsentence2\tis_duplicate\n0\ta\tone\ttwo\t1.0\n1\tb\tone\t\t\n2\tc\tone\ttwo\t \n"
-    table = read(written(tmp_path, text), "quora")
-    assert [row.id for row in table.rows] == ["a"]
-    assert table.skipped == 2
+    assert [row.id for row in read(written(tmp_path, text), "quora")] == ["a"]
+    assert "table.csv: 2 rows without a label are left out, the first in line 3" in caplog.text
 
 
 def test_gzip_is_read(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(SST.encode()))
-    assert len(read(path, "sst").rows) == 2
+    assert len(read(path, "sst")) == 2
 
 
 @pytest.mark.parametrize(
@@ -100,7 +97,7 @@ def test_gzip_is_read(tmp_path):
         ("sst", "id,sentence,sentiment\na,b,1\n", "line 1: expected the columns .*, got id,sentence,sentiment"),
         ("sts", SST, "missing: sentence1, sentence2"),
         ("sst", "\tid\tsentence\tsentiment\n", "has no rows below its header"),
-        ("sst", "\tid\tsentence\tsentiment\n0\ta\tb\t\n", "has no rows with labels below its header"),
+        ("sst", "\tid\tsentence\tsentiment\n0\ta\tb\t\n", "no row has a label in the column sentiment"),
     ],
 )
 def test_what_is_no_row_is_named_by_its_line(tmp_path, task, text, message):
@@ -111,7 +108,7 @@ def test_what_is_no_row_is_named_by_its_line(tmp_path, task, text, message):
 def test_commas_may_separate_fields_and_rows_are_numbered_without_a_column_of_names(tmp_path):
     path = written(tmp_path, 'kind,text\nham,"hello, you"\nspam,buy\n')
     columns, labels = Columns(("text",), "kind"), Labels("classification", 1, ("ham", "spam"))
-    assert read_table(path, columns, labels, format="csv").rows == (
+    assert read_table(path, columns, labels, format="csv") == (
         TextExample("1", "hello, you", None, 0.0),
         TextExample("2", "buy", None, 1.0),
     )
@@ -135,7 +132,8 @@ def test_commas_may_separate_fields_and_rows_are_numbered_without_a_column_of_na
         ("quora", "quora-dev.csv.gz", 20_212, 2),
     ],
 )
-def test_the_projects_files_are_read_whole(task, name, rows, skipped):
-    table = read(Path(os.environ["JAXNLP_DATA"]) / "cs224n_minbert" / name, task)
-    assert (len(table.rows), table.skipped) == (rows, skipped)
-    assert all((row.label is None) == ("test" in name) for row in table.rows)
+def test_the_projects_files_are_read_whole(task, name, rows, skipped, caplog):
+    found = read(Path(os.environ["JAXNLP_DATA"]) / "cs224n_minbert" / name, task)
+    assert len(found) == rows
+    assert (f"{skipped} rows without a label" in caplog.text) == bool(skipped)
+    assert all((row.label is None) == ("test" in name) for row in found)

@@ -30,6 +30,15 @@ def test_one_class_is_parsed_shown_and_counted():
         ONE.parse("weather")
 
 
+def test_classes_named_by_whole_numbers_may_be_written_with_a_point():
+    """As tables have them where some are missing."""
+    numbers = Classes(("0", "1", "1.5"))
+    assert [numbers.parse(text) for text in ("0.0", "1.0", "1", "1.5")] == [0, 1, 1, 2]
+    for text in ("2.0", "0.5", "nan", "inf", ""):
+        with pytest.raises(ValueError, match=f"must be one of 0, 1, 1.5, got '{text}'"):
+            numbers.parse(text)
+
+
 def test_several_classes_are_parsed_shown_and_counted():
     assert [SEVERAL.parse(text) for text in ("world, arts", "", "sport,sport")] == [(0, 2), (), (1,)]
     assert [SEVERAL.show(label) for label in ((0, 2), ())] == ["arts,world", ""]

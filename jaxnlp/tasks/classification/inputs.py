@@ -80,7 +80,7 @@ def _text_batches(
     processor: TextClassifierProcessor, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
     """Texts of similar length together."""
-    lengths = np.array([len(text) for text in tokens])
+    lengths = np.array([processor.length(kinds) for kinds in segments])
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), TEXTS):
         rows = order[start : start + TEXTS]
