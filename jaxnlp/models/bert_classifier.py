@@ -1,10 +1,10 @@
-"""A BERT, pretrained or from scratch, with a head for the classes of texts or of pairs of texts.
+"""A BERT, pretrained or from scratch, with a head for the classes of texts or of pairs of texts, or for numbers.
 
-Source: Devlin et al. 2019, section 4.1; Shen et al. 2020 for token cutoff.
+Source: Devlin et al. 2019, section 4.1; `jaxnlp.models.text_vectors` for pairs whose texts are read apart.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import chex
 import flax.linen as nn
@@ -13,78 +13,106 @@ import jax.numpy as jnp
 
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.bert import Bert, BertModelConfig
+from jaxnlp.models.bert import Bert
 from jaxnlp.models.classifier import ClassifierConfig
-from jaxnlp.models.text_tasks import Pooling, pool
+from jaxnlp.models.text_vectors import TextVectorsConfig, cosine, embed, pair_features
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.nn.dropout import Dropout
+from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.targets import Classes, Scale
 from jaxnlp.typing import Params
 
 
 @dataclasses.dataclass(frozen=True)
-class BertClassifierConfig(BertModelConfig, ClassifierConfig):
-    """A BERT that reads a text, or both texts of a pair together, and a dense layer on its vector."""
+class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
+    """A BERT that reads a text, or a pair of texts together, and a dense layer on its vector; or that reads the texts
+    of a pair apart, and a dense layer on features of both vectors."""
 
     inputs: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
-    pooling: Pooling = "pooler"
-    """The vector of the input: its first token's, the pooler's, or the mean over its tokens."""
-    head_dropout_rate: float = 0.1
-    """Share of the vector dropped in training."""
     token_dropout_rate: float = 0.0
     """Share of the tokens hidden in training, never the first; small data sets are memorised without it."""
-    freeze_encoder: bool = False
-    """Train only the head."""
+    pair_layer: bool = False
+    """Of pairs whose texts are read apart: a hidden layer between the features of both vectors and the head."""
+    similarity: Literal["learned", "cosine"] = "learned"
+    """Of pairs whose texts are read apart, what is predicted of a number: what the head learned, or the cosine of both
+    vectors, without a head."""
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("head_dropout_rate", "token_dropout_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
-        if self.pooling == "pooler" and not self.encoder.use_pooler:
-            raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
-        what = "an encoder that is trained, and model.freeze_encoder is set"
-        rates = ("dropout_rate", "attention_dropout_rate")
-        refuse_unread(self.encoder, [ReadWhen(name, 0.1, not self.freeze_encoder, what) for name in rates])
-        refuse_unread(self, [ReadWhen("token_dropout_rate", 0.0, not self.freeze_encoder, what)])
+        if not 0.0 <= self.token_dropout_rate < 1.0:
+            raise ValueError(f"model.token_dropout_rate must lie in [0, 1), got {self.token_dropout_rate}")
+        what, head = "an encoder that is trained, and model.freeze_encoder is set", "a head, and the cosine has none"
+        refuse_unread(
+            self,
+            [
+                ReadWhen("token_dropout_rate", 0.0, not self.freeze_encoder, what),
+                ReadWhen("head_dropout_rate", 0.1, self.has_head, head),
+                ReadWhen("pair_layer", False, self.has_head, head),
+                ReadWhen("cosine_logit", None, self.has_head, head),
+            ],
+        )
+        if self.freeze_encoder and not self.has_head:
+            raise ValueError(
+                "model.freeze_encoder leaves nothing to train, since model.similarity cosine has no head; set "
+                "model.similarity to learned"
+            )
+
+    @property
+    def has_head(self) -> bool:
+        """Whether there are parameters beyond the encoder's."""
+        return self.similarity == "learned"
 
     def build_classifier(self, processor: Any) -> "BertClassifier":
         return BertClassifier(self, self.encoder.embeddings(processor.vocabulary_size), processor.outputs)
 
     def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        del processor
-        tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-        return tokens, jax.ShapeDtypeStruct((1, 1), bool), tokens
+        shape = (1, 2, 1) if processor.apart else (1, 1)
+        tokens = jax.ShapeDtypeStruct(shape, jnp.int32)
+        return tokens, jax.ShapeDtypeStruct(shape, bool), tokens
 
     def check_processor(self, processor: Any) -> None:
-        if processor.texts == 2 and self.encoder.num_segments < 2:
-            raise ValueError("model.encoder.num_segments must be at least 2 for pairs of texts, got 1")
+        apart, targets = processor.apart, processor.targets
+        if processor.texts == 2 and not apart and self.encoder.num_segments < 2:
+            raise ValueError(
+                "model.encoder.num_segments must be at least 2 for pairs of texts that are read together, got 1"
+            )
+        two = isinstance(targets, Classes) and targets.one_class and len(targets.names) == 2
+        pairs = "pairs that are read apart (data.pairs apart)"
+        refuse_unread(
+            self,
+            [
+                ReadWhen("pair_layer", False, apart, pairs),
+                ReadWhen("cosine_logit", None, apart and two, f"two classes of {pairs}"),
+                ReadWhen("similarity", "learned", apart and isinstance(targets, Scale), f"numbers of {pairs}"),
+            ],
+        )
 
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder; and the head of a classifier that predicts the same from the same kind of vector."""
-        found, theirs = super().adopt(pretrained), pretrained.model.config
-        if not isinstance(theirs, BertClassifierConfig):
+        found = super().adopt(pretrained)
+        if not isinstance(pretrained.model.config, BertClassifierConfig):
             return found
-        if theirs.pooling != self.pooling:
-            note = f"the head of {pretrained.name} is not used, since its model.pooling is {theirs.pooling}"
+        note = self.note_on_heads(pretrained)
+        if note is not None:
             return found._replace(notes=(*found.notes, note))
+        heads = {name: params for name, params in pretrained.params.items() if name != "encoder"}
 
-        def head_for(processor: Any) -> Params:
-            same = (processor.targets, processor.texts) == (pretrained.processor.targets, pretrained.processor.texts)
-            return {"head": pretrained.params["head"]} if same else {}
+        def heads_for(processor: Any) -> Params:
+            theirs = pretrained.processor
+            same = all(getattr(processor, name) == getattr(theirs, name) for name in ("targets", "texts", "pairs"))
+            return heads if same else {}
 
-        return found._replace(params_for=head_for)
-
-    def frozen(self, path: tuple[str, ...]) -> bool:
-        # A pooler that nothing reads has no gradient, but weight decay would change it.
-        unread = self.pooling != "pooler" and path[:2] == ("encoder", "pooler")
-        return unread or (self.freeze_encoder and path[0] == "encoder")
+        return found._replace(params_for=heads_for)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":
             return self.encoder.parameter(path[1:])
-        table = parameter_table.entries({("kernel",): "DC", ("bias",): "C"}, head=True, prefix=("head",))
+        table = parameter_table.Table()
+        if self.has_head:
+            table |= parameter_table.entries({("kernel",): "DC", ("bias",): "C"}, head=True, prefix=("head",))
+        if self.pair_layer:
+            table |= parameter_table.entries({("kernel",): "DD", ("bias",): "D"}, prefix=("pair_layer",))
         return parameter_table.find(table, path)
 
 
@@ -101,33 +129,57 @@ class BertClassifier(nn.Module):
     vocabulary_size: int
     outputs: int
 
-    @nn.compact
+    def setup(self):
+        """The encoder, and the layers that there are."""
+        config = self.config
+        self.encoder = Bert(config.encoder, self.vocabulary_size, config.compute)
+        self.dropout = Dropout(config.head_dropout_rate)
+        if config.pair_layer:
+            self.pair_layer = Dense(config.encoder.width, compute=config.compute)
+        if config.has_head:
+            self.head = Dense(self.outputs, compute=config.compute)
+
     def __call__(
         self, tokens: jax.Array, attention_mask: jax.Array, segments: jax.Array, *, deterministic: bool = True
     ) -> jax.Array:
         """The scores of the classes.
 
         Args:
-          tokens: [B, T] int.
-          attention_mask: [B, T] bool, False where a token is padding.
-          segments: [B, T] int, 0 in the first text and 1 in the second.
+          tokens: [B, T] int; [B, 2, T] of pairs whose texts are read apart.
+          attention_mask: bool, as `tokens`, False where a token is padding.
+          segments: int, as `tokens`, 0 in the first text and 1 in the second; where they are read apart, 0 in both.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
-        Returns: logits [B, C], float32.
+        Returns: logits [B, C], float32; or the cosine [B, 1].
         """
-        config = self.config
-        chex.assert_rank(tokens, 2)
+        config, batch = self.config, len(tokens)
         chex.assert_equal_shape([tokens, attention_mask, segments])
-        seen = attention_mask
-        if config.token_dropout_rate and not deterministic:
-            first = first_row_of_shard(len(tokens))
-            kept = keep_mask(self.make_rng("dropout"), tokens.shape, config.token_dropout_rate, first_row=first)
-            seen &= kept.at[:, 0].set(True)  # a text has at least one token
-        encoder = Bert(config.encoder, self.vocabulary_size, config.compute, name="encoder")
-        output = encoder(tokens, segments, seen, deterministic=deterministic or config.freeze_encoder)
-        if config.freeze_encoder:
-            output = jax.lax.stop_gradient(output)
-        x = Dropout(config.head_dropout_rate)(pool(output, seen, config.pooling), deterministic=deterministic)
-        logits = Dense(self.outputs, compute=config.compute, name="head")(x).astype(jnp.float32)
-        chex.assert_shape(logits, (len(tokens), self.outputs))
-        return logits
+        chex.assert_shape(tokens, (batch, 2, None) if tokens.ndim == 3 else (batch, None))
+        vectors = embed(
+            self,
+            self.encoder,
+            config,
+            *(x.reshape(-1, x.shape[-1]) for x in (tokens, segments, attention_mask)),
+            token_dropout_rate=config.token_dropout_rate,
+            deterministic=deterministic,
+        )
+        if tokens.ndim == 2:
+            logits = self.head(self.dropout(vectors, deterministic=deterministic))
+        else:
+            logits = self._compare(*vectors.reshape(batch, 2, -1).swapaxes(0, 1), deterministic=deterministic)
+        chex.assert_shape(logits, (batch, self.outputs))
+        return logits.astype(jnp.float32)
+
+    def _compare(self, u: jax.Array, v: jax.Array, *, deterministic: bool) -> jax.Array:
+        """The scores [B, C] of pairs, from the vectors [B, D] of their texts."""
+        config = self.config
+        if not config.has_head:
+            return cosine(u, v)[:, None]
+        x = self.dropout(pair_features(u, v), deterministic=deterministic)
+        if config.pair_layer:
+            x = self.dropout(gelu(self.pair_layer(x)), deterministic=deterministic)
+        logits = self.head(x).astype(jnp.float32)
+        if config.cosine_logit is None:
+            return logits
+        slope, threshold = config.cosine_logit
+        return logits.at[:, 1].add(slope * (cosine(u, v) - threshold))

@@ -6,7 +6,6 @@ and Gurevych 2019 for means over tokens and the cosine.
 
 import dataclasses
 import logging
-import math
 from typing import Any, Literal
 
 import chex
@@ -16,11 +15,11 @@ import jax.numpy as jnp
 
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Adopted, Parameter, parameter_table
-from jaxnlp.models.bert import Bert, BertModelConfig, BertOutput
+from jaxnlp.models.bert import Bert
+from jaxnlp.models.text_vectors import TextVectorsConfig, cosine, embed, pair_features
 from jaxnlp.nn.dense import Dense
-from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
-from jaxnlp.ops.dropout import keep_mask
 from jaxnlp.text.labels import Labels
 from jaxnlp.typing import Params
 
@@ -28,43 +27,16 @@ _logger = logging.getLogger(__name__)
 
 Parts = tuple[tuple[str, Labels], ...]
 """Names of parts and their labels."""
-Pooling = Literal["cls", "pooler", "mean"]
 
 
 @dataclasses.dataclass(frozen=True)
-class TextTasksConfig(BertModelConfig):
+class TextTasksConfig(TextVectorsConfig):
     """A BERT with a head for each part of the data."""
 
-    pooling: Pooling = "pooler"
-    """A text's vector: its first token's, the pooler's, or the mean over its tokens."""
     similarity: Literal["cosine", "learned"] = "cosine"
     """Similarity of two texts: the cosine of their vectors, or a learned layer on features of the pair."""
     pair_layer: Literal["none", "separate", "shared"] = "none"
     """A hidden layer between the features of a pair and its heads: none, one for each part, or one for all."""
-    cosine_logit: tuple[float, float] | None = None
-    """Slope and threshold: add slope * (cosine - threshold) to the paraphrase logit, which helps sentence encoders
-    before the head is trained; None = only the head."""
-    head_dropout_rate: float = 0.1
-    """Share of the heads' inputs dropped in training."""
-    freeze_encoder: bool = False
-    """Train only the heads."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not 0.0 <= self.head_dropout_rate < 1.0:
-            raise ValueError(f"model.head_dropout_rate must lie in [0, 1), got {self.head_dropout_rate}")
-        if self.cosine_logit is not None and not (
-            0.0 < self.cosine_logit[0] < math.inf and math.isfinite(self.cosine_logit[1])
-        ):
-            raise ValueError(
-                "model.cosine_logit must be a positive slope and a threshold, both finite, got "
-                f"{' '.join(map(str, self.cosine_logit))}"
-            )
-        if self.pooling == "pooler" and not self.encoder.use_pooler:
-            raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
-        rates = ("dropout_rate", "attention_dropout_rate")
-        what = "an encoder that is trained, and model.freeze_encoder is set"
-        refuse_unread(self.encoder, [ReadWhen(name, 0.1, not self.freeze_encoder, what) for name in rates])
 
     def check_labels(self, parts: Parts) -> None:
         """Raises ValueError for options that none of these parts reads."""
@@ -103,10 +75,8 @@ class TextTasksConfig(BertModelConfig):
         heads = {name: value for name, value in pretrained.params.items() if name != "encoder"}
         if not isinstance(theirs, TextTasksConfig) or not heads:
             return found
-        fields = ("pooling", "similarity", "pair_layer", "cosine_logit")
-        changed = [f"model.{name}" for name in fields if getattr(theirs, name) != getattr(self, name)]
-        if changed:
-            note = f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs"
+        note = self.note_on_heads(pretrained)
+        if note is not None:
             return found._replace(notes=(*found.notes, note))
 
         def heads_for(processor: Any) -> Params:
@@ -118,11 +88,6 @@ class TextTasksConfig(BertModelConfig):
             return {}
 
         return found._replace(params_for=heads_for)
-
-    def frozen(self, path: tuple[str, ...]) -> bool:
-        # A pooler that nothing reads has no gradient, but weight decay would change it.
-        unread = self.pooling != "pooler" and path[:2] == ("encoder", "pooler")
-        return unread or (self.freeze_encoder and path[0] == "encoder")
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":
@@ -227,15 +192,16 @@ class TextTasks(nn.Module):
         mask = jnp.ones(tokens.shape, bool) if attention_mask is None else attention_mask
         chex.assert_shape(mask, (batch, texts, positions))
         rows, seen = tokens.reshape(-1, positions), mask.reshape(-1, positions)
-        rate = self.token_dropout_rate
-        if rate and texts == 1 and not deterministic:
-            kept = keep_mask(self.make_rng("dropout"), rows.shape, rate, first_row=first_row_of_shard(len(rows)))
-            seen &= kept.at[:, 0].set(True)  # a text has at least one token
-        output = self.encoder(rows, None, seen, deterministic=deterministic or self.config.freeze_encoder)
-        if self.config.freeze_encoder:
-            output = jax.lax.stop_gradient(output)
-        vectors = pool(output, seen, self.config.pooling)
-        chex.assert_shape(vectors, (batch * texts, self.config.encoder.width))
+        vectors = embed(
+            self,
+            self.encoder,
+            self.config,
+            rows,
+            None,
+            seen,
+            token_dropout_rate=self.token_dropout_rate if texts == 1 else 0.0,
+            deterministic=deterministic,
+        )
         return vectors.reshape(batch, texts, -1)
 
     def _answer(self, vectors: jax.Array, name: str, labels: Labels, deterministic: bool) -> jax.Array:
@@ -258,30 +224,3 @@ class TextTasks(nn.Module):
             slope, threshold = config.cosine_logit
             logit += slope * (cosine(vectors[:, 0], vectors[:, 1]) - threshold)
         return jax.nn.sigmoid(logit) if labels.kind == "similarity" else logit
-
-
-def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling) -> jax.Array:
-    """A vector of each text [B, D]: its first token's, the pooler's, or the mean over tokens that are not padding."""
-    if pooling == "cls":
-        return output.hidden[:, 0]
-    if pooling == "pooler":
-        if output.pooled is None:
-            raise ValueError("this encoder has no pooler; set pooling to cls or mean")
-        return output.pooled
-    weights = attention_mask[:, :, None].astype(jnp.float32)
-    total = (output.hidden.astype(jnp.float32) * weights).sum(axis=1)
-    return (total / jnp.maximum(weights.sum(axis=1), 1.0)).astype(output.hidden.dtype)
-
-
-def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
-    """Features of a pair of vectors [B, D]: u, v, u - v, |u - v| and u v, side by side [B, 5 D]."""
-    chex.assert_equal_shape([u, v])  # [1, D] would be broadcast
-    return jnp.concatenate([u, v, u - v, jnp.abs(u - v), u * v], axis=-1)
-
-
-def cosine(u: jax.Array, v: jax.Array) -> jax.Array:
-    """Cosine similarity of vectors [B, D] and [B, D]: [B], float32; 0 for a zero vector, with finite gradients."""
-    chex.assert_equal_shape([u, v])
-    u, v = (x.astype(jnp.float32) for x in (u, v))
-    squares = (u * u).sum(axis=-1) * (v * v).sum(axis=-1)
-    return (u * v).sum(axis=-1) * jax.lax.rsqrt(jnp.maximum(squares, 1e-12))

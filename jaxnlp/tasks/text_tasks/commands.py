@@ -15,7 +15,7 @@ from safetensors.numpy import save
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
 from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.files import write_file
-from jaxnlp.models.text_tasks import Pooling
+from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.text_tasks.attention_page import render_page

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.models.bert import Bert, BertModelConfig
-from jaxnlp.models.text_tasks import Pooling, pool
+from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.tasks import Trained
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts

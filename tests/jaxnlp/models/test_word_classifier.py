@@ -106,3 +106,9 @@ def test_a_model_without_features_says_so():
     model = WordClassifier(WordClassifierConfig(), 3, 2)
     with pytest.raises(TypeError, match=re.escape("WordClassifier does not define features()")):
         model.init(jax.random.key(0), TOKENS[:, :1] % 3, MASK[:, :1])
+
+
+def test_pairs_whose_texts_are_read_apart_are_refused():
+    TextRNNConfig().check_processor(types.SimpleNamespace(apart=False))
+    with pytest.raises(ValueError, match=r"this model reads both texts of a pair together; set data.pairs to together"):
+        TextRNNConfig().check_processor(types.SimpleNamespace(apart=True))
