@@ -15,7 +15,7 @@ from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert
 from jaxnlp.models.classifier import ClassifierConfig
-from jaxnlp.models.text_vectors import TextVectorsConfig, cosine, embed, pair_features
+from jaxnlp.models.text_vectors import ClassHead, TextVectorsConfig, cosine, embed, pair_features
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
@@ -104,6 +104,10 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
             return heads if same else {}
 
         return found._replace(params_for=heads_for)
+
+    def only_classes(self, processor: Any) -> ClassHead | None:
+        found = processor.targets.one_class and not processor.apart
+        return ClassHead("head", processor.targets.names) if found else None
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":

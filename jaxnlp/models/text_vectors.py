@@ -6,7 +6,7 @@ over tokens and the cosine; Conneau et al. 2017 for the features of a pair; Shen
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -19,6 +19,18 @@ from jaxnlp.nn.dropout import first_row_of_shard
 from jaxnlp.ops.dropout import keep_mask
 
 Pooling = Literal["cls", "pooler", "mean"]
+
+
+class ClassHead(NamedTuple):
+    """A dense layer on the vector of an input, which gives scores to classes.
+
+    Attributes:
+      head: the name of its parameters.
+      names: of the classes.
+    """
+
+    head: str
+    names: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +73,11 @@ class TextVectorsConfig(BertModelConfig):
         return (
             f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs" if changed else None
         )
+
+    def only_classes(self, processor: Any) -> ClassHead | None:
+        """The only head, where the processor's data is one classification of inputs with one vector each."""
+        del processor
+        return None
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # A pooler that nothing reads has no gradient, but weight decay would change it.

@@ -14,7 +14,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
-from jaxnlp.tasks.text_tasks.commands import Attention, Embed, Export
+from jaxnlp.tasks.bert_verbs.commands import Attention, Embed, Export
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 

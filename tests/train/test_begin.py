@@ -21,8 +21,8 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.runs import RunError, load, load_run
 from jaxnlp.serialization import ConfigError, to_json
 from jaxnlp.tasks import Trained
+from jaxnlp.tasks.bert_verbs.commands import pretrained_of
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
-from jaxnlp.tasks.text_tasks.commands import pretrained_of
 from tests import text_task_files
 from tests.random_parameters import random_parameters
 from tests.text_task_files import SHAPE, VOCABULARY, encoder_params, train, write_tables, write_weights

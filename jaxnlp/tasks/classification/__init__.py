@@ -16,6 +16,7 @@ from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, several_cross_entropy, squared_error
 from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks.bert_verbs.commands import Embed, Export
 from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
@@ -145,7 +146,7 @@ class Classification(Task):
         return {"validation": Validation, "threshold": ChooseThreshold}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "attention": Attention}
+        return {"predict": Predict, "attention": Attention, "embed": Embed, "export": Export}
 
 
 def _shares(batch: Batch, classes: int) -> Array:

@@ -1,4 +1,4 @@
-"""The verbs of classifiers: `jaxnlp predict` and `attention`."""
+"""The verbs of classifiers: `jaxnlp predict` and `attention`; those of all BERTs are in `jaxnlp.tasks.bert_verbs`."""
 
 import dataclasses
 import json
@@ -11,8 +11,10 @@ import tyro
 
 from jaxnlp.commands.files import report_truncated
 from jaxnlp.files import write_file
+from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.bert_verbs.commands import PAGE_TOKENS, page_of_maps
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.evaluators import decided, on_host, predictions_of
 from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs
@@ -98,25 +100,35 @@ def _json_line(targets: Targets, fields: dict[str, str], row: Any, label: Any) -
 
 @dataclasses.dataclass(frozen=True)
 class Attention(Command):
-    """Shows what predictions rest on, as a page: the words of texts by their weights in the pooling; or the patches of
-    images by the attention of all layers, multiplied (rollout)."""
+    """Shows what predictions rest on, as a page.
+
+    Of a BERT these are the attention weights of all layers and heads on a text; of other models of texts the words by
+    their weights in the pooling; of models of images the patches by the attention of all layers, multiplied (rollout).
+    """
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts; none = those of the file, or of standard input. Of models of images, files or folders of them."""
+    """Texts, one for a BERT; none = those of the file, or of standard input. Of models of images, files or folders."""
     pair: tuple[str, ...] = ()
-    """The second text of each, for pairs."""
+    """The second text of each, for pairs; a BERT reads both together."""
     file: Path | None = None
-    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
+    """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input. Not for a BERT."""
     out: Path = Path("attention.html")
     """The page."""
     resize: bool = False
     """Cut and scale images of another size than the model reads."""
+    max_length: int | None = None
+    """Of a BERT: maximum length in tokens; longer texts are truncated; None = 128."""
 
     def __call__(self, trained: Trained) -> None:
         """Writes the page. Raises: ValueError, OSError for missing inputs, and models without attention to show."""
         config: Any = trained.model.config
         given = Given(self.inputs, self.pair, self.file, self.resize)
-        if config.has_rollout:
+        is_bert = isinstance(config, BertModelConfig)
+        if self.max_length is not None and not is_bert:
+            raise ValueError("--max-length applies only to a BERT; remove it")
+        if is_bert:
+            page = _page_of_layers(trained, given, PAGE_TOKENS if self.max_length is None else self.max_length)
+        elif config.has_rollout:
             page = _page_of_images(trained, given)
         elif config.has_attention_weights:
             page = _page_of_texts(trained, given)
@@ -124,6 +136,14 @@ class Attention(Command):
             raise ValueError(f"{trained.name} has no attention to show: its model is a {type(trained.model).__name__}")
         write_file(self.out, page.encode())
         print(self.out)
+
+
+def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
+    if len(given.inputs) != 1 or len(given.pair) > 1 or given.file is not None:
+        raise ValueError("the page of a BERT shows one text: give one, and with --pair its second text; no --file")
+    if given.resize:
+        raise ValueError("--resize applies only to images; remove it")
+    return page_of_maps(trained, *given.inputs, *given.pair, max_length=max_length)
 
 
 def _page_of_images(trained: Trained, given: Given) -> str:

@@ -17,7 +17,8 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
-from jaxnlp.tasks.text_tasks.commands import Attention, Embed, Export, Predict
+from jaxnlp.tasks.bert_verbs.commands import Attention, Embed, Export
+from jaxnlp.tasks.text_tasks.commands import Predict
 from jaxnlp.tasks.text_tasks.evaluators import Validation
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor

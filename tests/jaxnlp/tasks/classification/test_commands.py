@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -35,3 +36,47 @@ def test_files_that_cannot_be_read_are_one_line(run, digit, tmp_path, capsys):
         assert message in error
         assert error.count("\n") == 1
     assert main(["predict", str(run), str(tmp_path / "wide.png"), "--resize"]) == 0
+
+
+def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(text_run, tmp_path, capsys):
+    run, page = str(text_run("class")), str(tmp_path / "page.html")
+    assert main(["attention", run, "the cat", "--pair", "sat </script>", "--out", page]) == 0
+    assert capsys.readouterr() == (f"{page}\n", "")
+    text = (tmp_path / "page.html").read_text()
+    assert "the cat | sat &lt;/script&gt;" in text
+    assert '"layers": 1, "heads": 2' in text
+    assert main(["attention", run, "the cat sat", "--max-length", "3", "--out", page]) == 0
+    assert capsys.readouterr().err == "note: the text was truncated to 3 tokens\n"
+    for arguments, message in (
+        (["a", "b"], "the page of a BERT shows one text: give one"),
+        ([], "the page of a BERT shows one text: give one"),
+        (["a", "--pair", "b", "c"], "the page of a BERT shows one text"),
+        (["--file", page], "shows one text: give one, and with --pair its second text; no --file"),
+        (["a", "--resize"], "--resize applies only to images; remove it"),
+        (["a", "--max-length", "0"], "must be at least 3, got 0"),
+        ([" "], "text 1 is blank"),
+    ):
+        assert main(["attention", run, *arguments, "--out", page]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
+def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
+    run = str(text_run("class"))
+    assert main(["embed", run, "the cat", "the cat sat", "--out", str(tmp_path / "vectors.npy")]) == 0
+    assert np.load(tmp_path / "vectors.npy").shape == (2, 16)
+    assert main(["embed", run, "the cat", "the cat", "--similarities"]) == 0
+    assert capsys.readouterr().out == "1.0000\t1.0000\tthe cat\n" * 2
+    assert main(["export", run, str(tmp_path / "bert")]) == 0
+    assert "head: not part of any Transformers BERT class" in capsys.readouterr().out
+    assert (tmp_path / "bert" / "heads.safetensors").exists()
+
+
+def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys):
+    for arguments in (["embed", str(run), "a"], ["embed", str(run)], ["export", str(run), str(tmp_path / "out")]):
+        assert main(arguments) == 2
+        assert capsys.readouterr().err == "error: vit_digits has no BERT: its model is a ViT\n"
+    assert not (tmp_path / "out").exists()
+    assert main(["attention", str(run), str(digit), "--max-length", "9"]) == 2
+    assert capsys.readouterr().err == "error: --max-length applies only to a BERT; remove it\n"

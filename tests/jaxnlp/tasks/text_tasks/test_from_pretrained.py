@@ -12,8 +12,9 @@ from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.runs import load
+from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
 from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
-from jaxnlp.tasks.text_tasks.predictions import embed_texts, max_length_of, predict_texts
+from jaxnlp.tasks.text_tasks.predictions import predict_texts
 
 TEXTS = ["the cats sat", "a big dog"]
 

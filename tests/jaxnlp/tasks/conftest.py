@@ -1,4 +1,4 @@
-"""A small trained model of four parts, in memory."""
+"""Small trained models of texts, in memory: of four parts, and classifiers."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,13 @@ import jax
 import pytest
 
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.targets import Classes, Targets
 from jaxnlp.tasks import Trained
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.text.classifier_processor import PairReading, TextClassifierProcessor
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
@@ -22,6 +26,11 @@ LABELS = {
 }
 WORDS = ["the", "cat", "sat", "##s", "on", "mat", "dog", "ate", "a", "big", "fish", "."]
 
+VOCABULARY = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS])
+ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, max_positions=40)
+
+CLASSES = Classes(("arts", "sport", "world"))
+
 MakeTrained = Callable[..., Trained]
 
 
@@ -30,10 +39,9 @@ def make_trained() -> MakeTrained:
     """Makes a model with parameters larger than initial ones: `make_trained("sst", "sts", pooling="cls")`."""
 
     def make(*names: str, max_length: int = 40, task: TextTasks | None = None, **fields: object) -> Trained:
-        encoder = BertConfig(num_layers=2, num_heads=2, width=8, max_positions=40)
-        config = TextTasksConfig(**{"encoder": encoder, "pooling": "mean", **fields})
+        config = TextTasksConfig(**{"encoder": ENCODER, "pooling": "mean", **fields})
         parts = tuple((name, LABELS[name]) for name in names or LABELS)
-        processor = TextProcessor(WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS]), max_length, parts)
+        processor = TextProcessor(VOCABULARY, max_length, parts)
         task = task or TextTasks()
         model, inputs = task.build(config, processor)
         return Trained(task, model, jax.device_put(random_parameters(model, *inputs)), processor, name="tiny")
@@ -45,3 +53,24 @@ def make_trained() -> MakeTrained:
 def trained(make_trained: MakeTrained) -> Trained:
     """A model of all four parts; its embeddings are means over tokens."""
     return make_trained()
+
+
+@pytest.fixture(scope="session")
+def make_classifier() -> MakeTrained:
+    """Makes a classifier with parameters larger than initial ones: `make_classifier(texts=2, pooling="cls")`."""
+
+    def make(
+        *,
+        texts: int = 1,
+        targets: Targets = CLASSES,
+        pairs: PairReading = "together",
+        **fields: object,
+    ) -> Trained:
+        config = BertClassifierConfig(**{"encoder": ENCODER, **fields})
+        processor = TextClassifierProcessor(VOCABULARY, 40, texts, targets, pairs)
+        config.check_processor(processor)
+        model, inputs = Classification().build(config, processor)
+        params = jax.device_put(random_parameters(model, *inputs))
+        return Trained(Classification(), model, params, processor, name="tiny")
+
+    return make

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from jaxnlp.tasks.text_tasks.attention_page import render_page
+from jaxnlp.tasks.bert_verbs.attention_page import render_page
 
 NASTY = ["[CLS]", "</script>", "<script>alert(1)</script>", "<!--", "&lt;", "$data", "${x}", '"', "\u2028", "é中"]
 

@@ -18,11 +18,13 @@ from jaxnlp.convert.pretrained import load_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.serialization import to_json
+from jaxnlp.targets import Classes, Scale
 from jaxnlp.tasks import Trained
+from jaxnlp.tasks.bert_verbs.commands import Export
+from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
-from jaxnlp.tasks.text_tasks.commands import Export
-from jaxnlp.tasks.text_tasks.predictions import embed_texts, max_length_of, predict_texts
+from jaxnlp.tasks.text_tasks.predictions import predict_texts
 from tests.random_parameters import random_parameters
 
 TEXTS = ["The cats sat on the mat.", "a big dog"]
@@ -125,6 +127,57 @@ def test_one_classification_by_the_pooler_is_transformers_own(make_trained, tmp_
         load_pretrained(folder)
     chex.assert_trees_all_equal(
         load_pretrained(folder, ignore=("classifier.",)).params, jax.tree.map(np.asarray, trained.params["encoder"])
+    )
+
+
+@pytest.mark.parametrize("texts", [1, 2])
+def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_together(
+    make_classifier, tmp_path, capsys, texts
+):
+    trained, folder = make_classifier(texts=texts, pooling="pooler", head_dropout_rate=0.25), tmp_path / "bert"
+    Export(folder)(trained)
+    assert "transformers.BertForSequenceClassification.from_pretrained reads it" in capsys.readouterr().out
+    assert not (folder / "heads.safetensors").exists()
+    model, report = transformers.BertForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    assert not any(report.values())
+    assert model.config.id2label == dict(enumerate(trained.processor.targets.names))
+    rows = [(text, "a dog ate")[:texts] for text in TEXTS]
+    inputs = transformers.AutoTokenizer.from_pretrained(folder)(
+        *zip(*rows, strict=True), padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        expected = model.eval()(**inputs).logits.numpy()
+    found = trained.processor.tokenize(rows)
+    batch = trained.processor.batch(found.tokens, found.segments, len(rows), inputs["input_ids"].shape[1])
+    ours = jax.jit(trained.model.apply)(
+        {"params": trained.params}, *(batch[name] for name in trained.model.config.inputs)
+    )
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    assert np.ptp(expected, axis=0).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("fields", "heads"),
+    [
+        ({"pooling": "mean"}, {"head"}),
+        ({"texts": 2, "pairs": "apart", "pair_layer": True}, {"head", "pair_layer"}),
+        ({"targets": Classes(("a", "b"), several=True)}, {"head"}),
+        ({"targets": Scale(0.0, 1.0)}, {"head"}),
+        ({"texts": 2, "pairs": "apart", "targets": Scale(0.0, 5.0), "similarity": "cosine"}, set()),
+    ],
+    ids=["pooling", "apart", "several", "number", "cosine"],
+)
+def test_heads_of_other_classifiers_are_saved_separately(make_classifier, tmp_path, capsys, fields, heads):
+    trained = make_classifier(**fields)
+    Export(tmp_path / "bert")(trained)
+    assert "transformers.BertModel.from_pretrained reads it" in capsys.readouterr().out
+    assert (tmp_path / "bert" / "heads.safetensors").exists() == bool(heads)
+    if heads:
+        found = load_file(tmp_path / "bert" / "heads.safetensors")
+        assert found.keys() == {f"{name}.{leaf}" for name in heads for leaf in ("kernel", "bias")}
+        np.testing.assert_array_equal(found["head.kernel"], trained.params["head"]["kernel"])
+    chex.assert_trees_all_equal(
+        load_pretrained(tmp_path / "bert").params, jax.tree.map(np.asarray, trained.params["encoder"])
     )
 
 

@@ -1,0 +1,1 @@
+"""What every trained model with a BERT can do, whatever its task: embeddings, attention maps, exports."""

@@ -1,0 +1,192 @@
+"""The verbs of models with a BERT: `jaxnlp embed`, `attention` and `export`."""
+
+import dataclasses
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from safetensors.numpy import save
+
+from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.files import write_file
+from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
+from jaxnlp.serialization import to_json
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.bert_verbs.attention_page import render_page
+from jaxnlp.tasks.bert_verbs.encodings import (
+    attend_text,
+    embed_texts,
+    encoder_config,
+    l2_normalize,
+    max_length_of,
+    vocabulary_of,
+)
+
+HEADS = "heads.safetensors"
+PAGE_TOKENS = 128
+"""Tokens on a page of attention by default: its size grows with their square."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Embed(Command):
+    """Computes text embeddings, as .npy or JSON lines."""
+
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts; none = those of the file, or of standard input."""
+    file: Path | None = None
+    """A UTF-8 file with one text a line; - = standard input."""
+    out: Path | None = None
+    """Write the embeddings to this file, [N, D] float32, for numpy.load; None = print JSON lines."""
+    similarities: bool = False
+    """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
+    pooling: Pooling | None = None
+    """A text's embedding: its first token's, the pooler's, or the mean over its tokens. None = as the model has it."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Writes or prints the embeddings.
+
+        Raises: ValueError, OSError for texts that are missing or cannot be read; when the file cannot be written.
+        """
+        encoder_config(trained)  # a model without a BERT is refused before texts are read
+        printed = self.out is None and not self.similarities
+        texts: list[str] = []
+        vectors: list[np.ndarray] = []
+        truncated: list[int] = []
+        for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
+            chunk = [text for (text,) in rows]
+            found = embed_texts(trained, chunk, pooling=self.pooling)
+            truncated += [len(texts) + number for number in found.truncated_rows]
+            texts += chunk
+            if printed:
+                for text, vector in zip(chunk, found.values, strict=True):
+                    print(_json_line(text, vector))
+                print(end="", flush=True)
+            else:
+                vectors.append(found.values)
+        report_truncated(truncated, len(texts), max_length_of(trained))
+        if self.out is not None:
+            content = io.BytesIO()
+            np.save(content, np.concatenate(vectors))
+            write_file(self.out, content.getvalue())
+        if self.similarities:
+            directions = l2_normalize(np.concatenate(vectors))
+            for text, cosines in zip(texts, directions @ directions.T, strict=True):
+                print(*(f"{cosine:.4f}" for cosine in cosines), one_line(text), sep="\t")
+
+
+def _json_line(text: str, vector: np.ndarray) -> str:
+    # The shortest decimals that read back as the same float32; Python's own of a float64 have twice as many digits.
+    numbers = ", ".join(map(str, vector))
+    return f'{{"text": {json.dumps(text, ensure_ascii=False)}, "vector": [{numbers}]}}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention(Command):
+    """Draws the attention weights of a text, of all layers and heads, as a page that opens from disk."""
+
+    text: tyro.conf.Positional[str]
+    """What is read."""
+    pair: str | None = None
+    """A second text, read together with the first as BERT reads pairs."""
+    out: Path = Path("attention.html")
+    """Where to write the page."""
+    max_length: int = PAGE_TOKENS
+    """Maximum length in tokens; longer texts are truncated."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Writes the page and prints where. Raises: ValueError, OSError for a blank text; when it cannot be written."""
+        page = page_of_maps(trained, self.text, self.pair, max_length=self.max_length)
+        write_file(self.out, page.encode())
+        print(self.out)
+
+
+def page_of_maps(trained: Trained, text: str, pair: str | None = None, *, max_length: int = PAGE_TOKENS) -> str:
+    """The page of all layers and heads; a note on standard error when the text is truncated.
+
+    Raises: ValueError for a blank text, and what `attend_text` refuses.
+    """
+    pairs = () if pair is None else (pair,)
+    (row,) = rows_of([text], pairs, None, count=1 + len(pairs))
+    maps = attend_text(trained, *row, max_length=max_length)
+    if maps.truncated:
+        print(f"note: the text was truncated to {len(maps.tokens)} tokens", file=sys.stderr)
+    model = trained.folder.resolve().name if trained.folder is not None else trained.name
+    return render_page(maps.tokens, maps.weights, title=" | ".join(row), model=model)
+
+
+@dataclasses.dataclass(frozen=True)
+class Export(Command):
+    """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
+
+    Pretraining heads are included, and how the model pools and truncates, as sentence-transformers reads it. A single
+    classification by the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification.
+    Other heads are not part of any Transformers BERT class, so they are saved separately in heads.safetensors.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Where to write; new, or empty."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Writes the directory atomically, and prints what is in it.
+
+        Raises:
+          ValueError: when the model has no BERT.
+          WeightsError: for variants that Transformers' BERT does not have.
+          OSError: when the directory is not empty, or cannot be written.
+        """
+        pretrained, classifier = pretrained_of(trained), classifier_of(trained)
+        written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
+        others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
+        shape = json.dumps(to_json(trained.model.config))
+        beside = {HEADS: save(_by_path(others), metadata={"model": shape})} if others else {}
+        save_pretrained(self.folder, pretrained, classifier=classifier, beside=beside)
+        kind = architecture(pretrained.heads, classifier)
+        hint = "" if classifier is None else "; --ignore classifier. leaves out its head here"
+        print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp{hint}")
+        if pretrained.pooling == "pooler":
+            print(
+                f"{self.folder}: the embeddings come from BERT's pooler, which sentence-transformers does not support; "
+                "use jaxnlp embed --pooling pooler"
+            )
+        if others:
+            print(
+                f"{self.folder / HEADS}: {', '.join(sorted(others))}: not part of any Transformers BERT class, so "
+                "saved separately; kernels are [inputs, outputs], and the metadata has the model's config"
+            )
+
+
+def pretrained_of(trained: Trained) -> Pretrained:
+    """The BERT of a model as it is exported. Raises: ValueError when there is none."""
+    encoder = encoder_config(trained)
+    params = jax.tree.map(np.asarray, dict(trained.params))
+    heads = params.get("heads", {})
+    config: Any = trained.model.config
+    found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
+    pooling = getattr(config, "pooling", None)
+    return found if pooling is None else found._replace(pooling=pooling, max_length=max_length_of(trained))
+
+
+def classifier_of(trained: Trained) -> Classifier | None:
+    """The only head of a model, where that is dropout and a dense layer on the pooler's output."""
+    config: Any = trained.model.config
+    if not isinstance(config, TextVectorsConfig) or config.pooling != "pooler":
+        return None
+    found = config.only_classes(trained.processor)
+    if found is None:
+        return None
+    head = trained.params[found.head]
+    return Classifier(np.asarray(head["kernel"]), np.asarray(head["bias"]), config.head_dropout_rate, found.names)
+
+
+def _by_path(tree: Any) -> dict[str, np.ndarray]:
+    """Arrays by their paths, such as `heads_sst.kernel`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {
+        ".".join(str(getattr(key, "key", key)) for key in path): np.ascontiguousarray(leaf) for path, leaf in leaves
+    }

@@ -1,0 +1,183 @@
+"""What the encoder of a trained model says about texts: embeddings and attention weights."""
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.models.bert import Bert, BertModelConfig
+from jaxnlp.models.text_vectors import Pooling, pool
+from jaxnlp.tasks import Trained
+from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
+from jaxnlp.typing import Params
+
+BATCH_TOKENS = 4096
+"""Positions in a batch, padding included: more would be no faster on a CPU."""
+MIN_LENGTH = 16
+"""Texts are padded to this length, or to 2, 4, 8, ... times it: each length is a program to compile."""
+
+
+class TextOutputs(NamedTuple):
+    """A value for each text, in their order.
+
+    Attributes:
+      values: [N, ...] float32.
+      truncated_rows: for each text that was longer than the maximum length, its number, or that of its pair, from 0.
+    """
+
+    values: np.ndarray
+    truncated_rows: list[int]
+
+    @property
+    def truncated(self) -> int:
+        """Number of texts that were longer than the maximum length."""
+        return len(self.truncated_rows)
+
+
+class AttentionMaps(NamedTuple):
+    """Attention weights on a text.
+
+    Attributes:
+      tokens: of the text, T of them.
+      weights: of all layers and heads [L, H, T, T] float32; row t is what token t attends to, and sums to 1.
+      truncated: whether the text was longer than allowed.
+    """
+
+    tokens: list[str]
+    weights: np.ndarray
+    truncated: bool
+
+
+def vocabulary_of(trained: Trained) -> WordPieceVocabulary:
+    """The tokenizer of a model of texts."""
+    return getattr(trained.processor, "vocabulary", trained.processor)
+
+
+def max_length_of(trained: Trained) -> int:
+    """Length in tokens to which texts are truncated: as in training, or what the encoder reads."""
+    return getattr(trained.processor, "max_length", None) or encoder_config(trained).max_positions
+
+
+def encoder_config(trained: Trained) -> Any:
+    """The BERT within a model. Raises: ValueError when there is none."""
+    config: Any = getattr(trained.model, "config", None)
+    if not isinstance(config, BertModelConfig):
+        raise ValueError(f"{trained.name} has no BERT: its model is a {type(trained.model).__name__}")
+    return config.encoder
+
+
+def embed_texts(
+    trained: Trained,
+    texts: Sequence[str],
+    *,
+    pooling: Pooling | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+) -> TextOutputs:
+    """The embedding of each text [N, D]; L2-normalised where the task has `normalize_embeddings`.
+
+    Args:
+      trained: a model with a BERT.
+      texts: N of them, at least one.
+      pooling: how a text's vector is computed; None = as the model has it, or the mean.
+      batch_tokens: positions read at once.
+
+    Raises: ValueError when there is no text, or the encoder has no pooler to pool by.
+    """
+    encoder = encoder_config(trained)
+    pooling = pooling or getattr(trained.model.config, "pooling", "mean")
+    if pooling == "pooler" and not encoder.use_pooler:
+        raise ValueError("this encoder has no pooler; set pooling to cls or mean")
+    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
+    found = in_batches(
+        trained, [texts], functools.partial(_embed, bert, pooling, trained.params["encoder"]), batch_tokens
+    )
+    if not getattr(trained.task, "normalize_embeddings", False):
+        return found
+    return found._replace(values=l2_normalize(found.values))
+
+
+def l2_normalize(vectors: np.ndarray) -> np.ndarray:
+    """[N, D] with norm 1; a zero vector stays zero."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def attend_text(
+    trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None
+) -> AttentionMaps:
+    """The attention weights of the encoder on a text.
+
+    Args:
+      trained: a model with a BERT.
+      text: what is read.
+      pair: a second text, read together with the first, also where the task reads pairs apart: [CLS] text [SEP] pair
+        [SEP].
+      max_length: in tokens, special ones included, at most the model's; None = the model's.
+
+    Raises: ValueError for a pair where the encoder has no segment embeddings; when `max_length` is too short.
+    """
+    encoder = encoder_config(trained)
+    if pair is not None and encoder.num_segments < 2:
+        raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
+    limit = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
+    vocabulary = vocabulary_of(trained)
+    found = vocabulary.tokenize([text], None if pair is None else [pair], max_length=limit)
+    (tokens,), (segments,) = found.tokens, found.segments
+    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
+    weights = _attention(bert, trained.params["encoder"], tokens[None], segments[None])[:, 0]
+    return AttentionMaps(vocabulary.tokens(tokens), np.asarray(weights, np.float32), bool(found.truncated))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _embed(bert: Bert, pooling: Pooling, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    output: Any = bert.apply({"params": params}, tokens[:, 0], None, mask[:, 0])
+    return pool(output, mask[:, 0], pooling).astype(jnp.float32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _attention(bert: Bert, params: Params, tokens: jax.Array, segments: jax.Array) -> jax.Array:
+    return bert.attention_maps(params, tokens, segments)[1]
+
+
+def in_batches(
+    trained: Trained,
+    columns: Sequence[Sequence[str]],
+    compute: Callable[[np.ndarray, np.ndarray], jax.Array],
+    batch_tokens: int,
+) -> TextOutputs:
+    """`compute`, of tokens and mask [B, S, T], of all rows of S texts, in batches of one shape for each length.
+
+    Args:
+      trained: whose tokenizer reads the texts.
+      columns: S of them: the first text of each row, and maybe the second.
+      compute: gives a value [B, ...] for each row of a batch.
+      batch_tokens: positions read at once, of each text of a row.
+
+    Raises: ValueError when there is no text.
+    """
+    if not columns[0]:
+        raise ValueError("there is no text")
+    limit, vocabulary = max_length_of(trained), vocabulary_of(trained)
+    tokenized = [vocabulary.tokenize(column, max_length=limit) for column in columns]
+    rows = list(zip(*(part.tokens for part in tokenized), strict=True))
+    by_length = defaultdict(list)
+    for number, row in enumerate(rows):
+        length = MIN_LENGTH * _power_of_two(-(-max(map(len, row)) // MIN_LENGTH))
+        by_length[min(length, limit)].append(number)
+    values: dict[int, np.ndarray] = {}
+    for length, numbers in by_length.items():
+        size = min(_power_of_two(len(numbers)), max(1, batch_tokens // length))
+        for start in range(0, len(numbers), size):
+            part = numbers[start : start + size]
+            computed = np.asarray(compute(*padded_texts([rows[number] for number in part], size, length)))
+            values |= zip(part, computed, strict=False)
+    truncated = [number for part in tokenized for number in part.truncated_rows]
+    return TextOutputs(np.stack([values[number] for number in range(len(rows))]), truncated)
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << (number - 1).bit_length()

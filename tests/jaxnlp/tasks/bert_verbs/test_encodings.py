@@ -1,0 +1,127 @@
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.tasks.bert_verbs import encodings
+from jaxnlp.tasks.bert_verbs.encodings import attend_text, embed_texts
+from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.tasks.text_tasks.predictions import predict_texts
+
+TEXTS = ["the cats sat", "a big dog ate " * 6, "fish .", "the mat", "on the mat sat the cat " * 3, "a"]
+
+
+def all_in_one_batch(trained, texts):
+    """The model's vectors of all texts, padded to all that it reads."""
+    tokenized = trained.processor.vocabulary.tokenize(texts, max_length=40).tokens
+    tokens = np.array([np.pad(ids, (0, 40 - len(ids))) for ids in tokenized])[:, None]
+    mask = np.array([np.arange(40) < len(ids) for ids in tokenized])[:, None]
+    apply = functools.partial(trained.model.apply, method="embed")
+    return np.asarray(jax.jit(apply)({"params": trained.params}, tokens, mask))[:, 0]
+
+
+def softmax(x):
+    return np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+
+
+def test_embeddings_are_the_models_vectors(trained):
+    found = embed_texts(trained, TEXTS)
+    np.testing.assert_allclose(found.values, all_in_one_batch(trained, TEXTS), atol=1e-5)
+    assert (found.values.dtype, found.values.shape) == (np.float32, (6, 8))
+
+
+def test_many_lengths_are_few_shapes(trained, monkeypatch):
+    shapes = []
+
+    def look(bert, pooling, params, tokens, mask):
+        shapes.append(tokens.shape)
+        return np.zeros((len(tokens), 8), np.float32)
+
+    monkeypatch.setattr(encodings, "_embed", look)
+    many = [" ".join(["cat"] * number) for number in range(1, 39)] * 4
+    assert embed_texts(trained, many).values.shape == (152, 8)
+    # [CLS] and [SEP] with up to 14 words, 30 words, and the model's 40 tokens; rows as the largest batch has them.
+    assert set(shapes) == {(64, 1, 16), (64, 1, 32), (32, 1, 40)}
+    shapes.clear()
+    embed_texts(trained, many, batch_tokens=160)
+    assert set(shapes) == {(10, 1, 16), (5, 1, 32), (4, 1, 40)}
+
+
+def test_truncated_texts_are_counted_and_read_up_to_the_maximum_length(trained):
+    long = ["cat " * 100, "the mat", "cat " * 38 + "dog"]
+    found = embed_texts(trained, long)
+    assert found.truncated == 2
+    np.testing.assert_allclose(found.values[0], embed_texts(trained, ["cat " * 38]).values[0], atol=1e-6)
+    assert predict_texts(trained, long, long, part="sts").truncated == 4
+
+
+def test_attention_is_that_of_the_encoder_on_the_tokens_of_the_text(trained):
+    maps = attend_text(trained, "The cats ate.", "A zebra")
+    assert maps.tokens == ["[CLS]", "the", "cat", "##s", "ate", ".", "[SEP]", "a", "[UNK]", "[SEP]"]
+    assert (maps.weights.shape, maps.truncated) == ((2, 2, 10, 10), False)
+    np.testing.assert_allclose(maps.weights.sum(axis=-1), 1.0, atol=1e-5)
+
+    params, vocabulary = trained.params, trained.processor.vocabulary
+    # The first layer's, by the equations.
+    tokens = np.array([vocabulary.id_of(piece) for piece in maps.tokens])
+    p = jax.tree.map(np.asarray, params["encoder"])
+    x = p["tokens"]["embedding"][tokens] + p["positions"][:10] + p["segments"][[0] * 7 + [1] * 3]
+    x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-12)
+    x = x * p["embedding_norm"]["scale"] + p["embedding_norm"]["bias"]
+    layer = {name: value[0] for name, value in p["blocks"]["attention"]["qkv"].items()}
+    qkv = x @ layer["kernel"].reshape(x.shape[1], -1) + layer["bias"].reshape(-1)
+    q, k, _ = (part.reshape(10, 2, 4) for part in np.split(qkv, 3, axis=1))
+    for head in range(2):
+        np.testing.assert_allclose(maps.weights[0, head], softmax(q[:, head] @ k[:, head].T / 2.0), atol=1e-5)
+
+
+def test_attention_of_a_long_text_ends_at_the_maximum_length(trained):
+    maps = attend_text(trained, "the cat sat on the mat", max_length=5)
+    assert (maps.tokens, maps.truncated) == (["[CLS]", "the", "cat", "sat", "[SEP]"], True)
+    assert len(attend_text(trained, "cat " * 99, max_length=1000).tokens) == 40
+    for wrong in (0, 2):
+        with pytest.raises(ValueError, match=f"must be at least 3, got {wrong}"):
+            attend_text(trained, "the cat", max_length=wrong)
+
+
+def test_an_encoder_without_segment_embeddings_reads_no_pair(make_trained):
+    encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40, num_segments=1)
+    with pytest.raises(ValueError, match="no segment embeddings, so text pairs are not supported; remove the pair"):
+        attend_text(make_trained("sst", encoder=encoder), "the cat", "the dog")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "pooler"])
+def test_pooling_can_be_chosen(trained, make_trained, pooling):
+    expected = embed_texts(make_trained(pooling=pooling), TEXTS).values
+    np.testing.assert_allclose(embed_texts(trained, TEXTS, pooling=pooling).values, expected, atol=1e-6)
+    assert np.abs(embed_texts(trained, TEXTS).values - expected).max() > 1e-2
+
+
+def test_a_pooler_that_the_encoder_does_not_have_is_refused(make_trained):
+    encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40, use_pooler=False)
+    with pytest.raises(ValueError, match="this encoder has no pooler; set pooling to cls or mean"):
+        embed_texts(make_trained("sst", encoder=encoder), TEXTS, pooling="pooler")
+
+
+def test_embeddings_are_normalized_where_the_task_says_so(trained):
+    plain = embed_texts(trained, TEXTS).values
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    assert (np.abs(lengths - 1.0) > 0.1).all()
+    normalizing = dataclasses.replace(trained, task=TextTasks(normalize_embeddings=True))
+    np.testing.assert_allclose(embed_texts(normalizing, TEXTS).values, plain / lengths, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"texts": 2}, {"texts": 2, "pairs": "apart"}], ids=["texts", "together", "apart"]
+)
+def test_a_classifier_embeds_and_attends_as_the_encoder_that_it_has(make_classifier, trained, fields):
+    """Single texts, whatever it classifies."""
+    classifier = make_classifier(pooling="mean", **fields)
+    same = dataclasses.replace(trained, params={"encoder": classifier.params["encoder"]})
+    np.testing.assert_array_equal(embed_texts(classifier, TEXTS).values, embed_texts(same, TEXTS).values)
+    found, expected = (attend_text(model, "the cats", "a dog") for model in (classifier, same))
+    assert found.tokens == expected.tokens
+    np.testing.assert_array_equal(found.weights, expected.weights)
