@@ -16,7 +16,7 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_cfimdb",
         **{
-            "data.parts": ("cfimdb",),
+            "data.source": "cs224n_cfimdb",
             "data.batch_size": 16,
             "data.max_length": 256,
             "data.length_multiple": 64,

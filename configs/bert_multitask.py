@@ -10,25 +10,37 @@ Expect: 50% of SST, 83.5% of Quora, pairs of which the pretrained weights saw, a
 Command: python -m train bert_multitask --workdir runs/bert_multitask
 """
 
-from configs import bert_sst
+from configs import bert_classify
+from data.minbert import MinBertData
+from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.text_tasks import TextTasks
 from train.config import TrainConfig, update
-
-PARTS = ("sst", "quora", "sts")
 
 
 def get_config() -> TrainConfig:
     return update(
-        bert_sst.get_config(),
+        bert_classify.get_config(),
         recipe="bert_multitask",
-        **{
-            "data.parts": PARTS,
-            "data.schedule": "annealed",
-            "data.schedule_steps": 800,  # of 16,000 rows, Quora has half of the first batches and 37% from here on
-            "model.pair_layer": "separate",
-            "model.cosine_logit": (10.8, 0.82),  # a logistic regression on 2,000 training rows
-            "task.part_weights": (1.0, 1.0, 10.0),  # a squared error's gradient is a tenth as long as the others'
-            "total_steps": 3000,
-            "evaluate_every_steps": 500,
-            "checkpoint_every_steps": 250,
-        },
+        data=MinBertData(
+            parts=("sst", "quora", "sts"),
+            batch_size=32,
+            schedule="annealed",
+            schedule_steps=800,  # of 16,000 rows, Quora has half of the first batches and 37% from here on
+        ),
+        model=TextTasksConfig(
+            pooling="mean",
+            pair_layer="separate",
+            cosine_logit=(10.8, 0.82),  # a logistic regression on 2,000 training rows
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=TextTasks(
+            label_smoothing=0.1,
+            token_dropout_rate=0.2,
+            part_weights=(1.0, 1.0, 10.0),  # a squared error's gradient is a tenth as long as the others'
+        ),
+        best_metric="mean_score",
+        total_steps=3000,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=250,
     )

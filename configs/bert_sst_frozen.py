@@ -16,7 +16,7 @@ def get_config() -> TrainConfig:
         recipe="bert_sst_frozen",
         **{
             "model.freeze_encoder": True,
-            "task.token_dropout_rate": 0.0,
+            "model.token_dropout_rate": 0.0,
             "task.label_smoothing": 0.0,
             "ema_decay": None,
             "optimizer.learning_rate": 2e-3,

@@ -15,10 +15,13 @@ def get_config() -> TrainConfig:
         bert_sst.get_config(),
         recipe="bert_sts",
         **{
-            "data.parts": ("sts",),
-            "task.token_dropout_rate": 0.0,
+            "data.source": "cs224n_sts",
+            "data.pairs": "apart",
+            "model.similarity": "cosine",
+            "model.token_dropout_rate": 0.0,
             "task.label_smoothing": 0.0,
             "ema_decay": None,
+            "best_metric": "pearson",
             "total_steps": 378,  # two epochs
             "evaluate_every_steps": 126,
             "checkpoint_every_steps": 126,

@@ -31,10 +31,9 @@ def of_function(function, *arguments):
     return of_products(jax.make_jaxpr(function)(*arguments).jaxpr)
 
 
-def of_model(model, *arguments, **settings):
-    token = jnp.zeros((1,) * arguments[0].ndim, jnp.int32)
-    params = jax.eval_shape(lambda: model.init(jax.random.key(0), token)["params"])
-    return of_function(lambda params: model.apply({"params": params}, *arguments, **settings), params)
+def of_model(model, *arguments):
+    params = jax.eval_shape(model.init, jax.random.key(0), *arguments)["params"]
+    return of_function(lambda params: model.apply({"params": params}, *arguments), params)
 
 
 def test_a_product_in_a_loop_is_counted_each_time():
@@ -50,11 +49,8 @@ def gpt_names_forward():
 
 def bert_finetune_forward():
     config = dataclasses.replace(bert_finetune.CONFIG, compute=Compute(attention="xla"))
-    model = config.build(bert_finetune.VOCABULARY, bert_finetune.processor().parts)
-    batch = bert_finetune.task_batch()
-    return bert_finetune.flop(), of_model(
-        model, batch["tokens"], batch["attention_mask"], bert_finetune.PART, method="predict"
-    )
+    model, batch = config.build_classifier(bert_finetune.processor()), bert_finetune.task_batch()
+    return bert_finetune.flop(), of_model(model, *(batch[name] for name in config.inputs))
 
 
 def lstm_lm_forward():

@@ -17,6 +17,7 @@ from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
 from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import target_decoder_of
+from jaxnlp.models.bert_classifier import BertClassifier
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
@@ -126,8 +127,8 @@ HUGGINGFACE = {
 """Parts of names, and what `TorchBert` calls them."""
 
 
-def bert_weights(params, config, head):
-    weights = dense("output", params[head])
+def bert_weights(params, config):
+    weights = dense("output", params["head"])
     for name, x in to_huggingface(params["encoder"], config, VOCABULARY).items():
         for theirs, rivals in HUGGINGFACE.items():
             name = name.replace(theirs, rivals)
@@ -142,14 +143,13 @@ def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
     config = dataclasses.replace(
         bert_finetune.CONFIG, encoder=dataclasses.replace(bert_finetune.CONFIG.encoder, **shape), compute=Compute()
     )
-    ours, lengths = config.build(VOCABULARY, bert_finetune.processor().parts), np.array([POSITIONS, 4], np.int32)
-    mask = np.arange(POSITIONS) < lengths[:, None]
-    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS[:1, None, :1])["params"])
+    ours, lengths = BertClassifier(config, VOCABULARY, classes), np.array([POSITIONS, 4], np.int32)
+    inputs = TOKENS, np.arange(POSITIONS) < lengths[:, None], np.zeros_like(TOKENS)
+    params = random_params(lambda: ours.init(jax.random.key(0), *inputs)["params"])
     theirs = TorchBert(VOCABULARY, width, heads, layers, POSITIONS, classes, bert_finetune.DROPOUT, fused=fused)
-    load(theirs, bert_weights(params, config.encoder, f"heads_{bert_finetune.PART}"))
+    load(theirs, bert_weights(params, config.encoder))
     found = theirs(torch.tensor(TOKENS).long(), torch.tensor(lengths).long()).detach()
-    predict = jax.jit(ours.apply, static_argnums=3, static_argnames="method")
-    expected = predict({"params": params}, TOKENS[:, None], mask[:, None], bert_finetune.PART, method="predict")
+    expected = jax.jit(ours.apply)({"params": params}, *inputs)
     assert np.abs(expected).max() > 0.3
     np.testing.assert_allclose(found, expected, atol=1e-4)
     assert size_of(theirs) == size(params)
@@ -259,8 +259,9 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
     expected = size(jax.eval_shape(lambda: gpt.init(jax.random.key(0), TOKENS)["params"]))
     assert [size_of(model) for model in gpts] == [expected, expected]
 
-    classifier = bert_finetune.CONFIG.build(bert_finetune.VOCABULARY, bert_finetune.processor().parts)
-    expected = size(jax.eval_shape(lambda: classifier.init(jax.random.key(0), TOKENS[:1, None, :1])["params"]))
+    classifier = bert_finetune.CONFIG.build_classifier(bert_finetune.processor())
+    inputs = bert_finetune.CONFIG.shapes(bert_finetune.processor())
+    expected = size(jax.eval_shape(classifier.init, jax.random.key(0), *inputs)["params"])
     assert size_of(bert) == expected
 
     lstm = lstm_lm.CONFIG.build(lstm_lm.VOCABULARY)
@@ -271,6 +272,6 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
 def test_the_cases_have_the_models_of_recipes():
     assert lstm_lm_hw4.get_config().model == lstm_lm.CONFIG
     recipe = bert_cfimdb.get_config().model
-    # The recipe's encoder is that of the pretrained weights, and its pooling is another one.
-    expected = dataclasses.replace(recipe, encoder=bert_finetune.CONFIG.encoder)
+    # The recipe's encoder is that of the pretrained weights, its pooling is another one, and it hides tokens.
+    expected = dataclasses.replace(recipe, encoder=bert_finetune.CONFIG.encoder, token_dropout_rate=0.0)
     assert dataclasses.replace(bert_finetune.CONFIG, pooling=recipe.pooling) == expected

@@ -110,6 +110,12 @@ def test_a_run_begins_with_the_encoder_of_a_run_of_text_tasks_and_with_heads_of_
     assert params.keys() == {"encoder"}
     chex.assert_trees_all_equal(params["encoder"], before["encoder"])
     assert setup.corpus.processor.names == ("sts",)
+    tables = {"data.path": setup.config.data.path, "data.max_length": 16}
+    classifier = update(bert_sst.get_config(), init_from=str(tmp_path / "frozen"), **tables)
+    setup, params = initial_params(classifier)
+    assert params.keys() == {"encoder", "head"}
+    chex.assert_trees_all_equal(params["encoder"], before["encoder"])
+    assert setup.corpus.processor.vocabulary == VOCABULARY
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from flax.traverse_util import flatten_dict
 import configs
 from data.images import Images
 from data.minbert import LABELS as PROJECT_LABELS
+from data.sentence_classes import FILES as DATA_SETS
 from data.text_table import TextTable
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.serialization import from_json, to_json
@@ -59,9 +60,12 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
     if isinstance(config.data, Images):
         processor = ImageProcessor(8, 3, (0.5,) * 3, (0.5,) * 3, ("cat", "dog"))
     elif isinstance(config.data, TextTable):
-        texts = len(config.data.columns.texts)
-        vocabulary = WordPieceVocabulary.of_pieces(SPECIAL)
-        processor = TextClassifierProcessor(vocabulary, config.data.max_length, texts, Classes(("no", "yes")))
+        data = config.data
+        known = None if data.source == "table" else DATA_SETS[data.source].targets
+        vocabulary, texts = WordPieceVocabulary.of_pieces(SPECIAL), len(data.columns.texts)
+        targets = known or Classes(("no", "yes"))
+        processor = TextClassifierProcessor(vocabulary, data.max_length, texts, targets, data.pairs)
+        config.model.check_processor(processor)
     model, inputs = config.task.build(config.model, processor)
     outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
     for path in flatten_dict(variables["params"]):

@@ -11,15 +11,19 @@ import pytest
 
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.runs import load
+from jaxnlp.targets import Classes
 from jaxnlp.tasks import Trained
+from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.tasks.masked_language_model import MaskedLanguageModel
 from jaxnlp.tasks.text_tasks import TextTasks
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -185,3 +189,29 @@ def test_a_model_without_heads_says_nothing_of_heads(text_tasks):
     single = dataclasses.replace(text_tasks, params={"encoder": text_tasks.params["encoder"]})
     found = TextTasksConfig(pooling="mean").adopt(single)
     assert (found.params_for, len(found.notes)) == (None, 1)
+
+
+def test_classifiers_text_tasks_and_pretraining_begin_with_the_encoders_of_each_other(text_tasks, weights):
+    """Heads are of other outputs, so they are not taken, and nothing is said of them."""
+    config = BertClassifierConfig(encoder=SHAPE)
+    processor = TextClassifierProcessor(VOCABULARY, 16, 1, Classes(("bad", "good")))
+    model, inputs = Classification().build(config, processor)
+    params = jax.jit(model.init)(jax.random.key(5), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    classifier = Trained(Classification(), model, jax.device_get(params), processor, name="earlier")
+    for pretrained in (text_tasks, weights):
+        found = BertClassifierConfig().adopt(pretrained)
+        assert (found.config.encoder, found.processor, found.params_for, len(found.notes)) == (
+            SHAPE,
+            VOCABULARY,
+            None,
+            1,
+        )
+        chex.assert_trees_all_equal(found.params, {"encoder": pretrained.params["encoder"]})
+    found = TextTasksConfig().adopt(classifier)
+    assert (found.config.encoder, found.processor, found.params_for, len(found.notes)) == (SHAPE, VOCABULARY, None, 1)
+    chex.assert_trees_all_equal(found.params, {"encoder": classifier.params["encoder"]})
+    pretraining = BertPretrainingConfig().adopt(classifier)
+    assert any("does not have the head of masked tokens" in note for note in pretraining.notes)
+    chex.assert_trees_all_equal(pretraining.params["encoder"], classifier.params["encoder"])
+    again = BertClassifierConfig().adopt(classifier)
+    chex.assert_trees_all_equal(again.params_for(processor), {"head": classifier.params["head"]})

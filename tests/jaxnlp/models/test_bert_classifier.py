@@ -122,6 +122,22 @@ def test_two_classes_of_pairs_read_apart_have_the_function_of_one_logit_of_text_
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), gradients, expected_gradients)
 
 
+def test_single_texts_have_the_function_and_the_dropout_of_text_tasks():
+    """The recorded numbers of CS224N's data sets are of text tasks."""
+    labels, rate = Labels("classification", 1, ("a", "b", "c")), 0.3
+    theirs = TextTasksConfig(encoder=ENCODER, pooling="mean").build(VOCABULARY.size, (("sst", labels),), rate)
+    ours = BertClassifierConfig(encoder=ENCODER, pooling="mean", token_dropout_rate=rate)
+    model = ours.build_classifier(dataclasses.replace(PROCESSOR, texts=1))
+    given = random_parameters(theirs, np.zeros((1, 1, 1), np.int32))
+    params = {"encoder": given["encoder"], "head": given["heads_sst"]}
+    tokens = np.random.default_rng(0).integers(5, VOCABULARY.size, (4, 6)).astype(np.int32)
+    mask = np.arange(6) < np.array([[6], [4], [3], [5]])
+    for options in ({"deterministic": True}, {"deterministic": False, "rngs": {"dropout": jax.random.key(3)}}):
+        expected = theirs.apply({"params": given}, tokens[:, None], mask[:, None], **options)["sst"]
+        found = model.apply({"params": params}, tokens, mask, np.zeros_like(tokens), **options)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_number_may_be_the_cosine_of_both_vectors(pairs):
     processor = dataclasses.replace(APART, targets=Scale(0.0, 5.0))
     config = BertClassifierConfig(encoder=ENCODER, pooling="mean", similarity="cosine")

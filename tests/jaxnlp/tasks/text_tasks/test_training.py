@@ -1,4 +1,4 @@
-"""Runs of text tasks from training to predictions: of the minBERT project, and of tables with any classes."""
+"""Runs of text tasks from training to predictions."""
 
 import functools
 import json
@@ -9,19 +9,12 @@ import pytest
 from scipy import stats
 
 from data import DataError
-from data.labelled_table import LabelledTable
-from jaxnlp.__main__ import main
-from jaxnlp.models.bert import BertConfig
-from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.runs import load_run
-from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.tasks.text_tasks.evaluators import Validation
 from tests import text_task_files
 from tests.text_task_files import train, write_tables, write_weights
 from train import evaluate
-from train.config import TrainConfig
 from train.evaluate import Options, score
-from train.optimizer import OptimizerConfig
 from train.run_folder import ENVIRONMENT_FILE, METRICS_FILE
 
 
@@ -174,59 +167,3 @@ def test_a_step_may_take_a_batch_of_each_part_and_project_away_conflicts(make_co
         assert int(outcome.state.skipped_updates) == 0
     kernels = [np.asarray(outcome.state.params["encoder"]["tokens"]["embedding"]) for outcome in (summed, projected)]
     assert not np.array_equal(*kernels)  # the gradients conflict in the first steps of this seed
-
-
-ANIMALS, COLOURS, NAMES = ("dog", "cat"), ("red", "blue"), ("animals, only", "colours", "neither one")
-
-
-def write_table(file, count, seed, *, pairs):
-    """CSV of texts whose words decide the class: quoted names, a class with a comma."""
-    draw = np.random.default_rng(seed)
-    lines = ["first,second,kind" if pairs else "first,kind"]
-    for _ in range(count):
-        label = draw.integers(3)
-        words = draw.choice((ANIMALS, COLOURS, ("sea", "sand"))[label], 4)
-        texts = [" ".join(words[:2]), " ".join(words[2:])] if pairs else [" ".join(words)]
-        lines.append(",".join([*texts, f'"{NAMES[label]}"']))
-    file.write_text("\n".join(lines) + "\n")
-    return str(file)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("pairs", [True, False], ids=["pairs", "texts"])
-def test_a_table_with_any_names_of_classes_is_learned_scored_and_predicted_by_name(pairs, tmp_path, capsys):
-    rates = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
-    train(
-        TrainConfig(
-            recipe="tiny",
-            data=LabelledTable(
-                train_path=write_table(tmp_path / "train.csv", 60, 0, pairs=pairs),
-                validation_path=write_table(tmp_path / "validation.csv", 20, 1, pairs=pairs),
-                text_column="first",
-                pair_column="second" if pairs else None,
-                label_column="kind",
-                batch_size=20,
-                max_length=16,
-            ),
-            model=TextTasksConfig(encoder=BertConfig(**rates), pooling="mean", head_dropout_rate=0.0),
-            task=TextTasks(),
-            optimizer=OptimizerConfig(learning_rate=3e-2),
-            init_from=str(write_weights(tmp_path / "weights")),
-            best_metric="text/accuracy",
-            total_steps=40,
-            evaluate_every_steps=40,
-        ),
-        tmp_path / "run",
-    )
-    assert load_run(tmp_path / "run").processor.labels("text").names == NAMES
-    capsys.readouterr()
-    assert evaluate.main([str(tmp_path / "run"), "--predictions", str(tmp_path / "out.csv")]) == 0
-    assert "validation text/accuracy 1.0000  (20 examples)" in capsys.readouterr().out
-    lines = (tmp_path / "out.csv").read_text().splitlines()
-    rows = (tmp_path / "validation.csv").read_text().splitlines()
-    expected = [row.split(",", 2 if pairs else 1)[-1].strip('"') for row in rows[1:]]
-    assert [line.split(" , ")[1].strip() for line in lines[1:]] == expected
-    texts = ["dog cat", "blue red", "sand sea"]
-    arguments = ["predict", str(tmp_path / "run"), *texts, *(["--pair", "cat", "red", "sea"] if pairs else [])]
-    assert main(arguments) == 0
-    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
