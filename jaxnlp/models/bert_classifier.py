@@ -42,7 +42,8 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
         super().__post_init__()
         if not 0.0 <= self.token_dropout_rate < 1.0:
             raise ValueError(f"model.token_dropout_rate must lie in [0, 1), got {self.token_dropout_rate}")
-        what, head = "an encoder that is trained, and model.freeze_encoder is set", "a head, and the cosine has none"
+        what = "an encoder that is trained, and model.freeze_encoder is set"
+        head = "models with a head, and model.similarity cosine has none"
         refuse_unread(
             self,
             [

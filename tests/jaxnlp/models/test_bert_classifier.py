@@ -189,9 +189,12 @@ def test_scaled_embeddings_are_scaled(params, batch):
         ({"encoder": BertConfig(use_pooler=False)}, "model.pooling pooler needs an encoder with a pooler"),
         ({"freeze_encoder": True, "token_dropout_rate": 0.1}, "model.token_dropout_rate applies only to an encoder"),
         ({"cosine_logit": (-1.0, 0.8)}, "model.cosine_logit must be a positive slope and a threshold, both finite"),
-        ({"similarity": "cosine", "pair_layer": True}, "model.pair_layer applies only to a head, and the cosine has"),
-        ({"similarity": "cosine", "cosine_logit": (9.0, 0.8)}, "model.cosine_logit applies only to a head"),
-        ({"similarity": "cosine", "head_dropout_rate": 0.2}, "model.head_dropout_rate applies only to a head"),
+        ({"similarity": "cosine", "pair_layer": True}, "model.pair_layer applies only to models with a head"),
+        ({"similarity": "cosine", "cosine_logit": (9.0, 0.8)}, "model.cosine_logit applies only to models with a head"),
+        (
+            {"similarity": "cosine", "head_dropout_rate": 0.2},
+            "model.head_dropout_rate applies only to models with a head",
+        ),
         ({"similarity": "cosine", "freeze_encoder": True}, "model.freeze_encoder leaves nothing to train, since"),
     ],
 )
