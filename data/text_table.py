@@ -159,7 +159,7 @@ class TextTable(DataConfig):
 
         Args:
           seed: decides the order of training.
-          processor: the tokenizer of a pretrained model, or the processor of an earlier run, whose classes are kept;
+          processor: the tokenizer of a pretrained model, or the processor of an earlier run, whose vocabulary is used;
             None = a vocabulary is made from the training texts.
 
         Raises:
@@ -167,18 +167,14 @@ class TextTable(DataConfig):
             training row has; when there are too few rows or classes.
         """
         train_rows, other = self._tables()
-        earlier = processor if isinstance(processor, TextClassifierProcessor) else None
-        targets = self._targets(train_rows) if earlier is None else earlier.targets
+        targets = self._targets(train_rows)
         train = self._labelled(train_rows, targets)
         splits = {name: self._labelled(rows, targets) for name, rows in other.items()}
         if "validation" not in splits:
             train, splits = self._held_out(train, targets, splits)
         self._refuse_classes_without_rows(train, targets)
-        if earlier is None:
-            vocabulary = self._vocabulary(train, processor)
-            found = TextClassifierProcessor(vocabulary, self.max_length, len(self.columns.texts), targets, self.pairs)
-        else:
-            found = dataclasses.replace(earlier, max_length=self.max_length, pairs=self.pairs)
+        vocabulary = self._vocabulary(train, processor)
+        found = TextClassifierProcessor(vocabulary, self.max_length, len(self.columns.texts), targets, self.pairs)
         examples, truncated = _tokenized(found, train)
         if self.swap_pairs:
             swapped, _ = _tokenized(found, [dataclasses.replace(row, texts=row.texts[::-1]) for row in train])

@@ -42,6 +42,11 @@ class Classes:
         """Whether an example has exactly one class."""
         return not self.several
 
+    @property
+    def has_threshold(self) -> bool:
+        """Whether a probability decides on a class: of several classes on each, of two on the second one."""
+        return self.several or len(self.names) == 2
+
     def shown_names(self) -> str:
         """The names of the classes, the first ten of many."""
         more = f" and {len(self.names) - MOST_NAMES} more" if len(self.names) > MOST_NAMES else ""
@@ -123,6 +128,11 @@ class Scale:
     @property
     def one_class(self) -> bool:
         """Whether an example has exactly one class: no."""
+        return False
+
+    @property
+    def has_threshold(self) -> bool:
+        """Whether a probability decides on a class: no."""
         return False
 
     @property

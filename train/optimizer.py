@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from jaxnlp.checkpoints import SCHEDULES_TO_THE_END
@@ -17,6 +16,7 @@ from jaxnlp.models import Parameter
 from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Params, PyTree
 from train import schedules
+from train.layer_rates import scale_by_layer
 from train.muon import is_hidden_matrix, scale_by_muon
 from train.parameters import Describe, map_described, names
 from train.schedules import Schedule, scale_by_progress
@@ -196,107 +196,6 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 def has_weight_decay(params: Params, describe: Describe) -> PyTree:
     """True for matrices, as the model's table names them; biases, norms and embeddings have no weight decay."""
     return map_described(lambda parameter, _: parameter.matrix, describe, params)
-
-
-def layer_factors(params: Params, describe: Describe, decay: float) -> PyTree:
-    """Factors of the updates for layer-wise learning rates: the deeper a layer, the smaller.
-
-    decay^(L - l)   block l of L, counted from 0; the last block has decay
-    decay^(L + 1)   below the blocks: embeddings and their normalisation
-    1               above the blocks: final normalisation, pooler, heads
-
-    An output layer that shares the embedding matrix has the embedding's factor.
-
-    L is counted in the parameters, for each stack of blocks separately:
-
-    - A stacked parameter (axis L) has the length of that axis.
-    - A parameter of block l belongs to the stack in the smallest subtree around it that also has parameters of other
-      blocks, or of none; L is one more than the highest block in that subtree.
-    - A parameter below the blocks takes L from the smallest subtree around it that has blocks. In an encoder-decoder,
-      the encoder's embeddings take the encoder's L. Embeddings outside both take the larger L.
-
-    Args:
-      params: parameters, as nested dicts.
-      describe: the model's table, `ModelConfig.parameter`.
-      decay: in (0, 1].
-
-    Returns:
-      Float32 arrays in a tree like `params`: [1, ..., L, ..., 1] with the number of axes of a stacked parameter, and []
-      for all others.
-
-    Raises:
-      ConfigError: when no parameter belongs to a block, or the model's table does not have a parameter.
-
-    Source: Howard and Ruder 2018, section 3.2 (discriminative fine-tuning); Clark et al. 2020, appendix B, for one
-    decay between successive layers.
-    """
-    described = map_described(lambda parameter, value: _Leaf(parameter, value.shape), describe, params)
-    leaves = {names(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(described)}
-    blocks = _blocks_in_subtrees(leaves)
-    mixed = {path[:length] for path, leaf in leaves.items() if not leaf.blocks for length in range(len(path))}
-    if not blocks:
-        raise ConfigError(
-            "optimizer.layer_decay needs a model with blocks that are trained, and this model has none; set it to 1"
-        )
-
-    def factor(path: tuple[Any, ...], leaf: _Leaf) -> np.ndarray:
-        depth, axis = leaf.parameter.depth, leaf.stacked_axis
-        if axis is not None:
-            layers = leaf.shape[axis]
-            shape = [layers if n == axis else 1 for n in range(len(leaf.shape))]
-            return (decay ** np.arange(layers, 0, -1)).reshape(shape).astype(np.float32)
-        if depth == "above":
-            return np.ones((), np.float32)
-        around = [names(path)[:length] for length in reversed(range(len(path)))]
-        if depth == "below":
-            subtree = next(subtree for subtree in around if subtree in blocks)
-            return np.asarray(decay ** (max(blocks[subtree]) + 2), np.float32)
-        subtree = next((subtree for subtree in around if subtree in mixed or blocks[subtree] != {depth}), ())
-        return np.asarray(decay ** (max(blocks[subtree]) + 1 - depth), np.float32)
-
-    return jax.tree_util.tree_map_with_path(factor, described)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Leaf:
-    parameter: Parameter
-    shape: tuple[int, ...]
-
-    @property
-    def stacked_axis(self) -> int | None:
-        return self.parameter.axes.index("L") if "L" in self.parameter.axes else None
-
-    @property
-    def blocks(self) -> set[int]:
-        """Numbers of the blocks that it belongs to; empty below and above the blocks."""
-        if self.stacked_axis is not None:
-            return set(range(self.shape[self.stacked_axis]))
-        return {self.parameter.depth} if isinstance(self.parameter.depth, int) else set()
-
-
-def _blocks_in_subtrees(leaves: dict[tuple[str, ...], _Leaf]) -> dict[tuple[str, ...], set[int]]:
-    """Numbers of the blocks in each subtree, by its path; subtrees without blocks are left out."""
-    found: dict[tuple[str, ...], set[int]] = {}
-    for path, leaf in leaves.items():
-        if leaf.blocks:
-            for length in range(len(path)):
-                found.setdefault(path[:length], set()).update(leaf.blocks)
-    return found
-
-
-def scale_by_layer(decay: float, describe: Describe) -> optax.GradientTransformation:
-    """Multiplies updates by `layer_factors`."""
-
-    def init(params: Params) -> optax.EmptyState:
-        layer_factors(params, describe, decay)  # refuses a model without blocks before the first step
-        return optax.EmptyState()
-
-    def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
-        del params
-        factors = layer_factors(updates, describe, decay)
-        return jax.tree.map(lambda u, f: u * jnp.asarray(f, u.dtype), updates, factors), state
-
-    return optax.GradientTransformation(init, update)
 
 
 def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTransformation:

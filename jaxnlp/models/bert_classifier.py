@@ -4,6 +4,7 @@ Source: Devlin et al. 2019, section 4.1; `jaxnlp.models.text_vectors` for pairs 
 """
 
 import dataclasses
+import logging
 from typing import Any, ClassVar, Literal
 
 import chex
@@ -21,6 +22,8 @@ from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.targets import Classes, Scale
 from jaxnlp.typing import Params
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,8 +104,12 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
 
         def heads_for(processor: Any) -> Params:
             theirs = pretrained.processor
-            same = all(getattr(processor, name) == getattr(theirs, name) for name in ("targets", "texts", "pairs"))
-            return heads if same else {}
+            changed = [
+                name for name in ("targets", "texts", "pairs") if getattr(processor, name) != getattr(theirs, name)
+            ]
+            if changed and heads:
+                _logger.warning("the head of %s is not used: its %s differ", pretrained.name, ", ".join(changed))
+            return {} if changed else heads
 
         return found._replace(params_for=heads_for)
 

@@ -192,6 +192,13 @@ def test_words_are_the_most_frequent_ones(tmp_path):
     assert corpus.processor.words[5:] == ("the", "cat")
 
 
+def test_a_run_on_other_classes_gives_its_vocabulary_alone(table, tmp_path):
+    earlier = config(table).load(0).processor
+    path = write(tmp_path / "stars.csv", ("text", "label"), [("the cat", "good"), ("mat", "bad")] * 8)
+    found = config(path).load(0, earlier).processor
+    assert found == TextClassifierProcessor(earlier.vocabulary, 128, 1, Classes(("bad", "good")))
+
+
 def test_the_summary_says_what_there_is(table, tmp_path):
     second = write(tmp_path / "dev.csv", ("text", "label"), [rows(1, 0)[0], ("mat " * 9, "world")])
     shown = config(table, validation_path=second, max_length=8).load(0, VOCABULARY).description

@@ -1,5 +1,6 @@
 """The tables of docs/translation.md have the numbers of the ledger, and its script measures what the page says."""
 
+import csv
 import importlib.util
 import json
 import re
@@ -43,6 +44,24 @@ def test_results_are_what_the_ledger_holds(root, page):
             assert float(shown) == pytest.approx(entry["value"], abs=0.0051)
             assert int(steps.replace(",", "")) == entry["steps"]
             assert int(seconds.replace(",", "")) == pytest.approx(entry["train_seconds"], abs=0.51)
+
+
+def test_ablations_are_what_the_sweep_measured(root, page):
+    with (root / "docs" / "results" / "multi30k_ablation.csv").open(encoding="utf-8") as file:
+        runs = {row["run"].replace("=", " "): row for row in csv.DictReader(file) if row["status"] == "finished"}
+    section = page.split("## Ablations", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+) \| ([-+\d.]*) ?\| ([\d.]+) \| (\d+) s \|$", section, re.M)
+    unchanged = runs["unchanged"]
+    assert {name.strip("`") for name, *_ in rows[1:]} | {"unchanged"} == runs.keys()
+    for name, bleu, difference, loss, seconds in rows:
+        run = runs.get(name.strip("`"), unchanged)
+        assert float(bleu) == pytest.approx(float(run["best_bleu"]), abs=0.051)
+        assert float(loss) == pytest.approx(float(run["best_loss"]), abs=0.00051)
+        assert int(seconds) == pytest.approx(float(run["seconds"]), abs=0.51)
+        if run is not unchanged:
+            assert float(difference) == pytest.approx(
+                float(run["best_bleu"]) - float(unchanged["best_bleu"]), abs=0.051
+            )
 
 
 @pytest.mark.thorough

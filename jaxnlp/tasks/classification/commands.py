@@ -12,7 +12,7 @@ import tyro
 from jaxnlp.commands.files import report_truncated
 from jaxnlp.files import write_file
 from jaxnlp.models.bert import BertModelConfig
-from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.commands import PAGE_TOKENS, page_of_maps
 from jaxnlp.tasks.classification import rollout_page, words_page
@@ -75,10 +75,9 @@ class Predict(Command):
         report_truncated(truncated, count, getattr(processor, "max_length", 0))
 
     def _threshold(self, trained: Trained, targets: Targets) -> float | None:
-        applies = isinstance(targets, Classes) and (targets.several or len(targets.names) == 2)
-        if self.threshold is not None and not applies:
+        if self.threshold is not None and not targets.has_threshold:
             raise ValueError("--threshold is for two classes, or for any number of classes an example; remove it")
-        return self.threshold if self.threshold is not None or not applies else kept_threshold(trained)
+        return kept_threshold(trained) if self.threshold is None and targets.has_threshold else self.threshold
 
 
 def _line(targets: Targets, shown: tuple[str, ...], row: Any, label: Any) -> str:

@@ -73,7 +73,7 @@ def decided(targets: Targets, predicted: np.ndarray, threshold: float | None = N
         return [float(value) for value in predicted]
     if targets.several:
         return [tuple(np.flatnonzero(row >= (threshold or 0.5)).tolist()) for row in predicted]
-    if threshold is not None and len(targets.names) == 2:
+    if threshold is not None and targets.has_threshold:
         return [int(row[1] >= threshold) for row in predicted]
     return predicted.argmax(axis=1).tolist()
 
@@ -159,8 +159,7 @@ def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> 
     trained, examples = scoring.trained, scoring.split.examples
     model: Any = trained.model
     processor = trained.processor
-    others = [number for number in range(len(examples)) if number not in set(errors)]
-    numbers = [*errors[: LIT // 2], *others][:LIT]
+    numbers = list(dict.fromkeys([*errors[: LIT // 2], *range(len(examples))]))[:LIT]
     read = processor.tokenize([examples[number].texts for number in numbers])
     batch = processor.batch(read.tokens, read.segments, LIT, processor.max_length)
     weigh = scoring.once("weights", lambda: jax.jit(model.attention_weights))

@@ -24,7 +24,7 @@ def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> d
 
 
 def _with_both(labels: np.ndarray) -> np.ndarray:
-    """The classes [C] bool that some examples have, and others have not."""
+    """Which classes [C] some examples have and others do not."""
     return (labels.min(axis=0) == 0) & (labels.max(axis=0) == 1)
 
 
@@ -39,7 +39,7 @@ def scores(
       probabilities: [N, C], of each class.
       threshold: probability from which a class is predicted.
 
-    Areas under curves are means over the classes that some examples have and others have not.
+    Areas under curves are means over those classes that some examples have and others do not.
     """
     chosen = probabilities >= threshold
     f1 = f1_score(labels, chosen, average=None, zero_division=0.0)

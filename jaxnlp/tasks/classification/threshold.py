@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 
 from jaxnlp.blocks import Line, Lines
 from jaxnlp.files import write_file
-from jaxnlp.targets import Classes, Targets
+from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
 from jaxnlp.tasks.classification.evaluators import decided, label_array, on_host, predictions_of
 
@@ -42,7 +42,7 @@ class ChooseThreshold(Evaluator):
         """Raises: ValueError for more than two classes of which an example has one, for numbers, and without labels."""
         trained, examples = scoring.trained, scoring.split.examples
         targets: Targets = trained.processor.targets
-        if not isinstance(targets, Classes) or not (targets.several or len(targets.names) == 2):
+        if isinstance(targets, Scale) or not targets.has_threshold:
             raise ValueError("a threshold is for two classes, or for any number of classes an example")
         if not scoring.split.scored:
             raise ValueError("a threshold is chosen on examples with labels, and these have none")

@@ -19,11 +19,11 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.serialization import ConfigError
 from jaxnlp.text.labels import Labels
 from train.begin import begin
+from train.layer_rates import layer_factors
 from train.optimizer import (
     OptimizerConfig,
     clip_by_global_norm,
     has_weight_decay,
-    layer_factors,
     leave_frozen,
     make_optimizer,
     make_schedule,
