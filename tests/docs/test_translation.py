@@ -46,6 +46,23 @@ def test_results_are_what_the_ledger_holds(root, page):
             assert int(seconds.replace(",", "")) == pytest.approx(entry["train_seconds"], abs=0.51)
 
 
+def test_seeds_are_what_the_ledger_holds(root, page):
+    rows = re.findall(r"^\| `(\w+)` \| (\d) \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)
+    assert len(rows) >= 5
+    for name, seed, *values in rows:
+        file = name if seed == "0" else f"{name}-seed{seed}"
+        for split, shown in zip(("validation", "test"), values, strict=True):
+            entry = by_search(root, file, split)["bleu", 5, 0.6]
+            assert float(shown) == pytest.approx(entry["value"], abs=0.0051)
+            assert entry["seed"] == int(seed)
+    tests = [float(row[3]) for row in rows if row[0] == "multi30k_transformer"]
+    mean, deviation = re.search(
+        r"mean of (\d+\.\d+) on the test split, with a standard deviation of (\d+\.\d+)", page
+    ).groups()
+    assert float(mean) == pytest.approx(np.mean(tests), abs=0.011)
+    assert float(deviation) == pytest.approx(np.std(tests, ddof=1), abs=0.011)
+
+
 def test_ablations_are_what_the_sweep_measured(root, page):
     with (root / "docs" / "results" / "multi30k_ablation.csv").open(encoding="utf-8") as file:
         runs = {row["run"].replace("=", " "): row for row in csv.DictReader(file) if row["status"] == "finished"}
