@@ -143,7 +143,8 @@ class Checkpoints:
     def restore_latest(self, like: TrainState) -> Restored | None:
         """The newest checkpoint that can be read; None when nothing was ever saved.
 
-        Newer ones that are damaged are named in the log and moved to `damaged_checkpoints`, not deleted.
+        Newer ones that are damaged are named in the log and moved to `damaged_checkpoints`, not deleted. Older ones
+        stay where they are: most were being deleted when the process died, and the next save deletes the rest of them.
 
         Args:
           like: an abstract state, with the shardings in which arrays are read.
@@ -166,8 +167,9 @@ class Checkpoints:
             reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
             raise DamagedCheckpointError(f"no checkpoint can be read, move them elsewhere to start over: {reasons}")
         if restored is not None:
-            for step, reason in failures.items():
-                self._set_aside(step, reason, continuing_from=restored.record.step)
+            newest = restored.record.step
+            for step in [step for step in failures if step > newest]:
+                self._set_aside(step, failures[step], continuing_from=newest)
         return restored
 
     def _restore(self, record: Record, like: TrainState) -> TrainState:

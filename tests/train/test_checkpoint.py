@@ -272,6 +272,22 @@ def test_damaged_older_checkpoint_stays_where_it_is(run):
     assert steps_on_disk(run) == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "left", [(), ("params",), ("params", "training"), ("record",)], ids=lambda x: "-".join(x) or "none"
+)
+def test_a_kill_while_an_older_checkpoint_is_deleted_does_no_harm(run, caplog, left):
+    for path in (run / "checkpoints" / "2").iterdir():
+        if path.name not in left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with caplog.at_level(logging.WARNING, logger="train.checkpoint"), Checkpoints(run, keep=2) as checkpoints:
+        assert_restored(checkpoints.restore_latest(like(make_state(0))), 3)
+        checkpoints.save(make_state(4), **facts(4))
+    assert [record for record in caplog.records if record.name == "train.checkpoint"] == []
+    assert not (run / "damaged_checkpoints").exists()
+    assert 2 not in steps_on_disk(run)
+    assert_restored(restore(run), 4)
+
+
 def test_same_step_damaged_twice_is_set_aside_twice(run):
     for _ in range(2):
         flip(PARTS["parameters"](run / "checkpoints" / "3"))
