@@ -1,4 +1,4 @@
-"""`python -m train.evaluate RUN [EVALUATOR]`: scores a run on a split or a file, and records numbers in the ledger."""
+"""`python -m train.evaluate RUN... [EVALUATOR]`: scores runs on a split or a file, and records the numbers."""
 
 import time
 
@@ -10,7 +10,9 @@ if __name__ == "__main__":
 import dataclasses
 import difflib
 import logging
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +23,7 @@ from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checkpoint_step
 from jaxnlp.config import Config
 from jaxnlp.corpus import DataError
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
-from jaxnlp.serialization import ConfigError
+from jaxnlp.serialization import ConfigError, differences, to_json
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train import ledger, run_folder
 from train.config import TrainConfig
@@ -31,9 +33,10 @@ from train.scoring import SplitScoring
 _logger = logging.getLogger(__name__)
 
 PROGRAM = "python -m train.evaluate"
-USAGE = f"""usage: {PROGRAM} RUN [EVALUATOR] [options]
+USAGE = f"""usage: {PROGRAM} RUN... [EVALUATOR] [options]
 
-Scores a run. RUN is its folder; EVALUATOR is one of its task's, by default validation.
+Scores a run, or runs of one config that differ in their seed, with the mean and the standard deviation of each number.
+RUN is a folder; EVALUATOR is one of its task's, by default validation.
 {PROGRAM} RUN EVALUATOR --help shows the options."""
 
 
@@ -50,7 +53,8 @@ class Options(Config):
     predictions: Path | None = None
     """Write the predictions to this file; to this directory where the evaluator writes several files."""
     record: Path | None = None
-    """Append the numbers to this ledger file, docs/results/RECIPE.json, and copy the run's metrics next to it."""
+    """Append the numbers to this ledger file, docs/results/RECIPE.json, and copy the run's metrics next to it. Of
+    several runs, those after the first have files of their own, RECIPE-seed1.json."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -148,35 +152,89 @@ def write_predictions(evaluation: Evaluation, place: Path) -> list[Path]:
     return [place / name for name in files]
 
 
+def split_arguments(arguments: list[str]) -> tuple[list[Path], str, list[str]]:
+    """What was typed, as the runs, the name of the evaluator, and the options."""
+    words = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    first, *more = arguments[:words]
+    name = "validation"
+    if more and not Path(more[-1]).is_dir():
+        *more, name = more
+    return [Path(place) for place in (first, *more)], name, arguments[words:]
+
+
+def check_seeds(runs: Sequence[Path]) -> None:
+    """Raises RunError when several runs differ in more than their seed, or two have the same seed."""
+    first = run_folder.read_config(runs[0])
+    seen: dict[int, Path] = {}
+    for run in runs:
+        config = run_folder.read_config(run)
+        same = dataclasses.replace(config, seed=first.seed)
+        changed = differences(to_json(first), to_json(same))
+        if changed:
+            lines = "".join(f"\n  {line}" for line in changed)
+            raise RunError(f"{runs[0]} and {run} differ in more than their seed; score them one by one:{lines}")
+        if config.seed in seen:
+            raise RunError(f"{seen[config.seed]} and {run} have the same seed, {config.seed}; give each run once")
+        seen[config.seed] = run
+
+
+def summary(values: Sequence[float]) -> str:
+    """The mean of several runs' numbers, their standard deviation, and the numbers."""
+    each = ", ".join(f"{value:.4f}" for value in values)
+    return f"mean {statistics.mean(values):.4f}, standard deviation {statistics.stdev(values):.4f}, of {each}"
+
+
+def ledger_of(record: Path, number: int, seed: int) -> Path:
+    """The ledger file of a run: the one that was named for the first, RECIPE-seed1.json for others."""
+    return record if number == 0 else record.with_name(f"{record.stem}-seed{seed}{record.suffix}")
+
+
+def show(scores: Scores) -> None:
+    """Prints what was found of one run."""
+    for metric, (value, count) in scores.evaluation.metrics.items():
+        print(f"{scores.split} {metric} {value:.4f}  ({count:,} {scores.units.get(metric, 'examples')})")
+
+
+def record(scores: Scores, folder: Path, place: Path) -> None:
+    """Writes what was found of one run to the ledger. Raises: DataError when nothing was."""
+    evaluation = scores.evaluation
+    if not evaluation.metrics:
+        raise DataError(f"--record: {scores.split} has no targets, so there is nothing to record")
+    ledger.append(ledger.entries(scores.trained, scores.config, scores.split, evaluation), place, folder)
+    print(f"recorded in {place}")
+    newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
+    if newest < last:
+        print(f"note: {folder} has not finished: {newest:,} of {last:,} steps; the entry is of an unfinished run")
+
+
 def run(arguments: list[str]) -> int:
     """Does what was typed. Returns: the exit status."""
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0].startswith("-"):
         print(USAGE)
-        return 0 if arguments else 2
-    place, *rest = arguments
-    folder = Path(place)
-    name, flags = (rest[0], rest[1:]) if rest and not rest[0].startswith("-") else ("validation", rest)
-    evaluator, options = parse(find_evaluator(folder, name), flags, f"{PROGRAM} {place} {name}")
+        return 0 if arguments and arguments[0] in ("-h", "--help") else 2
+    folders, name, flags = split_arguments(arguments)
+    evaluator, options = parse(find_evaluator(folders[0], name), flags, f"{PROGRAM} {folders[0]} {name}")
+    check_seeds(folders)
+    if options.predictions is not None and len(folders) > 1:
+        raise DataError("--predictions needs one run; score the runs one by one")
     use_compilation_cache(None)
-    scores = score(folder, evaluator, options)
-    evaluation = scores.evaluation
-    for metric, (value, count) in evaluation.metrics.items():
-        print(f"{scores.split} {metric} {value:.4f}  ({count:,} {scores.units.get(metric, 'examples')})")
+    found = [score(folder, evaluator, options) for folder in folders]
+    evaluation = found[0].evaluation
+    if len(found) == 1:
+        show(found[0])
+    else:
+        for metric in evaluation.metrics:
+            print(f"{found[0].split} {metric} {summary([of.evaluation.metrics[metric].value for of in found])}")
     if options.predictions is None and not evaluation.metrics:
         print(*evaluation.predictions.values(), sep="\n", end="")
     if options.predictions is not None:
         if not evaluation.predictions:
-            raise DataError(f"--predictions: {scores.split} has nothing to predict")
+            raise DataError(f"--predictions: {found[0].split} has nothing to predict")
         for written in write_predictions(evaluation, options.predictions):
             print(f"predictions in {written}")
     if options.record is not None:
-        if not evaluation.metrics:
-            raise DataError(f"--record: {scores.split} has no targets, so there is nothing to record")
-        ledger.append(ledger.entries(scores.trained, scores.config, scores.split, evaluation), options.record, folder)
-        print(f"recorded in {options.record}")
-        newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
-        if newest < last:
-            print(f"note: {folder} has not finished: {newest:,} of {last:,} steps; the entry is of an unfinished run")
+        for number, (scores, folder) in enumerate(zip(found, folders, strict=True)):
+            record(scores, folder, ledger_of(options.record, number, scores.config.seed))
     return 0
 
 

@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import json
 import math
 import re
@@ -102,6 +103,45 @@ def test_recording_an_unfinished_run_says_so(run, tmp_path, capsys):
     assert f"note: {run} has not finished: 4 of 9 steps; the entry is of an unfinished run" in capsys.readouterr().out
 
 
+@pytest.fixture
+def other_seed(run, quick_fit):
+    """A run like `run`, with seed 3."""
+    quick_fit(dataclasses.replace(run_folder.read_config(run), seed=3), run.with_name("other"))
+    return run.with_name("other")
+
+
+def test_runs_that_differ_in_their_seed_have_a_mean_and_a_standard_deviation(run, other_seed, tmp_path, capsys):
+    book = tmp_path / "results" / "small.json"
+    assert evaluate.main([str(run), str(other_seed), "validation", "--record", str(book)]) == 0
+    values = [score(folder, Validation(), Options()).evaluation.metrics["loss"].value for folder in (run, other_seed)]
+    assert values[0] != values[1]
+    printed = capsys.readouterr().out.splitlines()
+    mean, spread = sum(values) / 2, abs(values[0] - values[1]) / math.sqrt(2)
+    each = f"{values[0]:.4f}, {values[1]:.4f}"
+    assert printed[0] == f"validation loss mean {mean:.4f}, standard deviation {spread:.4f}, of {each}"
+    assert printed[2:] == [f"recorded in {book}", f"recorded in {book.with_name('small-seed3.json')}"]
+    for name, seed, value in (("small", 0, values[0]), ("small-seed3", 3, values[1])):
+        entry = json.loads((book.parent / f"{name}.json").read_text())[0]
+        assert (entry["seed"], entry["metric"], entry["value"]) == (seed, "loss", value)
+        rows = (book.parent / f"{name}.metrics.jsonl").read_text().splitlines()
+        assert [json.loads(row) for row in rows] == rows_of(run if seed == 0 else other_seed)
+
+
+def test_runs_of_other_configs_are_not_averaged(run, other_seed, tmp_path, capsys):
+    config = other_seed / CONFIG_FILE
+    book = tmp_path / "ledger.json"
+    assert evaluate.main([str(run), str(run), "--record", str(book)]) == 2
+    assert f"{run} and {run} have the same seed, 0; give each run once" in capsys.readouterr().err
+    assert evaluate.main([str(run), str(other_seed), "--predictions", "answers.txt"]) == 2
+    assert "--predictions needs one run" in capsys.readouterr().err
+    config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
+    assert evaluate.main([str(run), str(other_seed), "--record", str(book)]) == 2
+    error = capsys.readouterr().err
+    assert error.splitlines()[1:] == ["  total_steps: 4 -> 9"]
+    assert "differ in more than their seed; score them one by one" in error
+    assert not book.exists()
+
+
 def test_a_file_is_scored_character_by_character(run, tmp_path):
     text = tmp_path / "other.txt"
     text.write_text((tmp_path / "text.txt").read_text()[:50])
@@ -170,7 +210,7 @@ def test_a_damaged_checkpoint_ends_with_status_1(run, capsys):
 def test_help_needs_no_run_and_options_depend_on_the_evaluator(run, capsys):
     assert evaluate.main(["--help"]) == 0
     assert evaluate.main([]) == 2
-    assert "usage: python -m train.evaluate RUN [EVALUATOR] [options]" in capsys.readouterr().out
+    assert "usage: python -m train.evaluate RUN... [EVALUATOR] [options]" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
         evaluate.main([str(run), "--help"])
     assert ended.value.code == 0
