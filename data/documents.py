@@ -1,4 +1,4 @@
-"""Documents as lists of sentences: a user's file, or the language reference that Python carries."""
+"""Documents as lists of sentences: a user's file, Python's language reference, or the pairs of a labelled data set."""
 
 import itertools
 import re
@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from data import DataError
+from data.download import locate_folder
+from data.sentence_classes import FILES, find_file, read_data_set_file
 from data.text_sources import python_topics, read_utf8
 from jaxnlp.text.wordpiece import SPECIAL
 
-DocumentSource = Literal["python_docs", "text_file"]
+DocumentSource = Literal["python_docs", "text_file", "afqmc"]
 
 _SPECIAL = re.compile("|".join(map(re.escape, SPECIAL)))
 _HEADING = re.compile(r"^[^\n]+\n([*=\-~^#])\1{2,}$", re.MULTILINE)
@@ -20,8 +22,8 @@ def read_documents(source: DocumentSource, path: str | None = None) -> list[list
     """Sentences of each document of a source.
 
     Args:
-      source: `python_docs` takes no path; `text_file` needs one, see `file_documents`.
-      path: the user's file.
+      source: `python_docs` takes no path; `text_file` needs one, see `file_documents`; `afqmc`, see `pair_documents`.
+      path: the user's file, or the folder of the data set; None = that in JAXNLP_DATA.
 
     Raises:
       DataError: for an unknown source, a superfluous or missing path, or a file that contains something else.
@@ -36,6 +38,8 @@ def read_documents(source: DocumentSource, path: str | None = None) -> list[list
             if path is None:
                 raise DataError("data.source text_file needs the file: give it with --data.path FILE")
             return file_documents(Path(path).expanduser())
+        case "afqmc":
+            return pair_documents(source, path)
         case _:
             raise DataError(f"data.source must be one of {', '.join(get_args(DocumentSource))}, got {source!r}")
 
@@ -68,6 +72,16 @@ def file_documents(path: Path) -> list[list[str]]:
     if not documents:
         raise DataError(f"{path} has no sentences; expected one a line, and a blank line between documents")
     return documents
+
+
+def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
+    """The training pairs of a labelled data set, each a document of two sentences, without the labels.
+
+    Raises: FileNotFoundError when there is no such folder or file; DataError when a line is something else.
+    """
+    files = FILES[data_set]
+    folder = locate_folder(files.folder, path, holds=files.train, otherwise="choose another data.source")
+    return [list(row.texts) for row in read_data_set_file(data_set, find_file(folder, files.train))]
 
 
 def python_documents() -> list[list[str]]:

@@ -38,9 +38,10 @@ class MaskedText(DataConfig):
     """
 
     source: DocumentSource = "python_docs"
-    """Documents: Python's embedded language reference, or your UTF-8 file (set path)."""
+    """Documents: Python's embedded language reference, your UTF-8 file (set path), or AFQMC's training pairs."""
     path: str | None = None
-    """File of the documents, required for text_file: one sentence a line, blank lines between documents."""
+    """File of the documents, required for text_file: one sentence a line, blank lines between documents. Of afqmc the
+    folder; None = in the folder that JAXNLP_DATA names."""
     vocabulary: str | None = None
     """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = that of the pretrained model, or one
     made from the training text."""

@@ -92,7 +92,7 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
     """
     files = FILES[name]
     named = {"train": files.train, "validation": files.validation, "test": files.test}
-    paths = {split: _compressed_or_not(folder / file) for split, file in named.items() if file is not None}
+    paths = {split: find_file(folder, file) for split, file in named.items() if file is not None}
     optional = {"test"} if files.training_rows is None else {"test", "train"}
     missing = [path.name for split, path in paths.items() if split not in optional and not path.is_file()]
     if missing:
@@ -118,8 +118,9 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
     return {"train": (path, rows[:count])} | found | {"validation": (path, rows[count:])}
 
 
-def _compressed_or_not(path: Path) -> Path:
-    """The file, or its compressed form where only that exists."""
+def find_file(folder: Path, name: str) -> Path:
+    """The file in a folder, or its compressed form where only that exists."""
+    path = folder / name
     compressed = path.with_name(f"{path.name}.gz")
     return compressed if compressed.is_file() and not path.is_file() else path
 

@@ -46,10 +46,21 @@ def test_sources_and_paths_belong_together(tmp_path):
         read_documents("python_docs", "a.txt")
     with pytest.raises(DataError, match=r"text_file needs the file: give it with --data\.path FILE"):
         read_documents("text_file")
-    with pytest.raises(DataError, match=r"must be one of python_docs, text_file, got 'book'"):
+    with pytest.raises(DataError, match=r"must be one of python_docs, text_file, afqmc, got 'book'"):
         read_documents("book")
     with pytest.raises(FileNotFoundError, match=r"no text file at .*missing\.txt"):
         read_documents("text_file", str(tmp_path / "missing.txt"))
+
+
+def test_documents_of_a_labelled_data_set_are_its_training_pairs_without_labels(tmp_path):
+    lines = (
+        '{"sentence1": "a b", "sentence2": "c", "label": "1"}',
+        '{"sentence1": "d", "sentence2": "e", "label": "0"}',
+    )
+    (tmp_path / "train.json").write_text("\n".join(lines))
+    assert read_documents("afqmc", str(tmp_path)) == [["a b", "c"], ["d", "e"]]
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere; give a folder that contains train\.json"):
+        read_documents("afqmc", str(tmp_path / "nowhere"))
 
 
 def test_python_documents_are_sections_of_english_sentences_that_do_not_repeat():
