@@ -28,6 +28,9 @@ MODULES = (
     "gpt_shakespeare_cpu",
     "transformer_step",
     "translate",
+    "text_cnn",
+    "vit",
+    "predict",
 )
 
 

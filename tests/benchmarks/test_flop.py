@@ -5,10 +5,13 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from benchmarks import attention, bert_finetune, cross_entropy, gpt_names, lstm_lm
+from benchmarks import attention, bert_finetune, cross_entropy, gpt_names, lstm_lm, text_cnn, vit
+from jaxnlp.models.text_cnn import TextCNN
+from jaxnlp.models.vit import ViT
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.attention import attend
 from jaxnlp.ops.losses import linear_cross_entropy
@@ -57,6 +60,18 @@ def lstm_lm_forward():
     return lstm_lm.flop(), of_model(lstm_lm.CONFIG.build(lstm_lm.VOCABULARY), lstm_lm.batch()["tokens"])
 
 
+def text_cnn_forward():
+    tokens = text_cnn.batch()["tokens"]
+    model = TextCNN(text_cnn.CONFIG, text_cnn.VOCABULARY, text_cnn.CLASSES)
+    return text_cnn.flop(), of_model(model, tokens, np.ones_like(tokens, bool))
+
+
+def vit_forward():
+    config = dataclasses.replace(vit.CONFIG, compute=Compute(attention="xla"))
+    model = ViT(config, vit.SIZE, vit.MEAN, vit.STDDEV, vit.CLASSES)
+    return vit.flop(), of_model(model, vit.batch()["images"])
+
+
 def cross_entropy_forward():
     (case,) = cross_entropy.cases()
     x = jnp.zeros((cross_entropy.TOKENS, cross_entropy.WIDTH))
@@ -67,7 +82,14 @@ def cross_entropy_forward():
 
 @pytest.mark.parametrize(
     "counted",
-    [gpt_names_forward, bert_finetune_forward, lstm_lm_forward, cross_entropy_forward],
+    [
+        gpt_names_forward,
+        bert_finetune_forward,
+        lstm_lm_forward,
+        text_cnn_forward,
+        vit_forward,
+        cross_entropy_forward,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_a_step_is_a_forward_pass_and_twice_as_much_backward(counted):

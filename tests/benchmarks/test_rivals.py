@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bert_finetune, gpt_names, lstm_lm
+from benchmarks import bert_finetune, gpt_names, lstm_lm, predict, text_cnn, vit
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchLSTM
+from benchmarks.torch_text_cnn import TorchTextCNN
 from benchmarks.torch_transformer import TorchTransformer
+from benchmarks.torch_vit import TorchViT
 from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
@@ -19,6 +21,8 @@ from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import target_decoder_of
 from jaxnlp.models.bert_classifier import BertClassifier
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
+from jaxnlp.models.text_cnn import TextCNN
+from jaxnlp.models.vit import ViT
 from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 
@@ -275,3 +279,73 @@ def test_the_cases_have_the_models_of_recipes():
     # The recipe's encoder is that of the pretrained weights, its pooling is another one, and it hides tokens.
     expected = dataclasses.replace(recipe, encoder=bert_finetune.CONFIG.encoder, token_dropout_rate=0.0)
     assert dataclasses.replace(bert_finetune.CONFIG, pooling=recipe.pooling) == expected
+
+
+def test_text_cnn_gives_our_logits_and_has_as_many_parameters():
+    config = dataclasses.replace(text_cnn.CONFIG, embedding_width=5, feature_maps=3, compute=Compute())
+    ours, classes = TextCNN(config, VOCABULARY, 2), 2
+    mask = np.ones_like(TOKENS, bool)
+    params = random_params(lambda: ours.init(jax.random.key(0), TOKENS, mask)["params"])
+    weights = {"embedding.weight": params["tokens"]["embedding"]} | dense("output", params["head"])
+    for number, window in enumerate(config.windows):
+        found = params[f"convolution_{window}"]
+        kernel = found["kernel"].reshape(window, config.embedding_width, -1).transpose(2, 1, 0)
+        weights |= {f"convolutions.{number}.weight": kernel, f"convolutions.{number}.bias": found["bias"]}
+    theirs = load(TorchTextCNN(config, VOCABULARY, classes), weights)
+    expected = jax.jit(ours.apply)({"params": params}, TOKENS, mask)
+    assert np.abs(expected).max() > 0.3
+    np.testing.assert_allclose(theirs(torch.tensor(TOKENS).long()).detach(), expected, atol=1e-4)
+    assert size_of(theirs) == size(params)
+
+
+def vit_weights(params, config):
+    weights = {"positions": params["positions"]}
+    weights |= dense("project", params["stem"]["project"]) | dense("output", params["head"])
+    weights |= norm("encoder.norm", params["final_norm"])
+    for number in range(config.convolutions):
+        found = params["stem"][f"convolution_{number}"]
+        kernel = found["kernel"].reshape(3, 3, -1, found["kernel"].shape[-1]).transpose(3, 2, 0, 1)
+        weights |= {f"convolutions.{number}.weight": kernel, f"convolutions.{number}.bias": found["bias"]}
+        weights |= norm(f"norms.{number}", params["stem"][f"norm_{number}"])
+    for number in range(config.num_layers):
+        ours, layer = jax.tree.map(lambda x, n=number: x[n], params["blocks"]), f"encoder.layers.{number}"
+        weights |= norm(f"{layer}.norm1", ours["attention_norm"]) | norm(f"{layer}.norm2", ours["feed_forward_norm"])
+        weights |= dense(f"{layer}.self_attn.out_proj", merged_heads(ours["attention"]["out"]))
+        weights |= dense(f"{layer}.linear1", ours["feed_forward"]["up"])
+        weights |= dense(f"{layer}.linear2", ours["feed_forward"]["down"])
+        qkv = dense("qkv", ours["attention"]["qkv"])
+        weights |= {f"{layer}.self_attn.in_proj_{name}": qkv[f"qkv.{name}"] for name in ("weight", "bias")}
+    return weights
+
+
+def merged_heads(out):
+    return {"kernel": out["kernel"].reshape(-1, out["kernel"].shape[-1]), "bias": out["bias"]}
+
+
+def test_vit_gives_our_logits_and_has_as_many_parameters():
+    config = dataclasses.replace(
+        vit.CONFIG, num_layers=2, num_heads=2, width=8, feed_forward_width=12, compute=Compute()
+    )
+    ours = ViT(config, 8, vit.MEAN, vit.STDDEV, 3)
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8)
+    params = random_params(lambda: ours.init(jax.random.key(0), images)["params"])
+    theirs = load(TorchViT(config, 8, vit.MEAN, vit.STDDEV, 3), vit_weights(params, config))
+    expected = jax.jit(ours.apply)({"params": params}, images)
+    assert np.abs(expected).max() > 0.3
+    np.testing.assert_allclose(theirs(torch.tensor(images)).detach(), expected, atol=1e-3)
+    assert size_of(theirs) == size(params)
+
+
+def test_both_sides_predict_a_class_of_each_sentence(monkeypatch):
+    monkeypatch.setattr(predict, "SENTENCES", 5)
+    predict.sentences.cache_clear()
+    encoder = dataclasses.replace(predict.CONFIG.encoder, num_layers=1, num_heads=2, width=8)
+    monkeypatch.setattr(predict, "CONFIG", dataclasses.replace(predict.CONFIG, encoder=encoder, compute=Compute()))
+    for name, value in (("WIDTH", 8), ("HEADS", 2), ("LAYERS", 1)):
+        monkeypatch.setattr(predict, name, value)
+    (case,) = predict.cases()
+    for prepare in (case.sides["ours"], case.sides["eager_f32"]):
+        found = prepare()()
+        assert len(found) == 5
+        assert set(found) <= {0, 1}
+    predict.sentences.cache_clear()

@@ -1,0 +1,88 @@
+"""`jaxnlp predict` over 2,000 sentences of Python's documentation with the BERT of `bert_finetune`, without printing.
+
+From texts to classes: tokenizing, batching, padding and the forward pass count.
+"""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bert_finetune import CLASSES, CONFIG, DROPOUT, HEADS, LAYERS, POSITIONS, WIDTH
+from benchmarks.case import Case, Step
+from data.documents import python_documents
+from jaxnlp.targets import Classes
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+
+SENTENCES, VOCABULARY, BATCH = 2_000, 4_000, 32
+
+
+@functools.cache
+def sentences() -> tuple[str, ...]:
+    """The first 2,000."""
+    return tuple(sentence for document in python_documents() for sentence in document)[:SENTENCES]
+
+
+def processor() -> TextClassifierProcessor:
+    """Both sides' tokenizer, of the library `tokenizers`."""
+    vocabulary = WordPieceVocabulary.of_texts(sentences(), VOCABULARY)
+    return TextClassifierProcessor(vocabulary, POSITIONS, 1, Classes(tuple(map(str, range(CLASSES)))))
+
+
+def ours() -> Step:
+    import jax
+
+    from jaxnlp.tasks.classification.evaluators import decided, predictions_of
+    from jaxnlp.tasks.classification.inputs import Given, read_inputs
+
+    reader = processor()
+    model = CONFIG.build_classifier(reader)
+    shapes = CONFIG.shapes(reader)
+    params = model.init(jax.random.key(0), *(np.zeros(shape.shape, shape.dtype) for shape in shapes))["params"]
+    predict = jax.jit(predictions_of(model, reader.targets))
+
+    def step() -> list[int]:
+        found = np.zeros((SENTENCES, CLASSES))
+        first = 0
+        for chunk in read_inputs(reader, Given(sentences())):
+            for numbers, batch in chunk.batches:
+                found[first + numbers] = np.asarray(predict(params, batch))[: len(numbers)]
+            first += len(chunk.shown)
+        return decided(reader.targets, found)
+
+    return step
+
+
+def theirs(*, fused: bool, bfloat16: bool) -> Step:
+    """As courses do it: batches in the order of the texts, each padded to its longest text."""
+    import torch
+
+    from benchmarks.torch_bert import TorchBert
+
+    reader = processor()
+    size = reader.vocabulary_size
+    model = TorchBert(size, WIDTH, HEADS, LAYERS, POSITIONS, CLASSES, DROPOUT, fused=fused).eval()
+
+    @torch.no_grad()
+    def step() -> list[int]:
+        found: list[int] = []
+        for start in range(0, SENTENCES, BATCH):
+            texts = sentences()[start : start + BATCH]
+            tokens = [torch.from_numpy(ids).long() for ids in reader.tokenize([(text,) for text in texts]).tokens]
+            padded: Any = torch.nn.utils.rnn.pad_sequence(tokens, batch_first=True)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
+                logits = model(padded, torch.tensor([len(ids) for ids in tokens]))
+            found += logits.argmax(dim=-1).tolist()
+        return found
+
+    return step
+
+
+def cases() -> list[Case]:
+    rivals = {
+        "eager_f32": functools.partial(theirs, fused=False, bfloat16=False),
+        "eager_fused": functools.partial(theirs, fused=True, bfloat16=False),
+        "eager_bf16": functools.partial(theirs, fused=True, bfloat16=True),
+    }
+    return [Case("predict", {"ours": ours, **rivals})]

@@ -1,0 +1,58 @@
+"""A training step of `text_cnn`: windows of 3, 4 and 5 words, 100 features each, width 128, 50 texts of 32 words."""
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.case import Case, Step, torch_sides
+from jaxnlp.models.text_cnn import TextCNNConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.targets import Classes
+from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+VOCABULARY, BATCH, WORDS, CLASSES = 18_000, 50, 32, 2
+CONFIG = TextCNNConfig(
+    embedding_width=128, dropout_rate=0.5, embedding_dropout_rate=0.3, compute=Compute(matmul_dtype="auto")
+)
+
+
+def batch() -> dict[str, np.ndarray]:
+    """Texts without padding: course code has its windows count, and ours leaves them out."""
+    rng = np.random.default_rng(0)
+    return {
+        "tokens": rng.integers(len(SPECIAL), VOCABULARY, (BATCH, WORDS)).astype(np.int32),
+        "labels": rng.integers(0, CLASSES, BATCH).astype(np.int32),
+    }
+
+
+def flop() -> float:
+    """Of the convolutions, forward and backward, windows over the ends not counted."""
+    return 6.0 * BATCH * WORDS * CONFIG.embedding_width * CONFIG.feature_maps * sum(CONFIG.windows)
+
+
+def ours() -> Step:
+    from benchmarks.jax_step import jax_step
+    from jaxnlp.tasks.classification import Classification
+
+    vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, *map(str, range(VOCABULARY - len(SPECIAL)))])
+    processor = TextClassifierProcessor(vocabulary, WORDS, 1, Classes(tuple(map(str, range(CLASSES)))))
+    arrays = batch()
+    masks = {"attention_mask": np.ones((BATCH, WORDS), bool), "loss_mask": np.ones(BATCH, bool)}
+    return jax_step(Classification(), CONFIG, processor, arrays | masks)
+
+
+def theirs(*, fused: bool, **settings: Any) -> Step:
+    import torch
+    import torch.nn.functional as F
+
+    from benchmarks.torch_step import torch_step
+    from benchmarks.torch_text_cnn import TorchTextCNN
+
+    tokens, labels = (torch.from_numpy(array).long() for array in batch().values())
+    model = TorchTextCNN(CONFIG, VOCABULARY, CLASSES)
+    return torch_step(model, lambda called: F.cross_entropy(called(tokens), labels), fused=fused, **settings)
+
+
+def cases() -> list[Case]:
+    return [Case("text_cnn", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * WORDS, flop=flop())]
