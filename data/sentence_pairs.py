@@ -27,15 +27,17 @@ def read_pairs(paths: Sequence[Path], *, reverse: bool = False) -> tuple[Sentenc
     else:
         lines = [_numbered(path) for path in paths]
         _refuse_unequal(paths, *lines)
-        columns = list(zip(*map(_sentences, paths, lines), strict=True))
+        remedy = "remove this line and its translation"
+        columns = list(zip(*(_sentences(*of, remedy) for of in zip(paths, lines, strict=True)), strict=True))
     return tuple(SentencePair(*(pair[::-1] if reverse else pair)) for pair in columns)
 
 
 def read_pairs_or_sources(path: Path, *, reverse: bool = False) -> tuple[SentencePair, ...]:
-    """The pairs of a file, as `read_pairs`; when there is no tab in its first line, all lines are only sources."""
-    if "\t" in read_utf8(path).partition("\n")[0]:
+    """The pairs of a file, as `read_pairs`; when no line has a tab, all lines are only sources."""
+    lines = _numbered(path)
+    if any("\t" in line for _, line in lines):
         return read_pairs([path], reverse=reverse)
-    return tuple(map(SentencePair, _sentences(path, _numbered(path))))
+    return tuple(map(SentencePair, _sentences(path, lines, "remove it")))
 
 
 def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int], list[int]]:
@@ -56,14 +58,14 @@ def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int],
 
 def _numbered(path: Path) -> list[tuple[int, str]]:
     """The lines with their numbers, from 1. Only a line feed ends a line."""
-    return list(enumerate(read_utf8(path).removesuffix("\n").split("\n"), 1))
+    return list(enumerate(read_utf8(path, old_line_ends=False).removesuffix("\n").split("\n"), 1))
 
 
-def _sentences(path: Path, lines: Sequence[tuple[int, str]]) -> list[str]:
+def _sentences(path: Path, lines: Sequence[tuple[int, str]], remedy: str) -> list[str]:
     sentences = []
     for number, line in lines:
         if not line.strip():
-            raise DataError(f"{path}, line {number} is empty; remove this line and its translation")
+            raise DataError(f"{path}, line {number} is empty; {remedy}")
         sentences.append(line.strip())
     return sentences
 

@@ -27,8 +27,12 @@ def python_docs() -> str:
     return "\n".join(python_topics())
 
 
-def read_utf8(path: Path) -> str:
+def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
     """A text file's characters, uncompressed where its name ends in .gz; line ends become LF.
+
+    Args:
+      path: the file.
+      old_line_ends: whether a CR alone ends a line, too; otherwise it becomes a blank.
 
     Raises:
       FileNotFoundError: when there is no such file.
@@ -55,7 +59,7 @@ def read_utf8(path: Path) -> str:
         ) from error
     if not text:
         raise DataError(f"{path} is empty")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")
 
 
 def read_text(source: TextSource, path: str | None = None) -> str:

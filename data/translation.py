@@ -206,7 +206,7 @@ class ParallelText(SentencePairs):
         if not 0.0 < self.validation_fraction < 1.0:
             raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        trained = ("vocabulary_size", "shared_vocabulary", "minimum_count")
+        trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
         refuse_unread(
             self,
             [

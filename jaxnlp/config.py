@@ -61,8 +61,7 @@ def refuse_unread(config: Config, rules: Iterable[ReadWhen]) -> None:
         value = getattr(config, rule.field)
         if not rule.is_read and value != rule.default:
             raise ValueError(
-                f"{config.full_name(rule.field)} applies only to {rule.what}; leave it at {rule.default!r}, "
-                f"got {value!r}"
+                f"{config.full_name(rule.field)} applies only to {rule.what}; set it to {rule.default!r}, got {value!r}"
             )
 
 

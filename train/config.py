@@ -82,8 +82,8 @@ class TrainConfig(Config):
         longest, room = self.data.max_length, self.model.max_length
         if longest is not None and room is not None and longest > room:
             raise ValueError(
-                f"the data's inputs have up to {longest} tokens, and the model reads at most {room}; lower the data's "
-                "maximum length, or raise the model's"
+                f"the data's inputs have up to {longest} tokens, and the model reads at most {room}; lower the lengths "
+                "of the data (--data.*), or raise that of the model (--model.*)"
             )
 
 

@@ -104,7 +104,7 @@ class SelfAttention(nn.Module):
             value, default = getattr(self, name), getattr(SelfAttention, name)
             if self.positions not in kinds and value != default:
                 raise ValueError(
-                    f"{name} applies only to positions {' and '.join(kinds)}; leave it at {default}, got {value}"
+                    f"{name} applies only to positions {' and '.join(kinds)}; set it to {default}, got {value}"
                 )
         if cache is not None and not self.causal:
             raise ValueError("a cache needs causal attention; set causal=True")

@@ -45,14 +45,14 @@ class TextToText(Task):
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if not isinstance(model, SequenceToSequenceConfig):
             raise ValueError(
-                f"this task needs a model that reads a source, got {type(model).__name__}; take EncoderDecoderConfig"
+                f"this task needs a model that reads a source, such as EncoderDecoderConfig, got {type(model).__name__}"
             )
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         if model.architecture().get("embeddings") == "shared" and not corpus.processor.shared:
             raise DataError(
                 "model.embeddings shared needs one vocabulary of source and target, and the data has two; set "
-                "--model.embeddings tied, or --data.shared-vocabulary"
+                "--model.embeddings tied"
             )
 
     def build(

@@ -306,7 +306,7 @@ def test_what_is_missing_is_named(folder):
         ({"parts": ()}, "data.parts must be some of sst, cfimdb, quora, sts, each once, got none"),
         ({"parts": ("sst", "sst")}, "each once, got sst, sst"),
         ({"parts": ("sst", "mnli")}, r"data.parts must be one of sst, cfimdb, quora, sts, got .'sst', 'mnli'."),
-        ({"schedule": "annealed"}, "data.schedule applies only to several data.parts; leave it at 'round_robin', got"),
+        ({"schedule": "annealed"}, "data.schedule applies only to several data.parts; set it to 'round_robin', got"),
         ({"schedule_steps": 5}, "data.schedule_steps applies only to data.schedule annealed and sequential of several"),
         ({"parts": ("sst", "sts"), "schedule": "together", "schedule_steps": 5}, "data.schedule_steps applies only to"),
         ({"max_length": 2}, "data.max_length must be at least 3, got 2"),

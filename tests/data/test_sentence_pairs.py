@@ -35,6 +35,26 @@ def test_a_file_without_tabs_has_only_sources(files):
     assert read_pairs_or_sources(files[1]) == tuple(map(SentencePair, ("eins", "zwei", "drei")))
 
 
+def test_a_missing_tab_is_named_where_other_lines_have_one(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("no tab here\nHello\tHallo\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.tsv, line 1: expected two sentences with a tab between them, got 'no tab"):
+        read_pairs_or_sources(path)
+
+
+def test_an_empty_line_among_sources_is_named_without_a_word_of_a_translation(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\ntwo\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.txt, line 2 is empty; remove it$"):
+        read_pairs_or_sources(path)
+
+
+def test_a_carriage_return_within_a_line_is_a_blank(files):
+    files[0].write_bytes(b"one\rmore\r\ntwo\r\nthree\r\n")
+    assert [pair.source for pair in read_pairs(files)] == ["one more", "two", "three"]
+    assert [pair.source for pair in read_pairs_or_sources(files[0])] == ["one more", "two", "three"]
+
+
 def test_unequal_files_are_named_with_both_counts_and_the_first_line_without_a_partner(files):
     files[1].write_text("eins\nzwei\ndrei\nvier\nfünf\n", encoding="utf-8")
     message = r"a.en has 3 lines, .*a.de has 5; line 4 of .*a.de has no partner: 'vier'"

@@ -81,11 +81,28 @@ def test_ablations_are_what_the_sweep_measured(root, page):
             )
 
 
-@pytest.mark.thorough
-def test_the_script_measures_the_gradient_of_each_block(root, monkeypatch):
+@pytest.fixture
+def script(root):
     spec = importlib.util.spec_from_file_location("experiments", root / "docs" / "translation_experiments.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.thorough
+def test_a_row_of_norms_is_what_the_script_measures(script, page):
+    rows = re.findall(r"^\| (Glorot|0\.02) \| (post|pre) \| (\d) \| (.+) \| [\d.]+ \|$", page, re.M)
+    assert len(rows) == 8
+    (shown,) = [values for start, norm, depth, values in rows if (start, norm, depth) == ("Glorot", "post", "2")]
+    corpus = script.get_config().data.load(0)
+    size = corpus.processor.target.size
+    found = script.layer_norms("post", 2, next(iter(corpus.train)), size, published=True)
+    measured = [found[side][place] for side in ("encoder", "decoder") for place in (0, -1)]
+    np.testing.assert_allclose([float(value) for value in shown.split(" | ")], measured, rtol=0.05)
+
+
+@pytest.mark.thorough
+def test_the_script_measures_the_gradient_of_each_block(script, monkeypatch):
     monkeypatch.setattr(script, "SEEDS", 1)
     generator = np.random.default_rng(0)
     batch = {name: generator.integers(4, 40, (4, 8)) for name in ("source", "inputs", "targets")}

@@ -94,6 +94,6 @@ def test_names_have_the_section_of_the_command_line_in_front():
 def test_a_field_that_nothing_reads_is_refused_unless_it_is_at_its_default():
     assert TallCup("large", height=5).height == 5
     assert TallCup("small").height == 1
-    message = "cup.height applies only to the size large; leave it at 1, got 5"
+    message = "cup.height applies only to the size large; set it to 1, got 5"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         TallCup("small", height=5)

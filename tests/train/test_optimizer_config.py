@@ -75,35 +75,38 @@ def test_invalid_config_is_refused_with_field_and_value(fields, message):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"muon_momentum": 0.9}, "optimizer.muon_momentum applies only to muon; leave it at 0.95, got 0.9"),
-        ({"momentum": 0.9}, "optimizer.momentum applies only to sgd; leave it at 0.0, got 0.9"),
+        ({"muon_momentum": 0.9}, "optimizer.muon_momentum applies only to muon; set it to 0.95, got 0.9"),
+        ({"momentum": 0.9}, "optimizer.momentum applies only to sgd; set it to 0.0, got 0.9"),
         (
             {"name": "sgd", "beta1": 0.8},
-            "optimizer.beta1 applies only to adamw, adam and muon; leave it at 0.9, got 0.8",
+            "optimizer.beta1 applies only to adamw, adam and muon; set it to 0.9, got 0.8",
         ),
-        ({"name": "sgd", "beta2": 0.99}, "optimizer.beta2 applies only to adamw, adam and muon; leave it at 0.999"),
-        ({"name": "sgd", "epsilon": 1e-6}, "optimizer.epsilon applies only to adamw, adam and muon; leave it at 1e-08"),
-        ({"name": "adam", "weight_decay": 0.1}, "optimizer.weight_decay applies only to adamw, muon and sgd; leave it"),
+        ({"name": "sgd", "beta2": 0.99}, "optimizer.beta2 applies only to adamw, adam and muon; set it to 0.999"),
+        ({"name": "sgd", "epsilon": 1e-6}, "optimizer.epsilon applies only to adamw, adam and muon; set it to 1e-08"),
+        (
+            {"name": "adam", "weight_decay": 0.1},
+            "optimizer.weight_decay applies only to adamw, muon and sgd; set it to 0.0, got 0.1",
+        ),
         (
             {"schedule": "constant", "decay_steps": 9},
-            "optimizer.decay_steps applies only to the schedules cosine, linear and one_cycle; leave it at None, got 9",
+            "optimizer.decay_steps applies only to the schedules cosine, linear and one_cycle; set it to None, got 9",
         ),
         (
             {"schedule": "constant", "decay_tokens": 9},
-            "optimizer.decay_tokens applies only to the schedules cosine, linear and one_cycle; leave it at None",
+            "optimizer.decay_tokens applies only to the schedules cosine, linear and one_cycle; set it to None",
         ),
         (
             {"schedule": "constant", "min_lr_ratio": 0.0},
-            "optimizer.min_lr_ratio applies only to the schedules with a floor; leave it at 0.1, got 0.0",
+            "optimizer.min_lr_ratio applies only to the schedules with a floor; set it to 0.1, got 0.0",
         ),
-        ({"start_lr_ratio": 0.5}, "optimizer.start_lr_ratio applies only to the schedule one_cycle; leave it at 0.04"),
+        ({"start_lr_ratio": 0.5}, "optimizer.start_lr_ratio applies only to the schedule one_cycle; set it to 0.04"),
         (
             {"interval_steps": 5},
-            "optimizer.interval_steps applies only to the schedules step, exponential and cosine_restarts; leave it",
+            "optimizer.interval_steps applies only to the schedules step, exponential and cosine_restarts; set it to",
         ),
         ({"decay_factor": 0.5}, "optimizer.decay_factor applies only to the schedules step, exponential and plateau"),
-        ({"restart_growth": 2.0}, "optimizer.restart_growth applies only to the schedule cosine_restarts; leave it"),
-        ({"plateau_patience": 5}, "optimizer.plateau_patience applies only to the schedule plateau; leave it at 3"),
+        ({"restart_growth": 2.0}, "optimizer.restart_growth applies only to the schedule cosine_restarts; set it to"),
+        ({"plateau_patience": 5}, "optimizer.plateau_patience applies only to the schedule plateau; set it to 3"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

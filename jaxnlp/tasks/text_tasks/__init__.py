@@ -98,7 +98,7 @@ class TextTasks(Task):
                 f"and several data.parts, got {', '.join(data.parts)}"
             )
         if self.token_dropout_rate and model.freeze_encoder:
-            raise ValueError("task.token_dropout_rate changes nothing while model.freeze_encoder is set; leave it at 0")
+            raise ValueError("task.token_dropout_rate changes nothing while model.freeze_encoder is set; set it to 0")
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         parts = corpus.processor.parts

@@ -1,14 +1,21 @@
 """Translation: generate a text, given its source; scored by BLEU and chrF with beam search."""
 
 import dataclasses
+import logging
+import re
 from collections.abc import Mapping
 
-from jaxnlp.corpus import Split
+from jaxnlp.corpus import Corpus, Split
+from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Command, Evaluator, MetricKind
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.commands import Translate
 from jaxnlp.tasks.translation.evaluators import Tokenizer, Translations, Validation
 from jaxnlp.text.translation import TranslationProcessor
+
+_logger = logging.getLogger(__name__)
+_WITHOUT_SPACES = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")  # kana and Chinese characters
+_SEEN = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +25,8 @@ class Translation(TextToText):
     label_smoothing: float = 0.1
     """Label smoothing: fraction of each target's probability that training spreads evenly over the vocabulary."""
     bleu_tokenizer: Tokenizer = "13a"
-    """How BLEU tokenizes translations and references: 13a for languages that separate words by spaces, zh for
-    Chinese."""
+    """How BLEU tokenizes translations and references: 13a for languages that separate words by spaces, zh for Chinese,
+    char for other languages without spaces."""
 
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
         found = {**super().metrics(processor, split)}
@@ -27,6 +34,17 @@ class Translation(TextToText):
             found |= {name: MetricKind("sentences", "points") for name in ("bleu", "chrf")}
             found["exact_match"] = MetricKind("sentences")
         return found
+
+    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
+        """Also warns when BLEU would take whole sentences without spaces for words."""
+        super().check_corpus(model, corpus)
+        examples = corpus.splits["validation"].examples[:_SEEN] if "validation" in corpus.splits else []
+        found = sum(bool(_WITHOUT_SPACES.search(str(example.reference))) for example in examples)
+        if self.bleu_tokenizer == "13a" and 2 * found > len(examples):
+            _logger.warning(
+                "most translations are Chinese or Japanese, whose words BLEU's tokenizer 13a does not separate; set "
+                "--task.bleu-tokenizer zh, or char"
+            )
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
         return {"validation": Validation, "translation": Translations}

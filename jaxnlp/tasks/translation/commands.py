@@ -32,9 +32,9 @@ class Translate(SearchOptions, Command):
     """Translates texts, and prints each translation on a line.
 
     With --n-best, several lines for each text, each with the score first. The translation of an empty line is an empty
-    line. Sources that are longer than the model's context, or than 256 tokens if it has none, are truncated to that
-    length, end symbol included; a note on standard error counts them and names the first. Evaluation truncates to the
-    last of the data's lengths instead.
+    line, and with --n-best so many lines with a score of 0. Sources that are longer than the model's context, or than
+    256 tokens if it has none, are truncated to that length, end symbol included; a note on standard error counts them
+    and names the first. Evaluation truncates to the last of the data's lengths instead.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -44,7 +44,8 @@ class Translate(SearchOptions, Command):
     n_best: int = 1
     """Number of translations of each text, best first; at most num_beams."""
     alignment: Path | None = None
-    """Also write a page with the attention of each token of the best translation to the source tokens."""
+    """Also write a page with the attention of each token of the best translation to the source tokens, of the first 100
+    texts."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -76,7 +77,12 @@ class Translate(SearchOptions, Command):
         report_truncated(truncated, translated, max_length)
         if self.alignment is not None:
             write_file(self.alignment, render_page(maps).encode())
-            print(f"attention in {self.alignment}", file=sys.stderr)
+            shown = (
+                "attention"
+                if translated <= len(maps)
+                else f"attention of the first {len(maps)} of {translated:,} texts"
+            )
+            print(f"{shown} in {self.alignment}", file=sys.stderr)
 
     def _search(
         self, translator: Translator, trained: Trained, sources: Sequence[Sequence[int]], max_length: int

@@ -46,7 +46,8 @@ class Search(SearchOptions, Evaluator):
             return Evaluation({}, predictions)
         metrics = with_perplexity(scoring.sums())
         references = [str(example.reference) for example in split.examples]
-        tokenizer = getattr(scoring.trained.task, "bleu_tokenizer", "13a")
+        task: Any = scoring.trained.task
+        tokenizer = task.bleu_tokenizer
         scores, signatures = corpus_scores(texts, references, tokenizer)
         blocks = [*example_blocks(split.examples, texts), bleu_by_length(split.examples, texts, processor, tokenizer)]
         for number in np.linspace(0, len(texts) - 1, min(ALIGNED_EXAMPLES, len(texts))).astype(int).tolist():

@@ -268,7 +268,7 @@ def test_config_reads_back_equal_from_json():
         ({"widths": (4,), "hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to models with several"),
         (
             {"cell": "gru", "forget_bias": 1.0},
-            "model.forget_bias applies only to the cell lstm; leave it at 0.0",
+            "model.forget_bias applies only to the cell lstm; set it to 0.0",
         ),
         *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
     ],

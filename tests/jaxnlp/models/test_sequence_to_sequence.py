@@ -37,7 +37,9 @@ def test_the_task_takes_every_config_of_this_base(config):
 @pytest.mark.parametrize("config", [GPTConfig(), Unrelated()], ids=lambda config: type(config).__name__)
 def test_the_task_refuses_every_other_config(config):
     name = type(config).__name__
-    with pytest.raises(ValueError, match=f"needs a model that reads a source, got {name}; take EncoderDecoderConfig"):
+    with pytest.raises(
+        ValueError, match=f"needs a model that reads a source, such as EncoderDecoderConfig, got {name}"
+    ):
         TextToText().check(config, Facts())
 
 

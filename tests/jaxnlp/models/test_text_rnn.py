@@ -135,7 +135,7 @@ def test_logits_are_float32_whatever_the_type_of_the_computation():
             {"vectors": "two_channels", "vectors_path": "file"},
             "model.vectors must be one of random, static, non_static, got 'two_channels'",
         ),
-        ({"cell": "gru", "forget_bias": 1.0}, "model.forget_bias applies only to the cell lstm; leave it at 0.0, got"),
+        ({"cell": "gru", "forget_bias": 1.0}, "model.forget_bias applies only to the cell lstm; set it to 0.0, got"),
         ({"hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to models with several layers"),
         ({"weight_dropout_rate": 1.0}, "model.weight_dropout_rate must lie in [0, 1), got 1.0"),
     ],

@@ -174,7 +174,7 @@ def parts_of(*names):
 def test_an_option_that_no_part_reads_is_refused(name, value, unread, read, what):
     config = TextTasksConfig(**{name: value})
     config.check_labels(parts_of(*read.split()))
-    with pytest.raises(ValueError, match=rf"model\.{name} applies only to {what}; leave it at"):
+    with pytest.raises(ValueError, match=rf"model\.{name} applies only to {what}; set it to"):
         config.check_labels(parts_of(*unread.split()))
 
 

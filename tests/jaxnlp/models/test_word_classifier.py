@@ -90,7 +90,7 @@ def test_models_with_the_same_function_have_the_same_architecture():
         ({"vectors": "non_static", "vectors_path": ""}, "model.vectors non_static needs a file of word vectors"),
         (
             {"vectors_path": "file"},
-            "model.vectors_path applies only to vectors that are not random; leave it at None, got 'file'",
+            "model.vectors_path applies only to vectors that are not random; set it to None, got 'file'",
         ),
         ({"embedding_width": 0}, "model.embedding_width must be at least 1, got 0"),
         ({"dropout_rate": 1.0}, "model.dropout_rate must lie in [0, 1), got 1.0"),

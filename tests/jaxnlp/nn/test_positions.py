@@ -169,9 +169,7 @@ def test_positions_do_not_change_the_initial_values_of_other_parameters():
 )
 def test_a_size_that_the_positions_do_not_read_is_refused(positions, name, default):
     module, params = SelfAttention(HEADS, positions=positions, **{name: 6}), positioned(random_params(), positions)
-    with pytest.raises(
-        ValueError, match=rf"{name} applies only to positions relative_.*; leave it at {default}, got 6"
-    ):
+    with pytest.raises(ValueError, match=rf"{name} applies only to positions relative_.*; set it to {default}, got 6"):
         apply(module, params, X)
 
 

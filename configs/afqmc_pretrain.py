@@ -1,0 +1,30 @@
+"""The beginning of afqmc_encoder: masked tokens of AFQMC's training pairs are predicted, without the labels.
+
+Both questions of a pair are read together, so that a masked character may be copied from the other question: the
+encoder learns to compare them. It also predicts whether the second question belongs to the first.
+Source: Devlin et al. 2019, section 3.1. Data: the CLUE benchmark.
+Cost: to be measured.
+Expect: to be measured.
+Command: python -m train afqmc_pretrain --workdir runs/afqmc_pretrain
+"""
+
+import dataclasses
+
+from configs import afqmc_encoder, bert_pretrain
+from data.masked_text import MaskedText
+from jaxnlp.models.bert_classifier import BertClassifierConfig
+from train.config import TrainConfig, update
+
+
+def get_config() -> TrainConfig:
+    model = afqmc_encoder.get_config().model
+    assert isinstance(model, BertClassifierConfig)
+    encoder = dataclasses.replace(model.encoder, use_pooler=True, dropout_rate=0.0, attention_dropout_rate=0.0)
+    return update(
+        bert_pretrain.get_config(),
+        recipe="afqmc_pretrain",
+        data=MaskedText(source="afqmc", batch_size=128, sequence_length=64, validation_fraction=0.02),
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
+        **{"model.encoder": encoder},
+    )
