@@ -55,12 +55,29 @@ def test_seeds_are_what_the_ledger_holds(root, page):
             entry = by_search(root, file, split)["bleu", 5, 0.6]
             assert float(shown) == pytest.approx(entry["value"], abs=0.0051)
             assert entry["seed"] == int(seed)
-    tests = [float(row[3]) for row in rows if row[0] == "multi30k_transformer"]
-    mean, deviation = re.search(
-        r"mean of (\d+\.\d+) on the test split, with a standard deviation of (\d+\.\d+)", page
-    ).groups()
-    assert float(mean) == pytest.approx(np.mean(tests), abs=0.011)
-    assert float(deviation) == pytest.approx(np.std(tests, ddof=1), abs=0.011)
+    said = re.findall(
+        r"`(\w+)` (?:has )?a mean of (\d+\.\d+)(?: on the test split)?, with a\s+standard deviation of (\d\.\d+)", page
+    )
+    assert {name for name, *_ in said} == {name for name, *_ in rows}
+    for name, mean, deviation in said:
+        tests = [float(row[3]) for row in rows if row[0] == name]
+        assert len(tests) == 3
+        assert float(mean) == pytest.approx(np.mean(tests), abs=0.011)
+        assert float(deviation) == pytest.approx(np.std(tests, ddof=1), abs=0.011)
+
+
+def test_what_pretraining_brings_is_what_the_ledger_holds(root, page):
+    rows = re.findall(r"^\| `([\w-]+)`.* \| ([\d.]+)% \| ([\d.]+) \| (\d+) \| (\d+) s \|$", page, re.M)
+    assert len(rows) == 2
+    for name, right, loss, steps, seconds in rows:
+        held = json.loads((root / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        entries = {entry["metric"]: entry for entry in held}
+        assert float(right) == pytest.approx(100 * entries["exact_match"]["value"], abs=0.051)
+        assert float(loss) == pytest.approx(entries["loss"]["value"], abs=0.00051)
+        assert int(steps) == entries["loss"]["steps"]
+        assert int(seconds) == pytest.approx(entries["loss"]["train_seconds"], abs=0.51)
+    before = json.loads((root / "docs" / "results" / "names_text_to_text.json").read_text())[-1]["begun_with"]
+    assert f"after {before['train_seconds']:.0f} s of pretraining" in page
 
 
 def test_ablations_are_what_the_sweep_measured(root, page):
