@@ -20,7 +20,7 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="text_cnn",
         data=TextTable(source="mr", tokens="words", vocabulary_size=20_000, minimum_count=1, batch_size=50),
-        model=TextCNNConfig(embedding_width=128, feature_maps=100, dropout_rate=0.5, embedding_dropout_rate=0.3),
+        model=TextCNNConfig(embedding_width=300, feature_maps=100, dropout_rate=0.5, embedding_dropout_rate=0.5),
         task=Classification(),
         optimizer=OptimizerConfig(
             name="adamw", learning_rate=1e-3, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.02, head_max_norm=3.0
