@@ -98,7 +98,15 @@ def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Train
 def _pretrained_task(place: str | Path) -> type[Task]:
     """The task that pretrained weights are for. Raises: PretrainedError when the library does not have their model."""
     kind = pretrained_type(place)
-    tasks = {model_type: task for task in every_task() for model_type in task.model_types}
+    tasks: dict[str, type[Task]] = {}
+    for task in every_task():
+        for model_type in task.model_types:
+            other = tasks.setdefault(model_type, task)
+            if other is not task:
+                raise TypeError(
+                    f"{other.__name__} and {task.__name__} both say that they are for weights of {model_type}; set "
+                    "model_types to () in one of them"
+                )
     if kind not in tasks:
         raise PretrainedError(f"{place}: model_type must be one of {', '.join(sorted(tasks))}, got {kind!r}")
     return tasks[kind]

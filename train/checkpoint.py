@@ -5,7 +5,7 @@ import glob
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,13 +85,6 @@ class Checkpoints:
         steps = checkpoint_steps(self._workdir)
         return steps[-1] if steps else None
 
-    def latest_record(self) -> Record | None:
-        """What the newest checkpoint whose record can be read says of itself; None = there is none."""
-        for step in sorted(checkpoint_steps(self._workdir), reverse=True):
-            with contextlib.suppress(DamagedCheckpointError):  # `restore_latest` names it
-                return read_record(self._workdir, step)
-        return None
-
     def save(
         self,
         state: TrainState,
@@ -140,7 +133,9 @@ class Checkpoints:
             ),
         )
 
-    def restore_latest(self, like: TrainState) -> Restored | None:
+    def restore_latest(
+        self, like: TrainState, check: Callable[[Record], None] = lambda record: None
+    ) -> Restored | None:
         """The newest checkpoint that can be read; None when nothing was ever saved.
 
         Newer ones that are damaged are named in the log and moved to `damaged_checkpoints`, not deleted. Older ones
@@ -148,6 +143,8 @@ class Checkpoints:
 
         Args:
           like: an abstract state, with the shardings in which arrays are read.
+          check: raises when a record is not of the run that continues; called before that checkpoint's arrays are
+            read, and before anything is moved.
 
         Raises:
           DamagedCheckpointError: when there are checkpoints and none can be read; nothing is moved then.
@@ -158,6 +155,7 @@ class Checkpoints:
             try:
                 record = read_record(self._workdir, step)
                 if restored is None:
+                    check(record)
                     restored = Restored(self._restore(record, like), record)
             except DamagedCheckpointError as error:
                 failures[step] = str(error)

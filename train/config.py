@@ -34,8 +34,8 @@ class TrainConfig(Config):
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
 
     init_from: str | None = None
-    """Start from the parameters of a run's folder, of a folder of pretrained weights, or of a name on the Hugging Face
-    Hub; None = from random ones."""
+    """Start from the parameters of a run's folder (its newest checkpoint), of a folder of pretrained weights, or of a
+    name on the Hugging Face Hub; None = from random ones."""
     init_ignore: tuple[str, ...] = ()
     """Pretrained tensors to leave out, by their names or prefixes: heads of other tasks."""
     best_metric: str = "loss"

@@ -220,6 +220,8 @@ def run(arguments: list[str]) -> int:
     use_compilation_cache(None)
     found = [score(folder, evaluator, options) for folder in folders]
     evaluation = found[0].evaluation
+    if len(found) > 1 and not evaluation.metrics:
+        raise DataError(f"{found[0].split} has no targets; predict it with one run after the other")
     if len(found) == 1:
         show(found[0])
     else:
@@ -250,7 +252,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: cannot write: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -136,10 +137,8 @@ def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Para
 
     Raises: RunMismatchError when the folder holds another run; nothing is written in that case.
     """
-    newest = checkpoints.latest_record()
-    if newest is not None:  # before arrays are read: of other data they may have other shapes
-        run_folder.check_continuation(newest, setup.spec, workdir)
-    restored = checkpoints.restore_latest(layout.like(setup.abstract_state()))
+    check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir)
+    restored = checkpoints.restore_latest(layout.like(setup.abstract_state()), check)
     if restored is None:
         return None
     record = restored.record
@@ -165,9 +164,9 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
             splits_of.setdefault(note, []).append(name)
     lines = [setup.corpus.description, *(f"{', '.join(names)}: {note}" for note, names in splits_of.items())]
     lines += begun.notes
-    if config.nt_asgd_patience is not None and evaluations < config.nt_asgd_patience + 2:
+    if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
         lines.append(
-            f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, and the run has {evaluations}; "
+            f"averaging can begin after {config.nt_asgd_patience + 2} evaluations, and the run has {evaluations}; "
             "evaluate more often, or lower --nt-asgd-patience"
         )
     needed = config.optimizer.plateau_patience + 2

@@ -15,7 +15,6 @@ from jaxnlp.checkpoints import (
     CONFIG_FILE,
     PROCESSOR_FILE,
     Record,
-    checkpoint_steps,
     identity,
     json_digest,
     read_record,
@@ -90,8 +89,10 @@ def check(workdir: Path, config: Any) -> None:
             )
     saved = logged_steps(workdir / METRICS_FILE, "validation")
     logged_steps(workdir / BLOCKS_FILE)  # refuses broken lines before anything is written
-    # A run killed during its first save has an empty folder, and has logged one evaluation at most.
-    lost = not (workdir / CHECKPOINTS).is_dir() or (len(saved) > 1 and not checkpoint_steps(workdir))
+    # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. One that
+    # was killed during it has an unfinished checkpoint there, and may have logged more.
+    folder = workdir / CHECKPOINTS
+    lost = not folder.is_dir() or (len(saved) > 1 and not any(folder.iterdir()))
     if saved and lost:
         raise RunMismatchError(
             f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "

@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.corpus import DataError, NumpyBatch, Split
@@ -84,16 +85,17 @@ class SplitScoring:
             raise DataError(f"{self.split_name} has no batches to compute outputs of")
         joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
         rows, found_rows = self.split.rows, len(jax.tree.leaves(joined)[0])
-        if rows is not None and found_rows != len(rows):
+        expected = len(self.split.examples) if rows is None else len(rows)
+        if expected and found_rows != expected:
             raise DataError(
-                f"{self.split_name} has {len(rows)} examples, and {found_rows} of them have positions in their "
+                f"{self.split_name} has {expected} examples, and {found_rows} of them have positions in their "
                 "loss_mask; each example needs one"
             )
         return joined if rows is None else jax.tree.map(lambda x: _in_order(x, rows), joined)
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
         """See `jaxnlp.tasks.Scoring`."""
-        params, carry, found = self.params_here(), empty, []
+        params, carry, found = self.params_here(), jax.tree.map(jnp.array, empty), []  # a copy, which is donated
         (device, *_) = jax.tree.leaves(params)[0].devices()
         run = jax.jit(compiled_for(device, step), donate_argnums=2)
         for batch in self.split.batches:
@@ -122,7 +124,7 @@ class SplitScoring:
 
     def params_here(self) -> Params:
         """See `jaxnlp.tasks.Scoring`."""
-        return self._layout.fetch(self.trained.params)
+        return jax.tree.map(lambda x: x.addressable_data(0), self._layout.fetch(self.trained.params))
 
     def load_run(self, place: str) -> Trained:
         """See `jaxnlp.tasks.Scoring`."""

@@ -11,10 +11,11 @@ import jax
 import numpy as np
 import pytest
 
+from jaxnlp import runs
 from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checksums, find_checkpoint
-from jaxnlp.runs import find_task, is_run, load, load_run
+from jaxnlp.runs import find_task, is_run, load, load_pretrained, load_run
 from jaxnlp.serialization import to_json
-from jaxnlp.tasks import Trained
+from jaxnlp.tasks import Task, Trained
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.characters import CharacterVocabulary
 from train.checkpoint import Checkpoints
@@ -190,6 +191,14 @@ def test_a_config_that_names_a_class_of_another_package_is_refused(moved):
     for read in (load_run, find_task):
         with pytest.raises(RunError, match=r"os:system|config\.json was edited"):
             read(moved)
+
+
+def test_two_tasks_for_the_same_pretrained_weights_are_refused(moved, monkeypatch):
+    (moved / "config.json").write_text('{"model_type": "bert"}')
+    first, second = (type(name, (Task,), {"model_types": ("bert",)}) for name in ("First", "Second"))
+    monkeypatch.setattr(runs, "every_task", lambda: [first, second])
+    with pytest.raises(TypeError, match="First and Second both say that they are for weights of bert"):
+        load_pretrained(moved)
 
 
 def test_a_run_without_processor_is_an_error_of_the_run(moved):

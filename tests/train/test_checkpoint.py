@@ -10,7 +10,7 @@ import pytest
 
 from jaxnlp.checkpoints import DamagedCheckpointError, read_record
 from train.checkpoint import Checkpoints
-from train.run_folder import RunSpec
+from train.run_folder import RunMismatchError, RunSpec
 from train.step import init_state
 
 
@@ -270,6 +270,21 @@ def test_damaged_older_checkpoint_stays_where_it_is(run):
     flip(PARTS["parameters"](run / "checkpoints" / "2"))
     assert_restored(restore(run), 3)
     assert steps_on_disk(run) == [1, 2, 3]
+
+
+def test_the_checkpoint_that_is_restored_is_checked_and_not_only_the_newest(run):
+    flip(PARTS["parameters"](run / "checkpoints" / "3"))
+    before, seen = contents(run), []
+
+    def check(record):
+        seen.append(record.step)
+        if record.step == 2:
+            raise RunMismatchError("of another run")
+
+    with Checkpoints(run, keep=10) as checkpoints, pytest.raises(RunMismatchError, match="of another run"):
+        checkpoints.restore_latest(like(make_state(0)), check)
+    assert seen == [3, 2]
+    assert contents(run) == before
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,16 @@ def test_runs_of_other_configs_are_not_averaged(run, other_seed, tmp_path, capsy
     assert not book.exists()
 
 
+def test_several_runs_are_not_asked_for_predictions(run, other_seed, capsys, monkeypatch):
+    scores = score(run, Validation(), Options())
+    unscored = dataclasses.replace(scores, evaluation=Evaluation({}, {"answers.txt": "a\n"}))
+    monkeypatch.setattr(evaluate, "score", lambda *_: unscored)
+    assert evaluate.main([str(run), str(other_seed)]) == 2
+    assert "validation has no targets; predict it with one run after the other" in capsys.readouterr().err
+    assert evaluate.main([str(run)]) == 0
+    assert capsys.readouterr().out == "a\n"
+
+
 def test_a_file_is_scored_character_by_character(run, tmp_path):
     text = tmp_path / "other.txt"
     text.write_text((tmp_path / "text.txt").read_text()[:50])

@@ -191,6 +191,13 @@ def test_emptied_checkpoints_are_not_taken_for_a_new_run(run, finished, quick_fi
     assert files(run) == before
 
 
+def test_a_run_that_was_killed_during_its_first_save_begins_again_whatever_it_has_logged(run, finished):
+    for checkpoint in (run / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint)
+    (run / "checkpoints" / "3.orbax-checkpoint-tmp").mkdir()
+    check(run, to_json(finished[1]))
+
+
 def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, quick_fit):
     config = update(tiny_config(total_steps=2), **{"optimizer.schedule": "constant"})
     quick_fit(config, tmp_path)

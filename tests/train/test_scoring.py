@@ -98,8 +98,9 @@ def test_outputs_are_one_row_an_example_in_their_order_without_padding(mode):
     np.testing.assert_array_equal(found["twice"], [0, 20, 40, 60, 80])
 
 
-def test_an_example_without_positions_to_score_is_refused_in_words():
-    scoring = rows_scoring([padded([30, 10, 40]), padded([20])], np.array([3, 1, 4, 0, 2]))
+@pytest.mark.parametrize("rows", [np.array([3, 1, 4, 0, 2]), None], ids=["in another order", "in order"])
+def test_an_example_without_positions_to_score_is_refused_in_words(rows):
+    scoring = rows_scoring([padded([30, 10, 40]), padded([20])], rows)
     with pytest.raises(DataError, match="x has 5 examples, and 4 of them have positions in their loss_mask"):
         scoring.outputs(lambda params, batch: batch["x"])
 
@@ -117,8 +118,10 @@ def test_a_fold_carries_from_batch_to_batch():
         total = carry + batch["x"].sum()
         return total, {"running": (total, batch["loss_mask"].sum())}
 
-    found = scoring.fold(step, jnp.float32(0.0))["running"]
-    assert (found.value, found.count) == ((3.0 + 6.0) / 3, 3)
+    empty = jnp.float32(0.0)
+    for _ in range(2):  # the carry that was given is not used up
+        found = scoring.fold(step, empty)["running"]
+        assert (found.value, found.count) == ((3.0 + 6.0) / 3, 3)
 
 
 def test_a_fold_is_traced_for_the_platform_of_the_parameters():
@@ -132,6 +135,12 @@ def test_a_fold_is_traced_for_the_platform_of_the_parameters():
     with compile_for("tpu"):
         scoring.fold(step, ())
     assert traced == ["cpu"]
+
+
+@pytest.mark.parametrize("mode", ["jit", "pmap"])
+def test_parameters_for_a_decoder_are_on_one_device(mode):
+    (here,) = rows_scoring([], None, mode).params_here().devices()
+    assert here in jax.local_devices()
 
 
 def test_a_split_without_batches_has_no_sums_and_no_outputs():
