@@ -33,7 +33,8 @@ def processor() -> TextClassifierProcessor:
 def ours() -> Step:
     import jax
 
-    from jaxnlp.tasks.classification.evaluators import decided, predictions_of
+    from jaxnlp.tasks.classification.decision import decided
+    from jaxnlp.tasks.classification.evaluators import predictions_of
     from jaxnlp.tasks.classification.inputs import Given, read_inputs
 
     reader = processor()

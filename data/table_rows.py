@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import logging
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,7 +73,8 @@ def read_rows(
     *,
     format: TableFormat | None = None,
     labelled: bool | None = None,
-    separator: str = ",",
+    separator: str | None = ",",
+    keeps_unlabelled: bool = False,
 ) -> list[TableRow]:
     """The rows of a table whose texts are not empty.
 
@@ -81,7 +83,9 @@ def read_rows(
       columns: those to read; others are ignored.
       format: of the file; None = by the ending of its name.
       labelled: whether the column of labels is read, and must exist; None = if it exists.
-      separator: put between the labels of a JSON list.
+      separator: put between the labels of a JSON list; None = lists are refused.
+      keeps_unlabelled: whether rows with an empty label stay; otherwise `labelled_rows` leaves them out, and their
+        texts may be empty.
 
     Raises:
       FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, a row is malformed, or a
@@ -95,7 +99,7 @@ def read_rows(
     )
     rows = []
     for row in reader:
-        if row.label != "":  # see `labelled_rows`
+        if row.label != "" or keeps_unlabelled:
             for name, text in zip(columns.texts, row.texts, strict=True):
                 if not text.strip():
                     raise DataError(f"{path}, line {row.line}: {name} is empty; remove the row")
@@ -105,12 +109,23 @@ def read_rows(
     return rows
 
 
-def labelled_rows(path: Path, rows: list[TableRow], column: str) -> list[TableRow]:
-    """The rows without those whose label is empty, which a warning counts. Raises: DataError when there is no other."""
+def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bool | None = True) -> list[TableRow]:
+    """The rows without those whose label is empty, which a warning counts.
+
+    Args:
+      path: of the table.
+      rows: of the table.
+      column: of the labels.
+      labelled: whether there must be labels. If not, rows without any label are all kept, with None as their label.
+
+    Raises: DataError when no row has a label, and one must.
+    """
     without = sum(row.label == "" for row in rows)
     if not without:
         return rows
     if without == len(rows):
+        if not labelled:
+            return [row._replace(label=None) for row in rows]
         raise DataError(f"{path}: no row has a label in the column {column}")
     first = next(row.line for row in rows if row.label == "")
     _logger.warning("%s: %d rows without a label are left out, the first in line %d", path, without, first)
@@ -147,7 +162,10 @@ def _csv_rows(path: Path, columns: Columns, delimiter: str, labelled: bool | Non
                 fields[places[columns.label]].strip() if columns.label in places else None,
             )
     except csv.Error as error:
-        raise DataError(f"{path}, line {begins}: {error}; is a quote not closed?") from error
+        raise DataError(
+            f"{path}, line {begins}: {error}; is a quote not closed? A field with a quote is written between quotes, "
+            'with "" for each quote in it'
+        ) from error
 
 
 def _places(header: Sequence[str], path: Path, columns: Columns, between: str, labelled: bool | None) -> dict[str, int]:
@@ -168,8 +186,8 @@ def _places(header: Sequence[str], path: Path, columns: Columns, between: str, l
     return {name: found[name] for name in needed}
 
 
-def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: str) -> Iterator[TableRow]:
-    number = 0
+def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: str | None) -> Iterator[TableRow]:
+    number, optional = 0, labelled is None
     for line, text in enumerate(read_utf8(path).split("\n"), 1):
         if not text.strip():
             continue
@@ -177,11 +195,14 @@ def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: s
         try:
             fields = json.loads(text)
         except ValueError as error:
-            raise DataError(f"{where}: not JSON: {error}; expected one JSON object a line") from error
+            what = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+            raise DataError(f"{where}: not JSON: {what}; expected one JSON object a line") from error
         if not isinstance(fields, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(fields).__name__}")
         if labelled is None:  # the first row decides
             labelled = columns.label in fields
+        if optional and not labelled and columns.label in fields:
+            raise DataError(f"{where}: has {columns.label}, and the rows before have not; give all rows one, or none")
         needed = columns.needed(labelled=labelled)
         missing = [name for name in needed if name not in fields]
         if missing:
@@ -199,20 +220,26 @@ def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: s
 def _json_text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise DataError(f"{where} has half of a surrogate pair, which is no character: {value[:40]!a}; remove it")
     return value
 
 
-def _json_label(value: Any, separator: str, where: str) -> str:
+def _json_label(value: Any, separator: str | None, where: str) -> str:
     """A label as a CSV file would have it: null is an empty field, and lists have the separator between labels."""
     if value is None:
         return ""
     if isinstance(value, list):
+        if separator is None:
+            raise DataError(f"{where} is a list; set --data.predict classes where an example has several")
         parts = [_json_label(part, separator, where) for part in value]
         if any(separator in part for part in parts):
             raise DataError(f"{where}: a label contains the separator {separator!r}; set another --data.separator")
         return separator.join(parts) or separator
     if isinstance(value, str):
         return value.strip()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DataError(f"{where} must be a text or a finite number, got {json.dumps(value)}")
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise DataError(f"{where} must be a text, a number or a list of these, got {type(value).__name__}")

@@ -19,7 +19,7 @@ from data.fingerprints import vocabulary_text
 from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_file
 from data.table_rows import Columns, TableRow, labelled_rows, read_rows
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.targets import Classes, Scale, Targets, whole_number
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
@@ -27,8 +27,10 @@ _logger = logging.getLogger(__name__)
 
 ENDLESS = 2**40
 """Examples that are effectively infinitely many."""
-MOST_CLASSES = 100
-"""More classes than this, with less than two rows each on average, are probably another column's texts."""
+MOST_CLASSES = 10_000
+"""More classes than this are probably another column's texts."""
+FEW_CLASSES = 10
+"""More classes than this, with less than two rows each on average, are probably another column's texts, too."""
 SHOWN_CLASSES = 10
 """Classes whose counts the summary shows."""
 
@@ -69,7 +71,7 @@ class TextTable(DataConfig):
     separator: str = ","
     """Of several classes in one field."""
     validation_fraction: float = 0.1
-    """Share of the rows that is held out, of each class the same."""
+    """Share of the rows that is held out, of each class the same: 1 / N, for N folds."""
     fold: int = 0
     """Which of the 1 / validation_fraction parts of the rows is held out, from 0: for cross-validation."""
     split_seed: int = 0
@@ -103,6 +105,11 @@ class TextTable(DataConfig):
         held_out = self.validation_path is None and (self._known is None or self._known.validation is None)
         if not 0.0 < self.validation_fraction <= 0.5:
             raise ValueError(f"data.validation_fraction must lie in (0, 0.5], got {self.validation_fraction}")
+        if abs(self.validation_fraction * self._folds - 1.0) > 0.02:
+            raise ValueError(
+                f"data.validation_fraction must be 1 / N, for N folds, such as 0.1, 0.2, 0.25 or 0.5; got "
+                f"{self.validation_fraction}"
+            )
         if self.fold >= self._folds:
             raise ValueError(
                 f"data.fold must be less than {self._folds}, which is 1 / data.validation_fraction, got {self.fold}"
@@ -222,9 +229,10 @@ class TextTable(DataConfig):
     def _rows(self, path: Path, labelled: bool | None = None) -> list[TableRow]:
         if self._known is not None:
             return read_data_set_file(self.source, path, labelled=labelled)
-        rows = read_rows(path, self.columns, labelled=labelled, separator=self.separator)
-        # Of several classes, an empty field means none of them.
-        return rows if self.predict == "classes" else labelled_rows(path, rows, self.columns.label)
+        if self.predict == "classes":  # an empty field means none of them
+            return read_rows(path, self.columns, labelled=labelled, separator=self.separator, keeps_unlabelled=True)
+        rows = read_rows(path, self.columns, labelled=labelled, separator=None)
+        return labelled_rows(path, rows, self.columns.label, labelled=labelled)
 
     def _targets(self, table: tuple[Path, list[TableRow]]) -> Targets:
         """What the labels of the training table are."""
@@ -240,10 +248,10 @@ class TextTable(DataConfig):
         if self.predict == "classes":
             names = sorted({part.strip() for label in labels for part in label.split(self.separator)} - {""})
         else:
-            names = sorted(set(labels))
+            names = sorted(set(map(whole_number, labels)))
         if len(names) < (1 if self.predict == "classes" else 2):
             raise DataError(f"{path}: the column {column} has {len(names)} distinct labels; at least two are needed")
-        if len(names) > MOST_CLASSES and len(names) > len(rows) / 2:
+        if len(names) > MOST_CLASSES or (len(names) > FEW_CLASSES and len(names) > len(rows) / 2):
             raise DataError(
                 f"{path}: the column {column} has {len(names):,} distinct labels in {len(rows):,} rows, such as "
                 f"{names[0][:40]!r}; choose the column of the classes with --data.label, or --data.predict number"
@@ -285,7 +293,9 @@ class TextTable(DataConfig):
         once = [name for name, count in zip(targets.names, counts, strict=True) if count == 1]
         if once:
             _logger.warning(
-                "%d classes have a single training row, %r among them: they can hardly be learned", len(once), once[0]
+                "%d of the %d classes have a single training row, such as %r: they can hardly be learned, and none of "
+                "their rows is held out; add rows, or remove these",
+                *(len(once), len(targets.names), once[0]),
             )
 
     def _vocabulary(self, train: list[LabelledText], given: Any) -> WordPieceVocabulary:
@@ -420,8 +430,24 @@ def _summary(
     note = f"; {truncated:,} of the {counted} for training are truncated to {processor.max_length}" if truncated else ""
     what = "tokens of the longer text" if processor.apart else "tokens"
     lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, longest {max(lengths)}{note}")
-    seen = {row.texts for row in train}
-    repeated = {name: sum(row.texts in seen for row in rows) for name, rows in splits.items()}
+    seen = {tuple(sorted(row.texts)) for row in train}  # a pair in the other order is the same pair
+    repeated = {name: sum(tuple(sorted(row.texts)) in seen for row in rows) for name, rows in splits.items()}
     lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]
+    lines += _classes_without_rows(targets, splits)
     lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary")
     return "\n".join(lines)
+
+
+def _classes_without_rows(targets: Targets, splits: dict[str, list[LabelledText]]) -> list[str]:
+    """Which labelled splits lack a class: its F1 is not measured there."""
+    if not isinstance(targets, Classes):
+        return []
+    found = []
+    for name, rows in splits.items():
+        if any(row.label is None for row in rows):
+            continue
+        counts = targets.counts([row.label for row in rows])
+        missing = [label for label, count in zip(targets.names, counts, strict=True) if not count]
+        if missing:
+            found.append(f"{name} has no row of {len(missing):,} of the classes, such as {missing[0]}")
+    return found

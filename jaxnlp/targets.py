@@ -62,7 +62,7 @@ class Classes:
         return tuple(sorted(set(ids))) if self.several else ids[0]
 
     def _id(self, name: str) -> int:
-        for known in (name, _whole_number(name)):
+        for known in (name, whole_number(name)):
             if known in self.names:
                 return self.names.index(known)
         raise ValueError(f"must be one of {self.shown_names()}, got {name!r}")
@@ -90,7 +90,7 @@ class Classes:
         return {"names": list(self.names), "several": self.several, "separator": self.separator}
 
 
-def _whole_number(text: str) -> str:
+def whole_number(text: str) -> str:
     """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is."""
     try:
         number = float(text)
@@ -151,8 +151,10 @@ class Scale:
         return number
 
     def show(self, label: float) -> str:
-        """A label as text."""
-        return f"{label:g}"
+        """A label as text, to a millionth of the width."""
+        decimals = max(0, 6 - math.ceil(math.log10(self.width)))
+        text = f"{label:.{decimals}f}"
+        return (text.rstrip("0").rstrip(".") if decimals else text) or "0"
 
     def array(self, labels: Sequence[float]) -> np.ndarray:
         """Labels as a batch holds them [B] float32, from 0 to 1 for those between the ends."""

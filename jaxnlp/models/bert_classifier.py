@@ -4,7 +4,7 @@ Source: Devlin et al. 2019, section 4.1; `jaxnlp.models.text_vectors` for pairs 
 """
 
 import dataclasses
-import logging
+import functools
 from typing import Any, ClassVar, Literal
 
 import chex
@@ -15,15 +15,12 @@ import jax.numpy as jnp
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert
-from jaxnlp.models.classifier import ClassifierConfig
+from jaxnlp.models.classifier import ClassifierConfig, heads_for
 from jaxnlp.models.text_vectors import ClassHead, TextVectorsConfig, cosine, embed, pair_features
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.targets import Classes, Scale
-from jaxnlp.typing import Params
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,17 +98,8 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
         if note is not None:
             return found._replace(notes=(*found.notes, note))
         heads = {name: params for name, params in pretrained.params.items() if name != "encoder"}
-
-        def heads_for(processor: Any) -> Params:
-            theirs = pretrained.processor
-            changed = [
-                name for name in ("targets", "texts", "pairs") if getattr(processor, name) != getattr(theirs, name)
-            ]
-            if changed and heads:
-                _logger.warning("the head of %s is not used: its %s differ", pretrained.name, ", ".join(changed))
-            return {} if changed else heads
-
-        return found._replace(params_for=heads_for)
+        names = ("targets", "texts", "pairs")
+        return found._replace(params_for=functools.partial(heads_for, pretrained, heads, names))
 
     def only_classes(self, processor: Any) -> ClassHead | None:
         found = processor.targets.one_class and not processor.apart

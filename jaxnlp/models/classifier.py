@@ -1,13 +1,20 @@
 """What every model has that gives scores to the classes of its inputs: texts, pairs of texts, or images."""
 
 import dataclasses
+import functools
+import logging
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
 
-from jaxnlp.models import ModelConfig
+from jaxnlp.models import Adopted, ModelConfig
 from jaxnlp.typing import Params
+
+_logger = logging.getLogger(__name__)
+HEAD = "head"
+"""Name of the module that gives scores to the classes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +49,13 @@ class ClassifierConfig(ModelConfig):
     def check_processor(self, processor: Any) -> None:
         """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
 
+    def adopt(self, pretrained: Any) -> Adopted:
+        """All parameters; those of the head only where both models predict the same."""
+        found = super().adopt(pretrained)
+        heads = {name: params for name, params in found.params.items() if name == HEAD}
+        rest = {name: params for name, params in found.params.items() if name != HEAD}
+        return found._replace(params=rest, params_for=functools.partial(heads_for, pretrained, heads, ("targets",)))
+
     def initial_params(self, processor: Any) -> Params:
         """Parameters that are not initialised at random, such as word vectors; all others are missing.
 
@@ -49,3 +63,19 @@ class ClassifierConfig(ModelConfig):
         """
         del processor
         return {}
+
+
+def heads_for(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
+    """The heads of a pretrained model for a new processor: none, with a warning, where the processors differ.
+
+    Args:
+      pretrained: a `jaxnlp.tasks.Trained`.
+      heads: the parameters of its heads.
+      names: the attributes in which both processors must be equal, such as the classes.
+      processor: the new one.
+    """
+    theirs = pretrained.processor
+    changed = [name for name in names if getattr(processor, name) != getattr(theirs, name)]
+    if changed and heads:
+        _logger.warning("the head of %s is not used: its %s differ", pretrained.name, ", ".join(changed))
+    return {} if changed else heads

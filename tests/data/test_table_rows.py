@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,12 @@ def test_pairs_have_names_and_lines_are_counted_with_blank_ones(tmp_path):
     assert (row.line, row.id, row.texts, row.label) == (2, "7", ("x", "y"), "1")
 
 
-def test_labels_are_read_where_the_first_row_has_one(tmp_path):
-    path = written(tmp_path, lines({"text": "x"}, {"text": "y", "label": "1"}), "t.jsonl")
+def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
+    path = written(tmp_path, lines({"text": "x"}, {"text": "y"}), "t.jsonl")
     assert [row.label for row in read_rows(path, COLUMNS)] == [None, None]
+    path = written(tmp_path, lines({"text": "x"}, {"text": "y", "label": "1"}), "t.jsonl")
+    with pytest.raises(DataError, match="line 2: has label, and the rows before have not; give all rows one, or none"):
+        read_rows(path, COLUMNS)
     with pytest.raises(DataError, match="line 1: expected the names text, label, got text; missing: label"):
         read_rows(path, COLUMNS, labelled=True)
 
@@ -98,3 +102,17 @@ def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
     assert caplog.messages == ["t.csv: 2 rows without a label are left out, the first in line 3"]
     with pytest.raises(DataError, match=r"t.csv: no row has a label in the column kind"):
         labelled_rows(Path("t.csv"), rows[1:2], "kind")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"text": "x", "label": ["a", "b"]}', "line 1: label is a list; set --data.predict classes"),
+        ('{"text": "x", "label": NaN}', "line 1: label must be a text or a finite number, got NaN"),
+        ('{"text": "\\ud800", "label": "a"}', "line 1: text has half of a surrogate pair"),
+        ('{"text": "x", "label": }', "line 1: not JSON: Expecting value at character 24; expected one JSON object"),
+    ],
+)
+def test_labels_and_texts_of_json_that_are_none_are_named(tmp_path, row, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_rows(written(tmp_path, row, "t.jsonl"), COLUMNS, separator=None)

@@ -1,5 +1,6 @@
 import itertools
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -172,7 +173,7 @@ def test_facts_of_the_data():
 def test_rarer_classes_are_repeated(tmp_path):
     rows = [("the cat", "a")] * 12 + [("mat", "b")] * 3
     path = write(tmp_path / "t.csv", ("text", "label"), rows)
-    corpus = config(path, oversample=True, validation_fraction=0.34, batch_size=1).load(0, VOCABULARY)
+    corpus = config(path, oversample=True, validation_fraction=1 / 3, batch_size=1).load(0, VOCABULARY)
     assert corpus.token_counts.tolist() == [8, 8]
     labels = [int(batch["labels"][0]) for batch in itertools.islice(iter(corpus.train), 16)]
     assert sum(labels) == 8
@@ -233,7 +234,35 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_told(tmp_path, ca
         corpus = config(path).load(0, VOCABULARY)
     assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
     assert "1 rows without a label are left out, the first in line 14" in caplog.text
-    assert "1 classes have a single training row, 'rare' among them" in caplog.text
+    assert "1 of the 4 classes have a single training row, such as 'rare': they can hardly be learned" in caplog.text
+    assert "validation has no row of 2 of the classes, such as rare" in corpus.description
+
+
+def test_a_pair_in_the_other_order_is_in_training_too(tmp_path):
+    path = write(tmp_path / "t.csv", ("a", "b", "same"), [("the cat", "mat", 0), ("sat on", "cat", 1)] * 4)
+    dev = write(tmp_path / "dev.csv", ("a", "b", "same"), [("mat", "the cat", 0), ("mat", "on", 1)])
+    columns = {"text": "a", "pair": "b", "label": "same", "validation_path": dev}
+    assert "1 pairs of validation are also in training" in config(path, **columns).load(0, VOCABULARY).description
+
+
+def test_whole_numbers_are_the_same_class_however_they_are_written(tmp_path):
+    path = write(tmp_path / "t.csv", ("text", "label"), [("the cat", "1.0"), ("mat", "2"), ("cat", "1")] * 8)
+    assert config(path).load(0, VOCABULARY).processor.targets.names == ("1", "2")
+
+
+def test_a_table_whose_labels_are_all_empty_can_be_predicted(tmp_path):
+    path = write(tmp_path / "t.csv", ("text", "label"), rows(24, 0))
+    corpus = config(path).load(0, VOCABULARY)
+    unknown = write(tmp_path / "more.csv", ("text", "label"), [("the cat", ""), ("mat", "")])
+    split = config(path).read_file(Path(unknown), corpus.processor)
+    assert [example.label for example in split.examples] == [None, None]
+    assert not split.scored
+
+
+def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
+    path = write(tmp_path / "t.csv", ("text", "label"), [("the", "a"), ("", "")])
+    with pytest.raises(DataError, match=r"t\.csv, line 3: text is empty; remove the row"):
+        config(path, predict="classes").load(0, VOCABULARY)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +271,8 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_told(tmp_path, ca
         ([("the", "a"), ("cat", "a")], {}, "the column label has 1 distinct labels; at least two are needed"),
         ([("the", "a"), ("cat", "b")] * 2, {}, "training rows are fewer than a batch; set --data.batch-size to"),
         ([(f"the {n}", f"l{n}") for n in range(150)], {}, "has 150 distinct labels in 150 rows, such as 'l0'; choose"),
+        ([(f"the {n}", f"l{n}") for n in range(40)], {}, "has 40 distinct labels in 40 rows, such as 'l0'; choose"),
+        ([(f"the {n}", f"l{n % 10_001}") for n in range(20_002)], {}, "has 10,001 distinct labels in 20,002 rows"),
         ([("the", "4"), ("cat", "many")], {"predict": "number"}, "line 3: label must be a finite number, got 'many'"),
         ([("the", "4"), ("cat", "nan")], {"predict": "number"}, "line 3: label must be a finite number, got 'nan'"),
         ([("the", "4"), ("cat", "4")], {"predict": "number"}, "all numbers in the column label are 4"),
@@ -271,6 +302,7 @@ def test_a_class_that_only_validation_has_is_refused(tmp_path):
         ({"max_length": 2}, "data.max_length must be at least 3, got 2"),
         ({"max_length": 4, "pair": "b"}, "data.max_length must be at least 5, got 4"),
         ({"pair": "text"}, "must differ, got text, text, label"),
+        ({"validation_fraction": 0.4}, "data.validation_fraction must be 1 / N, for N folds, such as 0.1"),
         ({"validation_fraction": 0.6}, r"data.validation_fraction must lie in \(0, 0.5\], got 0.6"),
         ({"fold": 10}, "data.fold must be less than 10"),
         ({"source": "mr", "text": "body"}, "data.text applies only to data.source table"),

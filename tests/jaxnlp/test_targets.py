@@ -76,3 +76,18 @@ def test_targets_that_cannot_be_are_refused(make, message):
 def test_many_names_are_shortened():
     many = Classes(tuple(f"c{number:02}" for number in range(12)))
     assert many.shown_names().endswith("c09 and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("ends", "number", "shown"),
+    [
+        ((1.0, 5.0), 4.5, "4.5"),
+        ((1990.0, 2020.0), 2012.4, "2012.4"),
+        ((0.0, 5e6), 1234577.0, "1234577"),
+        ((0.0, 1e-3), 1.25e-4, "0.000125"),
+        ((-1.0, 1.0), 0.0, "0"),
+        ((0.0, 300.0), 100.0, "100"),
+    ],
+)
+def test_numbers_are_shown_with_the_digits_that_their_scale_needs(ends, number, shown):
+    assert Scale(*ends).show(number) == shown

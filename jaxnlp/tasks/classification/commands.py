@@ -12,13 +12,13 @@ import tyro
 from jaxnlp.commands.files import report_truncated
 from jaxnlp.files import write_file
 from jaxnlp.models.bert import BertModelConfig
-from jaxnlp.targets import Scale, Targets
+from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.commands import PAGE_TOKENS, page_of_maps
 from jaxnlp.tasks.classification import rollout_page, words_page
-from jaxnlp.tasks.classification.evaluators import decided, on_host, predictions_of
+from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
+from jaxnlp.tasks.classification.evaluators import predictions_of
 from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs
-from jaxnlp.tasks.classification.threshold import kept_threshold
 from jaxnlp.typing import Batch, Params
 
 
@@ -77,15 +77,13 @@ class Predict(Command):
     def _threshold(self, trained: Trained, targets: Targets) -> float | None:
         if self.threshold is not None and not targets.has_threshold:
             raise ValueError("--threshold is for two classes, or for any number of classes an example; remove it")
-        return kept_threshold(trained) if self.threshold is None and targets.has_threshold else self.threshold
+        return _kept(trained) if self.threshold is None else self.threshold
 
 
 def _line(targets: Targets, shown: tuple[str, ...], row: Any, label: Any) -> str:
     if isinstance(targets, Scale):
-        return "\t".join([f"{row:.4g}", *shown])
-    chosen = list(label) if targets.several else [label]
-    probability = min((row[number] for number in chosen), default=1.0 - row.max())
-    return "\t".join([targets.show(label), f"{probability:.2f}", *shown])
+        return "\t".join([targets.show(row), *shown])
+    return "\t".join([targets.show(label), f"{_probability(targets, row, label):.2f}", *shown])
 
 
 def _json_line(targets: Targets, fields: dict[str, str], row: Any, label: Any) -> str:
@@ -152,8 +150,9 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     files = image_files(tuple(map(Path, given.inputs)))
     images = np.stack([trained.processor.read(file, resize=given.resize) for file in files])
     found = [read(trained.params, image[None]) for image in images]
+    threshold = _kept(trained)
     captions = [
-        f"{file.name}: {_answer(trained.processor.targets, np.asarray(row)[0])}"
+        f"{file.name}: {_answer(trained.processor.targets, np.asarray(row)[0], threshold)}"
         for file, (row, _) in zip(files, found, strict=True)
     ]
     shares = np.concatenate([np.asarray(share) for _, share in found])
@@ -169,6 +168,7 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
     def read(params: Params, batch: Batch) -> tuple[jax.Array, jax.Array]:
         return predict(params, batch), model.attention_weights(params, batch["tokens"], batch["attention_mask"])
 
+    threshold = _kept(trained)
     texts: list[list[str]] = []
     weights: list[np.ndarray] = []
     captions: list[str] = []
@@ -180,7 +180,7 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
             for place, number in enumerate(numbers):
                 seen = batch["attention_mask"][place]
                 tokens = trained.processor.vocabulary.tokens(batch["tokens"][place][seen])
-                answers[number] = tokens, np.asarray(shares)[place][seen], _answer(targets, rows[place])
+                answers[number] = tokens, np.asarray(shares)[place][seen], _answer(targets, rows[place], threshold)
         for number in range(len(chunk.shown)):
             tokens, row, caption = answers[number]
             texts.append(tokens)
@@ -189,7 +189,20 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
     return words_page.render_page(texts, weights, captions, trained.name)
 
 
-def _answer(targets: Targets, row: Any) -> str:
+def _kept(trained: Trained) -> float | None:
+    return kept_threshold(trained) if trained.processor.targets.has_threshold else None
+
+
+def _answer(targets: Targets, row: Any, threshold: float | None) -> str:
     """A prediction, in words."""
-    (label,) = decided(targets, np.asarray(row)[None])
-    return targets.show(label) if isinstance(targets, Scale) else f"{targets.show(label)} ({np.max(row):.2f})"
+    (label,) = decided(targets, np.asarray(row)[None], threshold)
+    if isinstance(targets, Scale):
+        return targets.show(label)
+    return f"{targets.show(label) or 'no class'} ({_probability(targets, row, label):.2f})"
+
+
+def _probability(targets: Classes, row: Any, label: Any) -> float:
+    """That of the predicted class; of several the lowest, and of none that no class applies."""
+    if not targets.several:
+        return float(row[label])
+    return float(min((row[number] for number in label), default=1.0 - np.max(row)))

@@ -15,6 +15,7 @@ from jaxnlp.images.pictures import png
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.classification import scores, scores_of_numbers, scores_of_several
+from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.rollout_page import side_by_side
 from jaxnlp.tasks.classification.words_page import marked
 from jaxnlp.typing import Batch, Params
@@ -54,33 +55,13 @@ def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], ja
     return predict
 
 
-def on_host(targets: Targets, predicted: jax.Array) -> np.ndarray:
-    """Predictions in float64: probabilities [N, C], or numbers on the scale of the labels [N]."""
-    found = np.asarray(predicted, np.float64)
-    return targets.unscaled(found) if isinstance(targets, Scale) else found
-
-
-def decided(targets: Targets, predicted: np.ndarray, threshold: float | None = None) -> list[Any]:
-    """The labels that predictions mean.
-
-    Args:
-      targets: what is predicted.
-      predicted: probabilities [N, C], or numbers [N].
-      threshold: probability from which a class of several is predicted, or of two the second one; None = 0.5, and of
-        one class the most probable.
-    """
-    if isinstance(targets, Scale):
-        return [float(value) for value in predicted]
-    if targets.several:
-        return [tuple(np.flatnonzero(row >= (threshold or 0.5)).tolist()) for row in predicted]
-    if threshold is not None and targets.has_threshold:
-        return [int(row[1] >= threshold) for row in predicted]
-    return predicted.argmax(axis=1).tolist()
-
-
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """Loss, scikit-learn's scores and the calibration of probabilities; predictions of all examples."""
+    """Loss, scikit-learn's scores and the calibration of probabilities; predictions of all examples.
+
+    Scores are those of the most probable class, or of 0.5 where an example has several. The file of predictions uses
+    the threshold in the run's folder, if one was chosen, as `jaxnlp predict` does.
+    """
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, examples = scoring.trained, scoring.split.examples
@@ -89,7 +70,8 @@ class Validation(Evaluator):
         targets: Targets = processor.targets
         predict = scoring.once("predictions", lambda: predictions_of(model, targets))
         found = on_host(targets, scoring.outputs(predict))
-        files = {"predictions.csv": _table(processor, examples, found)}
+        threshold = kept_threshold(trained) if targets.has_threshold else None
+        files = {"predictions.csv": _table(processor, examples, found, threshold)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         of, labels = measures(targets), label_array(targets, examples)
@@ -103,12 +85,12 @@ class Validation(Evaluator):
         return Evaluation(metrics, files, blocks)
 
 
-def _table(processor: Any, examples: Sequence[Any], found: np.ndarray) -> str:
+def _table(processor: Any, examples: Sequence[Any], found: np.ndarray, threshold: float | None) -> str:
     """A line for each example: its name, its label, the predicted one, and the probability of each class."""
     targets, file = processor.targets, io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["name", "label", "predicted", *targets.names])
-    for example, row, chosen in zip(examples, found, decided(targets, found), strict=True):
+    for example, row, chosen in zip(examples, found, decided(targets, found, threshold), strict=True):
         label = "" if example.label is None else targets.show(example.label)
         shown = [f"{value:.6f}" for value in row] if targets.names else []
         writer.writerow([example.name, label, targets.show(chosen), *shown])

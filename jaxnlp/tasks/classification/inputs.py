@@ -1,6 +1,7 @@
 """What the verbs of classifiers are given, texts or image files, as batches of the model."""
 
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,9 @@ TEXTS = 64
 """Texts in a batch."""
 LENGTH_MULTIPLE = 16
 """Texts are padded to a multiple of it: each length is a program to compile."""
+
+TABLE = re.compile(r"\.(csv|jsonl)(\.gz)?$")
+"""Files that `data.text_table` reads, and that are no texts, one a line."""
 
 
 class Given(NamedTuple):
@@ -65,6 +69,11 @@ def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
 def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Chunk]:
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
+    if given.file is not None and TABLE.search(given.file.name.lower()):
+        raise ValueError(
+            f"--file {given.file} is a table, and a text a line is expected; predict it with "
+            f"python -m train.evaluate RUN --file {given.file} --predictions predictions.csv"
+        )
     names = ("text",) if processor.texts == 1 else ("text", "pair")
     for rows in chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts)):
         found = processor.tokenize(rows)

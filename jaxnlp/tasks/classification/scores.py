@@ -52,10 +52,11 @@ def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
     chosen, ids = probabilities.argmax(axis=1), np.arange(len(classes))
     f1 = f1_score(labels, chosen, labels=ids, average=None, zero_division=0.0)
     present = np.unique(labels)
+    counted = np.union1d(present, chosen)  # a class without examples counts where it is predicted
     values = {
         # Balanced accuracy, without scikit-learn's warning of a class that is predicted and has no example.
         "balanced_accuracy": float(recall_score(labels, chosen, labels=present, average="macro")),
-        "macro_f1": float(np.mean(f1)),
+        "macro_f1": float(np.mean(f1[counted])),
         "calibration_error": 100.0 * calibration_error(labels, probabilities),
     }
     if len(present) == len(classes):

@@ -2,9 +2,8 @@
 
 import dataclasses
 import json
-import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.metrics import f1_score
@@ -12,20 +11,21 @@ from sklearn.metrics import f1_score
 from jaxnlp.blocks import Line, Lines
 from jaxnlp.files import write_file
 from jaxnlp.targets import Classes, Scale, Targets
-from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
-from jaxnlp.tasks.classification.evaluators import decided, label_array, on_host, predictions_of
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.tasks.classification.decision import THRESHOLD_FILE, decided, on_host
+from jaxnlp.tasks.classification.evaluators import label_array, predictions_of
 
-FILE = "threshold.json"
-CANDIDATES = 99
-"""Thresholds that are tried: hundredths."""
+CANDIDATES = 200
+"""Maximum number of thresholds that are tried."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChooseThreshold(Evaluator):
     """Chooses the probability from which a class is predicted, by the highest macro-F1; keeps it in the folder.
 
-    Of two classes, it is the probability of the second one; of any number of classes, that of each. `jaxnlp predict`
-    then uses it. The scores are a little better than on other data, since they are of the data it is chosen on.
+    Of two classes, it is the probability of the second one; of any number of classes, that of each. `jaxnlp predict`,
+    `jaxnlp attention` and files of predictions then use it. The scores are a little better than on other data, since
+    they are of the data it is chosen on.
     """
 
     default_split: ClassVar[str] = "validation"
@@ -48,16 +48,16 @@ class ChooseThreshold(Evaluator):
             raise ValueError("a threshold is chosen on examples with labels, and these have none")
         predict = scoring.once("predictions", lambda: predictions_of(trained.model, targets))
         found, labels = on_host(targets, scoring.outputs(predict)), label_array(targets, examples)
-        tried = np.arange(1, CANDIDATES + 1) / (CANDIDATES + 1)
+        tried = candidates(found if targets.several else found[:, 1])
         f1 = [_macro_f1(targets, labels, found, threshold) for threshold in tried]
-        best = float(tried[int(np.argmax(f1))])
+        best = min((threshold for threshold, score in zip(tried, f1, strict=True) if score == max(f1)), key=_from_half)
         chosen = targets.array(decided(targets, found, best))
         right = (chosen == labels).reshape(len(labels), -1).all(axis=1).mean()
         if trained.folder is not None:
             kept = {"threshold": best, "step": trained.step, "split": scoring.split_name, "macro_f1": max(f1)}
-            write_file(trained.folder / FILE, (json.dumps(kept, indent=2) + "\n").encode())
+            write_file(trained.folder / THRESHOLD_FILE, (json.dumps(kept, indent=2) + "\n").encode())
         count = len(labels)
-        curve = Line("macro-F1", tuple(tried.tolist()), tuple(f1))
+        curve = Line("macro-F1", tuple(tried), tuple(f1))
         return Evaluation(
             {
                 "threshold": Metric(best, count),
@@ -68,29 +68,20 @@ class ChooseThreshold(Evaluator):
         )
 
 
+def candidates(probabilities: np.ndarray) -> list[float]:
+    """The thresholds that are tried, in ascending order: the middle between each two neighbours among the probabilities
+    [N] or [N, C]; of many, evenly spaced ones. Each divides the examples in another way. 0.5 where all are equal."""
+    values = np.unique(probabilities)
+    middles = (values[:-1] + values[1:]) / 2.0
+    if len(middles) > CANDIDATES:
+        middles = middles[np.linspace(0, len(middles) - 1, CANDIDATES).astype(int)]
+    return middles.tolist() or [0.5]
+
+
+def _from_half(threshold: float) -> float:
+    return abs(threshold - 0.5)
+
+
 def _macro_f1(targets: Classes, labels: np.ndarray, found: np.ndarray, threshold: float) -> float:
     chosen = targets.array(decided(targets, found, threshold))
-    ids = None if targets.several else np.arange(len(targets.names))
-    return float(f1_score(labels, chosen, labels=ids, average="macro", zero_division=0.0))
-
-
-def kept_threshold(trained: Trained) -> float | None:
-    """The threshold in a run's folder; None = none was chosen, or for another step, which is said.
-
-    Raises: ValueError naming the file, when it is something else.
-    """
-    if trained.folder is None or not (trained.folder / FILE).is_file():
-        return None
-    place = trained.folder / FILE
-    try:
-        held: Any = json.loads(place.read_text(encoding="utf-8"))
-        threshold, step = float(held["threshold"]), held["step"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{place} is not what the evaluator threshold wrote: {error!r}; remove it") from error
-    if step != trained.step:
-        print(
-            f"note: {place} was chosen for step {step}, and the checkpoint is of step {trained.step}; it is not used",
-            file=sys.stderr,
-        )
-        return None
-    return threshold
+    return float(f1_score(labels, chosen, average="macro", zero_division=0.0))

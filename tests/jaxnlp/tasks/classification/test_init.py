@@ -1,6 +1,8 @@
 """What is minimised, and what is refused."""
 
+import ast
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -152,3 +154,26 @@ def test_options_that_these_labels_do_not_read_are_refused(targets, fields, mess
     corpus = dataclasses.replace(corpus_with([1, 1]), processor=TextClassifierProcessor(vocabulary, 8, 1, targets))
     with pytest.raises(DataError, match=message):
         Classification(**fields).check_corpus(BertClassifierConfig(), corpus)
+
+
+@pytest.mark.parametrize(("smoothing", "gamma"), [(0.3, 0.0), (0.0, 2.0)], ids=["label smoothing", "focal loss"])
+def test_training_minimises_the_loss_of_the_page(smoothing, gamma):
+    task = Classification(label_smoothing=smoothing, focal_gamma=gamma)
+    model, params = build(task)
+    given = batch()
+    loss, _ = task.objective(model, None).loss(params, given, jax.random.key(1), ())
+    p = np.asarray(jax.nn.softmax(model.apply({"params": params}, given["images"])), np.float64)[given["loss_mask"]]
+    q = (1.0 - smoothing) * np.eye(3)[given["labels"][given["loss_mask"]]] + smoothing / 3
+    expected = (-q * (1.0 - p) ** gamma * np.log(p)).sum(axis=1).mean()
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+    plain, _ = task.objective(model, None).loss(params, given, None, ())  # validation: the plain cross-entropy
+    np.testing.assert_allclose(plain, -np.log(p[np.arange(5), given["labels"][:5]]).mean(), rtol=1e-4)
+    assert abs(float(loss) - float(plain)) > 1e-3
+
+
+def test_the_python_of_the_page_runs_as_it_is_written(root, text_run, capsys):
+    page = (root / "docs" / "classification.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    with jax.numpy_dtype_promotion("standard"):
+        exec(code.replace("runs/reviews", str(text_run("class"))), {})
+    assert [sorted(ast.literal_eval(line)) for line in capsys.readouterr().out.splitlines()] == [["arts", "sport"]] * 2

@@ -64,3 +64,10 @@ def test_files_of_a_folder_are_found_sorted(tmp_path):
     for name in ("b.png", "a.JPG", "c.txt"):
         (tmp_path / name).touch()
     assert image_files((tmp_path, Path("x.png"))) == [tmp_path / "a.JPG", tmp_path / "b.png", Path("x.png")]
+
+
+@pytest.mark.parametrize("name", ["more.csv", "more.jsonl", "more.CSV.gz"])
+def test_a_table_is_not_read_as_texts(name):
+    given = Given(file=Path(name))
+    with pytest.raises(ValueError, match=f"--file {name} is a table, and a text a line is expected; predict it with"):
+        next(read_inputs(PROCESSOR, given))

@@ -1,4 +1,6 @@
+import csv
 import json
+import types
 
 import numpy as np
 import pytest
@@ -6,8 +8,9 @@ import pytest
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
 from jaxnlp.targets import Classes
-from jaxnlp.tasks.classification.evaluators import decided
-from jaxnlp.tasks.classification.threshold import FILE, kept_threshold
+from jaxnlp.tasks.classification.decision import THRESHOLD_FILE as FILE
+from jaxnlp.tasks.classification.decision import kept_threshold
+from jaxnlp.tasks.classification.threshold import CANDIDATES, ChooseThreshold, candidates
 from train.evaluate import main as evaluate
 
 
@@ -25,6 +28,10 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
         (run / FILE).write_text(json.dumps(held | {"threshold": 0.9999}))
         assert main(["predict", str(run), "the run"]) == 0
         assert capsys.readouterr().out.startswith("arts\t")
+        assert evaluate([str(run), "--predictions", str(tmp_path / "predictions.csv")]) == 0
+        with (tmp_path / "predictions.csv").open() as file:
+            assert {row["predicted"] for row in csv.DictReader(file)} == {"arts"}
+        capsys.readouterr()
         assert main(["predict", str(run), "the run", "--threshold", "0.01"]) == 0
         assert capsys.readouterr().out.startswith("sport\t")
         (run / FILE).write_text(json.dumps(held | {"step": 3}))
@@ -46,10 +53,46 @@ def test_a_threshold_is_for_two_classes_or_several(run, text_run, capsys):
     (text_run("classes") / FILE).unlink()
 
 
-def test_decisions_follow_the_threshold():
-    two, several = Classes(("a", "b")), Classes(("a", "b"), several=True)
-    found = np.array([[0.7, 0.3], [0.2, 0.8]])
-    assert decided(two, found) == [0, 1]
-    assert decided(two, found, 0.25) == [1, 1]
-    assert decided(several, found) == [(0,), (1,)]
-    assert decided(several, found, 0.25) == [(0, 1), (1,)]
+class Given:
+    """A scoring whose model gives these probabilities."""
+
+    split_name = "validation"
+
+    def __init__(self, targets, found, labels):
+        self.trained = types.SimpleNamespace(processor=types.SimpleNamespace(targets=targets), model=None, folder=None)
+        self.split = types.SimpleNamespace(examples=[types.SimpleNamespace(label=x) for x in labels], scored=True)
+        self.outputs = lambda function: found
+
+    def once(self, key, make):
+        return make()
+
+
+def chosen(targets, found, labels):
+    found = ChooseThreshold()(Given(targets, np.array(found), labels)).metrics
+    return found["threshold"].value, found["threshold_macro_f1"].value
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "labels", "expected"),
+    [
+        ([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1], 0.5),  # the middle of the gap
+        ([0.491, 0.4912, 0.4916, 0.492], [0, 0, 1, 1], 0.4914),
+        ([0.001, 0.002, 0.004, 0.008], [0, 0, 0, 1], 0.006),  # a rare class
+    ],
+)
+def test_classes_that_can_be_separated_are(probabilities, labels, expected):
+    found = [[1.0 - p, p] for p in probabilities]
+    assert chosen(Classes(("a", "b")), found, labels) == pytest.approx((expected, 1.0))
+
+
+def test_the_best_of_several_thresholds_is_taken_and_of_equal_ones_that_nearest_to_half():
+    found = [[0.8, 0.2], [0.6, 0.4], [0.4, 0.6], [0.3, 0.7]]
+    assert chosen(Classes(("a", "b")), found, [1, 0, 1, 1])[0] == pytest.approx(0.5)
+    several = Classes(("a", "b"), several=True)
+    assert chosen(several, [[0.5, 0.5]] * 3, [(0,), (1,), ()])[0] == 0.5
+
+
+def test_many_probabilities_are_tried_at_so_many_places():
+    tried = candidates(np.random.default_rng(0).uniform(size=5000))
+    assert len(tried) == CANDIDATES
+    assert tried == sorted(tried)

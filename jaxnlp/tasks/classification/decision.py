@@ -1,0 +1,59 @@
+"""From probabilities to labels, and the threshold that a run keeps for it."""
+
+import json
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.targets import Scale, Targets
+from jaxnlp.tasks import Trained
+
+THRESHOLD_FILE = "threshold.json"
+
+
+def on_host(targets: Targets, predicted: jax.Array) -> np.ndarray:
+    """Predictions in float64: probabilities [N, C], or numbers on the scale of the labels [N]."""
+    found = np.asarray(predicted, np.float64)
+    return targets.unscaled(found) if isinstance(targets, Scale) else found
+
+
+def decided(targets: Targets, predicted: np.ndarray, threshold: float | None = None) -> list[Any]:
+    """The labels that predictions mean.
+
+    Args:
+      targets: what is predicted.
+      predicted: probabilities [N, C], or numbers [N].
+      threshold: probability from which a class of several is predicted, or of two the second one; None = 0.5, and of
+        one class the most probable.
+    """
+    if isinstance(targets, Scale):
+        return [float(value) for value in predicted]
+    if targets.several:
+        return [tuple(np.flatnonzero(row >= (threshold or 0.5)).tolist()) for row in predicted]
+    if threshold is not None and targets.has_threshold:
+        return [int(row[1] >= threshold) for row in predicted]
+    return predicted.argmax(axis=1).tolist()
+
+
+def kept_threshold(trained: Trained) -> float | None:
+    """The threshold in a run's folder; None = none was chosen, or for another step, which is said.
+
+    Raises: ValueError naming the file, when it is something else.
+    """
+    if trained.folder is None or not (trained.folder / THRESHOLD_FILE).is_file():
+        return None
+    place = trained.folder / THRESHOLD_FILE
+    try:
+        held: Any = json.loads(place.read_text(encoding="utf-8"))
+        threshold, step = float(held["threshold"]), held["step"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{place} is not what the evaluator threshold wrote: {error!r}; remove it") from error
+    if step != trained.step:
+        print(
+            f"note: {place} was chosen for step {step}, and the checkpoint is of step {trained.step}; it is not used",
+            file=sys.stderr,
+        )
+        return None
+    return threshold
