@@ -38,6 +38,30 @@ def test_digits_are_whole_and_a_part_of_each_class_is_held_out():
     assert sum(image.tobytes() in rows for image in held_out.images) <= 1  # two digits are drawn alike
 
 
+def flipped(images):
+    return images[:, :, ::-1]
+
+
+@pytest.mark.parametrize(
+    ("option", "changed"),
+    [({"flip": True}, flipped), ({"shift": 2}, None), ({"erase_rate": 1.0}, None), ({"mix": "mixup"}, None)],
+    ids=["flip", "shift", "erase", "mixup"],
+)
+def test_each_option_changes_training_images_alone(option, changed):
+    plain, other = (Images(batch_size=64, **fields).load(3) for fields in ({}, option))
+    before, after = (next(iter(corpus.train)) for corpus in (plain, other))
+    np.testing.assert_array_equal(before["labels"], after["labels"])
+    same = (before["images"] == after["images"]).all(axis=(1, 2, 3))
+    assert not same.all()
+    if changed is not None:
+        np.testing.assert_array_equal(
+            np.where(same[:, None, None, None], before["images"], changed(before["images"])), after["images"]
+        )
+        assert 0.2 < same.mean() < 0.8
+    held_out = [next(iter(corpus.split("validation").batches))["images"] for corpus in (plain, other)]
+    np.testing.assert_array_equal(*held_out)
+
+
 def test_batches_are_the_same_each_time_and_each_image_comes_once_an_epoch():
     data = Images(batch_size=64, shift=1, erase_rate=0.5, flip=True, mix="mixup")
     corpora = [data.load(3), data.load(3)]

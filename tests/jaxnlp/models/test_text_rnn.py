@@ -17,6 +17,7 @@ from tests.jaxnlp.models.word_classifier_helpers import (
     PROCESSOR,
     TOKENS,
     WIDTH,
+    assert_changes_training_alone,
     assert_equals_pytorch,
     assert_initial_loss_is_that_of_chance,
     assert_padding_changes_nothing,
@@ -143,3 +144,22 @@ def test_logits_are_float32_whatever_the_type_of_the_computation():
 def test_a_config_that_cannot_be_is_refused(fields, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         TextRNNConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    "rate", ["embedding_dropout_rate", "dropout_rate", "hidden_dropout_rate", "weight_dropout_rate"]
+)
+def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
+    plain = dict.fromkeys(("embedding_dropout_rate", "dropout_rate"), 0.0)
+    assert_changes_training_alone(dataclasses.replace(CONFIG, widths=(STATE, STATE), cell="lstm", **plain), rate)
+
+
+def test_the_forget_gate_begins_with_its_bias():
+    def biases(forget_bias):
+        config = dataclasses.replace(CONFIG, cell="lstm", forget_bias=forget_bias)
+        model = config.build_classifier(PROCESSOR)
+        params = jax.jit(model.init)(jax.random.key(0), *map(zeros_like, config.shapes(PROCESSOR)))["params"]
+        return np.asarray(params["recurrent"]["layer_0_forward"]["bias"])
+
+    more = biases(2.0) - biases(0.0)
+    assert sorted(more.sum(axis=-1).tolist()) == pytest.approx([0.0, 0.0, 0.0, 2.0 * STATE])

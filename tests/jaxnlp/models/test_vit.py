@@ -170,3 +170,20 @@ def test_images_that_do_not_fit_are_refused():
     model = ViT(CONFIG, SIZE, MEAN, STDDEV, CLASSES)
     with pytest.raises(ValueError, match="images must be uint8, from 0 to 255, got float32"):
         model.init(jax.random.key(0), IMAGES.astype(np.float32))
+
+
+@pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate", "layer_dropout_rate"])
+def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
+    config = dataclasses.replace(CONFIG, num_layers=1, **{rate: 0.5})
+    model, params = with_random_params(config)
+    plain = dataclasses.replace(CONFIG, num_layers=1).build_classifier(PROCESSOR)
+
+    @jax.jit
+    def run(params, keys):
+        trained = [model.apply({"params": params}, IMAGES, deterministic=False, rngs={"dropout": key}) for key in keys]
+        return *trained, model.apply({"params": params}, IMAGES), plain.apply({"params": params}, IMAGES)
+
+    first, second, evaluated, without = run(params, tuple(jax.random.split(jax.random.key(0))))
+    np.testing.assert_array_equal(evaluated, without)
+    assert np.abs(first - evaluated).max() > 1e-3
+    assert np.abs(first - second).max() > 1e-3

@@ -1,5 +1,6 @@
 """Texts, parameters and checks that the tests of classifiers with word vectors share."""
 
+import dataclasses
 import types
 
 import jax
@@ -99,3 +100,20 @@ def assert_initial_loss_is_that_of_chance(config):
         return jax.nn.log_softmax(model.apply({"params": params}, TOKENS, MASK))
 
     np.testing.assert_allclose(-np.asarray(initial()).mean(), np.log(OUTPUTS), atol=0.05)
+
+
+def assert_changes_training_alone(config, rate):
+    """A rate of dropout changes what training computes, differently with each key, and not what is predicted."""
+    model, params = with_random_params(dataclasses.replace(config, **{rate: 0.5}))
+    plain = config.build_classifier(PROCESSOR)
+
+    @jax.jit
+    def run(params, keys):
+        read = {"params": params}
+        trained = [model.apply(read, TOKENS, MASK, deterministic=False, rngs={"dropout": key}) for key in keys]
+        return *trained, model.apply(read, TOKENS, MASK), plain.apply(read, TOKENS, MASK)
+
+    first, second, evaluated, without = run(params, tuple(jax.random.split(jax.random.key(0))))
+    np.testing.assert_array_equal(evaluated, without)
+    assert np.abs(first - evaluated).max() > 1e-3
+    assert np.abs(first - second).max() > 1e-3
