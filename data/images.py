@@ -6,6 +6,7 @@ Axes: I rows or columns of an image, R channels.
 import dataclasses
 import functools
 import hashlib
+import logging
 import os
 import tarfile
 from collections import Counter
@@ -23,6 +24,8 @@ from data.object_arrays import read_arrays
 from jaxnlp.caches import cache_folder
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.images.processor import SUFFIXES, ImageProcessor, open_image, pixel_statistics
+
+_logger = logging.getLogger(__name__)
 
 ENDLESS = 2**40
 """Images that are effectively infinitely many."""
@@ -134,8 +137,8 @@ class Images(DataConfig):
             earlier = require_processor(processor, ImageProcessor)
             if (earlier.shape, earlier.classes) != (found.shape, found.classes):
                 raise DataError(
-                    f"the model reads images of {earlier.shape} and has {len(earlier.classes)} classes; these images "
-                    f"have {found.shape}, and {len(found.classes)} classes: {', '.join(found.classes[:10])}"
+                    f"the model reads images of {earlier.shape}, of the classes {', '.join(earlier.classes[:10])}; "
+                    f"these images have {found.shape}, and the classes {', '.join(found.classes[:10])}"
                 )
             found = earlier
         if len(train.images) < self.batch_size:
@@ -147,6 +150,9 @@ class Images(DataConfig):
         for part in (train, validation):
             digest.update(np.ascontiguousarray(part.images).data)
             digest.update(np.asarray(part.labels, np.int32).tobytes())
+        seen = {image.tobytes() for image in train.images}
+        repeated = sum(image.tobytes() in seen for image in validation.images)
+        note = f"\n{repeated:,} images of validation are also in training" if repeated else ""
         counts = np.bincount(train.labels, minlength=len(train.classes))
         rarest = int(counts.argmin())
         return Corpus(
@@ -156,7 +162,7 @@ class Images(DataConfig):
             description=(
                 f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
                 f"validation; {len(counts)} classes, of {counts[rarest]:,} ({train.classes[rarest]}) to "
-                f"{counts.max():,} images ({train.classes[int(counts.argmax())]})"
+                f"{counts.max():,} images ({train.classes[int(counts.argmax())]}){note}"
             ),
             fingerprint=digest.hexdigest(),
             token_counts=counts,
@@ -276,9 +282,17 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
         for file in sorted(folder.iterdir())
         if file.suffix.lower() in SUFFIXES
     ]
+    read = {*folders, *(file for file, _ in files)}
+    others = sorted(file for place in (path, *folders) for file in place.iterdir() if file not in read)
+    left_out = [file for file in others if not file.name.startswith(".")]
+    if left_out:
+        _logger.warning(
+            "%s: %d files or folders are left out, since they are no images (%s) in the folder of a class, such as %s",
+            *(path, len(left_out), ", ".join(SUFFIXES), left_out[0].relative_to(path)),
+        )
     unknown = sorted({name for _, name in files} - set(names))
     if unknown:
-        raise DataError(f"{path / unknown[0]}: no class of the model; it has {', '.join(names[:10])}")
+        raise DataError(f"{path / unknown[0]}: the model has no such class; it has {', '.join(names[:10])}")
     counts = Counter(name for _, name in files)
     empty = [name for name in names if classes is None and not counts[name]]
     if empty or not files:

@@ -123,6 +123,8 @@ def open_image(path: Path, channels: int) -> Image.Image:
                 image = Image.new("RGBA", opaque.size, "white")
                 image.alpha_composite(opaque)
             return image.convert(MODES[channels])
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{path} has too many pixels: {error}; make it smaller") from error
     except UnidentifiedImageError as error:
         raise ValueError(f"{path} is not an image that Pillow reads") from error
     except (OSError, SyntaxError) as error:  # SyntaxError is Pillow's for a broken PNG

@@ -38,6 +38,16 @@ def test_digits_are_whole_and_a_part_of_each_class_is_held_out():
     assert sum(image.tobytes() in rows for image in held_out.images) <= 1  # two digits are drawn alike
 
 
+def test_what_is_no_image_of_a_class_is_counted_and_images_of_both_parts_are(folder, tmp_path, caplog):
+    save(folder, "loose.png")
+    save(folder, "dog/puppies/c.png")
+    (folder / ".DS_Store").write_text("")
+    corpus = Images(source="files", path=str(folder), batch_size=1).load(0)
+    assert "animals: 3 files or folders are left out" in caplog.text
+    assert "such as cat/notes.txt" in caplog.text
+    assert "2 images of validation are also in training" in corpus.description  # all images of this test are equal
+
+
 def flipped(images):
     return images[:, :, ::-1]
 
@@ -124,7 +134,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
         read_images(tmp_path / "nowhere")
     with pytest.raises(DataError, match="has 1 folders; at least two are needed"):
         read_images(tmp_path)
-    with pytest.raises(DataError, match=r"animals/dog: no class of the model; it has bird, cat"):
+    with pytest.raises(DataError, match=r"animals/dog: the model has no such class; it has bird, cat"):
         read_images(folder, ("bird", "cat"))
     save(folder, "cat/wide.png", IMAGE[:4])
     with pytest.raises(
@@ -171,7 +181,9 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
     data = Images(source="files", path=str(tmp_path / "a.npz"), batch_size=2)
     processor = data.load(0).processor
     assert processor.shape == (6, 6, 1)
-    with pytest.raises(DataError, match=r"the model reads images of \(8, 8, 1\) and has 10 classes; these images have"):
+    with pytest.raises(
+        DataError, match=r"the model reads images of \(8, 8, 1\), of the classes 0, 1, .*; these images have \(6"
+    ):
         data.load(0, Images().load(0).processor)
     with pytest.raises(DataError, match=r"images of \(6, 6, 1\), and the model reads \(8, 8, 1\)"):
         data.read_file(tmp_path / "a.npz", Images().load(0).processor)
