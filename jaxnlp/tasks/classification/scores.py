@@ -111,6 +111,8 @@ def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
             Block("ROC curves", Lines(tuple(curves["roc"]), "false positive rate", "true positive rate")),
             Block("Precision and recall", Lines(tuple(curves["pr"]), "recall", "precision")),
         ]
+    if len(classes) == 2 and drawn:
+        found.append(Block("Distribution of the scores", _distributions(classes, labels, probabilities[:, 1])))
     count, confidence, right = _binned(labels, probabilities)
     filled = count > 0
     reliability = line("accuracy", confidence[filled] / count[filled], right[filled] / count[filled])
@@ -126,6 +128,20 @@ def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
         )
     )
     return found
+
+
+def _distributions(classes: Sequence[str], labels: np.ndarray, scores: np.ndarray) -> Lines:
+    """Of two classes, how the probability of the second one is distributed over the examples of each."""
+    edges = np.linspace(0.0, 1.0, BINS + 1)
+    middles = (edges[:-1] + edges[1:]) / 2.0
+    shares = [np.histogram(scores[labels == label], edges)[0] / (labels == label).sum() for label in (0, 1)]
+    return Lines(
+        tuple(line(name, middles, share) for name, share in zip(classes, shares, strict=True)),
+        f"probability of {classes[1]}",
+        "share of the class's examples",
+        "Where the curves lie on each other, the model does not tell the classes apart. Where both lie on one side of 0.5, "
+        "it predicts one class alone.",
+    )
 
 
 def line(name: str, x: np.ndarray, y: np.ndarray) -> Line:

@@ -95,3 +95,16 @@ def test_blocks_show_confusions_and_curves():
     assert len(many[0].content.lines) == 10
     assert max(len(line.x) for line in many[0].content.lines) <= 200
     assert [block.name for block in blocks(CLASSES, np.zeros(10, int), found)] == ["Confusion matrix", "Reliability"]
+
+
+def test_of_two_classes_the_distribution_of_the_scores_is_shown():
+    labels, second = np.array([0, 0, 0, 0, 1, 1]), np.array([0.01, 0.02, 0.3, 0.3, 0.3, 0.99])
+    made = {
+        block.name: block.content for block in blocks(("no", "yes"), labels, np.stack([1 - second, second], axis=1))
+    }
+    shown = made["Distribution of the scores"]
+    assert shown.x_label == "probability of yes"
+    no, yes = shown.lines
+    assert (no.name, no.y[0], no.y[4], sum(no.y)) == ("no", 0.5, 0.5, 1.0)
+    assert (yes.name, yes.y[4], yes.y[-1], sum(yes.y)) == ("yes", 0.5, 0.5, 1.0)
+    assert no.x[0] == pytest.approx(1 / 30, abs=1e-4)
