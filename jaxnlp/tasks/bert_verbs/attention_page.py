@@ -37,12 +37,12 @@ canvas { display: block; background: var(--soft) }
 #maps button:hover { outline: 1px solid var(--muted) }
 #maps button[aria-pressed=true] { outline: 2px solid var(--pick) }
 #maps canvas { width: 100%; height: auto; aspect-ratio: 1; border-radius: 2px }
-#pieces { display: flex; flex-wrap: wrap; gap: 3px; margin-bottom: .8rem; padding: 3px;
+#tokens { display: flex; flex-wrap: wrap; gap: 3px; margin-bottom: .8rem; padding: 3px;
   max-height: 13em; overflow-y: auto; font: .9rem/1.5 var(--mono) }
-#pieces button { padding: 0 .3em; border-radius: 4px; white-space: pre; unicode-bidi: isolate;
+#tokens button { padding: 0 .3em; border-radius: 4px; white-space: pre; unicode-bidi: isolate;
   background: color-mix(in srgb, var(--heat) var(--share, 0%), var(--soft)) }
-#pieces button.strong { color: var(--card) }
-#pieces button[aria-pressed=true] { outline: 2px solid var(--pick) }
+#tokens button.strong { color: var(--card) }
+#tokens button[aria-pressed=true] { outline: 2px solid var(--pick) }
 #bars { display: grid; grid-template-columns: fit-content(40%) 1fr 3.6em; gap: 0 .7em; align-items: center;
   min-height: 12em; align-content: start; margin-top: .4rem; font: .85rem/1.5 var(--mono);
   font-variant-numeric: tabular-nums }
@@ -67,8 +67,8 @@ canvas { display: block; background: var(--soft) }
 
 _SCRIPT = """
 "use strict"
-const { pieces, layers, heads, weights: packed } = JSON.parse(document.getElementById("data").textContent)
-const count = pieces.length
+const { tokens, layers, heads, weights: packed } = JSON.parse(document.getElementById("data").textContent)
+const count = tokens.length
 const weights = new Uint16Array(Uint8Array.from(atob(packed), character => character.charCodeAt(0)).buffer)
 const at = id => document.getElementById(id)
 const make = (parent, tag, text = "") => {
@@ -80,11 +80,11 @@ const mapOf = (layer, head) => {
   const start = (layer * heads + head) * count * count
   return weights.subarray(start, start + count * count)
 }
-const rowOf = (layer, head, piece) => mapOf(layer, head).subarray(piece * count, (piece + 1) * count)
-// The square root, so that maps whose weights are spread over many pieces show something too.
+const rowOf = (layer, head, token) => mapOf(layer, head).subarray(token * count, (token + 1) * count)
+// The square root, so that maps whose weights are spread over many tokens show something too.
 const shade = weight => Math.sqrt(weight / 65535)
 const percent = weight => `${(weight / 655.35).toFixed(1)}%`
-let layer = 0, head = 0, piece = 0
+let layer = 0, head = 0, token = 0
 
 function paint(canvas, layer, head) {
   const [red, green, blue] = heat, map = mapOf(layer, head)
@@ -121,8 +121,8 @@ for (let row = 0; row < layers; row++) {
   }
 }
 
-const strip = at("pieces"), size = Math.max(12, Math.min(30, Math.floor(440 / count)))
-pieces.forEach((text, number) => {
+const strip = at("tokens"), size = Math.max(12, Math.min(30, Math.floor(440 / count)))
+tokens.forEach((text, number) => {
   const button = make(strip, "button", text)
   button.onmouseenter = button.onfocus = button.onclick = () => pick(number)
   const labels = [make(at("top"), "span", text), make(at("side"), "span", text)]
@@ -135,26 +135,26 @@ large.onmousemove = event => {
   const inside = place => Math.min(count - 1, Math.max(0, Math.floor(place / size)))
   const column = inside(event.offsetX)
   pick(inside(event.offsetY))
-  large.title = `${pieces[piece]} attends to ${pieces[column]}: ${percent(rowOf(layer, head, piece)[column])}`
+  large.title = `${tokens[token]} attends to ${tokens[column]}: ${percent(rowOf(layer, head, token)[column])}`
 }
 
 function pick(number) {
-  piece = number
-  const row = rowOf(layer, head, piece)
+  token = number
+  const row = rowOf(layer, head, token)
   Array.from(strip.children, (button, place) => {
     const share = shade(row[place])
     button.style.setProperty("--share", `${100 * share}%`)
     button.classList.toggle("strong", share > 0.6)
-    button.setAttribute("aria-pressed", place === piece)
+    button.setAttribute("aria-pressed", place === token)
     button.title = percent(row[place])
   })
-  Array.from(at("side").children, (label, place) => label.classList.toggle("picked", place === piece))
-  at("row").style.top = `${piece * size}px`
-  at("who").textContent = pieces[piece]
+  Array.from(at("side").children, (label, place) => label.classList.toggle("picked", place === token))
+  at("row").style.top = `${token * size}px`
+  at("who").textContent = tokens[token]
   const bars = at("bars"), order = Array.from(row.keys()).sort((one, other) => row[other] - row[one])
   bars.replaceChildren()
   for (const place of order.slice(0, 8)) {
-    make(bars, "span", pieces[place])
+    make(bars, "span", tokens[place])
     make(bars, "i").style.width = percent(row[place])
     make(bars, "b", percent(row[place]))
   }
@@ -164,7 +164,7 @@ function show() {
   at("title").textContent = `Layer ${layer + 1}, head ${head + 1}`
   buttons.forEach((button, place) => button.setAttribute("aria-pressed", place === layer * heads + head))
   paint(large, layer, head)
-  pick(piece)
+  pick(token)
 }
 
 function paintAll() {
@@ -189,13 +189,13 @@ _PAGE = Template("""<!doctype html>
 <body>
 <main>
 <h1 dir="auto">$title</h1>
-<p>$model: $layers layers, $heads heads, $count pieces. Rows of a map are pieces, columns what they attend to.</p>
+<p>$model: $layers layers, $heads heads, $count tokens. Rows of a map are tokens, columns what they attend to.</p>
 <p class="legend">Weight: $legend</p>
 <noscript><p>The maps are drawn by the page's own script, which is switched off here.</p></noscript>
 <div class="columns">
 <section class="card scroll"><h2>All maps: layers down, heads across</h2><div id="maps"></div></section>
 <section class="card" id="one"><h2 id="title"></h2>
-<div id="pieces"></div>
+<div id="tokens"></div>
 <div class="scroll"><div id="large"><div id="top"></div><div id="side"></div>
 <div><canvas id="map" class="sharp"></canvas><div id="row"></div></div></div></div>
 <p><code id="who"></code> attends to</p>
@@ -209,24 +209,24 @@ _PAGE = Template("""<!doctype html>
 """)
 
 
-def render_page(pieces: Sequence[str], weights: np.ndarray, *, title: str, model: str) -> str:
+def render_page(tokens: Sequence[str], weights: np.ndarray, *, title: str, model: str) -> str:
     """The document.
 
     Args:
-      pieces: of the text, T of them.
+      tokens: of the text, T of them.
       weights: what each attends to [L, H, T, T], from 0 to 1; kept to five digits.
       title: the text.
       model: its name.
 
     Raises:
-      ValueError: when the weights are no square maps of the pieces.
+      ValueError: when the weights are no square maps of the tokens.
     """
     layers, heads = weights.shape[:2]
-    if weights.shape[2:] != (len(pieces), len(pieces)):
-        raise ValueError(f"expected weights [L, H, {len(pieces)}, {len(pieces)}], got {list(weights.shape)}")
+    if weights.shape[2:] != (len(tokens), len(tokens)):
+        raise ValueError(f"expected weights [L, H, {len(tokens)}, {len(tokens)}], got {list(weights.shape)}")
     whole = np.round(np.clip(weights, 0.0, 1.0) * 65535).astype("<u2")
     data = {
-        "pieces": list(pieces),
+        "tokens": list(tokens),
         "layers": layers,
         "heads": heads,
         "weights": base64.b64encode(whole.tobytes()).decode(),
@@ -238,11 +238,11 @@ def render_page(pieces: Sequence[str], weights: np.ndarray, *, title: str, model
         model=html.escape(model),
         layers=layers,
         heads=heads,
-        count=len(pieces),
+        count=len(tokens),
         legend="".join(
             f'<span><i style="--share: {100 * share**0.5:.0f}%"></i>{100 * share:g}%</span>'
             for share in (0.01, 0.05, 0.2, 0.5, 1.0)
         ),
-        # No end tag and no comment begins in it: a piece may be written like one.
+        # No end tag and no comment begins in it: a token may be written like one.
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     )

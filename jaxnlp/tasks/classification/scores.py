@@ -139,8 +139,8 @@ def _distributions(classes: Sequence[str], labels: np.ndarray, scores: np.ndarra
         tuple(line(name, middles, share) for name, share in zip(classes, shares, strict=True)),
         f"probability of {classes[1]}",
         "share of the class's examples",
-        "Where the curves lie on each other, the model does not tell the classes apart. Where both lie on one side of 0.5, "
-        "it predicts one class alone.",
+        "Where the curves lie on each other, the model does not tell the classes apart. Where both lie on one side of "
+        "0.5, it predicts one class alone.",
     )
 
 

@@ -74,9 +74,9 @@ def data_of(page):
     """The tokens and the weights that the page draws."""
     (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
     found = json.loads(data)
-    count = len(found["pieces"])
+    count = len(found["tokens"])
     shape = (found["layers"], found["heads"], count, -1)
-    return found["pieces"], np.frombuffer(base64.b64decode(found["weights"]), "<u2").reshape(shape) / 65535
+    return found["tokens"], np.frombuffer(base64.b64decode(found["weights"]), "<u2").reshape(shape) / 65535
 
 
 def test_the_page_shows_what_the_encoder_attends_to(trained, tmp_path, capsys):
