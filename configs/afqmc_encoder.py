@@ -3,8 +3,8 @@
 [CLS] a [SEP] b [SEP] by characters, with segments, sinusoidal positions and scaled embeddings. It begins with
 afqmc_pretrain, which predicts masked tokens of the same training pairs; without --init-from it learns little.
 Source: Vaswani et al. 2017 for the encoder, pre-norm; Devlin et al. 2019 for pairs. Data: the CLUE benchmark.
-Cost: to be measured.
-Expect: to be measured.
+Cost: 6 minutes on two busy CPU cores with bfloat16 instructions, after the pretraining.
+Expect: macro-F1 0.60 and an area under the ROC curve of 0.70 on dev, means of three seeds; see docs/classification.md.
 Command: python -m train afqmc_encoder --init-from runs/afqmc_pretrain --workdir runs/afqmc_encoder
 """
 

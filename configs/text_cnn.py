@@ -4,8 +4,8 @@
 `python -m train.sweep text_cnn --grid data.fold=0,1,2,3,4,5,6,7,8,9` cross-validates. The rows that are held out are
 scored once, at the end, and decide nothing.
 Source: Kim 2014, CNN-rand. Differs: AdamW, a moving average of the parameters, and dropout of word vectors.
-Cost: to be measured.
-Expect: to be measured.
+Cost: 1 to 2 minutes on two busy CPU cores.
+Expect: MR 77.6%, SST-2 80.5%, SST-5 40.3%, TREC 89.0%; see docs/classification.md.
 Command: python -m train text_cnn --workdir runs/text_cnn
 """
 

@@ -1,19 +1,85 @@
 """The numbers of docs/classification.md are those of the ledger."""
 
+import csv
 import json
 import re
 
+import numpy as np
 import pytest
 
 
-def test_results_are_what_the_ledger_holds(root):
-    page = (root / "docs" / "classification.md").read_text(encoding="utf-8")
+@pytest.fixture
+def page(root):
+    return (root / "docs" / "classification.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def held(root):
+    """A function of a ledger's name: its newest entries of the validation split, by metric."""
+
+    def newest(name):
+        entries = json.loads((root / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        return {entry["metric"]: entry for entry in entries if entry["split"] == "validation"}
+
+    return newest
+
+
+def test_results_are_what_the_ledger_holds(page, held):
     rows = re.findall(r"^\| `(\w+)` \| ([\d.]+)% \| ([\d.]+) \| ([\d.]+) \| (\d+) s \|$", page, re.M)
     assert rows
     for name, accuracy, macro_f1, calibration_error, seconds in rows:
-        entries = json.loads((root / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
-        held = {entry["metric"]: entry for entry in entries if entry["split"] == "validation"}
-        assert float(accuracy) == pytest.approx(100 * held["accuracy"]["value"], abs=0.0051)
-        assert float(macro_f1) == pytest.approx(held["macro_f1"]["value"], abs=0.00051)
-        assert float(calibration_error) == pytest.approx(held["calibration_error"]["value"], abs=0.051)
-        assert int(seconds) == pytest.approx(held["accuracy"]["train_seconds"], abs=0.51)
+        entries = held(name)
+        assert float(accuracy) == pytest.approx(100 * entries["accuracy"]["value"], abs=0.0051)
+        assert float(macro_f1) == pytest.approx(entries["macro_f1"]["value"], abs=0.00051)
+        assert float(calibration_error) == pytest.approx(entries["calibration_error"]["value"], abs=0.051)
+        assert int(seconds) == pytest.approx(entries["accuracy"]["train_seconds"], abs=0.51)
+
+
+def test_means_are_those_of_the_seeds_in_the_ledger(page, held):
+    """The name, the metric, then mean, standard deviation and the values of seeds 0, 1 and 2."""
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\w-]+) \| ([\d.]+) \| ([\d.]+) \| ([\d., ]+) \| (\d+) s \|$", page, re.M)
+    assert len(rows) >= 5
+    for name, metric, mean, deviation, each, seconds in rows:
+        runs = [held(file)[metric] for file in (name, f"{name}-seed1", f"{name}-seed2")]
+        assert [run["seed"] for run in runs] == [0, 1, 2]
+        values = [run["value"] for run in runs]
+        assert [float(value) for value in each.split(", ")] == pytest.approx(values, abs=0.00051)
+        assert float(mean) == pytest.approx(np.mean(values), abs=0.00051)
+        assert float(deviation) == pytest.approx(np.std(values, ddof=1), abs=0.00051)
+        assert int(seconds) == pytest.approx(np.mean([run["train_seconds"] for run in runs]), abs=0.51)
+
+
+def test_cross_validation_is_what_the_sweep_measured(root, page):
+    with (root / "docs" / "results" / "text_cnn_mr.csv").open(encoding="utf-8") as file:
+        runs = list(csv.DictReader(file))
+    assert sorted(int(run["data.fold"]) for run in runs) == list(range(10))
+    values = [100 * float(run["best_accuracy"]) for run in runs]
+    mean, deviation = re.search(
+        r"ten folds: a mean accuracy of ([\d.]+)%, with a standard deviation of ([\d.]+)", page
+    ).groups()
+    assert float(mean) == pytest.approx(np.mean(values), abs=0.051)
+    assert float(deviation) == pytest.approx(np.std(values, ddof=1), abs=0.051)
+
+
+def test_what_collapses_and_what_cures_it_is_what_the_ledger_holds(page, held):
+    rows = re.findall(r"^\| `(afqmc_encoder[\w-]*)` \| [^|]+ \| ([\d.]+)% \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)
+    assert len(rows) == 6
+    for name, accuracy, macro_f1, area in rows:
+        entries = held(name)
+        assert float(accuracy) == pytest.approx(100 * entries["accuracy"]["value"], abs=0.051)
+        assert float(macro_f1) == pytest.approx(entries["macro_f1"]["value"], abs=0.00051)
+        assert float(area) == pytest.approx(entries["roc_auc"]["value"], abs=0.00051)
+    threshold = held("afqmc_encoder-steady")["threshold_macro_f1"]["value"]
+    assert f"macro-F1 of {threshold:.3f}" in page
+
+
+def test_means_against_overfitting_are_what_the_sweep_measured(root, page):
+    with (root / "docs" / "results" / "text_cnn_overfitting.csv").open(encoding="utf-8") as file:
+        runs = {run["run"].replace("=", " "): run for run in csv.DictReader(file)}
+    section = page.split("## Against overfitting", 1)[1]
+    rows = re.findall(r"^\| `([^`]+)` \| ([\d.]+)% \| ([\d.]+) \| ([\d.]+) \|$", section, re.M)
+    assert {name for name, *_ in rows} == runs.keys()
+    for name, accuracy, loss, calibration_error in rows:
+        assert float(accuracy) == pytest.approx(100 * float(runs[name]["best_accuracy"]), abs=0.051)
+        assert float(loss) == pytest.approx(float(runs[name]["best_loss"]), abs=0.00051)
+        assert float(calibration_error) == pytest.approx(float(runs[name]["best_calibration_error"]), abs=0.051)

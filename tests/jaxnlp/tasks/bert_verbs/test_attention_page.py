@@ -41,15 +41,15 @@ def weights():
     return np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
 
 
-def test_the_page_holds_the_weights_and_pieces_whatever_they_are_written_like(weights):
+def test_the_page_holds_the_weights_and_tokens_whatever_they_are_written_like(weights):
     page = Page(render_page(NASTY, weights, title="</script><b>$style & $data", model="<i>mine</i>"))
     data, _ = page.scripts
     held = json.loads(data)
-    assert (held["pieces"], held["layers"], held["heads"]) == (NASTY, 2, 3)
+    assert (held["tokens"], held["layers"], held["heads"]) == (NASTY, 2, 3)
     found = np.frombuffer(base64.b64decode(held["weights"]), "<u2").reshape(weights.shape) / 65535
     np.testing.assert_allclose(found, weights, atol=0.51 / 65535)
     assert "</script><b>$style & $data" in page.texts
-    assert "<i>mine</i>: 2 layers, 3 heads, 10 pieces" in "".join(page.texts)
+    assert "<i>mine</i>: 2 layers, 3 heads, 10 tokens" in "".join(page.texts)
     assert "b" not in {tag for tag, _ in page.tags}
     assert [attributes for tag, attributes in page.tags if tag == "script"] == [
         {"type": "application/json", "id": "data"},
