@@ -1,20 +1,20 @@
-"""A training step of `text_cnn`: windows of 3, 4 and 5 words, 100 features each, width 128, 50 texts of 32 words."""
+"""A training step of `text_cnn`: windows of 3, 4 and 5 words, 100 features each, width 300, 50 texts of 32 words."""
 
 from typing import Any
 
 import numpy as np
 
 from benchmarks.case import Case, Step, torch_sides
+from configs.text_cnn import get_config
 from jaxnlp.models.text_cnn import TextCNNConfig
-from jaxnlp.nn.compute import Compute
 from jaxnlp.targets import Classes
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 VOCABULARY, BATCH, WORDS, CLASSES = 18_000, 50, 32, 2
-CONFIG = TextCNNConfig(
-    embedding_width=128, dropout_rate=0.5, embedding_dropout_rate=0.3, compute=Compute(matmul_dtype="auto")
-)
+RECIPE = get_config().model
+assert isinstance(RECIPE, TextCNNConfig)
+CONFIG: TextCNNConfig = RECIPE
 
 
 def batch() -> dict[str, np.ndarray]:

@@ -3,27 +3,20 @@
 Without its stochastic depth, which PyTorch's own layers do not have.
 """
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from benchmarks.case import Case, Step, torch_sides
+from configs.vit_cifar10 import get_config
 from jaxnlp.models.vit import ViTConfig
-from jaxnlp.nn.compute import Compute
 
 BATCH, SIZE, CHANNELS, CLASSES = 128, 32, 3, 10
 MEAN, STDDEV = (0.49, 0.48, 0.45), (0.25, 0.24, 0.26)
-CONFIG = ViTConfig(
-    patch=4,
-    num_layers=6,
-    num_heads=4,
-    width=192,
-    feed_forward_width=384,
-    stem="convolutional",
-    pooling="mean",
-    dropout_rate=0.0,
-    compute=Compute(matmul_dtype="auto"),
-)
+RECIPE = get_config().model
+assert isinstance(RECIPE, ViTConfig)
+CONFIG = dataclasses.replace(RECIPE, layer_dropout_rate=0.0)
 
 
 def batch() -> dict[str, np.ndarray]:

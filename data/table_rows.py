@@ -202,7 +202,9 @@ def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: s
         if labelled is None:  # the first row decides
             labelled = columns.label in fields
         if optional and not labelled and columns.label in fields:
-            raise DataError(f"{where}: has {columns.label}, and the rows before have not; give all rows one, or none")
+            raise DataError(
+                f"{where}: this row has {columns.label}, but the rows before it do not; give each row a label, or none"
+            )
         needed = columns.needed(labelled=labelled)
         missing = [name for name in needed if name not in fields]
         if missing:

@@ -18,6 +18,7 @@ from data.download import locate_folder
 from data.fingerprints import vocabulary_text
 from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_file
 from data.table_rows import Columns, TableRow, labelled_rows, read_rows
+from data.table_summary import summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.targets import Classes, Scale, Targets, whole_number
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor
@@ -31,8 +32,6 @@ MOST_CLASSES = 10_000
 """More classes than this are probably another column's texts."""
 FEW_CLASSES = 10
 """More classes than this, with less than two rows each on average, are probably another column's texts, too."""
-SHOWN_CLASSES = 10
-"""Classes whose counts the summary shows."""
 
 
 class _Tokenized(NamedTuple):
@@ -202,7 +201,7 @@ class TextTable(DataConfig):
             train=self._training_batches(examples, found, seed),
             splits={name: self._split(rows, found) for name, rows in splits.items()},
             processor=found,
-            description=_summary(found, train, splits, [example.length for example in examples], truncated),
+            description=summary(found, train, splits, [example.length for example in examples], truncated),
             fingerprint=digest.hexdigest(),
             token_counts=targets.counts(labels) if isinstance(targets, Classes) else None,
         )
@@ -401,53 +400,4 @@ def _oversampled(examples: list[_Tokenized], targets: Classes) -> list[_Tokenize
     for label in range(len(targets.names)):
         members = [example for example in examples if example.label == label]
         found += [members[number % len(members)] for number in range(most)]
-    return found
-
-
-def _summary(
-    processor: TextClassifierProcessor,
-    train: list[LabelledText],
-    splits: dict[str, list[LabelledText]],
-    lengths: list[int],
-    truncated: int,
-) -> str:
-    """What the data is, for the person who starts the run."""
-    targets, counted = processor.targets, processor.counted
-    numbers = ", ".join(
-        [f"{len(train):,} for training", *(f"{len(rows):,} for {name}" for name, rows in splits.items())]
-    )
-    lines = [f"{counted}: {numbers}"]
-    labels = [row.label for row in train]
-    if isinstance(targets, Classes):
-        counts = targets.counts(labels)
-        order = np.argsort(-counts, kind="stable")
-        shown = ", ".join(f"{targets.names[i]} {counts[i]:,}" for i in order[:SHOWN_CLASSES])
-        more = f", and {len(order) - SHOWN_CLASSES} more" if len(order) > SHOWN_CLASSES else ""
-        lines.append(f"{len(order)} classes in training: {shown}{more}")
-    else:
-        lines.append(f"numbers in training from {targets.lowest:g} to {targets.highest:g}, mean {np.mean(labels):.3g}")
-    half, most = np.percentile(lengths, [50, 95])
-    note = f"; {truncated:,} of the {counted} for training are truncated to {processor.max_length}" if truncated else ""
-    what = "tokens of the longer text" if processor.apart else "tokens"
-    lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, longest {max(lengths)}{note}")
-    seen = {tuple(sorted(row.texts)) for row in train}  # a pair in the other order is the same pair
-    repeated = {name: sum(tuple(sorted(row.texts)) in seen for row in rows) for name, rows in splits.items()}
-    lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]
-    lines += _classes_without_rows(targets, splits)
-    lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary")
-    return "\n".join(lines)
-
-
-def _classes_without_rows(targets: Targets, splits: dict[str, list[LabelledText]]) -> list[str]:
-    """Which labelled splits lack a class: its F1 is not measured there."""
-    if not isinstance(targets, Classes):
-        return []
-    found = []
-    for name, rows in splits.items():
-        if any(row.label is None for row in rows):
-            continue
-        counts = targets.counts([row.label for row in rows])
-        missing = [label for label, count in zip(targets.names, counts, strict=True) if not count]
-        if missing:
-            found.append(f"{name} has no row of {len(missing):,} of the classes, such as {missing[0]}")
     return found

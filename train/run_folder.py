@@ -92,7 +92,7 @@ def check(workdir: Path, config: Any) -> None:
     # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. One that
     # was killed during it has an unfinished checkpoint there, and may have logged more.
     folder = workdir / CHECKPOINTS
-    lost = not folder.is_dir() or (len(saved) > 1 and not any(folder.iterdir()))
+    lost = not folder.is_dir() or (len(saved) > 1 and not any(path.is_dir() for path in folder.iterdir()))
     if saved and lost:
         raise RunMismatchError(
             f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "

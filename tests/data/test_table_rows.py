@@ -60,7 +60,9 @@ def test_labels_are_read_where_rows_have_them_all_or_none(tmp_path):
     path = written(tmp_path, lines({"text": "x"}, {"text": "y"}), "t.jsonl")
     assert [row.label for row in read_rows(path, COLUMNS)] == [None, None]
     path = written(tmp_path, lines({"text": "x"}, {"text": "y", "label": "1"}), "t.jsonl")
-    with pytest.raises(DataError, match="line 2: has label, and the rows before have not; give all rows one, or none"):
+    with pytest.raises(
+        DataError, match="line 2: this row has label, but the rows before it do not; give each row a label, or none"
+    ):
         read_rows(path, COLUMNS)
     with pytest.raises(DataError, match="line 1: expected the names text, label, got text; missing: label"):
         read_rows(path, COLUMNS, labelled=True)

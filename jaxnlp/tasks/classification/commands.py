@@ -16,7 +16,7 @@ from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.commands import PAGE_TOKENS, page_of_maps
 from jaxnlp.tasks.classification import rollout_page, words_page
-from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
+from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
 from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs
 from jaxnlp.typing import Batch, Params
@@ -76,7 +76,7 @@ class Predict(Command):
 
     def _threshold(self, trained: Trained, targets: Targets) -> float | None:
         if self.threshold is not None and not targets.has_threshold:
-            raise ValueError("--threshold is for two classes, or for any number of classes an example; remove it")
+            raise ValueError(NO_THRESHOLD)
         return _kept(trained) if self.threshold is None else self.threshold
 
 

@@ -11,6 +11,7 @@ from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Trained
 
 THRESHOLD_FILE = "threshold.json"
+NO_THRESHOLD = "--threshold is for two classes, or for any number of classes an example; remove it"
 
 
 def on_host(targets: Targets, predicted: jax.Array) -> np.ndarray:

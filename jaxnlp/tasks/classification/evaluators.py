@@ -15,7 +15,7 @@ from jaxnlp.images.pictures import png
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.classification import scores, scores_of_numbers, scores_of_several
-from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
+from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, on_host
 from jaxnlp.tasks.classification.rollout_page import side_by_side
 from jaxnlp.tasks.classification.words_page import marked
 from jaxnlp.typing import Batch, Params
@@ -59,9 +59,17 @@ def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], ja
 class Validation(Evaluator):
     """Loss, scikit-learn's scores and the calibration of probabilities; predictions of all examples.
 
-    Scores are those of the most probable class, or of 0.5 where an example has several. The file of predictions uses
-    the threshold in the run's folder, if one was chosen, as `jaxnlp predict` does.
+    Scores are those of the most probable class, or of 0.5 where an example has several, whatever the threshold.
     """
+
+    threshold: float | None = None
+    """Probability from which the file of predictions has a class, of two classes the second one; None = 0.5, or the
+    most probable class."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.threshold is not None and not 0.0 < self.threshold < 1.0:
+            raise ValueError(f"--threshold must lie between 0 and 1, got {self.threshold}")
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, examples = scoring.trained, scoring.split.examples
@@ -70,8 +78,9 @@ class Validation(Evaluator):
         targets: Targets = processor.targets
         predict = scoring.once("predictions", lambda: predictions_of(model, targets))
         found = on_host(targets, scoring.outputs(predict))
-        threshold = kept_threshold(trained) if targets.has_threshold else None
-        files = {"predictions.csv": _table(processor, examples, found, threshold)}
+        if self.threshold is not None and not targets.has_threshold:
+            raise ValueError(NO_THRESHOLD)
+        files = {"predictions.csv": _table(processor, examples, found, self.threshold)}
         if not scoring.split.scored:
             return Evaluation({}, files)
         of, labels = measures(targets), label_array(targets, examples)

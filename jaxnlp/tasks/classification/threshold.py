@@ -23,9 +23,9 @@ CANDIDATES = 200
 class ChooseThreshold(Evaluator):
     """Chooses the probability from which a class is predicted, by the highest macro-F1; keeps it in the folder.
 
-    Of two classes, it is the probability of the second one; of any number of classes, that of each. `jaxnlp predict`,
-    `jaxnlp attention` and files of predictions then use it. The scores are a little better than on other data, since
-    they are of the data it is chosen on.
+    Of two classes, it is the probability of the second one; of any number of classes, that of each. `jaxnlp predict`
+    and `jaxnlp attention` then use it. The scores are a little better than on other data, since they are of the data it
+    is chosen on.
     """
 
     default_split: ClassVar[str] = "validation"

@@ -28,7 +28,7 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
         (run / FILE).write_text(json.dumps(held | {"threshold": 0.9999}))
         assert main(["predict", str(run), "the run"]) == 0
         assert capsys.readouterr().out.startswith("arts\t")
-        assert evaluate([str(run), "--predictions", str(tmp_path / "predictions.csv")]) == 0
+        assert evaluate([str(run), "--threshold", "0.9999", "--predictions", str(tmp_path / "predictions.csv")]) == 0
         with (tmp_path / "predictions.csv").open() as file:
             assert {row["predicted"] for row in csv.DictReader(file)} == {"arts"}
         capsys.readouterr()

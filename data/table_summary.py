@@ -1,0 +1,68 @@
+"""What a table of labelled texts has, in the words that a run prints at its start."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from jaxnlp.targets import Classes, Targets
+from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
+
+SHOWN_CLASSES = 10
+"""Classes whose counts the summary shows."""
+
+
+def summary(
+    processor: TextClassifierProcessor,
+    train: Sequence[LabelledText],
+    splits: Mapping[str, Sequence[LabelledText]],
+    lengths: Sequence[int],
+    truncated: int,
+) -> str:
+    """Numbers of rows, classes and tokens, and what may be wrong with them; a line each.
+
+    Args:
+      processor: of the data.
+      train: the rows for training.
+      splits: the rows of the other splits, by name.
+      lengths: of the training examples, in tokens.
+      truncated: how many of them are truncated.
+    """
+    targets, counted = processor.targets, processor.counted
+    numbers = ", ".join(
+        [f"{len(train):,} for training", *(f"{len(rows):,} for {name}" for name, rows in splits.items())]
+    )
+    lines = [f"{counted}: {numbers}"]
+    labels = [row.label for row in train]
+    if isinstance(targets, Classes):
+        counts = targets.counts(labels)
+        order = np.argsort(-counts, kind="stable")
+        shown = ", ".join(f"{targets.names[i]} {counts[i]:,}" for i in order[:SHOWN_CLASSES])
+        more = f", and {len(order) - SHOWN_CLASSES} more" if len(order) > SHOWN_CLASSES else ""
+        lines.append(f"{len(order)} classes in training: {shown}{more}")
+    else:
+        lines.append(f"numbers in training from {targets.lowest:g} to {targets.highest:g}, mean {np.mean(labels):.3g}")
+    half, most = np.percentile(lengths, [50, 95])
+    note = f"; {truncated:,} of the {counted} for training are truncated to {processor.max_length}" if truncated else ""
+    what = "tokens of the longer text" if processor.apart else "tokens"
+    lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, longest {max(lengths)}{note}")
+    seen = {tuple(sorted(row.texts)) for row in train}  # a pair in the other order is the same pair
+    repeated = {name: sum(tuple(sorted(row.texts)) in seen for row in rows) for name, rows in splits.items()}
+    lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]
+    lines += _classes_without_rows(targets, splits)
+    lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary")
+    return "\n".join(lines)
+
+
+def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:
+    """Which labelled splits lack a class: its F1 is not measured there."""
+    if not isinstance(targets, Classes):
+        return []
+    found = []
+    for name, rows in splits.items():
+        if any(row.label is None for row in rows):
+            continue
+        counts = targets.counts([row.label for row in rows])
+        missing = [label for label, count in zip(targets.names, counts, strict=True) if not count]
+        if missing:
+            found.append(f"{name} has no row of {len(missing):,} of the classes, such as {missing[0]}")
+    return found
