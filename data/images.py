@@ -150,8 +150,8 @@ class Images(DataConfig):
         for part in (train, validation):
             digest.update(np.ascontiguousarray(part.images).data)
             digest.update(np.asarray(part.labels, np.int32).tobytes())
-        seen = {image.tobytes() for image in train.images}
-        repeated = sum(image.tobytes() in seen for image in validation.images)
+        seen = set(map(_digest, train.images))
+        repeated = sum(_digest(image) in seen for image in validation.images)
         note = f"\n{repeated:,} images of validation are also in training" if repeated else ""
         counts = np.bincount(train.labels, minlength=len(train.classes))
         rarest = int(counts.argmin())
@@ -227,6 +227,10 @@ class Images(DataConfig):
             )
         rows = zip(found.images, found.labels.tolist(), found.names, strict=True)
         return Split(tuple(batches), tuple(ImageExample(*row) for row in rows))
+
+
+def _digest(image: np.ndarray) -> bytes:
+    return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
 
 def digits() -> LabelledImages:
@@ -353,20 +357,26 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
     if not archive.is_file():
         raise FileNotFoundError(f"no CIFAR-10 archive at {archive}")
     status = archive.stat()
-    place = cache_folder() / "data" / f"cifar10-{status.st_size}-{status.st_mtime_ns}.npy"
+    place = cache_folder() / "data" / f"cifar10-held-out-last-{status.st_size}-{status.st_mtime_ns}.npy"
     if not place.is_file():
         _decode_cifar10(archive, place)
     images = np.load(place, mmap_mode="r")
-    per_class = len(images) // len(CIFAR10)
-    labels, numbers = np.divmod(np.arange(len(images)), per_class)
-    held_out = numbers >= CIFAR10_HELD_OUT
-    names = tuple(f"{CIFAR10[label]}/{number:04}.jpg" for label, number in zip(labels, numbers, strict=True))
-    found = LabelledImages(images, labels, CIFAR10, names)
-    return found.part(~held_out), found.part(held_out)
+    count = len(CIFAR10) * CIFAR10_HELD_OUT  # a slice stays on disk, and chosen rows would be copied into memory
+    parts = (images[:count], 0, CIFAR10_HELD_OUT), (images[count:], CIFAR10_HELD_OUT, CIFAR10_IMAGES)
+    train, held_out = (
+        LabelledImages(
+            part,
+            np.repeat(np.arange(len(CIFAR10)), end - begin),
+            CIFAR10,
+            tuple(f"{name}/{number:04}.jpg" for name in CIFAR10 for number in range(begin, end)),
+        )
+        for part, begin, end in parts
+    )
+    return train, held_out
 
 
 def _decode_cifar10(archive: Path, place: Path) -> None:
-    """Writes all images [N, 32, 32, 3] uint8, by class and number."""
+    """Writes all images [N, 32, 32, 3] uint8, by class and number; those that are held out come last."""
     from PIL import Image
 
     images = np.empty((len(CIFAR10), CIFAR10_IMAGES, 32, 32, 3), np.uint8)
@@ -388,5 +398,6 @@ def _decode_cifar10(archive: Path, place: Path) -> None:
         raise DataError(f"{archive} has {int(seen.sum()):,} of {seen.size:,} images")
     place.parent.mkdir(parents=True, exist_ok=True)
     partial = place.with_suffix(f".{os.getpid()}.npy")
-    np.save(partial, images.reshape(-1, 32, 32, 3))
+    parts = images[:, :CIFAR10_HELD_OUT], images[:, CIFAR10_HELD_OUT:]
+    np.save(partial, np.concatenate([part.reshape(-1, 32, 32, 3) for part in parts]))
     partial.replace(place)

@@ -17,9 +17,10 @@ import grain
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
 from data.download import locate_folder
 from data.fingerprints import vocabulary_text
+from data.part_tables import columns_for, header_of, part_files, read_part
 from data.schedules import Schedule, ScheduleName
 from data.sentence_classes import FILES, read_data_set
-from data.table_rows import Columns
+from data.table_rows import Columns, TableFormat, format_of
 from data.text_batches import ENDLESS, labelled_split, split_of_parts, tokenized, training_batches
 from data.text_tables import read_header, read_table, text_examples
 from jaxnlp.config import ReadWhen, refuse_unread
@@ -48,11 +49,15 @@ Tables = tuple[tuple[TextExample, ...], tuple[TextExample, ...], tuple[TextExamp
 class MinBertData(DataConfig):
     """Examples of one part or several, each batch of one part, of texts of similar length.
 
-    With the schedule `together` a step takes a batch of each part, by the part's name.
+    A part is one of the project's, or a table of your own, with any labels. With the schedule `together` a step takes a
+    batch of each part, by the part's name.
     """
 
-    parts: tuple[PartName, ...] = ("sst",)
-    """Parts to train on: sst, cfimdb, quora, sts."""
+    parts: tuple[str, ...] = ("sst",)
+    """Parts to train on: sst, cfimdb, quora, sts, and the names of your own tables."""
+    tables: tuple[str, ...] = ()
+    """Your own tables: NAME=FILE, or NAME=FILE,VALIDATION_FILE; otherwise a tenth of the rows is held out. A table has
+    the columns text, pair (of pairs), and label (a class) or score (the similarity of a pair)."""
     path: str | None = None
     """Folder of the project's files; None = cs224n_minbert in the folder that JAXNLP_DATA names."""
     max_length: int = 128
@@ -71,9 +76,19 @@ class MinBertData(DataConfig):
         super().__post_init__()
         self.require_at_least(1, "schedule_steps", "length_multiple", "evaluation_batch_size")
         self.require_at_least(3, "max_length")
-        if not self.parts or len(set(self.parts)) != len(self.parts):
-            names = ", ".join(get_args(PartName))
-            raise ValueError(f"data.parts must be some of {names}, each once, got {', '.join(self.parts) or 'none'}")
+        own = [part_files(given).name for given in self.tables]
+        known = [*get_args(PartName), *own]
+        if len(set(known)) != len(known):
+            raise ValueError(f"data.tables must have names of their own, each once, got {', '.join(own)}")
+        if not self.parts or len(set(self.parts)) != len(self.parts) or not set(self.parts) <= set(known):
+            raise ValueError(
+                f"data.parts must be some of {', '.join(known)}, each once, got {', '.join(self.parts) or 'none'}"
+            )
+        unread = [name for name in own if name not in self.parts]
+        if unread:
+            raise ValueError(f"data.parts does not name {unread[0]} of data.tables; add it, or remove the table")
+        if self.path is not None and set(self.parts) <= set(own):
+            raise ValueError("data.path applies only to parts of CS224N's project; remove it")
         stretched = len(self.parts) > 1 and self.schedule in ("annealed", "sequential")
         refuse_unread(
             self,
@@ -110,10 +125,9 @@ class MinBertData(DataConfig):
             examples; when there is no vocabulary.
         """
         vocabulary = vocabulary_of(processor)
-        holds = "the project's files, such as ids-sst-train.csv"
-        place = FILES[SOURCES[self.parts[0]]].folder
-        folder = locate_folder(place, self.path, holds=holds, otherwise="choose another recipe")
-        tables = {name: _read(folder, name) for name in self.parts}
+        read = self._read()
+        tables = {name: found for name, (_, found) in read.items()}
+        parts = tuple((name, labels) for name, (labels, _) in read.items())
         dev, test = (
             split_of_parts(
                 {name: self._split(name, table[place], vocabulary) for name, table in tables.items() if table[place]}
@@ -151,10 +165,27 @@ class MinBertData(DataConfig):
             .map(self._steps(sources, [len(table[0]) for table in tables.values()], seed))
             .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)),
             splits={"validation": dev, "dev": dev, "test": test},
-            processor=TextProcessor(vocabulary, self.max_length, tuple((name, LABELS[name]) for name in self.parts)),
+            processor=TextProcessor(vocabulary, self.max_length, parts),
             description=f"texts for training / dev: {', '.join(notes)}; {vocabulary.size:,} tokens in the vocabulary",
             fingerprint=digest.hexdigest(),
         )
+
+    def _read(self) -> dict[str, tuple[Labels, Tables]]:
+        """Labels and tables of each part."""
+        own = {files.name: files for files in map(part_files, self.tables)}
+        found: dict[str, tuple[Labels, Tables]] = {}
+        for name in self.parts:
+            if name in own:
+                part = read_part(own[name])
+                found[name] = part.labels, (part.train, part.validation, ())
+            else:
+                found[name] = LABELS[name], _read(self._folder(name), name)
+        return found
+
+    def _folder(self, part: str) -> Path:
+        holds = "the project's files, such as ids-sst-train.csv"
+        otherwise = "choose another recipe, or tables of your own with --data.tables"
+        return locate_folder(FILES[SOURCES[part]].folder, self.path, holds=holds, otherwise=otherwise)
 
     def _steps(self, sources: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
         """The batch of a training step, by its number, from each part's batches and number of examples."""
@@ -174,25 +205,29 @@ class MinBertData(DataConfig):
         Raises: DataError when it has labels that several parts have, or is not such a file.
         """
         processor = require_processor(processor, TextProcessor)
-        header, labels = read_header(path, format="tsv"), dict(processor.parts)
-        columns = {name: columns_of(name) for name in labels}
-        fitting = [name for name in labels if columns[name].label in header]
+        labels = dict(processor.parts)
+        columns = {name: columns_of(name, kind) for name, kind in labels.items()}
+        formats = {name: _format(name, path) for name in labels}
+        headers = {name: read_header(path, format="tsv") if name in SOURCES else header_of(path) for name in labels}
+        fitting = _with_most_texts(
+            {name: columns[name] for name in labels if columns[name].label in headers[name]}, headers
+        )
         if len(fitting) > 1:
             raise DataError(
                 f"{path} has the column {columns[fitting[0]].label}, which {' and '.join(fitting)} have; score it with "
                 "a run of one of them"
             )
         if not fitting:
-            fitting = [name for name in labels if set(columns[name].texts) <= set(header)]
+            fitting = [name for name in labels if set(columns[name].texts) <= set(headers[name])]
             _logger.warning(
                 "%s has no labels: there is no column %s among %s",
                 path,
                 " or ".join(sorted({found.label for found in columns.values()})),
-                ", ".join(filter(None, header)),
+                ", ".join(filter(None, headers[next(iter(labels))])),
             )
         # Where nothing fits, the error of the first part says what is missing.
         names = fitting or list(labels)[:1]
-        rows = {name: read_table(path, columns[name], labels[name], format="tsv") for name in names}
+        rows = {name: read_table(path, columns[name], labels[name], format=formats[name]) for name in names}
         return split_of_parts({name: self._split(name, rows[name], processor.vocabulary) for name in names})
 
     def _split(self, name: str, rows: Sequence[TextExample], vocabulary: WordPieceVocabulary) -> Split[TextExample]:
@@ -223,11 +258,27 @@ def table_text(table: Sequence[Sequence[TextExample]]) -> str:
     return repr(tuple(tuple(LabelledText(row.id, row.text, row.pair, row.label) for row in rows) for rows in table))
 
 
-def columns_of(part: str) -> Columns:
-    """The columns of a part's files."""
+def columns_of(part: str, labels: Labels | None = None) -> Columns:
+    """The columns of the files of a part; of your own, those that its labels need."""
+    if part not in SOURCES:
+        assert labels is not None
+        return columns_for(labels)
     columns = FILES[SOURCES[part]].columns
     assert columns is not None
     return columns
+
+
+def _with_most_texts(columns: dict[str, Columns], headers: dict[str, list[str]]) -> list[str]:
+    """Of several parts those whose texts are all there, and of these the pairs: a table of pairs has texts, too."""
+    if len(columns) < 2:
+        return list(columns)
+    found = {name: len(those.texts) for name, those in columns.items() if set(those.texts) <= set(headers[name])}
+    return [name for name, texts in found.items() if texts == max(found.values())]
+
+
+def _format(part: str, path: Path) -> TableFormat:
+    """The project's files are separated by tabs, whatever their ending."""
+    return "tsv" if part in SOURCES else format_of(path)
 
 
 def _read(folder: Path, part: str) -> Tables:

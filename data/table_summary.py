@@ -17,6 +17,9 @@ def summary(
     splits: Mapping[str, Sequence[LabelledText]],
     lengths: Sequence[int],
     truncated: int,
+    *,
+    unknown: Mapping[str, float] | None = None,
+    given: bool = False,
 ) -> str:
     """Numbers of rows, classes and tokens, and what may be wrong with them; a line each.
 
@@ -26,6 +29,8 @@ def summary(
       splits: the rows of the other splits, by name.
       lengths: of the training examples, in tokens.
       truncated: how many of them are truncated.
+      unknown: share of the tokens of each split that the vocabulary does not have, by name.
+      given: whether the vocabulary is that of a pretrained model or of an earlier run.
     """
     targets, counted = processor.targets, processor.counted
     numbers = ", ".join(
@@ -49,7 +54,9 @@ def summary(
     repeated = {name: sum(tuple(sorted(row.texts)) in seen for row in rows) for name, rows in splits.items()}
     lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]
     lines += _classes_without_rows(targets, splits)
-    lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary")
+    shares = "".join(f"; {share:.1%} of the tokens of {name} are unknown" for name, share in (unknown or {}).items())
+    origin = ", which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count are not used"
+    lines.append(f"{processor.vocabulary.size:,} tokens in the vocabulary{origin if given else ''}{shares}")
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +22,7 @@ from data.table_summary import summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.targets import Classes, Scale, Targets, whole_number
 from jaxnlp.text.classifier_processor import LabelledText, PairReading, TextClassifierProcessor
-from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from jaxnlp.text.wordpiece import PAD, SPECIAL, UNK, WordPieceVocabulary
 
 _logger = logging.getLogger(__name__)
 
@@ -197,11 +197,13 @@ class TextTable(DataConfig):
         tables = [(row.texts, row.label) for rows in (train, *splits.values()) for row in rows]
         digest.update(repr((targets, tables)).encode("utf-8", errors="surrogatepass"))
         labels = [example.label for example in examples]
+        read = {name: self._split(rows, found) for name, rows in splits.items()}
+        lengths, unknown = [example.length for example in examples], _unknown(read, vocabulary)
         return Corpus(
             train=self._training_batches(examples, found, seed),
-            splits={name: self._split(rows, found) for name, rows in splits.items()},
+            splits=read,
             processor=found,
-            description=summary(found, train, splits, [example.length for example in examples], truncated),
+            description=summary(found, train, splits, lengths, truncated, unknown=unknown, given=processor is not None),
             fingerprint=digest.hexdigest(),
             token_counts=targets.counts(labels) if isinstance(targets, Classes) else None,
         )
@@ -381,6 +383,19 @@ def _tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText])
     lengths, labels = map(processor.length, found.segments), [row.label for row in rows]
     examples = zip(found.tokens, found.segments, lengths, labels, strict=True)
     return [_Tokenized(*fields) for fields in examples], found.truncated
+
+
+def _unknown(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary) -> dict[str, float]:
+    """The share of the tokens of each split that are unknown."""
+    unknown = vocabulary.id_of(UNK)
+    found = {}
+    for name, split in splits.items():
+        masks = [batch["attention_mask"] & (batch["tokens"] != vocabulary.id_of(PAD)) for batch in split.batches]
+        missing = sum(
+            int(((batch["tokens"] == unknown) & mask).sum()) for batch, mask in zip(split.batches, masks, strict=True)
+        )
+        found[name] = missing / max(1, sum(int(mask.sum()) for mask in masks))
+    return found
 
 
 def _padded(processor: TextClassifierProcessor, examples: list[_Tokenized], size: int, multiple: int) -> NumpyBatch:

@@ -66,7 +66,8 @@ class _Settings(NamedTuple):
 class _Search(NamedTuple):
     """State between two steps; entries with score -inf are empty."""
 
-    cache: PyTree  # B N rows: all tokens of the running hypotheses except the newest
+    cache: PyTree  # B N rows: what the hypotheses before the newest token have read
+    rows: Array  # [B N], which of these rows each running hypothesis continues
     running: BeamResult  # log-probabilities without penalties; all hypotheses have the same length
     finished: BeamResult
 
@@ -95,8 +96,7 @@ def beam_search(
 
     A continuation is finished when it ends with the stop token, or when it is truncated at its maximum length; both
     kinds are ranked alike. If two scores are equal, the hypothesis that finished first comes first. If two tokens are
-    equally probable, the lower one is taken, as in greedy decoding. Equal means equal in float32, in which
-    log-probabilities are summed.
+    equally probable, the lower one is taken, as in greedy decoding. Equal means equal in float32.
 
     The search stops early only if the result stays the same: each row has `n_best` finished hypotheses, and no running
     hypothesis can reach a better score than the worst of these. Log-probabilities only decrease, and the penalty
@@ -177,17 +177,20 @@ def _begin(decoder, rules, params, window, count, settings, cache):
     )
     # Several empty hypotheses would all have the same continuations, so there is only one.
     running = empty._replace(scores=empty.scores.at[:, 0].set(0.0))
-    cache = cache_rows(cache, jnp.repeat(jnp.arange(batch), num_beams))
+    rows = jnp.repeat(jnp.arange(batch), num_beams)
+    cache = cache_rows(cache, rows)
     logits = jnp.broadcast_to(logits[:, None], (batch, num_beams, size))
-    return _extend(decoder, rules, _Search(cache, running, empty), logits, 1, settings)
+    return _extend(decoder, rules, _Search(cache, rows, running, empty), logits, 1, settings)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="search")
+# The search is not donated: rows are chosen from one cache into another, and then a token is added in place.
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _advance(decoder, rules, params, search, length, settings):
     """Reads the newest token of each running hypothesis, and chooses token number `length`."""
     tokens = search.running.tokens
     newest = jax.lax.dynamic_index_in_dim(tokens, length - 2, axis=2, keepdims=False)
-    logits, cache = decoder.read(params, newest.reshape(-1, 1), search.cache, 1)
+    cache = decoder.reorder(search.cache, search.rows)
+    logits, cache = decoder.read(params, newest.reshape(-1, 1), cache, 1)
     logits = logits.reshape(*newest.shape, logits.shape[-1])
     return _extend(decoder, rules, search._replace(cache=cache), logits, length, settings)
 
@@ -201,11 +204,14 @@ def _extend(
       The search, and whether further steps would not change the result, [] bool.
     """
     batch, num_beams, size = logits.shape
-    log_probabilities = jax.nn.log_softmax(logits.astype(jnp.float32), axis=-1)
+    logits = logits.astype(jnp.float32)
+    normalisers = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
     if rules.no_repeat_ngram:
         repeats = _repeats(search.running.tokens, length, rules.no_repeat_ngram, size)
-        log_probabilities = jnp.where(repeats, -jnp.inf, log_probabilities)
-    scores = (search.running.scores[:, :, None] + log_probabilities).reshape(batch, num_beams * size)
+        logits = jnp.where(repeats, -jnp.inf, logits)
+    # The N best continuations are among the N best of each hypothesis, with or without the stop token.
+    likely, tokens = top_k(logits, min(size, num_beams + (rules.stop is not None)))
+    scores = search.running.scores[:, :, None] + (likely - normalisers)
     covered = _coverage(decoder, search.cache, settings, (batch, num_beams))
 
     def finish(hypotheses: BeamResult, parents: Array, where: Array) -> BeamResult:
@@ -216,20 +222,18 @@ def _extend(
     finished = [search.finished]
     unstopped = scores
     if rules.stop is not None:
-        new, parents = _continuations(search.running, scores, length)
+        new, parents = _continuations(search.running, scores, tokens, length)
         last = jax.lax.dynamic_index_in_dim(new.tokens, length - 1, axis=2, keepdims=False)
         finished.append(finish(new, parents, last == rules.stop))
-        stops = (jnp.arange(num_beams * size) % size == rules.stop)[None]
-        unstopped = jnp.where(stops, -jnp.inf, scores)
-    running, parents = _continuations(search.running, unstopped, length)
+        unstopped = jnp.where(tokens == rules.stop, -jnp.inf, scores)
+    running, parents = _continuations(search.running, unstopped, tokens, length)
     truncated = jnp.asarray(length >= settings.max_lengths)[:, None]
     finished.append(finish(running, parents, truncated))
     running = running._replace(scores=jnp.where(truncated, -jnp.inf, running.scores))
     best = _best(finished)
     rows = jnp.arange(batch)[:, None] * num_beams + parents
-    cache = decoder.reorder(search.cache, rows.reshape(-1))
     bound = running.scores[:, 0] / _penalty(settings.max_lengths, settings.length_penalty)
-    return _Search(cache, running, best), (best.scores[:, rules.n_best - 1] >= bound).all()
+    return _Search(search.cache, rows.reshape(-1), running, best), (best.scores[:, rules.n_best - 1] >= bound).all()
 
 
 def _repeats(tokens: Array, length: Array | int, size: int, vocabulary_size: int) -> Array:
@@ -254,13 +258,14 @@ def _coverage(decoder: Decoder, cache: PyTree, settings: _Settings, shape: tuple
     return settings.coverage_penalty * decoder.coverage(cache).reshape(shape)
 
 
-def _continuations(running: BeamResult, scores: Array, length: Array | int) -> tuple[BeamResult, Array]:
-    """The N most probable of all N V continuations [B, N V] by one token, and their parents' numbers [B, N]."""
-    num_beams = running.scores.shape[1]
-    best, places = top_k(scores, num_beams)
-    parents, chosen = jnp.divmod(places, scores.shape[1] // num_beams)
-    tokens = jnp.take_along_axis(running.tokens, parents[:, :, None], axis=1).at[:, :, length - 1].set(chosen)
-    return BeamResult(tokens, jnp.full_like(running.lengths, length), best), parents
+def _continuations(running: BeamResult, scores: Array, tokens: Array, length: Array | int) -> tuple[BeamResult, Array]:
+    """The N most probable of continuations [B, N, C] by one token each, and their parents' numbers [B, N]."""
+    batch, num_beams, choices = scores.shape
+    best, places = top_k(scores.reshape(batch, num_beams * choices), num_beams)
+    parents = places // choices
+    chosen = jnp.take_along_axis(tokens.reshape(batch, num_beams * choices), places, axis=1)
+    longer = jnp.take_along_axis(running.tokens, parents[:, :, None], axis=1).at[:, :, length - 1].set(chosen)
+    return BeamResult(longer, jnp.full_like(running.lengths, length), best), parents
 
 
 def _best(groups: Sequence[BeamResult]) -> BeamResult:

@@ -26,7 +26,7 @@ from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matmul import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -121,6 +121,10 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         if self.embeddings == "separate":
             table |= parameter_table.entries({("head", "kernel"): "DV"}, head=True)
         return parameter_table.find(table, path)
+
+
+ROUNDED_OUTPUT = "rounded_output"
+"""The output layer's matrix [D, V] among the parameters of decoding, where products have rounded operands."""
 
 
 @flax.struct.dataclass
@@ -272,7 +276,7 @@ class EncoderDecoder(nn.Module):
         Returns:
           Logits [B, T, V], float32, and the cache with the first `count` tokens added.
         """
-        # With few rows, rounding the weights takes longer than the matrix products.
+        # The kernels are rounded already. Attention to few positions is not faster in a shorter type.
         compute = dataclasses.replace(self.config.compute, matmul_dtype=None)
         x = self._embed(tokens, "target", first=cache.length, deterministic=True)
         output = self.decoder(
@@ -327,12 +331,14 @@ class EncoderDecoder(nn.Module):
         decoder, batch = decoding_blocks(params["decoder"], config.num_layers), source.shape[0]
         attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
         shape = (batch, config.num_heads, positions, config.width // config.num_heads)
-        layers = tuple(
-            (
-                *(jnp.zeros(shape, config.compute.dtype) for _ in range(2)),
-                *attention.keys_and_values(decoder[f"block_{number}"]["cross_attention"], memory),
-            )
+        dtype = config.compute.dtype  # that of `read`: otherwise each token would convert the source's keys and values
+        kept = (
+            attention.keys_and_values(decoder[f"block_{number}"]["cross_attention"], memory)
             for number in range(config.num_layers)
+        )
+        layers = tuple(
+            (*(jnp.zeros(shape, dtype) for _ in range(2)), keys.astype(dtype), values.astype(dtype))
+            for keys, values in kept
         )
         attended = jnp.zeros(source.shape) if count_coverage else None
         return TranslationCache(layers, mask, jnp.zeros((), jnp.int32), attended)
@@ -366,8 +372,14 @@ class EncoderDecoder(nn.Module):
         return last["cross_attention"]["weights"][0].mean(axis=1)
 
     def decoding_params(self, params: Params) -> Params:
-        """Parameters as `read` takes them: the decoder's blocks are separate, see `nn.transformer.unstacked`."""
-        return dict(params) | {"decoder": decoding_blocks(params["decoder"], self.config.num_layers)}
+        """Parameters as `read` takes them: the decoder's blocks are separate, see `nn.transformer.unstacked`.
+
+        The decoder's kernels, and the output layer's apart from the embeddings, are rounded once, for all tokens.
+        """
+        dtype = self.config.compute.operand_dtype
+        decoder = rounded_kernels(decoding_blocks(params["decoder"], self.config.num_layers), dtype)
+        found = dict(params) | {"decoder": decoder}
+        return found if dtype is None else found | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""
@@ -405,7 +417,9 @@ class EncoderDecoder(nn.Module):
 
     def _logits(self, hidden: jax.Array, compute: Compute) -> jax.Array:
         rows = hidden.reshape(-1, hidden.shape[-1])
-        if self.config.embeddings == "separate":
+        if self.has_variable("params", ROUNDED_OUTPUT):
+            logits = matmul(rows, self.get_variable("params", ROUNDED_OUTPUT))
+        elif self.config.embeddings == "separate":
             logits = self.head(rows)
         else:
             table = self.tokens if self.config.embeddings == "shared" else self.target_tokens

@@ -8,13 +8,14 @@ the forms below are chosen with care.
 
 import functools
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
 
 from jaxnlp.ops.devices import target_platform
+from jaxnlp.typing import Params
 
 
 def operand_dtype(choice: Literal["auto", "bfloat16"] | None) -> str | None:
@@ -43,6 +44,20 @@ def has_bfloat16(cpuinfo: str) -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
+def rounded_kernels(params: Params, dtype: jax.typing.DTypeLike | None) -> Params:
+    """Parameters whose kernels are rounded once, rather than at each product; None = unchanged.
+
+    With few rows, rounding a kernel takes longer than the product with it.
+    """
+    if dtype is None:
+        return params
+
+    def rounded(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        return leaf.astype(dtype) if getattr(path[-1], "key", None) == "kernel" else leaf
+
+    return jax.tree_util.tree_map_with_path(rounded, params)
+
+
 def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None) -> jax.Array:
     """Rows times a matrix.
 
@@ -50,12 +65,14 @@ def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None
 
     Args:
       x: [N, D], float.
-      w: [D, F].
+      w: [D, F]. It may be rounded already, to a shorter type than that of x; x is then rounded to it, too.
       dtype: what the operands of all three products are rounded to; None, or the dtype of x: a plain product.
 
     Returns:
       [N, F], dtype of x; sums in float32.
     """
+    if w.dtype.itemsize < x.dtype.itemsize:
+        return product(x.astype(w.dtype), w, "nd,df->nf").astype(x.dtype)
     if dtype is None or jnp.dtype(dtype) == x.dtype:
         return x @ w.astype(x.dtype)
     return _matmul(x, w, dtype)

@@ -9,6 +9,7 @@ import pytest
 from data import DataError
 from data.minbert import LABELS, SOURCES, MinBertData
 from data.sentence_classes import FILES
+from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from jaxnlp.text.words import WordVocabulary
@@ -299,13 +300,58 @@ def test_what_is_missing_is_named(folder):
         config(folder).load(0, VOCABULARY)
 
 
+def own_tables(tmp_path):
+    """Two tables of one's own: classes of texts, and similarities of pairs."""
+    reviews = [f"the cat {'sat' if n % 2 else 'ran'},{'good' if n % 2 else 'bad'}" for n in range(40)]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *reviews]) + "\n")
+    pairs = [f"the dog,on mat,{n % 4}" for n in range(40)]
+    (tmp_path / "near.csv").write_text("\n".join(["text,pair,score", *pairs]) + "\n")
+    return tuple(f"{name}={tmp_path / name}.csv" for name in ("reviews", "near"))
+
+
+def test_tables_of_ones_own_are_parts_beside_the_projects(folder, tmp_path):
+    data = config(folder, parts=("reviews", "sst", "near"), tables=own_tables(tmp_path))
+    corpus = data.load(0, VOCABULARY)
+    labels = dict(corpus.processor.parts)
+    assert labels == {
+        "reviews": Labels("classification", 1, ("bad", "good")),
+        "sst": LABELS["sst"],
+        "near": Labels("similarity", 2, highest=3.0),
+    }
+    assert "reviews 36 / 4, sst 90 / 21, near 36 / 4" in corpus.description
+    assert {name for batch in first_batches(corpus, 3) for name in batch.keys() & labels.keys()} == set(labels)
+    assert list(corpus.split("dev").parts) == ["reviews", "sst", "near"]
+
+
+def test_only_tables_of_ones_own_need_no_folder_of_the_project(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "nothing"))
+    data = MinBertData(parts=("reviews", "near"), tables=own_tables(tmp_path), batch_size=4)
+    assert list(data.load(0, VOCABULARY).split("dev").parts) == ["reviews", "near"]
+
+
+def test_a_file_for_ones_own_parts_is_of_the_part_whose_columns_it_has(tmp_path):
+    data = MinBertData(parts=("reviews", "near"), tables=own_tables(tmp_path), batch_size=4)
+    processor = data.load(0, VOCABULARY).processor
+    (tmp_path / "more.csv").write_text("text,label\nthe mat,bad\n")
+    assert list(data.read_file(tmp_path / "more.csv", processor).parts) == ["reviews"]
+    (tmp_path / "more.csv").write_text("text,pair,score\nthe mat,far,2\n")
+    assert list(data.read_file(tmp_path / "more.csv", processor).parts) == ["near"]
+    (tmp_path / "more.csv").write_text("text\nthe mat\n")
+    assert list(data.read_file(tmp_path / "more.csv", processor).parts) == ["reviews"]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"parts": ("mine",), "tables": ("mine=a.csv", "mine=b.csv")}, "names of their own, each once, got mine, mine"),
+        ({"parts": ("sst",), "tables": ("sst=a.csv",)}, "data.tables must have names of their own, each once, got sst"),
+        ({"tables": ("mine=a.csv",)}, "data.parts does not name mine of data.tables; add it, or remove the table"),
+        ({"parts": ("mine",), "tables": ("mine=a.csv",), "path": "x"}, "data.path applies only to parts of CS224N"),
+        ({"parts": ("mine",), "tables": ("a.csv",)}, "data.tables must be NAME=FILE or NAME=FILE,VALIDATION_FILE"),
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
         ({"parts": ()}, "data.parts must be some of sst, cfimdb, quora, sts, each once, got none"),
         ({"parts": ("sst", "sst")}, "each once, got sst, sst"),
-        ({"parts": ("sst", "mnli")}, r"data.parts must be one of sst, cfimdb, quora, sts, got .'sst', 'mnli'."),
+        ({"parts": ("sst", "mnli")}, "data.parts must be some of sst, cfimdb, quora, sts, each once, got sst, mnli"),
         ({"schedule": "annealed"}, "data.schedule applies only to several data.parts; set it to 'round_robin', got"),
         ({"schedule_steps": 5}, "data.schedule_steps applies only to data.schedule annealed and sequential of several"),
         ({"parts": ("sst", "sts"), "schedule": "together", "schedule_steps": 5}, "data.schedule_steps applies only to"),

@@ -28,3 +28,13 @@ def test_numbers_have_their_ends_and_their_mean():
     processor = TextClassifierProcessor(VOCABULARY, 8, 1, Scale(1.0, 5.0))
     lines = summary(processor, rows((("a",), 1.0), (("b",), 5.0)), {}, [3, 3], 0).splitlines()
     assert lines[1] == "numbers in training from 1 to 5, mean 3"
+
+
+def test_a_vocabulary_that_is_given_and_unknown_tokens_are_told():
+    processor = TextClassifierProcessor(VOCABULARY, 8, 1, Scale(1.0, 5.0))
+    train = rows((("a",), 1.0), (("b",), 5.0))
+    last = summary(processor, train, {}, [3, 3], 0, unknown={"validation": 0.25}, given=True).splitlines()[-1]
+    assert last == (
+        "6 tokens in the vocabulary, which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count "
+        "are not used; 25.0% of the tokens of validation are unknown"
+    )

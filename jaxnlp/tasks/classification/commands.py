@@ -18,7 +18,7 @@ from jaxnlp.tasks.bert_verbs.commands import PAGE_TOKENS, page_of_maps
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
-from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs
+from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs, refuse_texts
 from jaxnlp.typing import Batch, Params
 
 
@@ -144,6 +144,7 @@ def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
 
 
 def _page_of_images(trained: Trained, given: Given) -> str:
+    refuse_texts(given)
     model: Any = trained.model
     predict = predictions_of(model, trained.processor.targets)
     read = jax.jit(lambda params, image: (predict(params, {"images": image}), model.attention_rollout(params, image)))
@@ -172,7 +173,9 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
     texts: list[list[str]] = []
     weights: list[np.ndarray] = []
     captions: list[str] = []
+    truncated: list[int] = []
     for chunk in read_inputs(trained.processor, given):
+        truncated += [len(texts) + number for number in chunk.truncated]
         answers: dict[int, tuple[list[str], np.ndarray, str]] = {}
         for numbers, batch in chunk.batches:
             found, shares = read(trained.params, batch)
@@ -186,6 +189,7 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
             texts.append(tokens)
             weights.append(row)
             captions.append(caption)
+    report_truncated(truncated, len(texts), trained.processor.max_length)
     return words_page.render_page(texts, weights, captions, trained.name)
 
 

@@ -100,14 +100,19 @@ def _text_batches(
 
 @read_inputs.register
 def _(processor: ImageProcessor, given: Given) -> Iterator[Chunk]:
-    if given.pair or given.file is not None:
-        raise ValueError("--pair and --file apply only to texts; remove them")
+    refuse_texts(given)
     for files in chunks(image_files(tuple(map(Path, given.inputs))), IMAGES):
         images = np.stack([processor.read(file, resize=given.resize) for file in files])
         padded = np.pad(images, [(0, IMAGES - len(images)), (0, 0), (0, 0), (0, 0)])
         names = [str(file) for file in files]
         batches = iter([(np.arange(len(files)), {"images": padded})])
         yield Chunk([(name,) for name in names], [{"file": name} for name in names], batches)
+
+
+def refuse_texts(given: Given) -> None:
+    """Raises: ValueError for options of texts, where images are read."""
+    if given.pair or given.file is not None:
+        raise ValueError("--pair and --file apply only to texts; remove them")
 
 
 def image_files(given: tuple[Path, ...]) -> list[Path]:

@@ -18,6 +18,20 @@ def test_equals_a_stable_sort(jit):
     np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("size", [256, 300])
+def test_long_rows_are_read_in_blocks_and_equals_keep_their_order(size, dtype):
+    x = np.random.default_rng(2).integers(-3, 3, (4, size)).astype(dtype)
+    if dtype == np.float32:
+        x[x == -3] = -np.inf
+        x[1] = -np.inf
+    values, places = top_k(jnp.asarray(x), 2)
+    expected = np.argsort(-x.astype(np.float64), axis=-1, kind="stable")[:, :2]
+    np.testing.assert_array_equal(places, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
+    assert (values.dtype, places.dtype) == (dtype, np.int32)
+
+
 @pytest.mark.parametrize("spec", [PartitionSpec(), PartitionSpec("batch")], ids=["replicated", "sharded"])
 def test_several_devices_give_the_same(devices, spec):
     x = np.random.default_rng(1).normal(size=(8, 9)).astype(np.float32)
@@ -32,5 +46,7 @@ def test_several_devices_give_the_same(devices, spec):
     ids=["a slice", "top-k sampling"],
 )
 def test_no_program_sorts_a_whole_row(function):
-    program = jax.jit(function).lower(jnp.zeros((2, 1000))).compile().as_text()
-    assert " sort(" not in program
+    for size in (100, 1000):  # without blocks, and with them
+        program = jax.jit(function).lower(jnp.zeros((2, size))).compile().as_text()
+        assert f"f32[2,{size}]" in program
+        assert not [line for line in program.splitlines() if " sort(" in line and f",{size}]" in line]

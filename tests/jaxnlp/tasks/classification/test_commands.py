@@ -80,3 +80,6 @@ def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys)
     assert not (tmp_path / "out").exists()
     assert main(["attention", str(run), str(digit), "--max-length", "9"]) == 2
     assert capsys.readouterr().err == "error: --max-length applies only to a BERT; remove it\n"
+    for option in (["--file", str(digit)], ["--pair", "b"]):
+        assert main(["attention", str(run), str(digit), *option]) == 2
+        assert capsys.readouterr().err == "error: --pair and --file apply only to texts; remove them\n"

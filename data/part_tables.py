@@ -1,0 +1,127 @@
+"""Your own tables as parts of several tasks at once: the columns decide what is learned of each."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from data import DataError
+from data.table_rows import DELIMITERS, Columns, TableRow, format_of, labelled_rows, read_rows
+from data.text_sources import read_utf8
+from data.text_table import folds_of
+from data.text_tables import text_examples
+from jaxnlp.targets import whole_number
+from jaxnlp.text.labels import Labels, TextExample
+
+TEXTS = ("text", "pair")
+"""Columns of a text, and of the second text of a pair."""
+LABEL, SCORE = "label", "score"
+"""Columns of a class, and of the similarity of a pair."""
+FOLDS = 10
+"""A tenth of a table without a second file is held out."""
+
+
+class PartFiles(NamedTuple):
+    """A part's name, its training table, and its validation table; None = a tenth of the rows is held out."""
+
+    name: str
+    train: Path
+    validation: Path | None
+
+
+class PartTables(NamedTuple):
+    """A part's labels, and its examples for training and for validation."""
+
+    labels: Labels
+    train: tuple[TextExample, ...]
+    validation: tuple[TextExample, ...]
+
+
+def part_files(given: str) -> PartFiles:
+    """NAME=FILE or NAME=FILE,VALIDATION_FILE. Raises: ValueError for something else."""
+    name, equals, files = given.partition("=")
+    paths = files.split(",")
+    if not name.isidentifier() or not equals or not all(paths) or len(paths) > 2:
+        raise ValueError(
+            f"data.tables must be NAME=FILE or NAME=FILE,VALIDATION_FILE, with a name of letters, got {given!r}"
+        )
+    return PartFiles(name, Path(paths[0]), Path(paths[1]) if len(paths) == 2 else None)
+
+
+def header_of(path: Path) -> list[str]:
+    """The columns of a table, or the names of a JSON file's first object. Raises: FileNotFoundError, DataError."""
+    format, text = format_of(path), read_utf8(path)
+    if format == "json":
+        try:
+            return list(json.loads(text.lstrip().partition("\n")[0]))
+        except (ValueError, TypeError) as error:
+            raise DataError(f"{path}: the first line is not a JSON object: {error}") from error
+    return next(iter(csv.reader(io.StringIO(text, newline=""), delimiter=DELIMITERS[format])))
+
+
+def columns_for(labels: Labels) -> Columns:
+    """The columns that a table with such labels has."""
+    return Columns(TEXTS[: labels.texts], SCORE if labels.kind == "similarity" else LABEL)
+
+
+def read_part(files: PartFiles) -> PartTables:
+    """The examples of a part: classes of texts or of pairs, or similarities of pairs.
+
+    A table has the columns text, pair where examples are pairs, and label for classes or score for similarities.
+
+    Raises: FileNotFoundError; DataError naming the file, and the line where one is at fault.
+    """
+    path, header = files.train, header_of(files.train)
+    texts = 2 if TEXTS[1] in header else 1
+    if (LABEL in header) == (SCORE in header):
+        raise DataError(
+            f"{path}, line 1: expected the column {LABEL} for classes, or {SCORE} for similarities of pairs, got "
+            f"{', '.join(header)}"
+        )
+    if SCORE in header and texts == 1:
+        raise DataError(
+            f"{path}, line 1: the column {SCORE} is the similarity of a pair, and there is no column {TEXTS[1]}; "
+            "`bert_classify --data.predict number` learns numbers of single texts"
+        )
+    columns = Columns(TEXTS[:texts], LABEL if LABEL in header else SCORE)
+    rows = _rows(path, columns)
+    labels = _labels(path, columns, rows)
+    if files.validation is not None:
+        held_out = _rows(files.validation, columns)
+        return PartTables(
+            labels,
+            text_examples(path, rows, columns.label, labels),
+            text_examples(files.validation, held_out, columns.label, labels),
+        )
+    examples = text_examples(path, rows, columns.label, labels)
+    strata = [example.label if labels.names else None for example in examples]
+    folds = folds_of(strata, FOLDS, seed=0)
+    train = tuple(example for example, fold in zip(examples, folds, strict=True) if fold != 0)
+    validation = tuple(example for example, fold in zip(examples, folds, strict=True) if fold == 0)
+    if not validation:
+        raise DataError(f"{path}: {len(rows)} rows are too few to hold out a tenth; give a second file after a comma")
+    return PartTables(labels, train, validation)
+
+
+def _rows(path: Path, columns: Columns) -> list[TableRow]:
+    return labelled_rows(path, read_rows(path, columns, labelled=True), columns.label)
+
+
+def _labels(path: Path, columns: Columns, rows: Sequence[TableRow]) -> Labels:
+    texts = len(columns.texts)
+    if columns.label == LABEL:
+        names = sorted({whole_number(str(row.label)) for row in rows})
+        if len(names) < 2:
+            raise DataError(f"{path}: the column {LABEL} has {len(names)} distinct label; at least two are needed")
+        return Labels("classification", texts, tuple(names))
+    scores = []
+    for row in rows:
+        try:
+            scores.append(float(str(row.label)))
+        except ValueError as error:
+            raise DataError(f"{path}, line {row.line}: {SCORE} must be a number, got {row.label!r}") from error
+    if not 0.0 < max(scores) < float("inf"):
+        raise DataError(f"{path}: the highest {SCORE} is {max(scores):g}; it must be a positive number")
+    return Labels("similarity", 2, highest=max(scores))
