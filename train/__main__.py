@@ -19,10 +19,12 @@ from jaxnlp.caches import use_compilation_cache  # noqa: E402
 from jaxnlp.checkpoints import DamagedCheckpointError  # noqa: E402
 from train.command_line import WRONG_COMMANDS, RunOptions, parse, print_config  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
+from train.signals import exit_status  # noqa: E402
 
 
 def main() -> int:
-    """Exit status: 0 done, or stopped by a signal and saved; 1 a run that went wrong; 2 a wrong command."""
+    """Exit status: 0 done; 1 a run that went wrong; 2 a wrong command; 130 stopped by SIGINT and saved, 143 by SIGTERM,
+    129 by SIGHUP."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of each save without a validation loss
     console = Console(soft_wrap=True)
@@ -39,14 +41,18 @@ def main() -> int:
     except (NonFiniteError, DamagedCheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:  # such as a full disk, or a folder that must not be written to
+        print(f"error: {error}; what was saved before is kept", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted; the last checkpoint is kept", file=sys.stderr)
         return 130
     step = int(outcome.state.step)
-    if outcome.stopped_by is not None and step < config.total_steps:
-        console.print(f"stopped by {outcome.stopped_by} at step {step}; saved; repeat the command to resume")
+    stopped_by = outcome.stopped_by if step < config.total_steps else None
+    if stopped_by is not None:
+        console.print(f"stopped by {stopped_by} at step {step}; saved; repeat the command to resume")
     console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}", highlight=False)
-    return 0
+    return 0 if stopped_by is None else exit_status(stopped_by)
 
 
 if __name__ == "__main__":

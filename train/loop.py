@@ -20,6 +20,7 @@ from train import run_folder
 from train.begin import TYPED_MODEL_FILE, Beginning, begin
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
+from train.lock import locked
 from train.log import RunLog
 from train.optimizer import plateau_scale
 from train.parallel import Parallel, ParallelMode, make_parallel
@@ -81,50 +82,51 @@ def fit(
       command: the command line, to be recorded.
 
     Raises:
-      RunMismatchError: when the folder holds another run.
+      RunMismatchError: when the folder holds another run, or another process trains in it.
       DataError, ConfigError, RunError: for the reasons that `begin` and `set_up` give.
       NonFiniteError: when the loss or its gradient is not finite, unless the config skips such updates; and when the
         parameters are not finite at a step that is logged or saved.
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
     workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
-    begun = begin(config, workdir)
-    run_folder.check(workdir, to_json(begun.config))
-    setup = set_up(begun, devices=layout.devices, parallel=parallel)
-    config = setup.config
-    batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
-    with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
-        run = _restore(workdir, checkpoints, setup, layout, batches) or _initialise(setup, layout)
-        # The state holds the given parameters now.
-        setup, begun = setup.release(), begun._replace(params={}, params_for=None)
-        _create_folder(workdir, setup, begun)
-        _announce(console, setup, begun, run)
-        if run.step < config.total_steps:
-            _record_environment(workdir, setup, begun, parallel, command)
-        train_step = layout.compile_train(step_function(setup), setup.abstract_state())
-        validate = Validation(setup, layout, workdir)
-        with _report_at_end(workdir), _open_log(workdir, console, setup, run) as log:
-            while run.step < config.total_steps:
-                batch = layout.put_batch(next(batches), config.accumulation_steps)
-                run.state, output = train_step(run.state, batch)
-                run.step += 1
-                log.collect(output.metrics)
-                if started is not None:
-                    _record_start(workdir, output, started)
-                    started = None
-                stopped = stop.received is not None  # a signal after this line stops the run after its next step
-                due = _due(run.step, config, stopped=stopped)
-                if due.log:
-                    _log(log, run, output)
-                    _check_finite(run, output, config, checkpoints, workdir)
-                with log.paused():
-                    evaluation = validate(run.step, run.state, log) if due.evaluate else None
-                    _after_evaluation(run, evaluation, config, layout, workdir)
-                    if due.save:
-                        _save(checkpoints, run, evaluation, setup, layout, batches.get_state(), log.train_seconds)
-                if stopped:
-                    break
-    return FitResult(layout.fetch(run.state), stop.received)
+    with locked(workdir):
+        begun = begin(config, workdir)
+        run_folder.check(workdir, to_json(begun.config))
+        setup = set_up(begun, devices=layout.devices, parallel=parallel)
+        config = setup.config
+        batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
+        with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
+            run = _restore(workdir, checkpoints, setup, layout, batches) or _initialise(setup, layout)
+            # The state holds the given parameters now.
+            setup, begun = setup.release(), begun._replace(params={}, params_for=None)
+            _create_folder(workdir, setup, begun)
+            _announce(console, setup, begun, run)
+            if run.step < config.total_steps:
+                _record_environment(workdir, setup, begun, parallel, command)
+            train_step = layout.compile_train(step_function(setup), setup.abstract_state())
+            validate = Validation(setup, layout, workdir)
+            with _report_at_end(workdir), _open_log(workdir, console, setup, run) as log:
+                while run.step < config.total_steps:
+                    batch = layout.put_batch(next(batches), config.accumulation_steps)
+                    run.state, output = train_step(run.state, batch)
+                    run.step += 1
+                    log.collect(output.metrics)
+                    if started is not None:
+                        _record_start(workdir, output, started)
+                        started = None
+                    stopped = stop.received is not None  # a signal after this line stops the run after its next step
+                    due = _due(run.step, config, stopped=stopped)
+                    if due.log:
+                        _log(log, run, output)
+                        _check_finite(run, output, config, checkpoints, workdir)
+                    with log.paused():
+                        evaluation = validate(run.step, run.state, log) if due.evaluate else None
+                        _after_evaluation(run, evaluation, config, layout, workdir)
+                        if due.save:
+                            _save(checkpoints, run, evaluation, setup, layout, batches.get_state(), log.train_seconds)
+                    if stopped:
+                        break
+        return FitResult(layout.fetch(run.state), stop.received)
 
 
 def _initialise(setup: Setup, layout: Parallel) -> Progress:

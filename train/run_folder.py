@@ -29,6 +29,8 @@ from train.json_lines import Line, read_lines
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
 BLOCKS_FILE = "blocks.jsonl"
+LOCK_FILE = ".lock"
+"""Held by the process that trains in the folder."""
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
 """Maximum number of differences that a message shows, and of characters in each."""
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
@@ -75,14 +77,14 @@ def check(workdir: Path, config: Any) -> None:
       RunMismatchError: when the folder holds a run with another config, and the message shows each difference; when it
         is not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
     """
-    files = [path for path in (workdir, *workdir.parents) if path.is_file()]
-    if files:
-        raise RunMismatchError(f"{files[0]} is a file; give a directory with --workdir")
+    check_place(workdir)
     path = workdir / CONFIG_FILE
     if path.exists():
         refuse_change(identity(read_json(path)), identity(config), f"{workdir} holds a run with another config")
-    else:
-        others = [name for name in (METRICS_FILE, BLOCKS_FILE, CHECKPOINTS) if (workdir / name).exists()]
+    elif workdir.is_dir():
+        # A start that was killed at once has left an empty folder of checkpoints, and perhaps a processor.
+        left = {LOCK_FILE, PROCESSOR_FILE} | ({CHECKPOINTS} if not any((workdir / CHECKPOINTS).glob("*")) else set())
+        others = sorted({found.name for found in workdir.iterdir()} - left)
         if others:
             raise RunMismatchError(
                 f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
@@ -98,6 +100,19 @@ def check(workdir: Path, config: Any) -> None:
             f"{workdir} has metrics up to step {max(saved)} but no checkpoints: they were deleted or moved; restore "
             f"{CHECKPOINTS}, or give another --workdir to start over"
         )
+
+
+def check_place(workdir: Path) -> None:
+    """Raises RunMismatchError for a place that cannot be a run's folder."""
+    if not workdir.parts:
+        raise RunMismatchError("a run needs a folder of its own, not the current one; give its name with --workdir")
+    for path in (workdir, *workdir.parents):
+        if path.is_file():
+            raise RunMismatchError(f"{path} is a file; give a directory with --workdir")
+        if path.is_symlink() and not path.exists():
+            raise RunMismatchError(
+                f"{path} is a link to {path.readlink()}, which does not exist; give another --workdir"
+            )
 
 
 def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:

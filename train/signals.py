@@ -1,19 +1,24 @@
-"""Graceful stop of a run: after SIGTERM or SIGINT the training loop saves a checkpoint and exits."""
+"""Graceful stop of a run: after SIGTERM, SIGINT or SIGHUP the training loop saves a checkpoint and exits."""
 
+import os
 import signal
+import sys
 import time
 from types import FrameType
 from typing import Any
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
+HANG_UP = getattr(signal, "SIGHUP", None)
+"""What a process is sent when its terminal is closed; Windows has no such signal."""
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, *([] if HANG_UP is None else [HANG_UP]))
 
 SECOND_SIGNAL_SECONDS = 2.0
 """A signal repeated within this time is a duplicate, such as one that a wrapper forwards to its process group."""
 
 
 class StopSignal:
-    """A context that records the first SIGTERM or SIGINT. A later second signal has its usual effect.
+    """A context that records the first SIGTERM, SIGINT or SIGHUP. A later second signal has its usual effect.
+
+    A signal that the process ignores stays ignored: nohup does so with SIGHUP.
 
     Attributes:
       received: name of the signal; None = no signal was received.
@@ -25,13 +30,16 @@ class StopSignal:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":
-        self._before = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
+        heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(self, *_: object) -> None:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == HANG_UP:
+            _print_nowhere()
         if self.received is None:
             self.received, self._received_at = signal.Signals(number).name, time.monotonic()
         elif time.monotonic() - self._received_at > SECOND_SIGNAL_SECONDS:
@@ -41,3 +49,17 @@ class StopSignal:
     def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+def _print_nowhere() -> None:
+    """Output to a terminal is discarded from now on: it is closed, and writing to it is an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None and stream.isatty():
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def exit_status(name: str) -> int:
+    """The exit status of a process that a signal stopped: 128 and its number, such as 130 for SIGINT."""
+    return 128 + signal.Signals[name].value

@@ -1,5 +1,6 @@
 """Runs in processes of their own, started by `python -m train`: killed, stopped, and continued."""
 
+import errno
 import os
 import random
 import re
@@ -198,14 +199,14 @@ def assert_continued_from(output, saved):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_saves_and_the_same_command_continues(runs, straight, tmp_path, number):
     workdir = tmp_path / "run"
     process = runs.start(workdir)
     assert wait_until(process, lambda: last_row(workdir) >= 3), process.communicate()
     process.send_signal(number)
     output, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
-    assert process.returncode == 0, errors
+    assert process.returncode == 128 + number, errors
     step = int(re.search(rf"stopped by {number.name} at step (\d+); saved; repeat the command to resume", output)[1])
     assert 3 <= step < TOTAL_STEPS
     assert saved_steps(workdir)[-1] == last_row(workdir) == step
@@ -214,6 +215,23 @@ def test_a_signal_saves_and_the_same_command_continues(runs, straight, tmp_path,
     assert status == 0, errors
     assert f"continuing from step {step} of {TOTAL_STEPS}" in output
     assert "stopped by" not in output
+    assert_same_run(workdir, straight)
+
+
+@pytest.mark.thorough
+def test_a_second_start_in_the_folder_is_refused_while_the_first_trains(runs, straight, tmp_path):
+    workdir = tmp_path / "run"
+    process = runs.start(workdir)
+    assert wait_until(process, lambda: last_row(workdir) >= 1), process.communicate()
+    process.send_signal(signal.SIGSTOP)
+    status, _, errors = runs.finish(workdir)
+    process.send_signal(signal.SIGCONT)
+    assert (status, errors) == (
+        2,
+        f"error: process {process.pid} is training in {workdir}; wait for it, or give another --workdir\n",
+    )
+    _, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
+    assert (process.returncode, errors) == (0, "")
     assert_same_run(workdir, straight)
 
 
@@ -276,6 +294,14 @@ def test_expected_errors_are_a_line_and_an_exit_status(main, capsys, error, stat
     assert capsys.readouterr().err == f"error: {error}\n"
 
 
+def test_a_full_disk_is_a_line(main, capsys):
+    assert main(OSError(errno.ENOSPC, "No space left on device", "runs/x/metrics.jsonl")) == 1
+    shown = capsys.readouterr().err
+    assert shown == (
+        "error: [Errno 28] No space left on device: 'runs/x/metrics.jsonl'; what was saved before is kept\n"
+    )
+
+
 def test_unexpected_errors_are_not_hidden(main):
     with pytest.raises(ZeroDivisionError):
         main(ZeroDivisionError())
@@ -305,5 +331,5 @@ def test_the_last_lines_name_the_run_and_its_report(main, capsys, tmp_path, stop
 
 
 def test_a_stopped_run_says_at_which_step_and_how_to_resume(main, capsys):
-    assert main(FitResult(state=types.SimpleNamespace(step=7), stopped_by="SIGTERM")) == 0
+    assert main(FitResult(state=types.SimpleNamespace(step=7), stopped_by="SIGTERM")) == 143
     assert "stopped by SIGTERM at step 7; saved; repeat the command to resume" in capsys.readouterr().out

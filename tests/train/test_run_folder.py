@@ -331,12 +331,27 @@ def test_added_facts_join_the_environment(tmp_path):
     assert json.loads((tmp_path / "environment.json").read_text()) == before | {"seconds_to_first_step": 1.5}
 
 
-@pytest.mark.parametrize("stranger", ["metrics.jsonl", "checkpoints"])
-def test_folder_with_results_but_no_config_is_not_a_run(tmp_path, tiny_config, stranger):
-    (tmp_path / stranger).mkdir()
-    with pytest.raises(RunMismatchError, match=f"has {stranger} but no config.json"):
+@pytest.mark.parametrize("stranger", ["metrics.jsonl", "checkpoints/3", "holiday.jpg"])
+def test_a_folder_with_files_but_no_config_is_not_a_run(tmp_path, tiny_config, stranger):
+    (tmp_path / stranger).mkdir(parents=True)
+    with pytest.raises(RunMismatchError, match=f"has {stranger.partition('/')[0]} but no config.json"):
         check(tmp_path, to_json(tiny_config()))
-    assert [path.name for path in tmp_path.iterdir()] == [stranger]
+    assert [path.name for path in tmp_path.iterdir()] == [stranger.partition("/")[0]]
+
+
+def test_what_a_start_that_was_killed_at_once_has_left_is_no_obstacle(tmp_path, tiny_config):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "processor.json").write_text("{}")
+    check(tmp_path, to_json(tiny_config()))
+
+
+def test_a_link_to_nowhere_and_the_current_folder_are_refused(tmp_path, tiny_config):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for place in (tmp_path / "link", tmp_path / "link" / "run"):
+        with pytest.raises(RunMismatchError, match=r"link is a link to .*gone, which does not exist"):
+            check(place, to_json(tiny_config()))
+    with pytest.raises(RunMismatchError, match="a run needs a folder of its own, not the current one"):
+        check(Path(""), to_json(tiny_config()))
 
 
 def test_commit_is_unknown_without_git(monkeypatch, tmp_path):

@@ -4,10 +4,10 @@ import types
 
 import pytest
 
-from train.signals import SECOND_SIGNAL_SECONDS, STOP_SIGNALS, StopSignal
+from train.signals import SECOND_SIGNAL_SECONDS, STOP_SIGNALS, StopSignal, exit_status
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_first_signal_is_noted_by_name_and_does_nothing_else(number):
     with StopSignal() as stop:
         assert stop.received is None
@@ -45,6 +45,30 @@ def test_later_second_signal_acts_as_it_always_did(clock, first, second):
             assert stop.received == first
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with StopSignal() as stop:
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.received is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_after_the_terminal_is_closed_output_to_it_is_discarded(monkeypatch):
+    controller, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as stream, StopSignal() as stop:
+        monkeypatch.setattr("sys.__stdout__", stream)
+        signal.raise_signal(signal.SIGHUP)
+        os.close(controller)
+        print("to nowhere", file=stream, flush=True)
+        assert stop.received == "SIGHUP"
+
+
+def test_the_exit_status_is_128_and_the_number_of_the_signal():
+    assert [exit_status(name) for name in ("SIGHUP", "SIGINT", "SIGTERM")] == [129, 130, 143]
 
 
 def test_leaving_gives_back_the_handlers_that_were_there():

@@ -1,0 +1,63 @@
+"""One process at a time trains in a run's folder."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from train import run_folder
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+LOCK_FILE = run_folder.LOCK_FILE
+
+
+@contextlib.contextmanager
+def locked(workdir: Path) -> Iterator[None]:
+    """Holds the lock of a run's folder. The system releases it when the process ends, however it ends.
+
+    A folder that is still empty at the end is removed, with those of its parents that did not exist before.
+
+    Raises: RunMismatchError when another process holds it, or when the folder cannot be a run's.
+    """
+    run_folder.check_place(workdir)
+    if fcntl is None or not run_folder.writes_folder():
+        yield
+        return
+    new = [path for path in (workdir, *workdir.parents) if not path.exists()]
+    workdir.mkdir(parents=True, exist_ok=True)
+    descriptor = _acquire(workdir)
+    try:
+        yield
+    finally:
+        (workdir / LOCK_FILE).unlink(missing_ok=True)
+        os.close(descriptor)
+        with contextlib.suppress(OSError):  # not empty
+            for path in new:
+                path.rmdir()
+
+
+def _acquire(workdir: Path) -> int:
+    path = workdir / LOCK_FILE
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(descriptor, 20).decode()
+            os.close(descriptor)
+            raise run_folder.RunMismatchError(
+                f"process {holder or 'unknown'} is training in {workdir}; wait for it, or give another --workdir"
+            ) from error
+        # Between opening and locking, the process that held it may have removed the file.
+        if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
+            break
+        os.close(descriptor)
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor
