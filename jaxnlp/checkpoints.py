@@ -139,7 +139,10 @@ def read_record(folder: Path, step: int) -> Record:
 def check_run_files(folder: Path, record: Record) -> None:
     """Raises RunError, naming the field, when config.json or processor.json was edited since the checkpoint."""
     config = _read_json(folder / CONFIG_FILE)
-    changed = differences(identity(record.config), identity(config))
+    before = record.config
+    if is_longer(before, config):  # the run was extended since
+        before = before | {"total_steps": config["total_steps"]}
+    changed = differences(identity(before), identity(config))
     if changed:
         lines = "".join(f"\n  {line}" for line in changed)
         raise RunError(f"{folder / CONFIG_FILE} was edited since the run was trained; undo the change:{lines}")
@@ -174,6 +177,14 @@ def identity(config: Any) -> Any:
     if isinstance(model, dict):
         found["model"] = {name: value for name, value in model.items() if name != "compute"}
     return found
+
+
+def is_longer(before: Any, now: Any) -> bool:
+    """Whether a run's config as JSON differs from an earlier one in nothing but a higher number of steps."""
+    if not all(isinstance(config, dict) and isinstance(config.get("total_steps"), int) for config in (before, now)):
+        return False
+    equal = identity(before | {"total_steps": 0}) == identity(now | {"total_steps": 0})
+    return equal and before["total_steps"] < now["total_steps"]
 
 
 def read_params(folder: Path, step: int, like: PyTree) -> PyTree:

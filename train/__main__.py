@@ -1,4 +1,7 @@
-"""`python -m train RECIPE [--FIELD VALUE ...] [--workdir DIR]`: trains a recipe, or continues its run."""
+"""Trains a recipe, or continues its run.
+
+`python -m train RECIPE [--FIELD VALUE ...] [--workdir DIR]`, `python -m train --resume DIR [--FIELD VALUE ...]`.
+"""
 
 import time
 
@@ -17,8 +20,9 @@ from rich.console import Console  # noqa: E402
 
 from jaxnlp.caches import use_compilation_cache  # noqa: E402
 from jaxnlp.checkpoints import DamagedCheckpointError  # noqa: E402
-from train.command_line import WRONG_COMMANDS, RunOptions, parse, print_config  # noqa: E402
+from train.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
+from train.run_folder import read_environment  # noqa: E402
 from train.signals import exit_status  # noqa: E402
 
 
@@ -28,13 +32,25 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of each save without a validation loss
     console = Console(soft_wrap=True)
-    typed = shlex.join(["python", "-m", "train", *sys.argv[1:]])
+    typed: str | None = shlex.join(["python", "-m", "train", *sys.argv[1:]])
     try:
-        config, options = parse(sys.argv[1:], RunOptions(), program="python -m train")
+        if sys.argv[1:2] == ["--resume"]:
+            config, options = parse_resumed(sys.argv[2:], "python -m train")
+            typed = command_of_resumed(Path(sys.argv[2]), sys.argv[3:])
+        else:
+            config, options = parse(sys.argv[1:], RunOptions(), program="python -m train")
         workdir = options.workdir or Path("runs") / config.recipe
         use_compilation_cache(options.compilation_cache)
         print_config(console, config)
-        outcome = fit(config, workdir, parallel=options.parallel, console=console, started=STARTED, command=typed)
+        outcome = fit(
+            config,
+            workdir,
+            parallel=options.parallel,
+            extend=options.extend,
+            console=console,
+            started=STARTED,
+            command=typed,
+        )
     except WRONG_COMMANDS as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -53,6 +69,15 @@ def main() -> int:
         console.print(f"stopped by {stopped_by} at step {step}; saved; repeat the command to resume")
     console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}", highlight=False)
     return 0 if stopped_by is None else exit_status(stopped_by)
+
+
+def command_of_resumed(workdir: Path, fields: list[str]) -> str | None:
+    """The command that a run was started with, and the fields that differ from now on; None where it is not known."""
+    try:
+        before = read_environment(workdir)["command"]
+    except FileNotFoundError:  # it was killed before its first step
+        return None
+    return None if before is None else shlex.join([*shlex.split(before), *fields])
 
 
 if __name__ == "__main__":

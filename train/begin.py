@@ -12,7 +12,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxnlp.checkpoints import PROCESSOR_FILE, DamagedCheckpointError, RunError, array_bytes, checkpoint_steps
 from jaxnlp.models import ModelConfig
 from jaxnlp.runs import is_run, load
-from jaxnlp.serialization import ConfigError, differences, processor_from_json, to_json
+from jaxnlp.serialization import ConfigError, differences, from_json, processor_from_json, to_json
 from jaxnlp.typing import Params
 from train import run_folder
 from train.config import TrainConfig
@@ -104,6 +104,15 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     if lost:
         lines = "".join(f"\n  model.{line}" for line in lost)
         raise ConfigError(f"--init-from {config.init_from} defines these fields; remove them:{lines}")
+
+
+def typed_config(workdir: Path) -> TrainConfig:
+    """The config of a run, as the user gave it when the run started. Raises: FileNotFoundError, ConfigError."""
+    config = run_folder.read_config(workdir)
+    typed = workdir / TYPED_MODEL_FILE
+    if not typed.is_file():
+        return config
+    return dataclasses.replace(config, model=from_json(run_folder.read_json(typed), ModelConfig, where="model"))
 
 
 def _continued(config: TrainConfig, workdir: Path) -> Beginning:

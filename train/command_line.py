@@ -1,7 +1,6 @@
 """The command line of training: recipes by name, config fields by tyro, suggestions for misspelt names."""
 
 import dataclasses
-import importlib
 import re
 import sys
 from pathlib import Path
@@ -13,10 +12,12 @@ from rich.console import Console
 from data import DataError
 from jaxnlp.checkpoints import RunError
 from jaxnlp.ops.checks import UnavailableError
+from jaxnlp.runs import read_config
 from jaxnlp.serialization import ConfigError, differences, to_json
+from train.begin import typed_config
 from train.config import TrainConfig
 from train.parallel import ParallelMode
-from train.recipes import UnknownRecipeError, load_recipe, recipe_names, recipe_summary
+from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring, recipe_names, recipe_summary
 from train.run_folder import RunMismatchError
 
 Options = TypeVar("Options")
@@ -44,7 +45,10 @@ class RunOptions:
     """Options of one start of a run; they do not change its numbers."""
 
     workdir: Path | None = None
-    """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command."""
+    """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give --resume FOLDER alone."""
+    extend: bool = False
+    """Train a run for more steps than it was planned for, also where its learning rate depends on their number: from
+    here on it is that of the longer schedule."""
     parallel: ParallelMode = "jit"
     """How devices share a batch: one jitted step over sharded batches (jit), or pmap."""
     compilation_cache: Path | None = None
@@ -58,6 +62,8 @@ def overview(program: str) -> str:
     return "\n".join(
         [
             f"usage: {program} RECIPE [--FIELD VALUE ...] [--workdir DIR]",
+            "",
+            "RECIPE is one of these, or the path of a file like those in configs.",
             "",
             "Recipes:",
             *lines,
@@ -91,16 +97,42 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
     if name.startswith("-"):
         raise UsageError(f"the first argument must be a recipe, got {name!r}; list the recipes with {program} --help")
     recipe = load_recipe(name)
+    return _typed(recipe, options, fields, program=f"{program} {name}")
+
+
+def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunOptions]:
+    """Parses what follows `--resume`: a run's folder, then fields that differ from the run's.
+
+    Returns: the run's config, as it was given when the run started, with these fields; and the options.
+
+    Raises: UsageError, RunError, ConfigError.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        raise UsageError(f"--resume needs the run's folder: {program} --resume FOLDER")
+    folder, *fields = arguments
+    read_config(Path(folder))  # names the runs inside, where it is not one
+    options = RunOptions(workdir=Path(folder))
+    config, options = _typed(typed_config(Path(folder)), options, fields, program=f"{program} --resume {folder}")
+    if options.workdir != Path(folder):
+        raise UsageError(f"--resume {folder} continues in that folder; remove --workdir")
+    return config, options
+
+
+def _typed(config: TrainConfig, options: Options, fields: list[str], *, program: str) -> tuple[TrainConfig, Options]:
+    """A config and options with the fields of a command."""
     flat = tyro.conf.arg(name="")  # no prefix: --workdir, not --options.workdir
     fields_of_both: Any = [("config", Annotated[TrainConfig, flat]), ("options", Annotated[type(options), flat])]
     both = dataclasses.make_dataclass("Command", fields_of_both)
-    docstring = importlib.import_module(f"configs.{name}").__doc__ or ""
+    try:
+        docstring = recipe_docstring(config.recipe)
+    except FileNotFoundError:  # a run whose recipe was given by a path, or was renamed since
+        docstring = ""
     try:
         typed: Any = tyro.cli(
             both,
-            default=both(recipe, options),
+            default=both(config, options),
             args=fields,
-            prog=f"{program} {name}",
+            prog=program,
             description=re.sub(r"\n(?=[A-Z]\w+: )", "\n\n", docstring),  # tyro joins the lines of a paragraph
             config=(tyro.conf.SuppressFixed,),
         )
@@ -111,7 +143,12 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
 
 def print_config(console: Console, config: TrainConfig) -> None:
     """Prints the differences between a config and its recipe."""
-    changed = differences(to_json(load_recipe(config.recipe)), to_json(config))
+    try:
+        recipe = load_recipe(config.recipe)
+    except UnknownRecipeError:  # a run that continues, whose recipe was given by a path
+        console.print(f"recipe {config.recipe}", highlight=False)
+        return
+    changed = differences(to_json(recipe), to_json(config))
     if not changed:
         console.print(f"recipe {config.recipe}, unchanged", highlight=False)
         return

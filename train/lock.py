@@ -1,18 +1,12 @@
 """One process at a time trains in a run's folder."""
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from train import run_folder
-
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 LOCK_FILE = run_folder.LOCK_FILE
 
@@ -26,7 +20,7 @@ def locked(workdir: Path) -> Iterator[None]:
     Raises: RunMismatchError when another process holds it, or when the folder cannot be a run's.
     """
     run_folder.check_place(workdir)
-    if fcntl is None or not run_folder.writes_folder():
+    if not run_folder.writes_folder():
         yield
         return
     new = [path for path in (workdir, *workdir.parents) if not path.exists()]

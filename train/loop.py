@@ -67,6 +67,7 @@ def fit(
     workdir: str | Path,
     *,
     parallel: ParallelMode = "jit",
+    extend: bool = False,
     console: Console | None = None,
     started: float | None = None,
     command: str | None = None,
@@ -77,6 +78,7 @@ def fit(
       config: the config of the run.
       workdir: the run's folder. It is new, or holds a run with the same config.
       parallel: how devices share a batch. It may change when a run continues.
+      extend: train for more steps than planned, also where the learning rate depends on their number.
       console: prints the progress.
       started: `time.time()` when the process started, to record the time until the end of the first step.
       command: the command line, to be recorded.
@@ -91,12 +93,12 @@ def fit(
     workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
     with locked(workdir):
         begun = begin(config, workdir)
-        run_folder.check(workdir, to_json(begun.config))
+        run_folder.check(workdir, to_json(begun.config), extend=extend)
         setup = set_up(begun, devices=layout.devices, parallel=parallel)
         config = setup.config
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
-            run = _restore(workdir, checkpoints, setup, layout, batches) or _initialise(setup, layout)
+            run = _restore(workdir, checkpoints, setup, layout, batches, extend) or _initialise(setup, layout)
             # The state holds the given parameters now.
             setup, begun = setup.release(), begun._replace(params={}, params_for=None)
             _create_folder(workdir, setup, begun)
@@ -133,13 +135,15 @@ def _initialise(setup: Setup, layout: Parallel) -> Progress:
     return Progress(layout.initialise(setup.initial_state, setup.given))
 
 
-def _restore(workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any) -> Progress | None:
+def _restore(
+    workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any, extend: bool
+) -> Progress | None:
     """Restores the newest checkpoint that can be read, and moves `batches` to the batch after it. Returns None if the
     run has no checkpoint.
 
     Raises: RunMismatchError when the folder holds another run; nothing is written in that case.
     """
-    check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir)
+    check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir, extend=extend)
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state()), check)
     if restored is None:
         return None

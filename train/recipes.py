@@ -1,12 +1,17 @@
-"""Recipes: the modules of `configs`, found by their file names."""
+"""Recipes: the modules of `configs`, found by their file names, and files elsewhere, given by their paths."""
 
 import ast
+import dataclasses
 import difflib
 import importlib
+import runpy
 from pathlib import Path
 
 import configs
 from train.config import TrainConfig
+
+_given: dict[str, Path] = {}
+"""The recipes of this process that were given by a path."""
 
 
 class UnknownRecipeError(ValueError):
@@ -14,21 +19,48 @@ class UnknownRecipeError(ValueError):
 
 
 def recipe_names() -> list[str]:
-    """Names of all recipes, in alphabetical order."""
-    return sorted(path.stem for path in Path(configs.__file__).parent.glob("[!_]*.py"))
+    """Names of all recipes in `configs`, in alphabetical order."""
+    return sorted(path.stem for path in _folder().glob("[!_]*.py"))
+
+
+def recipe_docstring(name: str) -> str:
+    """A recipe's docstring, read without importing the recipe."""
+    source = _given.get(name, _folder() / f"{name}.py").read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(source)) or ""
 
 
 def recipe_summary(name: str) -> str:
-    """The first line of a recipe's docstring, read without importing the recipe."""
-    source = (Path(configs.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    """The first line of a recipe's docstring."""
+    return recipe_docstring(name).partition("\n")[0]
 
 
 def load_recipe(name: str) -> TrainConfig:
-    """A recipe's config. Raises: UnknownRecipeError for an unknown recipe; it suggests similar names."""
+    """A recipe's config, which has the name of its file.
+
+    Args:
+      name: of a file in `configs`, or a path that ends in .py. After that the file's name suffices.
+
+    Raises: UnknownRecipeError for an unknown recipe; it suggests similar names.
+    """
+    if name.endswith(".py"):
+        path = Path(name)
+        if not path.is_file():
+            raise UnknownRecipeError(f"there is no recipe at {path}")
+        name = path.stem
+        _given[name] = path
     names = recipe_names()
-    if name not in names:
+    if name not in names and name not in _given:
         nearest = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(nearest)}?" if nearest else f"the recipes are {', '.join(names)}"
         raise UnknownRecipeError(f"unknown recipe {name!r}; {hint}")
-    return importlib.import_module(f"configs.{name}").get_config()
+    if name not in _given:
+        config = importlib.import_module(f"configs.{name}").get_config()
+        return dataclasses.replace(config, recipe=name)
+    found = runpy.run_path(str(_given[name]))
+    if "get_config" not in found:
+        raise UnknownRecipeError(f"{_given[name]} has no function get_config, which returns a recipe's config")
+    return dataclasses.replace(found["get_config"](), recipe=name)
+
+
+def _folder() -> Path:
+    return Path(configs.__file__).parent

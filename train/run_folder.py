@@ -16,6 +16,7 @@ from jaxnlp.checkpoints import (
     PROCESSOR_FILE,
     Record,
     identity,
+    is_longer,
     json_digest,
     read_record,
 )
@@ -29,6 +30,8 @@ from train.json_lines import Line, read_lines
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
 BLOCKS_FILE = "blocks.jsonl"
+EXTENDED = "extended_from_total_steps"
+"""In the environment: the numbers of steps that an extended run was planned for before."""
 LOCK_FILE = ".lock"
 """Held by the process that trains in the folder."""
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
@@ -66,12 +69,13 @@ def writes_folder() -> bool:
     return jax.process_index() == 0
 
 
-def check(workdir: Path, config: Any) -> None:
+def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
     """Checks that the folder is new, or holds a run with this config. Writes nothing.
 
     Args:
       workdir: the run's folder.
       config: the config as JSON.
+      extend: whether the run may become longer than it was planned.
 
     Raises:
       RunMismatchError: when the folder holds a run with another config, and the message shows each difference; when it
@@ -80,7 +84,7 @@ def check(workdir: Path, config: Any) -> None:
     check_place(workdir)
     path = workdir / CONFIG_FILE
     if path.exists():
-        refuse_change(identity(read_json(path)), identity(config), f"{workdir} holds a run with another config")
+        refuse_config_change(read_json(path), config, f"{workdir} holds a run with another config", extend=extend)
     elif workdir.is_dir():
         # A start that was killed at once has left an empty folder of checkpoints, and perhaps a processor.
         left = {LOCK_FILE, PROCESSOR_FILE} | ({CHECKPOINTS} if not any((workdir / CHECKPOINTS).glob("*")) else set())
@@ -115,7 +119,7 @@ def check_place(workdir: Path) -> None:
             )
 
 
-def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
+def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: bool = False) -> None:
     """Raises RunMismatchError when a checkpoint has another config, processor or data than the run that continues, or
     more steps than `total_steps`."""
     steps = run.config["total_steps"]
@@ -124,7 +128,7 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path) -> None:
             f"{workdir} has trained {record.step} steps, and total_steps is {steps}; give at least {record.step}, or "
             "another --workdir"
         )
-    refuse_change(identity(record.config), identity(run.config), f"{workdir} has checkpoints of another config")
+    refuse_config_change(record.config, run.config, f"{workdir} has checkpoints of another config", extend=extend)
     path = workdir / PROCESSOR_FILE
     if json_digest(run.processor) != record.processor_digest:
         held = read_json(path) if path.is_file() else {}
@@ -153,8 +157,30 @@ def create(workdir: Path, run: RunSpec) -> None:
     if not writes_folder():
         return
     (workdir / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    path = workdir / CONFIG_FILE
+    if path.exists() and (workdir / ENVIRONMENT_FILE).exists():
+        before = read_json(path)
+        if identity(before) != identity(run.config):  # it was extended: any other change has been refused
+            earlier = read_environment(workdir).get(EXTENDED, [])
+            update_environment(workdir, **{EXTENDED: [*earlier, before["total_steps"]]})
     write_json(workdir / PROCESSOR_FILE, run.processor)
-    write_json(workdir / CONFIG_FILE, run.config)
+    write_json(path, run.config)
+
+
+def refuse_config_change(before: Any, now: Any, message: str, *, extend: bool) -> None:
+    """Raises RunMismatchError when two configs would train different functions.
+
+    With `extend` the run may become longer, also where its learning rate depends on its length.
+    """
+    same = is_longer(before, now)
+    if same and extend:
+        before = before | {"total_steps": now["total_steps"]}
+    elif same and identity(before) != identity(now):
+        message += (
+            ". The learning rates of the steps so far depend on total_steps. --extend continues all the same, with "
+            "the learning rates of the longer schedule from here on"
+        )
+    refuse_change(identity(before), identity(now), message)
 
 
 def refuse_change(before: Any, now: Any, message: str) -> None:
@@ -197,8 +223,11 @@ def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) ->
     """
     if not writes_folder():
         return
-    if pretrained is None and (workdir / ENVIRONMENT_FILE).exists():
-        pretrained = read_environment(workdir).get("pretrained_sha256")
+    before = read_environment(workdir) if (workdir / ENVIRONMENT_FILE).exists() else {}
+    if pretrained is None:
+        pretrained = before.get("pretrained_sha256")
+    if EXTENDED in before:
+        facts[EXTENDED] = before[EXTENDED]
     environment = {
         "python": platform.python_version(),
         "platform": platform.platform(),

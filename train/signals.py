@@ -7,9 +7,7 @@ import time
 from types import FrameType
 from typing import Any
 
-HANG_UP = getattr(signal, "SIGHUP", None)
-"""What a process is sent when its terminal is closed; Windows has no such signal."""
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, *([] if HANG_UP is None else [HANG_UP]))
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 SECOND_SIGNAL_SECONDS = 2.0
 """A signal repeated within this time is a duplicate, such as one that a wrapper forwards to its process group."""
@@ -38,7 +36,7 @@ class StopSignal:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if number == HANG_UP:
+        if number == signal.SIGHUP:  # the terminal was closed
             _print_nowhere()
         if self.received is None:
             self.received, self._received_at = signal.Signals(number).name, time.monotonic()

