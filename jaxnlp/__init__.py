@@ -1,0 +1,44 @@
+"""jaxnlp: the working systems of a full NLP course, as one functional JAX and Flax library.
+
+    run = jaxnlp.load_run("runs/mine")       # what training wrote
+    bert = jaxnlp.load_pretrained("FOLDER")  # weights of Hugging Face Transformers or sentence-transformers
+    run.predict(["A gripping film."])        # what its task offers: predict, generate, embed, ask, translate, ...
+
+`jaxnlp.ops` has pure functions, `jaxnlp.nn` layers, `jaxnlp.models` architectures, `jaxnlp.tasks` what they are trained
+to do, `jaxnlp.decoding` sampling and beam search. Nothing is imported before it is used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxnlp import decoding, models, nn, ops, tasks
+    from jaxnlp.runs import load, load_pretrained, load_run
+
+    __version__: str
+
+__all__ = [
+    "__version__",
+    "decoding",
+    "load",
+    "load_pretrained",
+    "load_run",
+    "models",
+    "nn",
+    "ops",
+    "tasks",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("jaxnlp")
+    if name in ("load", "load_pretrained", "load_run"):
+        return getattr(importlib.import_module("jaxnlp.runs"), name)
+    if name in __all__:
+        return importlib.import_module(f"jaxnlp.{name}")
+    raise AttributeError(f"module 'jaxnlp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

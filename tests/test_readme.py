@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -116,6 +117,21 @@ def test_the_functions_of_the_readme_run_as_they_are_written(root: Path, capsys)
     assert np.isfinite(objective)
     assert np.isfinite(nll)
     assert nll != objective
+
+
+def test_the_python_of_the_readme_trains_and_generates_as_it_is_written(root: Path, tmp_path, capsys):
+    page = (root / "README.md").read_text(encoding="utf-8")
+    section = page.split("## In Python", 1)[1].split("\n## ", 1)[0]
+    use, train = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    folder = str(tmp_path / "run")
+    with jax.numpy_dtype_promotion("standard"):
+        exec(train.replace("runs/from_python", folder).replace("total_steps=20", "total_steps=2"), {})
+        capsys.readouterr()
+        exec(use.replace("runs/mine", folder).replace("max_new_tokens=100", "max_new_tokens=8"), found := {})
+    shown, text = capsys.readouterr().out.split("\n", 1)
+    assert re.fullmatch(r"Trained\(gpt_python_docs, .*, step 2; generate\)", shown)
+    assert text.startswith("To be, or not")
+    assert found["logits"].shape[:2] == (1, 13)
 
 
 def test_results_of_the_readme_are_those_of_the_ledger(root: Path):

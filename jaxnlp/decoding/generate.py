@@ -46,8 +46,9 @@ class Decoder:
     coverage: Callable[[PyTree], Array] | None = None
 
 
+@functools.lru_cache(maxsize=8)  # each new decoder compiles its programs again
 def decoder_of(model: Any) -> Decoder:
-    """The step function of a model. Create it once per model: each new one compiles its programs again.
+    """The step function of a model, the same one for equal models.
 
     Args:
       model: a Linen module that is called with `tokens, cache=, count=` and has `empty_cache(batch)`, `capacity`,
@@ -62,6 +63,7 @@ def decoder_of(model: Any) -> Decoder:
     )
 
 
+@functools.lru_cache(maxsize=8)
 def target_decoder_of(model: Any) -> Decoder:
     """The step function of a model that reads a source first; each search needs a cache from `model.begin`.
 

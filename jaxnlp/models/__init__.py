@@ -8,6 +8,7 @@ import flax.linen as nn
 
 from jaxnlp.config import Config
 from jaxnlp.nn.compute import Compute
+from jaxnlp.public_names import lazily
 from jaxnlp.typing import Params
 
 
@@ -96,3 +97,6 @@ class ModelConfig(Config):
             lines = "".join(f"\n  model.{name}: {before.get(name)!r} -> {now.get(name)!r}" for name in changed)
             raise ValueError(f"its model has another architecture; set the --model fields as it has them:{lines}")
         return Adopted(self, pretrained.params, pretrained.processor)
+
+
+__getattr__, __dir__ = lazily(__name__, __path__, own=("Adopted", "ModelConfig", "Parameter"))

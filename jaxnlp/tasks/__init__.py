@@ -5,6 +5,7 @@ into numbers, predictions and blocks of the report (`evaluators`). Its `commands
 """
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,6 +18,7 @@ import jax
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataFacts, Split
 from jaxnlp.models import ModelConfig
+from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 T = TypeVar("T")
@@ -110,6 +112,9 @@ class Evaluation(NamedTuple):
 class Trained:
     """A model ready to use: what `load_run` and `load_pretrained` return, and every command and evaluator takes.
 
+    The functions of its task are its methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)`
+    lists them.
+
     Attributes:
       task: what it was trained to do.
       model: the Linen module.
@@ -129,6 +134,27 @@ class Trained:
     folder: Path | None = None
     step: int | None = None
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        """A function of the task, with this model as its first argument."""
+        if name.startswith("__") or name in self.__dataclass_fields__:  # of a copy that has no fields yet
+            raise AttributeError(name)
+        functions = self.task.functions()
+        if name not in functions:
+            known = f"it has: {', '.join(functions)}" if functions else "it has no functions"
+            raise AttributeError(f"a model of the task {type(self.task).__name__} has no {name!r}; {known}")
+        bound = functools.partial(functions[name], self)
+        return functools.update_wrapper(bound, functions[name])
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.task.functions()]
+
+    def __repr__(self) -> str:
+        count = sum(x.size for x in jax.tree.leaves(self.params))
+        parts = [self.name, type(self.task).__name__, f"{type(self.model).__name__} of {count:,} parameters"]
+        if self.step is not None:
+            parts.append(f"step {self.step}")
+        return f"Trained({', '.join(filter(None, parts))}; {', '.join(self.task.functions()) or 'no functions'})"
 
 
 class Scoring(Protocol):
@@ -242,6 +268,10 @@ class Task(Config):
         """Verbs of `jaxnlp`, by name."""
         return {}
 
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """What a trained model does in Python, by name: functions whose first argument is the trained model."""
+        return {}
+
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """Weights that another library wrote, as a model of this task. Raises: ValueError when they are not."""
@@ -261,3 +291,7 @@ def every_task() -> list[type[Task]]:
             if field.default is field.default_factory is dataclasses.MISSING:
                 raise TypeError(f"{task.__name__}.{field.name} needs a default, as every field of a task does")
     return list(dict.fromkeys(found))
+
+
+_EVALUATION = ("Block", "Evaluation", "Evaluator", "Metric", "MetricKind", "Scoring")
+__getattr__, __dir__ = lazily(__name__, __path__, own=(*_EVALUATION, "Command", "Objective", "Task", "Trained"))

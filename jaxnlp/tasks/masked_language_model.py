@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -15,6 +15,7 @@ from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
 from jaxnlp.tasks.bert_verbs.commands import Attention, Embed, Export
+from jaxnlp.tasks.bert_verbs.encodings import embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 
@@ -121,6 +122,9 @@ class MaskedLanguageModel(Task):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"embed": Embed, "attention": Attention, "export": Export}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {"embed": embed}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -62,7 +62,7 @@ PUBLIC = {
     jaxnlp.models.ModelConfig: "section full_name compute max_length build frozen parameter architecture adopt",
     jaxnlp.tasks.Task: (
         "section full_name model_types metrics check check_corpus build begin objective evaluators commands "
-        "from_pretrained"
+        "functions from_pretrained"
     ),
     data.DataConfig: (
         "section full_name batch_size max_length parts together carries check_steps load check_after read_file "

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.tasks import Trained
@@ -98,6 +99,12 @@ def embed_texts(
     if not getattr(trained.task, "normalize_embeddings", False):
         return found
     return found._replace(values=l2_normalize(found.values))
+
+
+@one_or_many
+def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> np.ndarray:
+    """The embedding of each text [N, D] float32, or of one text [D]; arguments as `embed_texts`."""
+    return embed_texts(trained, require_texts(texts), pooling=pooling).values
 
 
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:

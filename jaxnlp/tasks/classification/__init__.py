@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -17,8 +17,10 @@ from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, sev
 from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
+from jaxnlp.tasks.bert_verbs.encodings import embed
 from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
+from jaxnlp.tasks.classification.predict import predict
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -147,6 +149,9 @@ class Classification(Task):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict, "attention": Attention, "embed": Embed, "export": Export}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {"predict": predict, "embed": embed}
 
 
 def _shares(batch: Batch, classes: int) -> Array:

@@ -12,13 +12,14 @@ import tyro
 from jaxnlp.commands.files import report_truncated
 from jaxnlp.files import write_file
 from jaxnlp.models.bert import BertModelConfig
-from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.commands import PAGE_TOKENS, page_of_maps
 from jaxnlp.tasks.classification import rollout_page, words_page
-from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, kept_threshold, on_host
+from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
 from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs, refuse_texts
+from jaxnlp.tasks.classification.predict import Prediction, Predictor, probability_of
 from jaxnlp.typing import Batch, Params
 
 
@@ -55,44 +56,31 @@ class Predict(Command):
         Raises: ValueError, OSError for inputs that are missing or cannot be read.
         """
         processor = trained.processor
-        targets: Targets = processor.targets
-        threshold = self._threshold(trained, targets)
-        predict = jax.jit(predictions_of(trained.model, targets))
+        predictor = Predictor(trained, self.threshold)
         count, truncated = 0, list[int]()
         for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize)):
-            rows: list[Any] = [None] * len(chunk.shown)
-            for numbers, batch in chunk.batches:
-                found = on_host(targets, predict(trained.params, batch))
-                for number, row in zip(numbers, found, strict=False):  # rows of padding come last
-                    rows[number] = row
-            predicted = np.stack(rows)
-            chosen = decided(targets, predicted, threshold)
-            for shown, fields, row, label in zip(chunk.shown, chunk.fields, predicted, chosen, strict=True):
-                print(_json_line(targets, fields, row, label) if self.json else _line(targets, shown, row, label))
+            found = predictor(chunk)
+            for shown, fields, prediction in zip(chunk.shown, chunk.fields, found, strict=True):
+                print(_json_line(fields, prediction) if self.json else _line(processor.targets, shown, prediction))
             print(end="", flush=True)
             truncated += [count + number for number in chunk.truncated]
-            count += len(rows)
+            count += len(found)
         report_truncated(truncated, count, getattr(processor, "max_length", 0))
 
-    def _threshold(self, trained: Trained, targets: Targets) -> float | None:
-        if self.threshold is not None and not targets.has_threshold:
-            raise ValueError(NO_THRESHOLD)
-        return _kept(trained) if self.threshold is None else self.threshold
 
-
-def _line(targets: Targets, shown: tuple[str, ...], row: Any, label: Any) -> str:
+def _line(targets: Targets, shown: tuple[str, ...], found: Prediction) -> str:
     if isinstance(targets, Scale):
-        return "\t".join([targets.show(row), *shown])
-    return "\t".join([targets.show(label), f"{_probability(targets, row, label):.2f}", *shown])
+        return "\t".join([targets.show(found.label), *shown])
+    label = targets.separator.join(found.label) if targets.several else found.label
+    return "\t".join([label, f"{found.probability:.2f}", *shown])
 
 
-def _json_line(targets: Targets, fields: dict[str, str], row: Any, label: Any) -> str:
-    if isinstance(targets, Scale):
-        return json.dumps(fields | {"number": round(float(row), 6)}, ensure_ascii=False)
-    names = [targets.names[number] for number in label] if targets.several else targets.names[label]
-    shares = {name: round(float(x), 6) for name, x in zip(targets.names, row, strict=True)}
-    answer = {"classes" if targets.several else "class": names, "probabilities": shares}
-    return json.dumps(fields | answer, ensure_ascii=False)
+def _json_line(fields: dict[str, str], found: Prediction) -> str:
+    if not found.probabilities:
+        return json.dumps(fields | {"number": round(found.label, 6)}, ensure_ascii=False)
+    name = "class" if isinstance(found.label, str) else "classes"
+    shares = {name: round(share, 6) for name, share in found.probabilities.items()}
+    return json.dumps(fields | {name: found.label, "probabilities": shares}, ensure_ascii=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,11 +190,4 @@ def _answer(targets: Targets, row: Any, threshold: float | None) -> str:
     (label,) = decided(targets, np.asarray(row)[None], threshold)
     if isinstance(targets, Scale):
         return targets.show(label)
-    return f"{targets.show(label) or 'no class'} ({_probability(targets, row, label):.2f})"
-
-
-def _probability(targets: Classes, row: Any, label: Any) -> float:
-    """That of the predicted class; of several the lowest, and of none that no class applies."""
-    if not targets.several:
-        return float(row[label])
-    return float(min((row[number] for number in label), default=1.0 - np.max(row)))
+    return f"{targets.show(label) or 'no class'} ({probability_of(targets, row, label):.2f})"

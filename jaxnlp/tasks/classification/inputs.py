@@ -11,6 +11,7 @@ import numpy as np
 from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import SUFFIXES, ImageProcessor
+from jaxnlp.inference import require_texts
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 
 IMAGES = 64
@@ -56,17 +57,34 @@ class Chunk(NamedTuple):
     truncated: Sequence[int] = ()
 
 
-@functools.singledispatch
 def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
-    """The inputs in chunks. A new kind of processor registers its own function.
+    """The inputs of a command in chunks.
 
     Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that they do not have.
+    """
+    for rows in given_rows(processor, given):
+        yield read_chunk(processor, rows, resize=given.resize)
+
+
+@functools.singledispatch
+def given_rows(processor: Any, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
+    """What a command was given, in lists of rows: a text, two texts, or the path of an image.
+
+    A new kind of processor registers a function of its own, and one of `read_chunk`.
+
+    Raises: ValueError, OSError.
     """
     raise ValueError(f"inputs of a {type(processor).__name__} cannot be read from the command line")
 
 
-@read_inputs.register
-def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Chunk]:
+@functools.singledispatch
+def read_chunk(processor: Any, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
+    """Rows of inputs as batches of the model. Raises: ValueError, OSError for what cannot be read."""
+    raise ValueError(f"inputs of a {type(processor).__name__} cannot be read")
+
+
+@given_rows.register
+def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
     if given.file is not None and TABLE.search(given.file.name.lower()):
@@ -74,15 +92,22 @@ def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Chunk]:
             f"--file {given.file} is a table, and a text a line is expected; predict it with "
             f"python -m train.evaluate RUN --file {given.file} --predictions predictions.csv"
         )
+    yield from chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts))
+
+
+@read_chunk.register
+def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
+    if resize:
+        raise ValueError("resize applies only to images; remove it")
+    require_texts([text for row in rows for text in row])
     names = ("text",) if processor.texts == 1 else ("text", "pair")
-    for rows in chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts)):
-        found = processor.tokenize(rows)
-        yield Chunk(
-            [tuple(map(one_line, row)) for row in rows],
-            [dict(zip(names, row, strict=True)) for row in rows],
-            _text_batches(processor, found.tokens, found.segments),
-            found.truncated_rows,
-        )
+    found = processor.tokenize(rows)
+    return Chunk(
+        [tuple(map(one_line, row)) for row in rows],
+        [dict(zip(names, row, strict=True)) for row in rows],
+        _text_batches(processor, found.tokens, found.segments),
+        found.truncated_rows,
+    )
 
 
 def _text_batches(
@@ -98,15 +123,39 @@ def _text_batches(
         yield rows, processor.batch([tokens[row] for row in rows], [segments[row] for row in rows], TEXTS, length)
 
 
-@read_inputs.register
-def _(processor: ImageProcessor, given: Given) -> Iterator[Chunk]:
+@given_rows.register
+def _(processor: ImageProcessor, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
     refuse_texts(given)
     for files in chunks(image_files(tuple(map(Path, given.inputs))), IMAGES):
-        images = np.stack([processor.read(file, resize=given.resize) for file in files])
-        padded = np.pad(images, [(0, IMAGES - len(images)), (0, 0), (0, 0), (0, 0)])
-        names = [str(file) for file in files]
-        batches = iter([(np.arange(len(files)), {"images": padded})])
-        yield Chunk([(name,) for name in names], [{"file": name} for name in names], batches)
+        yield [(file,) for file in files]
+
+
+@read_chunk.register
+def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
+    if any(len(row) != 1 for row in rows):
+        raise ValueError("this model reads images, which have no pairs; remove them")
+    names = [f"image {number}" if isinstance(one, np.ndarray) else str(one) for number, (one,) in enumerate(rows)]
+    images = np.stack([_image(processor, one, resize) for (one,) in rows])
+    return Chunk([(name,) for name in names], [{"file": name} for name in names], _image_batches(images), truncated=())
+
+
+def _image(processor: ImageProcessor, given: Any, resize: bool) -> np.ndarray:
+    """An array [I, I, R], of grey images also [I, I]; or a file. Raises: ValueError for another size or type."""
+    if not isinstance(given, np.ndarray):
+        return processor.read(Path(given), resize=resize)
+    image = given[..., None] if given.ndim == 2 else given
+    if image.dtype != np.uint8 or image.shape != processor.shape:
+        raise ValueError(
+            f"the model reads images {list(processor.shape)} of uint8, got {list(given.shape)} of {given.dtype}"
+        )
+    return image
+
+
+def _image_batches(images: np.ndarray) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
+    for start in range(0, len(images), IMAGES):
+        part = images[start : start + IMAGES]
+        padded = np.pad(part, [(0, IMAGES - len(part)), (0, 0), (0, 0), (0, 0)])
+        yield np.arange(start, start + len(part)), {"images": padded}
 
 
 def refuse_texts(given: Given) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import flax.linen as nn
@@ -17,7 +17,7 @@ from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
-from jaxnlp.tasks.language_model.commands import Generate
+from jaxnlp.tasks.language_model.commands import Generate, generate
 from jaxnlp.tasks.language_model.evaluators import (
     Continuations,
     NextWord,
@@ -158,6 +158,9 @@ class LanguageModel(Task):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"generate": Generate}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {"generate": generate}
 
 
 @dataclasses.dataclass(frozen=True)

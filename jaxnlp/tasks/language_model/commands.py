@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -12,6 +13,7 @@ from jaxnlp.decoding.beam import beam_search
 from jaxnlp.decoding.generate import decoder_of
 from jaxnlp.decoding.generate import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
+from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.text.words import WordVocabulary
 
@@ -84,6 +86,11 @@ class Generate(Command):
         return int(tokens[0])
 
     def _search(self, trained: Trained, stop: int | None) -> None:
+        for number, row in enumerate(self._found(trained, stop)[: self.num_samples], start=1):
+            print(self._title(number), self.prompt, trained.processor.decode(row), sep="")
+
+    def _found(self, trained: Trained, stop: int | None) -> list[np.ndarray]:
+        """What beam search finds, best first."""
         found = beam_search(
             decoder_of(trained.model),
             trained.params,
@@ -95,13 +102,19 @@ class Generate(Command):
         )
         # There may be fewer results than beams.
         arrays = map(np.asarray, (found.tokens[0], found.lengths[0]))
-        rows = [row[:length] for row, length in zip(*arrays, strict=True) if length]
-        for number, row in enumerate(rows[: self.num_samples], start=1):
-            print(self._title(number), self.prompt, trained.processor.decode(row), sep="")
+        return [row[:length] for row, length in zip(*arrays, strict=True) if length]
 
-    def _draw(self, trained: Trained, stop: int | None) -> None:
-        decode = trained.processor.decode
-        steps = generate_tokens(
+    def text(self, trained: Trained) -> str:
+        """The prompt and one continuation."""
+        stop = self._stop_token(trained)
+        if self.num_beams > 1:
+            row = self._found(trained, stop)[0].tolist()
+        else:
+            row = [int(tokens[0]) for tokens in self._drawn(trained, stop)]
+        return self.prompt + trained.processor.decode(row)
+
+    def _drawn(self, trained: Trained, stop: int | None) -> Iterator[np.ndarray]:
+        return generate_tokens(
             decoder_of(trained.model),
             trained.params,
             np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1)),
@@ -110,6 +123,10 @@ class Generate(Command):
             sampling=self.sampling,
             stop=stop,
         )
+
+    def _draw(self, trained: Trained, stop: int | None) -> None:
+        decode = trained.processor.decode
+        steps = self._drawn(trained, stop)
         new_tokens: list[np.ndarray] = []
         stopped = False
         for tokens in steps:
@@ -128,3 +145,29 @@ class Generate(Command):
 
     def _title(self, number: int) -> str:
         return f"--- sample {number} ---\n" if self.num_samples > 1 else ""
+
+
+@one_or_many
+def generate(
+    trained: Trained,
+    prompts: Sequence[str],
+    *,
+    max_new_tokens: int = 500,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    stop: str | None = None,
+    num_beams: int = 1,
+    length_penalty: float = 0.0,
+) -> list[str]:
+    """Each prompt with its continuation, or one prompt with its own; arguments as the options of `jaxnlp generate`.
+
+    Raises: ValueError for options and prompts that are not possible.
+    """
+    sampling = Sampling(temperature, top_k, top_p)
+    options: dict[str, Any] = {"sampling": sampling, "seed": seed, "stop": stop, "num_beams": num_beams}
+    return [
+        Generate(prompt, max_new_tokens, length_penalty=length_penalty, **options).text(trained)
+        for prompt in require_texts(prompts, "prompts")
+    ]

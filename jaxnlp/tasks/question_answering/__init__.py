@@ -1,7 +1,7 @@
 """Question answering by a language model over characters: `question MASK answer MASK`, scored on the answer."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxnlp.corpus import Split
 from jaxnlp.tasks import Command, Evaluator, MetricKind
 from jaxnlp.tasks.language_model import LanguageModel
-from jaxnlp.tasks.question_answering.commands import Predict
+from jaxnlp.tasks.question_answering.commands import Predict, ask
 from jaxnlp.tasks.question_answering.evaluators import ConstantAnswer, Validation
 from jaxnlp.typing import Batch, Metrics
 
@@ -40,3 +40,6 @@ class QuestionAnswering(LanguageModel):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {**super().commands(), "predict": Predict}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {**super().functions(), "ask": ask}

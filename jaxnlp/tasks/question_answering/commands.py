@@ -1,12 +1,14 @@
 """`jaxnlp predict RUN`: answers to questions."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import tyro
 
 from jaxnlp.commands.files import chunks, rows_of
 from jaxnlp.decoding.generate import decoder_of
+from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import answer, one_line
 from jaxnlp.text.characters import MASK
@@ -28,9 +30,14 @@ class Predict(Command):
           QuestionError: for a question with unknown characters, or one that is too long.
           ValueError, OSError: for questions that are missing or cannot be read.
         """
-        if MASK not in trained.processor.characters:
-            raise ValueError(f"the run in {trained.folder} was not trained on questions; it has: generate")
-        decoder = decoder_of(trained.model)
         for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
-            for line in answer(decoder, trained.params, trained.processor, [question for (question,) in rows]):
+            for line in ask(trained, [question for (question,) in rows]):
                 print(one_line(line))
+
+
+@one_or_many
+def ask(trained: Trained, questions: Sequence[str]) -> list[str]:
+    """The answer to each question, or to one. Raises: QuestionError for a question that cannot be asked."""
+    if MASK not in trained.processor.characters:
+        raise ValueError(f"the run in {trained.folder} was not trained on questions; it has: generate")
+    return answer(decoder_of(trained.model), trained.params, trained.processor, require_texts(questions, "questions"))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Attention, Embed, Export
+from jaxnlp.tasks.bert_verbs.encodings import embed
 from jaxnlp.tasks.text_tasks.commands import Predict
 from jaxnlp.tasks.text_tasks.evaluators import Validation
+from jaxnlp.tasks.text_tasks.predictions import predict
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -161,6 +163,9 @@ class TextTasks(Task):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict, "embed": Embed, "attention": Attention, "export": Export}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {"predict": predict, "embed": embed}
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

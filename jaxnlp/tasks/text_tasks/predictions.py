@@ -1,13 +1,14 @@
 """Predictions of the parts of a trained model of text tasks."""
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import BATCH_TOKENS, TextOutputs, in_batches
 from jaxnlp.text.labels import Labels
@@ -49,6 +50,57 @@ def predict_texts(
     columns = [texts] if pairs is None else [texts, pairs]
     compute = functools.partial(_predict, trained.model, trained.params, part)
     return in_batches(trained, columns, compute, batch_tokens)
+
+
+class Prediction(NamedTuple):
+    """What is predicted of a text or of a pair.
+
+    Attributes:
+      label: the name of the class, or a similarity.
+      probability: of that class; nan of a similarity.
+      probabilities: of each class, by name; {} of a similarity.
+    """
+
+    label: Any
+    probability: float
+    probabilities: Mapping[str, float]
+
+
+@one_or_many
+def predict(
+    trained: Trained, texts: Sequence[str], pairs: Sequence[str] | None = None, *, part: str | None = None
+) -> list[Prediction]:
+    """What a part of the model predicts of texts, or of pairs of texts. One text gives one prediction.
+
+    Args:
+      trained: a model of text tasks.
+      texts: N of them.
+      pairs: the second text of each, where the part has pairs.
+      part: one of the processor's; None = the only one that reads so many texts.
+
+    Raises: ValueError when no part fits, or several do; and as `predict_texts`.
+    """
+    if part is None:
+        wanted = 1 if pairs is None else 2
+        fitting = [name for name, labels in trained.processor.parts if labels.texts == wanted]
+        if len(fitting) != 1:
+            raise ValueError(
+                f"choose a part: {', '.join(fitting) or ', '.join(trained.processor.names)}"
+                + ("" if fitting else f"; none of them takes {wanted} text(s) per example")
+            )
+        (part,) = fitting
+    labels = trained.processor.labels(part)
+    values = predict_texts(trained, require_texts(texts), pairs, part=part).values
+    return [_prediction(labels, value) for value in values]
+
+
+def _prediction(labels: Labels, value: np.ndarray) -> Prediction:
+    if labels.kind == "similarity":
+        return Prediction(float(value), float("nan"), {})
+    shares = [1.0 - float(value), float(value)] if labels.kind == "paraphrase" else value.tolist()
+    name = labels.names[int(most_likely(value, labels))]
+    found = dict(zip(labels.names, shares, strict=True))
+    return Prediction(name, found[name], found)
 
 
 def probabilities(output: jax.Array, labels: Labels) -> jax.Array:

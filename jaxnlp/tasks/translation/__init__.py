@@ -3,13 +3,14 @@
 import dataclasses
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Command, Evaluator, MetricKind
 from jaxnlp.tasks.text_to_text import TextToText
-from jaxnlp.tasks.translation.commands import Translate
+from jaxnlp.tasks.translation.commands import Translate, translate
 from jaxnlp.tasks.translation.evaluators import Tokenizer, Translations, Validation
 from jaxnlp.text.translation import TranslationProcessor
 
@@ -51,3 +52,6 @@ class Translation(TextToText):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"translate": Translate}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {"translate": translate}

@@ -12,6 +12,7 @@ import tyro
 from jaxnlp.blocks import HeatMap
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
 from jaxnlp.files import write_file
+from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
 from jaxnlp.tasks.translation.evaluators import alignment
@@ -55,18 +56,16 @@ class Translate(SearchOptions, Command):
     def __call__(self, trained: Trained) -> None:
         translator = Translator.of(trained.model)
         processor: TranslationProcessor = trained.processor
-        model: Any = trained.model
-        max_length = model.config.max_length or DEFAULT_MAX_LENGTH
+        max_length = max_source_length(trained)
         count = translated = 0
         truncated: list[int] = []
         maps: list[HeatMap] = []
         for rows in chunks(rows_of(self.texts, (), self.file, count=1, keep_blank=True), BATCH_SIZE):
             texts = [text for (text,) in rows]
-            encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if text.strip()}
-            truncated += [count + n for n, ids in encoded.items() if len(ids) > max_length]
-            count, translated = count + len(texts), translated + len(encoded)
-            kept = {n: ids if len(ids) <= max_length else [*ids[: max_length - 1], END] for n, ids in encoded.items()}
-            found = dict(zip(kept, self._search(translator, trained, list(kept.values()), max_length), strict=True))
+            kept, too_long = sources_of(processor, texts, max_length)
+            truncated += [count + number for number in too_long]
+            count, translated = count + len(texts), translated + len(kept)
+            found = dict(zip(kept, search(trained, list(kept.values()), self.search, self.n_best), strict=True))
             for number, text in enumerate(texts):
                 for ids, score in found.get(number, [([], 0.0)] * self.n_best):
                     line = one_line(processor.target.decode(ids))
@@ -84,17 +83,57 @@ class Translate(SearchOptions, Command):
             )
             print(f"{shown} in {self.alignment}", file=sys.stderr)
 
-    def _search(
-        self, translator: Translator, trained: Trained, sources: Sequence[Sequence[int]], max_length: int
-    ) -> list[list[tuple[list[int], float]]]:
-        """The n best translations of each source, with their scores."""
-        if not sources:
-            return []
-        # The number of rows is padded to a power of two, so that few programs are compiled.
-        more = (1 << (len(sources) - 1).bit_length()) - len(sources)
-        source = padded([*sources, *[sources[0]] * more], max_length)
-        tokens, scores = translator(trained.params, *source, self.search, self.n_best)
-        return [
-            list(zip(ids, values, strict=True))
-            for ids, values in zip(np.asarray(tokens).tolist(), np.asarray(scores).tolist(), strict=True)
-        ][: len(sources)]
+
+@one_or_many
+def translate(
+    trained: Trained,
+    texts: Sequence[str],
+    *,
+    num_beams: int = 5,
+    length_penalty: float = 0.6,
+    coverage_penalty: float = 0.0,
+    no_repeat_ngram: int = 0,
+) -> list[str]:
+    """The translation of each text, or of one; that of a blank text is blank. Arguments as of `jaxnlp translate`.
+
+    Raises: ValueError for options that are not possible.
+    """
+    options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
+    processor: TranslationProcessor = trained.processor
+    found = [""] * len(require_texts(texts))
+    for start in range(0, len(texts), BATCH_SIZE):
+        kept, _ = sources_of(processor, texts[start : start + BATCH_SIZE], max_source_length(trained))
+        for number, ((ids, _), *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
+            found[start + number] = processor.target.decode(ids)
+    return found
+
+
+def max_source_length(trained: Trained) -> int:
+    """Maximum length of a source in tokens, with its end symbol."""
+    model: Any = trained.model
+    return model.config.max_length or DEFAULT_MAX_LENGTH
+
+
+def sources_of(
+    processor: TranslationProcessor, texts: Sequence[str], max_length: int
+) -> tuple[dict[int, list[int]], list[int]]:
+    """The tokens of each text that is not blank, by its number, and the numbers of those that were truncated."""
+    encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if text.strip()}
+    too_long = [n for n, ids in encoded.items() if len(ids) > max_length]
+    return encoded | {n: [*encoded[n][: max_length - 1], END] for n in too_long}, too_long
+
+
+def search(
+    trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int = 1
+) -> list[list[tuple[list[int], float]]]:
+    """The n best translations of each source, with their scores."""
+    if not sources:
+        return []
+    # The number of rows is padded to a power of two, so that few programs are compiled.
+    more = (1 << (len(sources) - 1).bit_length()) - len(sources)
+    source = padded([*sources, *[sources[0]] * more], max_source_length(trained))
+    tokens, scores = Translator.of(trained.model)(trained.params, *source, options, n_best)
+    return [
+        list(zip(ids, values, strict=True))
+        for ids, values in zip(np.asarray(tokens).tolist(), np.asarray(scores).tolist(), strict=True)
+    ][: len(sources)]

@@ -1,6 +1,7 @@
 """Beam search for translations: its options, and the translator of a model."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -54,7 +55,7 @@ class SearchOptions(Config):
 
 
 class Translator(NamedTuple):
-    """Translates with a model. Create it once per model: each new translator compiles its programs again.
+    """Translates with a model.
 
     Attributes:
       decoder: the model's step function.
@@ -67,8 +68,9 @@ class Translator(NamedTuple):
     alignment: Any
 
     @classmethod
+    @functools.lru_cache(maxsize=8)  # each new translator compiles its programs again
     def of(cls, model: Any) -> "Translator":
-        """The translator of a model whose config is a `SequenceToSequenceConfig`."""
+        """The translator of a model whose config is a `SequenceToSequenceConfig`, the same one for equal models."""
         begin = jax.jit(model.begin, static_argnames=("capacity", "count_coverage"))
         return cls(target_decoder_of(model), begin, jax.jit(model.alignment))
 

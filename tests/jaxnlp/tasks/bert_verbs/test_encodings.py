@@ -125,3 +125,9 @@ def test_a_classifier_embeds_and_attends_as_the_encoder_that_it_has(make_classif
     found, expected = (attend_text(model, "the cats", "a dog") for model in (classifier, same))
     assert found.tokens == expected.tokens
     np.testing.assert_array_equal(found.weights, expected.weights)
+
+
+def test_in_python_one_text_has_a_vector_and_several_a_matrix(trained):
+    found = trained.embed(TEXTS)
+    np.testing.assert_array_equal(found, embed_texts(trained, TEXTS).values)
+    np.testing.assert_allclose(trained.embed(TEXTS[0]), found[0], atol=1e-6)

@@ -33,7 +33,7 @@ def test_inputs_that_do_not_fit_the_processor_are_refused():
     with pytest.raises(ValueError, match="--pair applies only to pairs of texts"):
         next(read_inputs(PROCESSOR, Given(("the",), ("cat",))))
     with pytest.raises(ValueError, match="inputs of a dict cannot be read"):
-        read_inputs({}, Given())
+        next(read_inputs({}, Given()))
     with pytest.raises(ValueError, match="give image files, or a folder of them"):
         image_files(())
 

@@ -210,3 +210,16 @@ def test_beams_end_with_their_stop_and_a_stop_is_one_token(finished_run, capsys)
     assert "--stop must be one token, got 'th', which is 2" in capsys.readouterr().err
     with pytest.raises(ValueError, match="--length-penalty applies only to beam search"):
         Generate(length_penalty=1.0)
+
+
+def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys):
+    trained = load_run(finished_run.folder, checkpoint="best")
+    greedy = {"max_new_tokens": 12, "temperature": 0.0}
+    assert trained.generate("the t", **greedy) == continue_greedily(trained, "the t", 12)
+    assert trained.generate(["the t", "a"], **greedy)[0] == trained.generate("the t", **greedy)
+    options = ["--prompt", "ta", "--max-new-tokens", "9"]
+    for more, fields in ((["--seed", "3"], {"seed": 3}), (["--num-beams", "2"], {"num_beams": 2})):
+        assert generate(finished_run.folder, *options, *more) == 0
+        assert capsys.readouterr().out == trained.generate("ta", max_new_tokens=9, **fields) + "\n"
+    with pytest.raises(ValueError, match="max_new_tokens must be at least 1, got 0"):
+        trained.generate("ta", max_new_tokens=0)

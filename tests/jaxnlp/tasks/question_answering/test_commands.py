@@ -41,3 +41,10 @@ def test_a_model_that_was_not_trained_on_questions_is_refused(trained):
     plain = Trained(trained.task, trained.model, trained.params, vocabulary, folder="runs/x")
     with pytest.raises(ValueError, match="the run in runs/x was not trained on questions"):
         Predict(texts=("a?",))(plain)
+
+
+def test_in_python_a_question_has_an_answer_and_a_list_has_a_list(trained):
+    answers = trained.ask(["a?", "bad?"])
+    assert answers == answer(decoder_of(trained.model), trained.params, trained.processor, ["a?", "bad?"])
+    assert trained.ask("bad?") == answers[1]
+    assert trained.generate("a", max_new_tokens=3, temperature=0.0).startswith("a")

@@ -68,3 +68,22 @@ def test_texts_are_truncated_to_the_processors_maximum_length(make_trained):
     found = predict_texts(make_trained("sst", max_length=4), ["the cats sat", "the cats ran"], part="sst")
     assert found.truncated == 2
     np.testing.assert_array_equal(found.values[0], found.values[1])
+
+
+def test_in_python_a_prediction_has_names_and_probabilities(trained):
+    values = predict_texts(trained, TEXTS, part="reviews").values
+    found = trained.predict(TEXTS, part="reviews")
+    assert [one.label for one in found] == [["negative", "positive"][row.argmax()] for row in values]
+    assert found[0].probabilities == pytest.approx(dict(zip(("negative", "positive"), values[0].tolist(), strict=True)))
+    assert trained.predict("the mat", "the mat", part="sts").label == pytest.approx(5.0, abs=1e-4)
+    same = trained.predict(TEXTS, PAIRS, part="quora")[1]
+    assert sum(same.probabilities.values()) == pytest.approx(1.0)
+    assert same.probability == max(same.probabilities.values())
+
+
+def test_in_python_a_part_is_chosen_where_several_fit(trained, make_trained):
+    with pytest.raises(ValueError, match="choose a part: sst, reviews"):
+        trained.predict("the cat")
+    assert make_trained("sst").predict("the cat").label in "01234"
+    with pytest.raises(ValueError, match=r"choose a part: sst; none of them takes 2 text\(s\) per example"):
+        make_trained("sst").predict("the cat", "a cat")

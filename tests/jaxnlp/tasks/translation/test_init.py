@@ -197,6 +197,13 @@ def test_a_file_without_references_is_translated(run, tmp_path, capsys):
     assert jaxnlp_main(["translate", str(run), "twelve", "one hundred and seven"]) == 0
     assert capsys.readouterr().out == first
     assert len(first.splitlines()) == 2
+    trained = load_run(run)
+    assert trained.translate(["twelve", " ", "one hundred and seven"]) == [
+        first.splitlines()[0],
+        "",
+        first.splitlines()[1],
+    ]
+    assert trained.translate("twelve") == first.splitlines()[0]
 
 
 def test_the_n_best_translations_are_distinct_and_their_scores_fall(run, capsys):

@@ -1,0 +1,45 @@
+"""What functions of trained models share: they take one input, and return one result, or several, and return a list."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a trained model and a list of inputs, which also takes a single one.
+
+    A text, a path or an image [I, I, R] is one input: its result is returned, not a list. A second positional argument,
+    such as the second texts of pairs, is then a single one, too.
+    """
+
+    @functools.wraps(function)
+    def called(trained: Any, inputs: Any, second: Any = None, **options: Any) -> Any:
+        several = second if second is None or not is_one(inputs) else [second]
+        seconds = () if second is None else (several,)
+        if is_one(inputs):
+            return function(trained, [inputs], *seconds, **options)[0]
+        if not isinstance(inputs, Iterable):
+            raise ValueError(f"{function.__name__}: expected one input, or a list of them, got {type(inputs).__name__}")
+        if isinstance(second, str):
+            raise ValueError(f"{function.__name__}: a list of inputs needs a list of second texts, got one text")
+        return function(trained, list(inputs), *seconds, **options)
+
+    return called
+
+
+def is_one(inputs: Any) -> bool:
+    """Whether this is one input: a text, a path, or an image."""
+    return isinstance(inputs, str | Path) or (isinstance(inputs, np.ndarray) and inputs.ndim in (2, 3))
+
+
+def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
+    """The texts. Raises: ValueError when there is none, or for something else among them."""
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"expected {what}, got {type(text).__name__} at place {number}")
+    if not len(texts):
+        raise ValueError(f"there are no {what}")
+    return list(texts)

@@ -1,0 +1,49 @@
+"""The public names of a package: those of its modules, which are imported when a name is first asked for."""
+
+import functools
+import importlib
+import pkgutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def lazily(
+    package: str, path: Iterable[str], own: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a package that offers what its modules define: a new module needs no entry.
+
+    A name is public if a class or a function of a module has it, and it has no underscore in front. A name that is also
+    the name of a module is that of the module, such as `jaxnlp.ops.softmax`. A name that two modules define must be
+    imported from one of them.
+
+    Args:
+      package: its `__name__`.
+      path: its `__path__`.
+      own: names that the package itself defines.
+    """
+    modules = [info.name for info in pkgutil.iter_modules(path) if not info.name.startswith("_")]
+
+    @functools.cache
+    def names() -> dict[str, Any]:
+        found = defaultdict(list)
+        for module_name in modules:
+            module = importlib.import_module(f"{package}.{module_name}")
+            for name, value in vars(module).items():
+                if not name.startswith("_") and callable(value) and value.__module__ == module.__name__:
+                    found[name].append(value)
+        return {name: values[0] for name, values in sorted(found.items()) if len(values) == 1 and name not in modules}
+
+    def get(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
+        if name == "__all__":
+            return everything()
+        if name.startswith("_") or name not in names():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return names()[name]
+
+    def everything() -> list[str]:
+        return sorted({*own, *modules, *names()})
+
+    return get, everything

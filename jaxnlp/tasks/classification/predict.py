@@ -1,0 +1,115 @@
+"""Predictions of classifiers: of texts, of pairs of texts, and of images."""
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxnlp.inference import one_or_many
+from jaxnlp.targets import Classes, Scale, Targets
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, kept_threshold, on_host
+from jaxnlp.tasks.classification.evaluators import predictions_of
+from jaxnlp.tasks.classification.inputs import Chunk, read_chunk
+from jaxnlp.typing import Batch, Params
+
+
+class Prediction(NamedTuple):
+    """What is predicted of an input.
+
+    Attributes:
+      label: the name of the class; of any number of classes their names; or a number.
+      probability: of that class; of any number of classes the least of theirs, or, if there is none, the probability
+        that no class applies; nan of a number.
+      probabilities: of each class, by name; {} of a number.
+    """
+
+    label: Any
+    probability: float
+    probabilities: Mapping[str, float]
+
+
+class Predictor:
+    """Predicts with a model."""
+
+    def __init__(self, trained: Trained, threshold: float | None = None):
+        """Args: the model, and the probability from which a class is predicted; None = that in the run's folder.
+
+        Raises: ValueError for a threshold where there is none.
+        """
+        self._trained = trained
+        self._targets: Targets = trained.processor.targets
+        if threshold is not None and not self._targets.has_threshold:
+            raise ValueError(NO_THRESHOLD)
+        kept = kept_threshold(trained) if threshold is None and self._targets.has_threshold else None
+        self._threshold = kept if threshold is None else threshold
+
+    def __call__(self, chunk: Chunk) -> list[Prediction]:
+        """The predictions of a chunk of inputs, in their order."""
+        rows: list[Any] = [None] * len(chunk.shown)
+        for numbers, batch in chunk.batches:
+            found = on_host(self._targets, _predict(self._trained.model, self._targets, self._trained.params, batch))
+            for number, row in zip(numbers, found, strict=False):  # rows of padding come last
+                rows[number] = row
+        predicted = np.stack(rows)
+        labels = decided(self._targets, predicted, self._threshold)
+        return [_prediction(self._targets, row, label) for row, label in zip(predicted, labels, strict=True)]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _predict(model: Any, targets: Targets, params: Params, batch: Batch) -> jax.Array:
+    return predictions_of(model, targets)(params, batch)
+
+
+def _prediction(targets: Targets, row: Any, label: Any) -> Prediction:
+    if isinstance(targets, Scale):
+        return Prediction(float(row), float("nan"), {})
+    names: Any = tuple(targets.names[number] for number in label) if targets.several else targets.names[label]
+    shares = {name: float(share) for name, share in zip(targets.names, row, strict=True)}
+    return Prediction(names, probability_of(targets, row, label), shares)
+
+
+def probability_of(targets: Classes, row: Any, label: Any) -> float:
+    """That of the predicted class; of several the lowest, and of none that no class applies."""
+    if not targets.several:
+        return float(row[label])
+    return float(min((row[number] for number in label), default=1.0 - np.max(row)))
+
+
+@one_or_many
+def predict(
+    trained: Trained,
+    inputs: Sequence[Any],
+    pairs: Sequence[str] | None = None,
+    *,
+    threshold: float | None = None,
+    resize: bool = False,
+) -> list[Prediction]:
+    """What the model predicts of texts, of pairs of texts, or of images.
+
+    Args:
+      trained: a classifier.
+      inputs: texts; or images, as files or as arrays [I, I, R] uint8. One input gives one prediction.
+      pairs: the second text of each, where the model reads pairs.
+      threshold: probability from which a class is predicted, of two classes the second one; None = that of the run's
+        folder, if one was chosen.
+      resize: cut and scale images of another size than the model reads.
+
+    Raises: ValueError, OSError for inputs that the model does not read.
+    """
+    predictor = Predictor(trained, threshold)
+    return [found for chunk in _chunks(trained, inputs, pairs, resize) for found in predictor(chunk)]
+
+
+def _chunks(
+    trained: Trained, inputs: Sequence[Any], pairs: Sequence[str] | None, resize: bool, size: int = 1024
+) -> Iterator[Chunk]:
+    if pairs is not None and len(pairs) != len(inputs):
+        raise ValueError(f"each text needs its pair, got {len(inputs)} texts and {len(pairs)} pairs")
+    rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
+    if not rows:
+        raise ValueError("there is nothing to predict")
+    for start in range(0, len(rows), size):
+        yield read_chunk(trained.processor, rows[start : start + size], resize=resize)

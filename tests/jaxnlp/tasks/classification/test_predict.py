@@ -1,0 +1,65 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxnlp.__main__ import main
+from jaxnlp.runs import load_run
+from jaxnlp.targets import Scale
+from jaxnlp.tasks.classification.predict import Prediction
+
+TEXTS = ["the paint cat sat", "the run sat cat"]
+
+
+def test_texts_have_the_class_and_the_probabilities_of_the_command(text_run, capsys):
+    trained = load_run(text_run("class"))
+    found = trained.predict(TEXTS)
+    assert [one.label for one in found] == ["arts", "sport"]
+    assert main(["predict", str(text_run("class")), "--json", *TEXTS]) == 0
+    for one, line in zip(found, capsys.readouterr().out.splitlines(), strict=True):
+        assert one.probability == one.probabilities[one.label]
+        assert one.probabilities == pytest.approx(json.loads(line)["probabilities"], abs=1e-6)
+    assert trained.predict(TEXTS[0]).label == "arts"
+
+
+def test_any_number_of_classes_and_numbers(text_run):
+    several = load_run(text_run("classes")).predict(TEXTS)
+    assert [one.label for one in several] == [("arts",), ("sport",)]
+    (low,) = load_run(text_run("classes")).predict(["the cat"], threshold=0.01)
+    assert set(low.label) <= set(low.probabilities)
+    assert low.probability == min(low.probabilities[name] for name in low.label)
+    number = load_run(text_run("number")).predict(TEXTS[0])
+    assert number.label == pytest.approx(1.5, abs=0.7)
+    assert math.isnan(number.probability)
+    assert number.probabilities == {}
+
+
+def test_pairs_are_two_lists_or_two_texts(make_classifier):
+    trained = make_classifier(texts=2, targets=Scale(0.0, 2.0))
+    both = trained.predict(["the cat", "fish"], ["a dog", "the mat"])
+    assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
+    with pytest.raises(ValueError, match="each text needs its pair, got 2 texts and 1 pairs"):
+        trained.predict(["a", "b"], ["c"])
+
+
+def test_images_are_files_or_arrays(run, digit):
+    trained = load_run(run)
+    image = np.asarray(Image.open(digit))
+    found = trained.predict([digit, image[..., None]])
+    assert isinstance(found[0], Prediction)
+    assert found[0] == found[1] == trained.predict(image)
+    with pytest.raises(ValueError, match=r"the model reads images \[8, 8, 1\] of uint8, got \[9, 9\] of float64"):
+        trained.predict(np.zeros((9, 9)))
+    with pytest.raises(ValueError, match="this model reads images, which have no pairs"):
+        trained.predict([digit], ["a text"])
+
+
+def test_what_is_no_input_of_the_model_is_refused(text_run):
+    trained = load_run(text_run("class"))
+    for inputs, message in (([], "there is nothing to predict"), (["a", 3], "expected texts, got int at place 1")):
+        with pytest.raises(ValueError, match=message):
+            trained.predict(inputs)
+    with pytest.raises(ValueError, match="resize applies only to images"):
+        trained.predict("a", resize=True)

@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxnlp.inference import one_or_many, require_texts
+
+
+@one_or_many
+def joined(trained, inputs, pairs=None, *, end="."):
+    """Joins."""
+    assert isinstance(inputs, list)
+    return [f"{trained}:{one}{end}" if pairs is None else f"{one}+{pairs[n]}" for n, one in enumerate(inputs)]
+
+
+def test_one_input_gives_one_result_and_a_list_gives_a_list():
+    assert joined("m", "ab") == "m:ab."
+    assert joined("m", ["ab"]) == ["m:ab."]
+    assert joined("m", ("ab", "c"), end="!") == ["m:ab!", "m:c!"]
+    assert joined("m", Path("x.png")) == "m:x.png."
+    assert joined.__doc__ == "Joins."
+
+
+def test_a_pair_is_given_as_its_first_text_is():
+    assert joined("m", "a", "b") == "a+b"
+    assert joined("m", ["a", "c"], ["b", "d"]) == ["a+b", "c+d"]
+    with pytest.raises(ValueError, match="joined: a list of inputs needs a list of second texts, got one text"):
+        joined("m", ["a", "c"], "bd")
+
+
+def test_an_image_is_one_input_and_several_are_several():
+    seen = []
+
+    @one_or_many
+    def look(trained, images):
+        seen.append(len(images))
+        return images
+
+    assert look(None, np.zeros((8, 8, 3))).shape == (8, 8, 3)
+    assert len(look(None, np.zeros((5, 8, 8, 3)))) == 5
+    assert seen == [1, 5]
+
+
+@pytest.mark.parametrize("inputs", [None, 3])
+def test_what_is_no_input_is_refused(inputs):
+    with pytest.raises(ValueError, match=r"joined: expected one input, or a list of them, got (NoneType|int)"):
+        joined("m", inputs)
+
+
+def test_texts_must_be_texts():
+    assert require_texts(["a"]) == ["a"]
+    with pytest.raises(ValueError, match="expected questions, got int at place 1"):
+        require_texts(["a", 2], "questions")
+    with pytest.raises(ValueError, match="there are no questions"):
+        require_texts([], "questions")
