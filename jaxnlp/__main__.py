@@ -1,10 +1,12 @@
-"""`python -m jaxnlp VERB PLACE`: what a trained model can do; the model's own task says which verbs there are."""
+"""`jaxnlp VERB PLACE`, or `python -m jaxnlp`: what a trained model can do; its task says which verbs there are."""
 
 import dataclasses
 import difflib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -14,10 +16,10 @@ from jaxnlp.checkpoints import DamagedCheckpointError
 from jaxnlp.runs import Checkpoint, find_task, load
 from jaxnlp.tasks import Command, every_task
 
-USAGE = """usage: python -m jaxnlp VERB PLACE [options]
+USAGE = """usage: {program} VERB PLACE [options]
 
 PLACE is a run's folder; verbs of pretrained models also take a folder of their weights, or a name on the Hugging Face
-Hub. python -m jaxnlp VERB PLACE --help shows the options.
+Hub. {program} VERB PLACE --help shows the options; {program} --version the version.
 
 Verbs, if the model's task has them:
 """
@@ -48,7 +50,14 @@ def usage() -> str:
     commands = every_command()
     width = max(map(len, commands))
     summaries = ((verb, (kind.__doc__ or "").partition("\n")[0]) for verb, kinds in commands.items() for kind in kinds)
-    return USAGE + "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in summaries)
+    return USAGE.format(program=program_name()) + "\n".join(
+        f"  {verb:<{width}}  {summary}" for verb, summary in summaries
+    )
+
+
+def program_name() -> str:
+    """The program as it was typed: the installed command, or the module."""
+    return "jaxnlp" if Path(sys.argv[0]).stem == "jaxnlp" else "python -m jaxnlp"
 
 
 def run(arguments: list[str]) -> int:
@@ -56,8 +65,11 @@ def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0 if arguments else 2
+    if arguments == ["--version"]:
+        print(f"jaxnlp {importlib.metadata.version('jaxnlp')}")
+        return 0
     verb, *rest = arguments
-    program = f"python -m jaxnlp {verb}"
+    program = f"{program_name()} {verb}"
     if not rest or rest[0].startswith("-"):
         known = every_command()
         if verb not in known:

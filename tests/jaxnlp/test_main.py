@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+import jaxnlp
 from jaxnlp.__main__ import main
 
 
@@ -115,3 +116,14 @@ def test_help_with_a_place_has_the_options_of_the_verb_and_of_loading(finished_r
     printed = capsys.readouterr().out
     assert "--num-beams" in printed
     assert "--checkpoint" in printed
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jaxnlp {jaxnlp.__version__}\n"
+
+
+def test_messages_name_the_program_as_it_was_typed(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/jaxnlp", "--help"])
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: jaxnlp VERB PLACE [options]\n")
