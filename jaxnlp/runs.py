@@ -1,6 +1,7 @@
 """Trained models ready to use: from a run's folder, a folder of pretrained weights, or the Hugging Face Hub."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from jaxnlp.checkpoints import (
 from jaxnlp.convert import PretrainedError, pretrained_type
 from jaxnlp.models import ModelConfig
 from jaxnlp.serialization import ConfigError, from_json, processor_from_json
+from jaxnlp.serialization import trust as trust_package
 from jaxnlp.tasks import Task, Trained, every_task
 
 Checkpoint = int | Literal["best", "latest"]
@@ -46,17 +48,22 @@ def load(place: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[st
     return load_pretrained(place, ignore=ignore)
 
 
-def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best") -> Trained:
+def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequence[str] = ()) -> Trained:
     """Reads a run's folder, which can be moved.
 
     Args:
       folder: what `python -m train ... --workdir` wrote.
       checkpoint: a step, the newest, or the best on the validation split; before any evaluation, the newest.
+      trust: packages or modules beside jaxnlp whose classes the run may name: their code is imported, which runs it.
 
     Raises:
       RunError: when the folder is not a run, lacks the checkpoint, or its config or processor was edited.
       DamagedCheckpointError: when the checkpoint is not what was saved.
     """
+    if isinstance(trust, str):
+        raise ValueError(f"trust must be a list of packages, such as [{trust!r}]")
+    for package in trust:
+        trust_package(package)
     folder = Path(folder)
     config = read_config(folder)
     step = find_checkpoint(folder, checkpoint)

@@ -4,8 +4,9 @@ import ast
 import dataclasses
 import difflib
 import importlib
-import runpy
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import configs
 from train.config import TrainConfig
@@ -56,10 +57,21 @@ def load_recipe(name: str) -> TrainConfig:
     if name not in _given:
         config = importlib.import_module(f"configs.{name}").get_config()
         return dataclasses.replace(config, recipe=name)
-    found = runpy.run_path(str(_given[name]))
-    if "get_config" not in found:
+    module = _imported(_given[name])
+    if "get_config" not in module.__dict__:
         raise UnknownRecipeError(f"{_given[name]} has no function get_config, which returns a recipe's config")
-    return dataclasses.replace(found["get_config"](), recipe=name)
+    return dataclasses.replace(module.get_config(), recipe=name)
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module of a file, under the file's name: classes in it, and in files beside it, are found again by theirs."""
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = importlib.import_module(path.stem)
+    if Path(str(module.__file__)).resolve() != path.resolve():
+        raise UnknownRecipeError(f"{path} has the name of another module, {module.__file__}; rename the file")
+    return module
 
 
 def _folder() -> Path:

@@ -2,6 +2,7 @@ import dataclasses
 import importlib
 import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,12 @@ def test_unknown_recipe_is_refused_with_the_nearest_names(name, hint):
 def own_recipe(tmp_path, monkeypatch):
     """A copy of a recipe elsewhere, under another name, as a user makes one."""
     monkeypatch.setattr("train.recipes._given", {})
+    monkeypatch.setattr("sys.path", list(sys.path))
     source = (Path(configs.__file__).parent / f"{RECIPE}.py").read_text()
     path = tmp_path / "my_poems.py"
     path.write_text(source)
-    return path
+    yield path
+    sys.modules.pop("my_poems", None)
 
 
 def test_a_recipe_given_by_its_path_has_the_name_of_its_file(own_recipe):
@@ -90,6 +93,12 @@ def test_a_recipe_given_by_its_path_has_the_name_of_its_file(own_recipe):
     output = io.StringIO()
     print_config(Console(file=output), config)
     assert output.getvalue().splitlines()[0] == "recipe my_poems, with"
+
+
+def test_a_file_with_the_name_of_another_module_is_refused(own_recipe):
+    path = own_recipe.rename(own_recipe.with_name("jaxnlp.py"))
+    with pytest.raises(UnknownRecipeError, match=r"jaxnlp\.py has the name of another module, .*; rename the file"):
+        parse([str(path)], RunOptions(), program="python -m train")
 
 
 def test_a_path_without_a_recipe_is_refused(tmp_path, own_recipe):
