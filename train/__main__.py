@@ -3,6 +3,7 @@
 `python -m train RECIPE [--FIELD VALUE ...] [--workdir DIR]`, `python -m train --resume DIR [--FIELD VALUE ...]`.
 """
 
+import sys
 import time
 
 from train.launcher import start_time, use_huge_pages
@@ -10,10 +11,11 @@ from train.launcher import start_time, use_huge_pages
 STARTED = start_time(time.time())
 if __name__ == "__main__":
     use_huge_pages(STARTED)
+    if not {"-h", "--help"} & {*sys.argv}:
+        print("loading JAX", flush=True)  # its import takes seconds
 
 import logging  # noqa: E402
 import shlex  # noqa: E402
-import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from rich.console import Console  # noqa: E402

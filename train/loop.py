@@ -186,6 +186,8 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
     if run.step:
         how = "continuing from" if run.step < config.total_steps else "the run is finished, at"
         lines.append(f"{how} step {run.step} of {config.total_steps}")
+    if run.step < config.total_steps:
+        lines.append("compiling the training step")
     for line in lines:
         console.print(line, highlight=False, markup=False)
 
