@@ -321,6 +321,7 @@ def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
 
 
 @pytest.mark.realdata
+@pytest.mark.thorough
 def test_questions_of_afqmc_are_read_by_characters():
     corpus = TextTable(source="afqmc", vocabulary_size=3_000).load(0)
     assert corpus.token_counts.tolist() == [23_761, 10_573]

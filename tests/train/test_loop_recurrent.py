@@ -154,6 +154,7 @@ def test_averaging_begins_when_the_validation_loss_stalls(
         assert state.evaluation_params is state.ema
 
 
+@pytest.mark.thorough
 def test_a_plateau_lowers_the_learning_rate_and_a_run_that_continues_remembers_it(
     tiny_config, small_text, tmp_path, quick_fit, stop_at, monkeypatch
 ):
@@ -222,6 +223,7 @@ def test_the_output_bias_begins_at_the_unigram_frequencies_of_the_training_text(
     assert len(set(counts)) > 1
 
 
+@pytest.mark.thorough
 def test_only_a_model_of_words_reports_what_it_has_learnt_about_them(tiny_config, small_text, quick_fit, tmp_path):
     quick_fit(recurrent(tiny_config, small_text, total_steps=7), tmp_path / "words")
     blocks = read_blocks(tmp_path / "words" / "blocks.jsonl")

@@ -55,6 +55,7 @@ def test_shared_embeddings_need_one_vocabulary_and_others_do_not():
             TextToText().check_corpus(kind(embeddings="shared"), two)
 
 
+@pytest.mark.thorough
 def test_progress_is_the_number_of_source_and_target_tokens():
     model = EncoderDecoderConfig(num_layers=1, num_heads=2, width=8, context_length=8).build(11)
     batch = {name: np.ones((2, 6), np.int32) for name in ("source", "inputs", "targets")}

@@ -38,6 +38,7 @@ def test_files_that_cannot_be_read_are_one_line(run, digit, tmp_path, capsys):
     assert main(["predict", str(run), str(tmp_path / "wide.png"), "--resize"]) == 0
 
 
+@pytest.mark.thorough
 def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(text_run, tmp_path, capsys):
     run, page = str(text_run("class")), str(tmp_path / "page.html")
     assert main(["attention", run, "the cat", "--pair", "sat </script>", "--out", page]) == 0

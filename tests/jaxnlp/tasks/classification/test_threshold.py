@@ -45,6 +45,7 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
     assert kept_threshold(trained) is None
 
 
+@pytest.mark.thorough
 def test_a_threshold_is_for_two_classes_or_several(run, text_run, capsys):
     for folder in (run, text_run("number")):
         assert evaluate([str(folder), "threshold"]) != 0

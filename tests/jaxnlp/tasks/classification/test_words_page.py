@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from configs import text_rnn
 from jaxnlp.__main__ import main
@@ -24,6 +25,7 @@ def test_weighty_words_are_marked():
     assert marked(["a", "b", "c"], np.array([0.5, 0.4, 0.1])) == (("a ", True), ("b ", False), ("c ", False))
 
 
+@pytest.mark.thorough
 def test_the_attention_of_a_recurrent_network_is_in_the_report_and_on_a_page(tmp_path, capsys):
     write_table(tmp_path / "table.csv", "class")
     config = update(

@@ -53,6 +53,7 @@ def test_a_long_neighbour_does_not_change_a_translation(kind, num_beams):
     assert truncated  # the maximum length matters
 
 
+@pytest.mark.thorough
 def test_few_programs_are_compiled_for_texts_of_many_lengths(monkeypatch, capsys):
     words = train_subwords(["one two three four five six seven eight nine ten"], "words", 50, minimum_count=1)
     traced = collections.Counter()
