@@ -35,6 +35,19 @@ def is_one(inputs: Any) -> bool:
     return isinstance(inputs, str | Path) or (isinstance(inputs, np.ndarray) and inputs.ndim in (2, 3))
 
 
+def as_texts(texts: str | Sequence[str]) -> list[str]:
+    """Texts as a list; one text is a list of one. Raises: ValueError as `require_texts`."""
+    return require_texts([texts] if isinstance(texts, str) else list(texts))
+
+
+def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of ids as one array [B, T] int32, padded with 0 at their ends."""
+    found = np.zeros((len(rows), max(map(len, rows))), np.int32)
+    for number, row in enumerate(rows):
+        found[number, : len(row)] = row
+    return found
+
+
 def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
     """The texts. Raises: ValueError when there is none, or for something else among them."""
     for number, text in enumerate(texts):

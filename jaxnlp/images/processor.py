@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from jaxnlp.inference import is_one
 from jaxnlp.targets import Classes
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
@@ -91,6 +92,25 @@ class ImageProcessor:
             left, top = ((length - side) // 2 for length in image.size)
             image = image.crop((left, top, left + side, top + side)).resize((self.size, self.size))
         return np.asarray(image, np.uint8).reshape(self.shape)
+
+    def __call__(self, images: Any, *, resize: bool = False) -> dict[str, np.ndarray]:
+        """`images` [B, I, I, R] uint8, of files or arrays; one image is one row. Raises: as `array`."""
+        several = [images] if is_one(images) else list(images)
+        return {"images": np.stack([self.array(image, resize=resize) for image in several])}
+
+    def array(self, image: Any, *, resize: bool = False) -> np.ndarray:
+        """An image [I, I, R] uint8: a file, or an array, which of a grey image may be [I, I].
+
+        Raises: as `read`; ValueError for an array of another size or type.
+        """
+        if not isinstance(image, np.ndarray):
+            return self.read(Path(image), resize=resize)
+        found = image[..., None] if image.ndim == 2 else image
+        if found.dtype != np.uint8 or found.shape != self.shape:
+            raise ValueError(
+                f"the model reads images {list(self.shape)} of uint8, got {list(image.shape)} of {image.dtype}"
+            )
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from jaxnlp.inference import as_texts, padded_rows
 from jaxnlp.text import UnknownTokenError, list_of_strings
 
 PAD, MASK = "\u25a1", "\u2047"
@@ -55,6 +56,15 @@ class CharacterVocabulary:
 
     def __hash__(self) -> int:
         return hash(self.characters)
+
+    def __call__(self, texts: str | Sequence[str]) -> dict[str, np.ndarray]:
+        """`tokens` [B, T] int32; one text is one row. Shorter texts are padded with id 0 at their end.
+
+        A language model reads from left to right, so padding changes nothing before it.
+
+        Raises: ValueError for texts that are none, or are not in the vocabulary.
+        """
+        return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's characters, [len(text)] int32.

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
+from jaxnlp.inference import as_texts
 from jaxnlp.targets import Targets, targets_from_json
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
@@ -109,6 +110,16 @@ class TextClassifierProcessor:
             [np.repeat(np.array([0, 1], np.int32), list(map(len, pair))) for pair in pairs],
             sorted({*one.truncated_rows, *other.truncated_rows}),
         )
+
+    def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None) -> Any:
+        """The batch of texts, or of pairs of texts, as `batch` returns it; one text is a batch of one row.
+
+        Raises: ValueError for texts that are none, and for another number of texts per example than the model reads.
+        """
+        columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
+        found = self.tokenize(list(zip(*columns, strict=True)))
+        longest = max(map(self.length, found.segments))
+        return self.batch(found.tokens, found.segments, len(found.tokens), longest)
 
     def length(self, segments: np.ndarray) -> int:
         """How long a batch must be at least for a tokenized example; apart, for the longer text."""

@@ -1,10 +1,14 @@
 """Between texts with labels and arrays: a tokenizer, the maximum length, and the labels of each part."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
+from jaxnlp.inference import as_texts
 from jaxnlp.text.labels import Labels
-from jaxnlp.text.wordpiece import WordPieceVocabulary
+from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +30,17 @@ class TextProcessor:
             raise ValueError(f"max_length must be at least 3, got {self.max_length}")
         if not self.parts or len(set(self.names)) != len(self.parts):
             raise ValueError(f"parts must have distinct names, at least one, got {', '.join(self.names) or 'none'}")
+
+    def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None) -> dict[str, np.ndarray]:
+        """`tokens` [B, S, T] int32 and `attention_mask` [B, S, T] bool, with S = 2 for pairs; one text is one row.
+
+        Raises: ValueError for texts that are none.
+        """
+        columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
+        tokens = [self.vocabulary.tokenize(column, max_length=self.max_length).tokens for column in columns]
+        rows = list(zip(*tokens, strict=True))
+        ids, mask = padded_texts(rows, len(rows), max(len(text) for row in rows for text in row))
+        return {"tokens": ids, "attention_mask": mask}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,9 +1,13 @@
 """The processor of translation: a tokenizer for each language, or one for both."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Self
 
-from jaxnlp.text.subwords import END, Subwords
+import numpy as np
+
+from jaxnlp.inference import as_texts, padded_rows
+from jaxnlp.text.subwords import END, START, Subwords
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +34,22 @@ class TranslationProcessor:
     def shared(self) -> bool:
         """Whether source and target have the same vocabulary, so that a model can share its embeddings."""
         return self.source == self.target
+
+    def __call__(
+        self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """`source` [B, S] int32 and `source_mask` [B, S] bool; with targets also `inputs` [B, T] int32, which the decoder
+        reads: the start symbol and the target. One text is one row.
+
+        Raises: ValueError for texts that are none.
+        """
+        rows = [np.array(self.encode_source(text), np.int32) for text in as_texts(sources)]
+        found = {"source": padded_rows(rows)}
+        found["source_mask"] = np.arange(found["source"].shape[1])[None] < np.array([len(row) for row in rows])[:, None]
+        if targets is None:
+            return found
+        written = [np.array([START, *self.target.encode(text)], np.int32) for text in as_texts(targets)]
+        return {"source": found["source"], "inputs": padded_rows(written), "source_mask": found["source_mask"]}
 
     def encode_source(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
         """The ids of a source, the end symbol last; dropout as in `Subwords.encode`."""

@@ -10,6 +10,8 @@ from tokenizers import Encoding, Tokenizer, decoders, normalizers, pre_tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.trainers import WordPieceTrainer
 
+from jaxnlp.inference import as_texts, padded_rows
+
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL = (PAD, UNK, CLS, SEP, MASK)
 
@@ -203,6 +205,18 @@ class WordPieceVocabulary:
 
     def __hash__(self) -> int:
         return hash(self.tokenizer.to_str())
+
+    def __call__(
+        self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *, max_length: int = 512
+    ) -> dict[str, np.ndarray]:
+        """What a BERT reads: `tokens`, `segments` [B, T] int32 and `attention_mask` [B, T] bool; one text is one row.
+
+        Raises: ValueError for texts that are none.
+        """
+        seconds = None if pairs is None else as_texts(pairs)
+        found = self.tokenize(as_texts(texts), seconds, max_length=max_length)
+        mask = padded_rows([np.ones(len(row), np.int32) for row in found.tokens]).astype(bool)
+        return {"tokens": padded_rows(found.tokens), "segments": padded_rows(found.segments), "attention_mask": mask}
 
     def encode(self, text: str) -> np.ndarray:
         """Ids of a text's tokens, [N] int32, without [CLS] and [SEP]."""

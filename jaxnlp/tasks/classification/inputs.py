@@ -135,20 +135,8 @@ def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool 
     if any(len(row) != 1 for row in rows):
         raise ValueError("this model reads images, which have no pairs; remove them")
     names = [f"image {number}" if isinstance(one, np.ndarray) else str(one) for number, (one,) in enumerate(rows)]
-    images = np.stack([_image(processor, one, resize) for (one,) in rows])
+    images = np.stack([processor.array(one, resize=resize) for (one,) in rows])
     return Chunk([(name,) for name in names], [{"file": name} for name in names], _image_batches(images), truncated=())
-
-
-def _image(processor: ImageProcessor, given: Any, resize: bool) -> np.ndarray:
-    """An array [I, I, R], of grey images also [I, I]; or a file. Raises: ValueError for another size or type."""
-    if not isinstance(given, np.ndarray):
-        return processor.read(Path(given), resize=resize)
-    image = given[..., None] if given.ndim == 2 else given
-    if image.dtype != np.uint8 or image.shape != processor.shape:
-        raise ValueError(
-            f"the model reads images {list(processor.shape)} of uint8, got {list(given.shape)} of {given.dtype}"
-        )
-    return image
 
 
 def _image_batches(images: np.ndarray) -> Iterator[tuple[np.ndarray, NumpyBatch]]:

@@ -84,3 +84,14 @@ def test_what_a_file_says_beside_its_pixels_is_read_or_refused(tmp_path):
     exif[0x0112] = 3  # the camera was upside down
     Image.fromarray(upright[::-1]).save(tmp_path / "turned.png", exif=exif)
     np.testing.assert_array_equal(PROCESSOR.read(tmp_path / "turned.png"), upright)
+
+
+def test_called_it_makes_a_batch_of_files_and_arrays(tmp_path):
+    processor = ImageProcessor(2, 1, (0.5,), (0.5,), ("a", "b"))
+    image = np.arange(4, dtype=np.uint8).reshape(2, 2)
+    Image.fromarray(image).save(tmp_path / "image.png")
+    found = processor([tmp_path / "image.png", image, image[..., None]])["images"]
+    np.testing.assert_array_equal(found, np.stack([image[..., None]] * 3))
+    assert processor(image)["images"].shape == (1, 2, 2, 1)
+    with pytest.raises(ValueError, match=r"the model reads images \[2, 2, 1\] of uint8, got \[2, 2\] of float64"):
+        processor(image / 2)

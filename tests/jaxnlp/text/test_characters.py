@@ -98,3 +98,11 @@ def test_equal_vocabularies_have_equal_hashes():
     assert hash(CharacterVocabulary.of("ba")) == hash(CharacterVocabulary(["a", "b"]))
     assert CharacterVocabulary.of("ab") != CharacterVocabulary.of("abc")
     assert CharacterVocabulary.of("ab") != ("a", "b")
+
+
+def test_called_it_makes_rows_of_one_length():
+    vocabulary = CharacterVocabulary("xabc")
+    assert vocabulary(["ab", "c"])["tokens"].tolist() == [[1, 2], [3, 0]]
+    assert vocabulary("ab")["tokens"].tolist() == [[1, 2]]
+    with pytest.raises(ValueError, match="expected texts, got int at place 0"):
+        vocabulary([1])

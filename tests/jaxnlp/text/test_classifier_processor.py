@@ -95,3 +95,20 @@ def test_other_inputs_and_fields_are_refused():
     for name in ("vocabulary", "max_length", "texts", "targets"):
         with pytest.raises(ValueError, match=f"text classifier: {name} is missing or not of type"):
             TextClassifierProcessor.from_json(SINGLE.to_json() | {name: None})
+
+
+def test_called_it_makes_the_batch_that_the_model_reads():
+    vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, "the", "cat"])
+    single = TextClassifierProcessor(vocabulary, 8, 1, Classes(("no", "yes")))
+    batch = single(["the", "the cat"])
+    assert [vocabulary.tokens(row) for row in batch["tokens"]] == [
+        ["[CLS]", "the", "[SEP]", "[PAD]"],
+        ["[CLS]", "the", "cat", "[SEP]"],
+    ]
+    assert batch["attention_mask"].sum(axis=1).tolist() == [3, 4]
+    np.testing.assert_array_equal(single("the cat")["tokens"], batch["tokens"][1:])
+    pairs = TextClassifierProcessor(vocabulary, 8, 2, Classes(("no", "yes")))
+    assert pairs("the", "cat")["segments"].tolist() == [[0, 0, 0, 1, 1]]
+    for texts, message in (([], "there are no texts"), ([3], "expected texts, got int"), ("a", "reads 1 text")):
+        with pytest.raises(ValueError, match=message):
+            single(texts, "b") if texts == "a" else single(texts)

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from jaxnlp.text.labels import Labels
@@ -52,3 +53,11 @@ def test_fields_that_make_no_processor_are_named(changes, message):
 def test_parts_of_one_name_are_refused():
     with pytest.raises(ValueError, match="distinct names, at least one, got mood, mood"):
         TextProcessor(VOCABULARY, 32, PROCESSOR.parts[:1] * 2)
+
+
+def test_called_it_makes_what_the_model_reads():
+    found = PROCESSOR(["the", "the cat"], ["cat", "the"])
+    assert found["tokens"].shape == found["attention_mask"].shape == (2, 2, 4)
+    assert VOCABULARY.tokens(found["tokens"][1, 0]) == ["[CLS]", "the", "cat", "[SEP]"]
+    assert found["attention_mask"].sum(axis=2).tolist() == [[3, 3], [4, 3]]
+    np.testing.assert_array_equal(PROCESSOR("the cat")["tokens"], found["tokens"][1:, :1])

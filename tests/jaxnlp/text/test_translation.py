@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 
 from jaxnlp.serialization import processor_from_json, processor_to_json
-from jaxnlp.text.subwords import END, Subwords
+from jaxnlp.text.subwords import END, START, Subwords
 from jaxnlp.text.translation import TranslationProcessor
 
 WORDS = Subwords("words", ("▁the", "▁sea"))
@@ -33,3 +34,15 @@ def test_fields_that_make_no_processor_are_named():
         TranslationProcessor.from_json({"source": WORDS.to_json()})
     with pytest.raises(ValueError, match="vocabulary: expected a list of strings"):
         TranslationProcessor.from_json({"source": {}, "target": None})
+
+
+def test_called_it_makes_what_the_encoder_and_the_decoder_read():
+    processor = TranslationProcessor(WORDS, CHARACTERS)
+    found = processor(["the sea", ""], ["ba", "a"])
+    assert list(found) == ["source", "inputs", "source_mask"]
+    assert found["source"].tolist() == [[4, 5, END], [END, 0, 0]]
+    assert found["source_mask"].tolist() == [[True] * 3, [True, False, False]]
+    assert found["inputs"].tolist() == [[START, 5, 4], [START, 4, 0]]
+    one = processor("the sea")
+    assert one.keys() == {"source", "source_mask"}
+    np.testing.assert_array_equal(one["source"], found["source"][:1])

@@ -376,3 +376,11 @@ def test_texts_are_encoded_together_as_they_are_alone(small):
     for found, text in zip(small.encode_all(texts), texts, strict=True):
         assert found.dtype == "int32"
         assert found.tolist() == small.encode(text).tolist()
+
+
+def test_called_it_makes_what_a_bert_reads():
+    vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, "a", "b"])
+    found = vocabulary(["a", "b"], ["b", "a b"])
+    assert found["segments"].tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1]]
+    assert found["attention_mask"].sum(axis=1).tolist() == [5, 6]
+    assert vocabulary.tokens(vocabulary("a")["tokens"][0]) == ["[CLS]", "a", "[SEP]"]

@@ -110,3 +110,7 @@ def test_equal_vocabularies_have_equal_hashes():
     again = WordVocabulary(list(WORDS), unknown=UNK)
     assert (again, hash(again)) == (VOCABULARY, hash(VOCABULARY))
     assert VOCABULARY not in (WordVocabulary(WORDS), WordVocabulary(WORDS[::-1], unknown=UNK), WORDS)
+
+
+def test_called_it_makes_rows_of_one_length():
+    assert WordVocabulary(["x", "a", "b"])(["a b", "b"])["tokens"].tolist() == [[1, 2], [2, 0]]
