@@ -131,7 +131,7 @@ def locate_folder(relative_path: str, path: str | None, *, holds: str, otherwise
     else:
         raise DataNotFoundError(
             f"the data set {relative_path} is not found: give its folder with --data.path, set JAXNLP_DATA to a folder "
-            f"that contains {relative_path}, or {otherwise}"
+            f"that contains {relative_path}, or {otherwise}; docs/data.md says where it comes from"
         )
     if not folder.is_dir():
         raise DataNotFoundError(f"there is no folder {folder}; {remedy}, or {otherwise}")

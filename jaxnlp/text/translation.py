@@ -38,8 +38,9 @@ class TranslationProcessor:
     def __call__(
         self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """`source` [B, S] int32 and `source_mask` [B, S] bool; with targets also `inputs` [B, T] int32, which the decoder
-        reads: the start symbol and the target. One text is one row.
+        """What the encoder reads: `source` [B, S] int32 and `source_mask` [B, S] bool; one text is one row.
+
+        With targets also what the decoder reads: `inputs` [B, T] int32, the start symbol and the target.
 
         Raises: ValueError for texts that are none.
         """

@@ -1,0 +1,43 @@
+"""docs/data.md names every data set that the code reads, and docs/data.sha256 has the checksums of its files."""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+NAMED = r'"((?:cs224n|cmu11785|multi30k|tatoeba|conll2003|resume|weibo|ud|text|cifar10|afqmc|wikitext2)\w*)"'
+
+
+@pytest.fixture
+def folders(root):
+    page = (root / "docs" / "data.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+
+
+@pytest.fixture
+def checksums(root):
+    lines = (root / "docs" / "data.sha256").read_text(encoding="utf-8").splitlines()
+    return {path: digest for digest, path in (line.split(maxsplit=1) for line in lines)}
+
+
+def test_the_page_and_the_checksums_have_the_same_data_sets(folders, checksums):
+    assert len(folders) >= 15
+    assert {path.partition("/")[0] for path in checksums} == folders
+
+
+def test_every_folder_that_the_code_looks_for_is_on_the_page(root, folders):
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted((root / "data").glob("*.py")))
+    looked_for = set(re.findall(r'Files\(\s*"(\w+)"', sources)) | set(re.findall(r'locate_folder\(\s*"(\w+)"', sources))
+    looked_for |= {name for name in re.findall(NAMED, sources) if name in folders}
+    assert len(looked_for) > 5
+    assert looked_for <= folders
+
+
+@pytest.mark.realdata
+@pytest.mark.thorough
+def test_the_files_have_these_checksums(checksums):
+    place = Path(os.environ["JAXNLP_DATA"])
+    for path, digest in checksums.items():
+        assert hashlib.sha256((place / path).read_bytes()).hexdigest() == digest, path
