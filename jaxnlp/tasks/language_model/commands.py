@@ -1,6 +1,7 @@
 """`jaxnlp generate RUN`: text from a language model."""
 
 import dataclasses
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -39,6 +40,8 @@ class Generate(Command):
     """Beam search: length penalty; larger favours longer outputs. Useful with a stop."""
     num_beams: int = 1
     """Number of beams; above 1: beam search instead of sampling, best first."""
+    json: bool = False
+    """Print a JSON object for each text, once it is whole, with the prompt in it."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -87,7 +90,14 @@ class Generate(Command):
 
     def _search(self, trained: Trained, stop: int | None) -> None:
         for number, row in enumerate(self._found(trained, stop)[: self.num_samples], start=1):
-            print(self._title(number), self.prompt, trained.processor.decode(row), sep="")
+            self._print_whole(number, trained.processor.decode(row))
+
+    def _print_whole(self, number: int, continuation: str) -> None:
+        if self.json:
+            fields = {"prompt": self.prompt, "text": self.prompt + continuation}
+            print(json.dumps(fields, ensure_ascii=False))
+        else:
+            print(self._title(number), self.prompt, continuation, sep="")
 
     def _found(self, trained: Trained, stop: int | None) -> list[np.ndarray]:
         """What beam search finds, best first."""
@@ -130,18 +140,19 @@ class Generate(Command):
         new_tokens: list[np.ndarray] = []
         stopped = False
         for tokens in steps:
-            if not new_tokens:  # not before the first token exists: after an error nothing is printed
+            if not new_tokens and not self.json:  # not before the first token exists: after an error nothing is printed
                 print(self._title(1), self.prompt, sep="", end="", flush=True)
-            if not stopped:  # the other samples may continue
+            if not stopped and not self.json:  # the other samples may continue
                 print(decode(tokens[:1]), end="", flush=True)
             stopped = stopped or tokens[0] == stop
             new_tokens.append(tokens)
-        print()
-        for row in range(1, self.num_samples):
+        if not self.json:
+            print()
+        for row in range(0 if self.json else 1, self.num_samples):
             drawn = [int(tokens[row]) for tokens in new_tokens]
             if stop in drawn:
                 drawn = drawn[: drawn.index(stop) + 1]
-            print(self._title(row + 1), self.prompt, decode(drawn), sep="")
+            self._print_whole(row + 1, decode(drawn))
 
     def _title(self, number: int) -> str:
         return f"--- sample {number} ---\n" if self.num_samples > 1 else ""

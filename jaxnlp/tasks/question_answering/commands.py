@@ -1,6 +1,7 @@
 """`jaxnlp predict RUN`: answers to questions."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class Predict(Command):
     """Questions; none = those of the file, or of standard input."""
     file: Path | None = None
     """A UTF-8 file with one question a line; - = standard input."""
+    json: bool = False
+    """Print a JSON object for each question, with its answer."""
 
     def __call__(self, trained: Trained) -> None:
         """Prints the answers; those to a file's first lines before it reads the rest.
@@ -31,8 +34,12 @@ class Predict(Command):
           ValueError, OSError: for questions that are missing or cannot be read.
         """
         for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
-            for line in ask(trained, [question for (question,) in rows]):
-                print(one_line(line))
+            questions = [question for (question,) in rows]
+            for question, found in zip(questions, ask(trained, questions), strict=True):
+                if self.json:
+                    print(json.dumps({"question": question, "answer": found}, ensure_ascii=False))
+                else:
+                    print(one_line(found))
 
 
 @one_or_many

@@ -1,7 +1,10 @@
 """`jaxnlp predict` of models of text tasks."""
 
 import dataclasses
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tyro
@@ -9,7 +12,7 @@ import tyro
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.encodings import max_length_of
-from jaxnlp.tasks.text_tasks.predictions import most_likely, predict_texts
+from jaxnlp.tasks.text_tasks.predictions import Prediction, most_likely, predict_texts, prediction_of
 from jaxnlp.text.labels import Labels
 
 
@@ -27,6 +30,8 @@ class Predict(Command):
     """The second text of each, for pairs."""
     file: Path | None = None
     """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
+    json: bool = False
+    """Print a JSON object for each text and part, with the probabilities of all classes."""
     part: str | None = None
     """Part of the model, such as sst. None = the one that fits the number of texts; where several do, each, with its
     name at the beginning of the line."""
@@ -45,6 +50,9 @@ class Predict(Command):
             found = [predict_texts(trained, *columns, part=name) for name in parts]
             for number, row in enumerate(rows):
                 for (name, labels), output in zip(parts.items(), found, strict=True):
+                    if self.json:
+                        print(_json_line(name, row, prediction_of(labels, output.values[number])))
+                        continue
                     fields = [*_shown(labels, output.values[number]), *map(one_line, row)]
                     print("\t".join([name, *fields] if len(parts) > 1 else fields))
             print(end="", flush=True)
@@ -71,6 +79,14 @@ class Predict(Command):
                 f"{', '.join(by_count[2])}: choose one with --part"
             )
         return by_count[fitting[0]]
+
+
+def _json_line(part: str, row: Sequence[str], found: Prediction) -> str:
+    answer: dict[str, Any] = dict(zip(("text", "pair"), row, strict=False)) | {"part": part}
+    if not found.probabilities:
+        return json.dumps(answer | {"number": round(found.label, 6)}, ensure_ascii=False)
+    shares = {name: round(share, 6) for name, share in found.probabilities.items()}
+    return json.dumps(answer | {"class": found.label, "probabilities": shares}, ensure_ascii=False)
 
 
 def _shown(labels: Labels, value: np.ndarray) -> list[str]:

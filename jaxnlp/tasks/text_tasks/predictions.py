@@ -91,10 +91,11 @@ def predict(
         (part,) = fitting
     labels = trained.processor.labels(part)
     values = predict_texts(trained, require_texts(texts), pairs, part=part).values
-    return [_prediction(labels, value) for value in values]
+    return [prediction_of(labels, value) for value in values]
 
 
-def _prediction(labels: Labels, value: np.ndarray) -> Prediction:
+def prediction_of(labels: Labels, value: np.ndarray) -> Prediction:
+    """What a row of `predict_texts` means."""
     if labels.kind == "similarity":
         return Prediction(float(value), float("nan"), {})
     shares = [1.0 - float(value), float(value)] if labels.kind == "paraphrase" else value.tolist()

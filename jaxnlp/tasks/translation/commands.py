@@ -1,6 +1,7 @@
 """`jaxnlp translate`."""
 
 import dataclasses
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,8 @@ class Translate(SearchOptions, Command):
     """A UTF-8 file with one text a line; - = standard input."""
     n_best: int = 1
     """Number of translations of each text, best first; at most num_beams."""
+    json: bool = False
+    """Print a JSON object for each text, with its translations and their scores."""
     alignment: Path | None = None
     """Also write a page with the attention of each token of the best translation to the source tokens, of the first 100
     texts."""
@@ -67,9 +70,8 @@ class Translate(SearchOptions, Command):
             count, translated = count + len(texts), translated + len(kept)
             found = dict(zip(kept, search(trained, list(kept.values()), self.search, self.n_best), strict=True))
             for number, text in enumerate(texts):
-                for ids, score in found.get(number, [([], 0.0)] * self.n_best):
-                    line = one_line(processor.target.decode(ids))
-                    print(line if self.n_best == 1 else f"{score:.4f}\t{line}")
+                results = found.get(number, [([], 0.0)] * self.n_best)
+                self._show(text, [(processor.target.decode(ids), score) for ids, score in results])
                 if self.alignment is not None and number in found and len(maps) < MAX_ALIGNED:
                     best = found[number][0][0]
                     maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
@@ -82,6 +84,14 @@ class Translate(SearchOptions, Command):
                 else f"attention of the first {len(maps)} of {translated:,} texts"
             )
             print(f"{shown} in {self.alignment}", file=sys.stderr)
+
+    def _show(self, text: str, translations: Sequence[tuple[str, float]]) -> None:
+        if self.json:
+            rows = [{"text": found, "score": round(score, 4)} for found, score in translations]
+            print(json.dumps({"text": text, "translations": rows}, ensure_ascii=False))
+            return
+        for found, score in translations:
+            print(one_line(found) if self.n_best == 1 else f"{score:.4f}\t{one_line(found)}")
 
 
 @one_or_many

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 import shutil
 
@@ -223,3 +224,13 @@ def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys)
         assert capsys.readouterr().out == trained.generate("ta", max_new_tokens=9, **fields) + "\n"
     with pytest.raises(ValueError, match="max_new_tokens must be at least 1, got 0"):
         trained.generate("ta", max_new_tokens=0)
+
+
+@pytest.mark.parametrize("options", [["--seed", "3"], ["--num-beams", "3"]], ids=["sampled", "beams"])
+def test_as_json_each_text_is_whole_with_its_prompt(finished_run, capsys, options):
+    options = ["--prompt", "ta", "--max-new-tokens", "9", "--num-samples", "2", *options]
+    assert generate(finished_run.folder, *options) == 0
+    plain = re.split("--- sample . ---\n", capsys.readouterr().out)[1:]
+    assert generate(finished_run.folder, *options, "--json") == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found == [{"prompt": "ta", "text": text.removesuffix("\n")} for text in plain]

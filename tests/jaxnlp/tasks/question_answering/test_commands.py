@@ -1,3 +1,5 @@
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -48,3 +50,10 @@ def test_in_python_a_question_has_an_answer_and_a_list_has_a_list(trained):
     assert answers == answer(decoder_of(trained.model), trained.params, trained.processor, ["a?", "bad?"])
     assert trained.ask("bad?") == answers[1]
     assert trained.generate("a", max_new_tokens=3, temperature=0.0).startswith("a")
+
+
+def test_as_json_each_question_has_its_answer(trained, capsys):
+    Predict(texts=("a?", "bad?"), json=True)(trained)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    answers = trained.ask(["a?", "bad?"])
+    assert found == [{"question": "a?", "answer": answers[0]}, {"question": "bad?", "answer": answers[1]}]

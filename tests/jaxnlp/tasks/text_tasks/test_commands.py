@@ -1,4 +1,5 @@
 import io
+import json
 import re
 import sys
 
@@ -142,3 +143,11 @@ def test_a_pretrained_encoder_scores_the_similarity_of_texts(capsys):
     assert 1.0 >= float(similar[0]) > 0.6 > float(other[0])
     assert main(["predict", str(get_model_path()), *texts]) == 2
     assert "takes 2 text(s) per example; give the second texts with --pair" in capsys.readouterr().err
+
+
+def test_as_json_each_text_and_part_has_an_object(trained, capsys):
+    Predict(texts=TEXTS[:1], pair=PAIRS[:1], json=True)(trained)
+    quora, sts = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (quora["text"], quora["pair"], quora["part"], sts["part"]) == (TEXTS[0], PAIRS[0], "quora", "sts")
+    assert quora["class"] == max(quora["probabilities"], key=quora["probabilities"].get)
+    assert sts["number"] == pytest.approx(predict_texts(trained, TEXTS, PAIRS, part="sts").values[0], abs=1e-4)
