@@ -31,6 +31,11 @@ class DataConfig(Config):
         return None
 
     @property
+    def needs(self) -> str:
+        """What `load` needs: a data set, by its folder in JAXNLP_DATA, or files of the user's; "" = nothing."""
+        return ""
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """Names of its parts; () = one part without a name."""
         return ()

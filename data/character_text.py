@@ -41,6 +41,11 @@ class CharacterText(DataConfig):
             raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
 
     @property
+    def needs(self) -> str:
+        """The source's file."""
+        return {"python_docs": "", "tiny_shakespeare": "tinyshakespeare", "text_file": "your text"}[self.source]
+
+    @property
     def max_length(self) -> int:
         """T."""
         return self.sequence_length

@@ -119,6 +119,11 @@ class Images(DataConfig):
         if own and self.path is None:
             raise ValueError("data.source files needs data.path: a folder with a folder for each class, or a .npz file")
 
+    @property
+    def needs(self) -> str:
+        """The source's images."""
+        return {"digits": "", "cifar10": "cifar10", "files": "your images"}[self.source]
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the images; the split `validation` has those that are held out.
 

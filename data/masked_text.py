@@ -79,6 +79,11 @@ class MaskedText(DataConfig):
         """Maximum number of tokens to predict in an example, P."""
         return math.ceil(self.mask_rate * self.sequence_length)
 
+    @property
+    def needs(self) -> str:
+        """The source's documents."""
+        return {"python_docs": "", "text_file": "your text", "afqmc": "afqmc"}[self.source]
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the documents; the vocabulary is the given one, is read, or is made from the training text.
 

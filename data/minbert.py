@@ -107,6 +107,11 @@ class MinBertData(DataConfig):
             )
 
     @property
+    def needs(self) -> str:
+        """The project's folder, where a part is the project's."""
+        return "cs224n_minbert" if set(self.parts) & SOURCES.keys() else "your tables"
+
+    @property
     def together(self) -> bool:
         """With the schedule together."""
         return self.schedule == "together"

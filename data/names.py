@@ -168,6 +168,11 @@ class _NamesConfig(DataConfig):
         self.require_at_least(0, "held_out")
 
     @property
+    def needs(self) -> str:
+        """The assignment's folder."""
+        return "" if self.source == "invented" else "cs224n_a5_names"
+
+    @property
     def max_length(self) -> int:
         """T."""
         return self.sequence_length

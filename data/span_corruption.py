@@ -151,6 +151,11 @@ class CorruptedText(DataConfig):
         """Maximum length of a text; its source and its target then fit, with their sentinels and end symbols."""
         return self.max_length - 2
 
+    @property
+    def needs(self) -> str:
+        """The data set's folder."""
+        return self.data_set or "your text"
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the files; the split is `validation`, whose removed spans do not depend on the seed.
 

@@ -157,6 +157,11 @@ class TextTable(DataConfig):
         return known or Columns(texts, self.label)
 
     @property
+    def needs(self) -> str:
+        """The data set's folder."""
+        return "your table" if self._known is None else self._known.folder
+
+    @property
     def _folds(self) -> int:
         return round(1.0 / self.validation_fraction)
 

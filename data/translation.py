@@ -219,6 +219,11 @@ class ParallelText(SentencePairs):
             ],
         )
 
+    @property
+    def needs(self) -> str:
+        """The data set's folder."""
+        return self.data_set or "your sentences"
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the files; the splits are `validation` and, if there is a test file, `test`.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
-from data.articles import WordSource, read_articles
+from data.articles import FOLDERS, WordSource, read_articles
 from data.next_word import fixture_splits, read_fixture
 from data.text_sources import read_utf8
 from data.word_batches import (
@@ -96,6 +96,11 @@ class WordText(DataConfig):
             self.sequence_length, length_std=self.bptt_length_std, multiple=self.length_multiple
         )
         return max(self.sequence_length, longest)
+
+    @property
+    def needs(self) -> str:
+        """The source's files."""
+        return FOLDERS.get(self.source, "" if self.source == "python_docs" else "your text")
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the articles and makes their batches.

@@ -69,8 +69,18 @@ def overview(program: str) -> str:
             *lines,
             "",
             f"{program} RECIPE --help shows every field of a recipe with its type, default and meaning.",
+            f"{program} --list also shows which data each recipe needs.",
         ]
     )
+
+
+def recipe_list() -> str:
+    """A line for each recipe: its name, its summary and the data set that it needs."""
+    rows = [(name, load_recipe(name).data.needs, recipe_summary(name)) for name in recipe_names()]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{name:<{widths[0]}}  {needs or '-':<{widths[1]}}  {summary}" for name, needs, summary in rows]
+    head = f"{'recipe':<{widths[0]}}  {'data':<{widths[1]}}  what it trains"
+    return "\n".join([head, *lines, "", "docs/data.md says where the data sets come from; - = nothing is needed."])
 
 
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
@@ -93,6 +103,9 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
     if not arguments or arguments[0] in ("-h", "--help"):
         print(overview(program))
         sys.exit(0 if arguments else 2)
+    if arguments == ["--list"]:
+        print(recipe_list())
+        sys.exit(0)
     name, *fields = arguments
     if name.startswith("-"):
         raise UsageError(f"the first argument must be a recipe, got {name!r}; list the recipes with {program} --help")

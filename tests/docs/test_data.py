@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from train.recipes import load_recipe, recipe_names
+
 NAMED = r'"((?:cs224n|cmu11785|multi30k|tatoeba|conll2003|resume|weibo|ud|text|cifar10|afqmc|wikitext2)\w*)"'
 
 
@@ -33,6 +35,12 @@ def test_every_folder_that_the_code_looks_for_is_on_the_page(root, folders):
     looked_for |= {name for name in re.findall(NAMED, sources) if name in folders}
     assert len(looked_for) > 5
     assert looked_for <= folders
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_the_data_of_a_recipe_is_on_the_page(folders, recipe):
+    needs = load_recipe(recipe).data.needs
+    assert needs in folders or needs == "" or needs.startswith("your ")
 
 
 @pytest.mark.realdata

@@ -65,7 +65,7 @@ PUBLIC = {
         "functions from_pretrained"
     ),
     data.DataConfig: (
-        "section full_name batch_size max_length parts together carries check_steps load check_after read_file "
+        "section full_name batch_size max_length needs parts together carries check_steps load check_after read_file "
         "require_at_least"
     ),
     jaxnlp.corpus.DataFacts: "max_length parts together carries",

@@ -60,6 +60,20 @@ def test_overview_is_shown_without_a_recipe(capsys, arguments, status):
     assert capsys.readouterr().out.rstrip() == overview("prog").rstrip()
 
 
+def test_the_list_says_which_data_each_recipe_needs(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse(["--list"], RunOptions(), program="prog")
+    assert caught.value.code == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    found = {line.split()[0]: line.split()[1] for line in lines[: len(RECIPES)]}
+    assert list(found) == RECIPES
+    assert (found["gpt_python_docs"], found["bert_sst"], found["text_cnn"]) == (
+        "-",
+        "cs224n_minbert",
+        "text_classification",
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
