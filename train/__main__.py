@@ -11,7 +11,7 @@ from train.launcher import start_time, use_huge_pages
 STARTED = start_time(time.time())
 if __name__ == "__main__":
     use_huge_pages(STARTED)
-    if not {"-h", "--help"} & {*sys.argv}:
+    if not {"-h", "--help", "--list"} & {*sys.argv}:
         print("loading JAX", flush=True)  # its import takes seconds
 
 import logging  # noqa: E402
