@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -21,6 +22,27 @@ from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring, rec
 from train.run_folder import RunMismatchError
 
 Options = TypeVar("Options")
+
+
+USUAL_NAMES = {
+    "lr": "optimizer.learning-rate",
+    "learning-rate": "optimizer.learning-rate",
+    "wd": "optimizer.weight-decay",
+    "weight-decay": "optimizer.weight-decay",
+    "bs": "data.batch-size",
+    "batch-size": "data.batch-size",
+    "steps": "total-steps",
+    "max-steps": "total-steps",
+    "num-steps": "total-steps",
+    "warmup": "optimizer.warmup-steps",
+    "grad-clip": "optimizer.max-grad-norm",
+    "max-grad-norm": "optimizer.max-grad-norm",
+    "output-dir": "workdir",
+    "out-dir": "workdir",
+    "init": "init-from",
+    "resume-from": "resume",
+}
+"""Options as other programs call them, and as they are called here."""
 
 
 class UsageError(ValueError):
@@ -133,6 +155,12 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
 
 def _typed(config: TrainConfig, options: Options, fields: list[str], *, program: str) -> tuple[TrainConfig, Options]:
     """A config and options with the fields of a command."""
+    known = {*_option_names(config), *_option_names(options)}
+    for option in (field.partition("=")[0] for field in fields if field.startswith("--")):
+        name = option.removeprefix("--").replace("_", "-")
+        ours = USUAL_NAMES.get(name.rpartition(".")[2])
+        if name not in known and ours is not None:
+            raise UsageError(f"there is no option {option}; did you mean --{ours}?")
     flat = tyro.conf.arg(name="")  # no prefix: --workdir, not --options.workdir
     fields_of_both: Any = [("config", Annotated[TrainConfig, flat]), ("options", Annotated[type(options), flat])]
     both = dataclasses.make_dataclass("Command", fields_of_both)
@@ -152,6 +180,16 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
         return typed.config, typed.options
     except ValueError as error:  # raised by a config's check of its fields
         raise UsageError(str(error)) from error
+
+
+def _option_names(config: Any, prefix: str = "") -> Iterator[str]:
+    """The names of a config's fields, and of the fields of configs in it, as options."""
+    for field in dataclasses.fields(config):
+        name = f"{prefix}{field.name.replace('_', '-')}"
+        yield name
+        value = config.__dict__[field.name]
+        if dataclasses.is_dataclass(value):
+            yield from _option_names(value, f"{name}.")
 
 
 def print_config(console: Console, config: TrainConfig) -> None:

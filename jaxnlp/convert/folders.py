@@ -46,7 +46,7 @@ def find_folder(folder_or_name: str | Path) -> Path:
         except Exception:  # nothing in the cache either: the first error says why the Hub gave nothing
             raise PretrainedError(
                 f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             ) from error
 
 

@@ -202,6 +202,22 @@ def test_options_of_another_program_are_read_with_the_config():
 
 
 @pytest.mark.parametrize(
+    ("field", "ours"),
+    [
+        ("--optimizer.lr", "--optimizer.learning-rate"),
+        ("--lr", "--optimizer.learning-rate"),
+        ("--learning_rate", "--optimizer.learning-rate"),
+        ("--max-steps", "--total-steps"),
+        ("--output_dir", "--workdir"),
+    ],
+)
+def test_an_option_by_the_name_of_other_programs_is_refused_with_ours(field, ours):
+    for arguments in ([field, "1"], [f"{field}=1"]):
+        with pytest.raises(UsageError, match=f"^there is no option {field}; did you mean {ours}\\?$"):
+            typed(*arguments)
+
+
+@pytest.mark.parametrize(
     ("field", "nearest"),
     [
         ("--model.widht", "--model.width"),
