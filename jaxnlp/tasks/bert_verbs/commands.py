@@ -27,6 +27,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     max_length_of,
     vocabulary_of,
 )
+from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
 
 HEADS = "heads.safetensors"
 PAGE_TOKENS = 128
@@ -126,7 +127,8 @@ class Export(Command):
 
     Pretraining heads are included, and how the model pools and truncates, as sentence-transformers reads it. A single
     classification by the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification.
-    Other heads are not part of any Transformers BERT class, so they are saved separately in heads.safetensors.
+    Other heads are not part of any Transformers BERT class, so they are saved separately in heads.safetensors; with a
+    single classification by the mean or the first token there is also a program that computes it in PyTorch.
     """
 
     folder: tyro.conf.Positional[Path]
@@ -145,6 +147,9 @@ class Export(Command):
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
         shape = json.dumps(to_json(trained.model.config))
         beside = {HEADS: save(_by_path(others), metadata={"model": shape})} if others else {}
+        program = torch_classifier(trained, max_length_of(trained)) if others else None
+        if program is not None:
+            beside[PROGRAM_FILE] = program.encode()
         save_pretrained(self.folder, pretrained, classifier=classifier, beside=beside)
         kind = architecture(pretrained.heads, classifier)
         hint = "" if classifier is None else "; --ignore classifier. leaves out its head here"
@@ -159,6 +164,8 @@ class Export(Command):
                 f"{self.folder / HEADS}: {', '.join(sorted(others))}: not part of any Transformers BERT class, so "
                 "saved separately; kernels are [inputs, outputs], and the metadata has the model's config"
             )
+        if program is not None:
+            print(f"{self.folder / PROGRAM_FILE}: classifies texts with Transformers and PyTorch")
 
 
 def pretrained_of(trained: Trained) -> Pretrained:

@@ -1,0 +1,61 @@
+import importlib.util
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxnlp.targets import Classes, Scale
+from jaxnlp.tasks.bert_verbs.commands import Export
+from jaxnlp.tasks.bert_verbs.torch_classifier import torch_classifier
+
+TEXTS = ["the cats sat on the mat .", "a big dog", "fish " * 60]
+
+
+def loaded(folder):
+    """The program of an exported folder as a module."""
+    spec = importlib.util.spec_from_file_location("classify", folder / "classify.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_the_program_gives_the_models_probabilities(make_classifier, tmp_path, pooling):
+    trained = make_classifier(pooling=pooling)
+    Export(tmp_path / "out")(trained)
+    module = loaded(tmp_path / "out")
+    assert list(trained.processor.targets.names) == module.NAMES
+    expected = [list(found.probabilities.values()) for found in trained.predict(TEXTS)]
+    np.testing.assert_allclose(module.classify(TEXTS).numpy(), expected, atol=1e-5)
+
+
+def test_pairs_that_are_read_together(make_classifier, tmp_path):
+    trained = make_classifier(texts=2, pooling="mean")
+    Export(tmp_path / "out")(trained)
+    expected = list(trained.predict("the cat", "a dog").probabilities.values())
+    np.testing.assert_allclose(
+        loaded(tmp_path / "out").classify(["the cat"], ["a dog"]).numpy()[0], expected, atol=1e-5
+    )
+
+
+@pytest.mark.thorough
+def test_the_program_runs_by_itself(make_classifier, tmp_path):
+    trained = make_classifier(pooling="mean", targets=Classes(("it's", 'a "b" {c}', "d")))
+    Export(tmp_path / "out")(trained)
+    command = [sys.executable, str(tmp_path / "out" / "classify.py"), "the cat", "a dog"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    texts = ["the cat", "a dog"]
+    found = zip(texts, trained.predict(texts), strict=True)
+    assert shown == [f"{one.label}\t{one.probability:.2f}\t{text}" for text, one in found]
+
+
+def test_other_models_have_no_program(make_trained, make_classifier):
+    for trained in (
+        make_trained(),
+        make_classifier(pooling="pooler"),
+        make_classifier(targets=Scale(0.0, 1.0)),
+        make_classifier(targets=Classes(("a", "b"), several=True)),
+        make_classifier(texts=2, pairs="apart"),
+    ):
+        assert torch_classifier(trained, 40) is None
