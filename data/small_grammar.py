@@ -149,6 +149,9 @@ def _written(root: _Node) -> GrammarSentence:
     visit(root)
     places = {id(node): place for place, node in enumerate(order, 1)}
     words = [node.word for node in order]
+    for place, following in enumerate(words[1:]):
+        if words[place] == "a" and following[0] in "aeiou":
+            words[place] = "an"
     words[0] = words[0][0].upper() + words[0][1:]
     return GrammarSentence(
         tuple(words),
