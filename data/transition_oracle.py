@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxnlp.text.transitions import LEFT, REDUCE, RIGHT, ROOT_ARC, SHIFT, Configuration, System, transition_id
+from jaxnlp.text.transitions import (
+    ABSENT,
+    LEFT,
+    REDUCE,
+    RIGHT,
+    ROOT_ARC,
+    SHIFT,
+    Configuration,
+    System,
+    transition_id,
+)
 
 
 class Derivation(NamedTuple):
@@ -18,11 +28,13 @@ class Derivation(NamedTuple):
       transitions: their numbers [S] int32.
       nodes: 18 nodes of each configuration, see `Configuration.nodes` [S, 18] int16.
       legal: which kinds of transitions are allowed [S, 5] bool.
+      dependents: the dependent of the arc that each transition adds; ABSENT = it adds none [S] int16.
     """
 
     transitions: np.ndarray
     nodes: np.ndarray
     legal: np.ndarray
+    dependents: np.ndarray
 
 
 def is_projective(heads: Sequence[int]) -> bool:
@@ -112,14 +124,20 @@ def derivation(heads: Sequence[int], relations: Sequence[int], system: System, *
     Raises: ValueError when the tree is not projective.
     """
     configuration = Configuration(system, len(heads))
-    transitions, nodes, legal = [], [], []
+    transitions, nodes, legal, dependents = [], [], [], []
     for kind in oracle(heads, system):
         nodes.append(configuration.nodes())
         legal.append(configuration.legal())
         dependent = configuration.apply(kind)
-        relation = relations[dependent - 1] if dependent > 0 else 0
+        relation = 0 if dependent == ABSENT or kind == ROOT_ARC else relations[dependent - 1]
         transitions.append(transition_id(kind, relation, num_relations))
-    return Derivation(np.array(transitions, np.int32), np.array(nodes, np.int16), np.array(legal, bool))
+        dependents.append(dependent)
+    return Derivation(
+        np.array(transitions, np.int32),
+        np.array(nodes, np.int16),
+        np.array(legal, bool),
+        np.array(dependents, np.int16),
+    )
 
 
 def rebuilt(transitions: Sequence[int], length: int, system: System, kinds: Sequence[int]) -> list[int]:
