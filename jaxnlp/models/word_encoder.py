@@ -139,10 +139,10 @@ class WordEncoderConfig(ModelConfig):
                 f"{inputs.max_pieces}"
             )
 
-    def word_encoder(self, inputs: WordInputs) -> "WordEncoder":
-        """The module for these vocabularies; call it in the `setup` of a module, as its attribute `encoder`."""
-        pieces = 0 if inputs.pieces is None else self.encoder.embeddings(inputs.pieces.size)
-        return WordEncoder(self, inputs.vocabulary_size, inputs.num_characters, pieces)
+    def sizes(self, inputs: WordInputs) -> tuple[int, int, int]:
+        """The sizes of a `WordEncoder` for these vocabularies: of words, of characters, and of BERT's tokens."""
+        pieces = self.encoder.embeddings(inputs.pieces.size) if self.bert and inputs.pieces is not None else 0
+        return inputs.vocabulary_size, inputs.num_characters, pieces
 
     def frozen(self, path: tuple[str, ...]) -> bool:
         # A pooler that nothing reads has no gradient, but weight decay would change it.
