@@ -56,7 +56,7 @@ def n_best(scores: Array, lengths: Array, chain: Chain, count: int) -> tuple[Arr
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
     unary, valid = with_ends(scores, lengths, chain)
-    length, batch, classes = unary.shape
+    _, batch, classes = unary.shape
     entries = classes * count  # each label's N best, label by label
     first = jnp.full((batch, classes, count), -jnp.inf, unary.dtype).at[:, :, 0].set(unary[0])
     # A sequence without positions has one labelling: the score 0.
