@@ -177,7 +177,9 @@ class TaggedSentences(DataConfig):
         """A file of labelled sentences, or of sentences without labels. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TaggerProcessor)
         sentences = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
-        scheme = processor.scheme if sentences[0].labels is None else self._scheme(sentences)
+        labels = [one.labels or () for one in sentences]
+        scheme = find_scheme(labels) if self.scheme == "auto" else self.scheme
+        scheme = processor.scheme if sentences[0].labels is None else scheme
         if processor.has_entities != (scheme != "none"):
             raise DataError(f"{path} has labels of the scheme {scheme}, and the model's are of {processor.scheme}")
         check_labels(path, sentences, scheme)

@@ -142,7 +142,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     sentences = list(sentences)
     labels = {label for sentence in sentences for label in sentence}
     prefixes = {prefix_and_type(label)[0] for label in labels - {OUTSIDE}}
-    if any(label != OUTSIDE and not prefix_and_type(label)[1] for label in labels) or not prefixes:
+    if any(not prefix_and_type(label)[1] for label in labels - {OUTSIDE}):
         return "none"
     if prefixes <= {"B", "I"}:
         as_bio, as_iob1 = (sum(len(illegal_places(s, scheme)) for s in sentences) for scheme in ("bio", "iob1"))
