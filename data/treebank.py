@@ -48,7 +48,7 @@ class Treebank(DataConfig):
     held_out_sentences: int = 500
     """Validation sentences of the small grammar; they do not depend on the seed."""
     tags: TagColumn = "upos"
-    """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), or none."""
+    """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), the pairs of both, or none."""
     subtypes: bool = True
     """Whether the parser predicts subtypes of relations, as in nsubj:pass."""
     system: System = "arc_standard"
@@ -82,8 +82,8 @@ class Treebank(DataConfig):
                 ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
             ],
         )
-        if drawn and self.tags == "xpos":
-            raise ValueError("data.tags xpos needs a treebank; the small grammar has Universal POS tags only")
+        if drawn and self.tags in ("xpos", "both"):
+            raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
 
     @property
     def shapes(self) -> Shapes:

@@ -11,7 +11,8 @@ from jaxnlp.text import list_of_strings
 from jaxnlp.text.conllu import ROOT, TreeSentence, universal
 from jaxnlp.text.transitions import System, num_transitions
 
-TagColumn = Literal["upos", "xpos", "none"]
+TagColumn = Literal["upos", "xpos", "both", "none"]
+"""Universal POS tags, the treebank's own tags, each pair of both, or no tags."""
 ABSENT_ID, ROOT_ID, UNKNOWN_ID, FIRST_ID = range(4)
 """The ids of no word, of ROOT, of a word that is not in the vocabulary, and of its first word. Tags have the same."""
 
@@ -156,6 +157,8 @@ def tags_of(sentence: TreeSentence, column: TagColumn) -> tuple[str, ...]:
     """The tags of a sentence that a parser reads; () = none."""
     if column == "none":
         return ()
+    if column == "both":
+        return tuple(f"{one} {other}" for one, other in zip(sentence.upos, sentence.xpos, strict=True))
     return sentence.upos if column == "upos" else sentence.xpos
 
 

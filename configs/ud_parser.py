@@ -1,0 +1,38 @@
+"""The feed-forward dependency parser of Chen and Manning on UD English EWT, with gold tags.
+
+Source: Chen and Manning 2014. Differs: random word vectors; UD relations; a moving average of the parameters.
+Cost: TODO.
+Expect: TODO.
+Command: python -m train ud_parser --workdir runs/ud_parser
+"""
+
+from data.treebank import Treebank
+from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.parsing import Parsing
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="ud_parser",
+        data=Treebank(source="ud_en_ewt", tags="upos", batch_words=1_024),
+        model=FeedForwardParserConfig(
+            word_width=100,
+            tag_width=50,
+            hidden_width=400,
+            activation="relu",
+            dropout_rate=0.5,
+            word_dropout_rate=0.1,
+            embedding_dropout_rate=0.2,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Parsing(),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, min_lr_ratio=0.02, max_grad_norm=5.0),
+        ema_decay=0.999,
+        best_metric="las",
+        total_steps=3_000,
+        evaluate_every_steps=1_000,
+        checkpoint_every_steps=1_000,
+    )
