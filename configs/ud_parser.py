@@ -17,14 +17,14 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="ud_parser",
-        data=Treebank(source="ud_en_ewt", tags="upos", batch_words=1_024),
+        data=Treebank(source="ud_en_ewt", tags="both", batch_words=1_024),
         model=FeedForwardParserConfig(
             word_width=100,
             tag_width=50,
             hidden_width=400,
             activation="relu",
             dropout_rate=0.5,
-            word_dropout_rate=0.1,
+            word_dropout_rate=0.25,
             embedding_dropout_rate=0.2,
             compute=Compute(matmul_dtype="auto"),
         ),

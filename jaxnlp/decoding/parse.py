@@ -60,8 +60,8 @@ def beam_parse(
 ) -> Trees:
     """The trees of the most probable sequences of transitions that a beam of N finds; N = 1 is greedy.
 
-    All sequences of a sentence are as long as each other in arc_standard. In arc_eager they may differ by the words that
-    move back; finished sequences stay in the beam.
+    In arc_standard all sequences of a sentence have the same length. In arc_eager those with words that move back are
+    longer; finished sequences stay in the beam.
 
     Args: those of `greedy_parse`, and num_beams, N.
     """

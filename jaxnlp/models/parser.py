@@ -11,8 +11,7 @@ of configurations of a sentence, and N the number of nodes, which is 18 where al
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import chex
 import flax.linen as nn
@@ -26,6 +25,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.matmul import matmul
 from jaxnlp.text.transitions import LABELLED, NODES
+from jaxnlp.typing import Params
 
 Activation = Literal["cube", "relu", "tanh"]
 ACTIVATIONS = {"cube": lambda x: x * x * x, "relu": jax.nn.relu, "tanh": jnp.tanh}
@@ -41,9 +41,6 @@ def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.flo
 @dataclasses.dataclass(frozen=True)
 class ParserConfig(ModelConfig):
     """The base of parsers' configs. Their processor is a `ParserProcessor`."""
-
-    inputs: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays of a batch that the encoder reads, each with an axis of the words."""
 
     hidden_width: int = 200
     """Width of the hidden layer, F."""
@@ -68,22 +65,32 @@ class ParserConfig(ModelConfig):
         """The nodes that are read, of the 18 of `Configuration.nodes`."""
         return tuple(range(NODES))
 
+    @property
+    def parser_inputs(self) -> tuple[str, ...]:
+        """Names of the arrays of a batch that the encoder reads."""
+        raise TypeError(f"{type(self).__name__} describes no parser: it does not define parser_inputs")
+
+    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Of these arrays, for one sentence of one word."""
+        raise TypeError(f"{type(self).__name__} describes no parser: it does not define input_shapes()")
+
     def build_parser(self, processor: Any) -> "Parser":
         """The module for the words, tags and transitions of a processor."""
         raise TypeError(f"{type(self).__name__} describes no parser: it does not define build_parser()")
 
-    def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def parser_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         """Of what the module is initialised with: one sentence of one word, in one configuration."""
         nodes = jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32)
         labels = jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32)
-        return (nodes, labels, *(self.input_shapes(processor)[name] for name in self.inputs))
+        return nodes, labels, *self.input_shapes(processor)
 
-    def input_shapes(self, processor: Any) -> Mapping[str, jax.ShapeDtypeStruct]:
-        """Of the arrays that the encoder reads, by name, for one sentence of one word."""
+    def starting_params(self, processor: Any) -> Params:
+        """Parameters that are not initialised at random, such as word vectors; all others are missing.
+
+        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
+        """
         del processor
-        names = ("words", "tags")
-        found = {name: jax.ShapeDtypeStruct((1, 1), jnp.int32) for name in names}
-        return found | {"word_mask": jax.ShapeDtypeStruct((1, 1), jnp.bool_)}
+        return {}
 
     def check_processor(self, processor: Any) -> None:
         """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
@@ -104,14 +111,12 @@ class Parser(nn.Module):
 
     Attributes:
       config: shape and variants.
-      vocabulary_size: V, of words.
-      num_tags: of tags, those that stand for no tag, for ROOT and for unknown tags among them; 0 = they are not read.
+      num_tags: number of the ids of tags; 0 = tags are not read.
       num_relations: R.
       num_transitions: C.
     """
 
     config: ParserConfig
-    vocabulary_size: int
     num_tags: int
     num_relations: int
     num_transitions: int
@@ -133,13 +138,14 @@ class Parser(nn.Module):
         Args:
           nodes: that describe the configurations, as `Configuration.nodes` [B, S, 18] int.
           labels: of the dependents among them, R where there is none [B, S, 12] int.
-          inputs: the arrays that `config.inputs` names.
+          inputs: the arrays that `config.parser_inputs` names.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
           Logits [B, S, C], float32.
         """
-        return self.scorer(self.encode(*inputs, deterministic=deterministic), nodes, labels, deterministic=deterministic)
+        vectors = self.encode(*inputs, deterministic=deterministic)
+        return self.scorer(vectors, nodes, labels, deterministic=deterministic)
 
     def encode(self, *inputs: jax.Array, deterministic: bool = True) -> jax.Array:
         """Vectors [B, T + 2, E] of no word, of ROOT and of the T words of each sentence. Arguments: as `__call__`."""

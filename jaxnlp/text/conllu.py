@@ -1,7 +1,7 @@
 """CoNLL-U files: sentences with tags and dependency trees.
 
-A word's line has ten columns between tabs: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC. A sentence ends
-with an empty line. Lines that begin with # are comments. IDs such as 8-9 are multiword tokens, and IDs such as 5.1 are
+A word's line has ten columns between tabs: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC. An empty line
+ends a sentence. Lines that begin with # are comments. IDs such as 8-9 are multiword tokens, and IDs such as 5.1 are
 empty nodes: both are kept when a sentence is written, and are no words of the tree.
 
 Source: https://universaldependencies.org/format.html

@@ -89,7 +89,8 @@ def test_more_sentences_than_there_are_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("word", "plural"), [("child", "children"), ("city", "cities"), ("boy", "boys"), ("watch", "watches"), ("eye", "eyes")]
+    ("word", "plural"),
+    [("child", "children"), ("city", "cities"), ("boy", "boys"), ("watch", "watches"), ("eye", "eyes")],
 )
 def test_plurals(word, plural):
     assert plural_of(word) == plural
@@ -97,4 +98,10 @@ def test_plurals(word, plural):
 
 def test_forms_of_verbs():
     assert [third_person(verb) for verb in ("try", "say", "watch", "see")] == ["tries", "says", "watches", "sees"]
-    assert [past_of(verb) for verb in ("try", "stay", "like", "see", "help")] == ["tried", "stayed", "liked", "saw", "helped"]
+    assert [past_of(verb) for verb in ("try", "stay", "like", "see", "help")] == [
+        "tried",
+        "stayed",
+        "liked",
+        "saw",
+        "helped",
+    ]

@@ -37,7 +37,14 @@ def test_projectivity_is_that_no_two_arcs_cross():
 
 @pytest.mark.parametrize(
     ("heads", "projective"),
-    [([0], True), ([2, 0, 2], True), ([3, 0, 2], False), ([3, 3, 0], True), ([3, 4, 0, 3], False), ([2, 3, 0, 1], False)],
+    [
+        ([0], True),
+        ([2, 0, 2], True),
+        ([3, 0, 2], False),
+        ([3, 3, 0], True),
+        ([3, 4, 0, 3], False),
+        ([2, 3, 0, 1], False),
+    ],
 )
 def test_projectivity_of_trees_drawn_by_hand(heads, projective):
     assert is_projective(heads) == projective
@@ -86,9 +93,7 @@ def test_transitions_of_i_parsed_this_sentence_correctly():
         *("SHIFT", "SHIFT", "LEFT-ARC", "SHIFT", "SHIFT", "LEFT-ARC", "RIGHT-ARC", "SHIFT", "RIGHT-ARC", "RIGHT-ARC")
     ]
     names = [KINDS[kind] for kind in oracle(heads, "arc_eager")]
-    assert names == [
-        *("SHIFT", "LEFT-ARC", "SHIFT", "SHIFT", "LEFT-ARC", "RIGHT-ARC", "REDUCE", "RIGHT-ARC", "REDUCE")
-    ]
+    assert names == [*("SHIFT", "LEFT-ARC", "SHIFT", "SHIFT", "LEFT-ARC", "RIGHT-ARC", "REDUCE", "RIGHT-ARC", "REDUCE")]
 
 
 def test_a_derivation_has_the_relations_of_the_dependents_and_what_is_allowed_at_each_step():

@@ -12,7 +12,7 @@ from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.files import write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
-from jaxnlp.tasks.parsing.parser import SentenceParser, check_length
+from jaxnlp.tasks.parsing.parser import SentenceParser
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
@@ -67,8 +67,6 @@ class Parse(Command):
         parse = SentenceParser(trained, num_beams=self.num_beams)
         drawn, lines, count = list[Drawn](), list[str](), 0
         for sentences in chunks(self._sentences(), CHUNK):
-            for sentence in sentences:
-                check_length(sentence, processor)
             if processor.tags:
                 _require_tags(sentences, processor)
             for sentence, tree in zip(sentences, parse(sentences), strict=True):

@@ -73,7 +73,9 @@ def as_text(words: Sequence[str], tree: Tree) -> str:
 
 def arc_levels(heads: Sequence[int]) -> list[int]:
     """The level of each word's arc to its head, from 1; 0 for roots. Args: heads [n]."""
-    arcs = sorted((abs(word - head), min(word, head), max(word, head), word) for word, head in enumerate(heads, 1) if head)
+    arcs = sorted(
+        (abs(word - head), min(word, head), max(word, head), word) for word, head in enumerate(heads, 1) if head
+    )
     levels = [0] * len(heads)
     placed: list[tuple[int, int, int]] = []
     for _, left, right, word in arcs:

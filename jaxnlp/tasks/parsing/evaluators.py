@@ -66,9 +66,7 @@ def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> li
     return [Block("Sentences with the most wrong words", MarkedText(tuple(paragraphs), note))]
 
 
-def _described(
-    title: str, sentence: TreeSentence, tree: Tree, right: Sequence[bool]
-) -> tuple[tuple[str, bool], ...]:
+def _described(title: str, sentence: TreeSentence, tree: Tree, right: Sequence[bool]) -> tuple[tuple[str, bool], ...]:
     pieces = [(title, False)]
     for word, head, relation, fits in zip(sentence.words, tree.heads, tree.relations, right, strict=True):
         of = f" \N{LEFTWARDS ARROW} {sentence.words[head - 1]} {head}" if head else ""
