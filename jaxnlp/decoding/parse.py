@@ -42,19 +42,6 @@ class Trees(NamedTuple):
     scores: Array
 
 
-def greedy_parse(score: Score, lengths: Array, positions: int, *, num_relations: int, system: System) -> Trees:
-    """The trees of the most probable transition at each step.
-
-    Args:
-      score: gives logits; see `Score`.
-      lengths: number of words [B] int; 0 = a row of padding.
-      positions: T.
-      num_relations: R.
-      system: of the transitions.
-    """
-    return beam_parse(score, lengths, positions, num_relations=num_relations, system=system, num_beams=1)
-
-
 def beam_parse(
     score: Score, lengths: Array, positions: int, *, num_relations: int, system: System, num_beams: int
 ) -> Trees:
@@ -63,7 +50,13 @@ def beam_parse(
     In arc_standard all sequences of a sentence have the same length. In arc_eager those with words that move back are
     longer; finished sequences stay in the beam.
 
-    Args: those of `greedy_parse`, and num_beams, N.
+    Args:
+      score: gives logits; see `Score`.
+      lengths: number of words [B] int; 0 = a row of padding.
+      positions: T.
+      num_relations: R.
+      system: of the transitions.
+      num_beams: N.
     """
     batch, beams = len(lengths), num_beams
     chex.assert_shape(lengths, (batch,))

@@ -226,10 +226,10 @@ class TransitionScorer(nn.Module):
         batch, steps = self._check(words, nodes, labels)
         places = self._places(nodes)
         count = places.shape[-1]
-        total = jax.vmap(lambda one, at: one[at])(words, places * count + jnp.arange(count)).sum(axis=2)
+        total = jax.vmap(lambda one, at: one[at])(words, places * count + np.arange(count)[None, None]).sum(axis=2)
         if self.config.label_width:
             kinds = labels.shape[-1]
-            total += of_labels[labels * kinds + jnp.arange(kinds)].sum(axis=2)
+            total += of_labels[labels * kinds + np.arange(kinds)[None, None]].sum(axis=2)
         return self._logits(total.reshape(batch * steps, -1), deterministic=True).reshape(batch, steps, -1)
 
     def _check(self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array) -> tuple[int, int]:
