@@ -128,4 +128,4 @@ def test_trees_that_are_not_projective_are_drawn_with_a_level_for_each_crossing_
     lines, boxes = pieces(as_svg([Drawn("1", "abcd", (), Tree([3, 4, 0, 3], "wxyz"))]))
     assert len(boxes) == 4
     heights = {y for x1, y, x2, other in lines if y == other}
-    assert len(heights) == 3
+    assert len(heights) == 2
