@@ -131,7 +131,9 @@ class Treebank(DataConfig):
             f"; {len(processor.inputs.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations"
             f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         )
-        content = [[(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]]
+        content: list[Any] = [
+            [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
+        ]
         content += [[one.lines for one in sentences] for sentences in found.values()]
         digest = hashlib.sha256(json.dumps([processor.to_json(), content]).encode())
         return Corpus(
@@ -187,8 +189,8 @@ class Treebank(DataConfig):
                 raise DataError(
                     f"data.{field} is {value}, and the earlier run has {getattr(given, name)}; set it to that"
                 )
-        lengths = {"max_length": self.max_length, "max_pieces": self.max_pieces}
-        return dataclasses.replace(given, inputs=dataclasses.replace(given.inputs, **lengths))
+        inputs = dataclasses.replace(given.inputs, max_length=self.max_length, max_pieces=self.max_pieces)
+        return dataclasses.replace(given, inputs=inputs)
 
     def _derived(self, sentence: TreeSentence, processor: ParserProcessor, name: str) -> DerivedTree:
         try:

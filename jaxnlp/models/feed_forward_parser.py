@@ -54,7 +54,7 @@ class FeedForwardParserConfig(ParserConfig):
         return FeedForwardParser(self, processor.num_tags, processor.num_relations, processor.num_transitions, words)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        axes = {(name, "embedding"): "VD" for name in ("words", "tags")}
+        axes: dict[tuple[str, ...], str] = {(name, "embedding"): "VD" for name in ("words", "tags")}
         return parameter_table.find(parameter_table.entries(axes, "below") | self.scorer_parameters(), path)
 
 

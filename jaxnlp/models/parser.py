@@ -97,7 +97,7 @@ class ParserConfig(ModelConfig):
 
     def scorer_parameters(self) -> Table:
         """Entries of the second part."""
-        axes = {("words_kernel",): "EF", ("bias",): "F"}
+        axes: dict[tuple[str, ...], str] = {("words_kernel",): "EF", ("bias",): "F"}
         if self.label_width:
             axes |= {("labels_kernel",): "DF"}
         table = parameter_table.entries(axes, prefix=("scorer",))

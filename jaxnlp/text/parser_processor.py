@@ -158,12 +158,12 @@ class ParserProcessor:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """What `to_json` returned. Raises: ValueError naming the field that is something else."""
-        lists = {name: tuple(list_of_strings(fields, name)) for name in ("tags", "relations")}
+        tags, relations = (tuple(list_of_strings(fields, name)) for name in ("tags", "relations"))
         for name, kind in (("inputs", dict), ("system", str), ("tag_column", str), ("subtypes", bool)):
             if not isinstance(fields.get(name), kind):
                 raise ValueError(f"parser: {name} is missing or not of type {kind.__name__}")
         rest = {name: fields[name] for name in ("system", "tag_column", "subtypes")}
-        return cls(WordInputs.from_json(fields["inputs"]), **lists, **rest)
+        return cls(WordInputs.from_json(fields["inputs"]), tags, relations, **rest)
 
 
 def tags_of(sentence: TreeSentence, column: TagColumn) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from jaxnlp.files import write_file
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
+from jaxnlp.tasks.parsing.predicted_tags import with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
-from jaxnlp.text.simple_words import simple_words
+from jaxnlp.text.word_split import split_words
 
 CHUNK = 1_024
 """Sentences that are parsed before the next ones are read."""
@@ -31,7 +32,7 @@ class Parse(Command):
     A line has a word, its relation to its head and its number, below the head and to the right of it. A text is one
     sentence; its words are split by a simple rule, in which marks of punctuation are words.
 
-    A parser that reads tags needs them: from a CoNLL-U file.
+    A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -40,6 +41,8 @@ class Parse(Command):
     """A UTF-8 file with one sentence a line; - = standard input."""
     conllu: Path | None = None
     """A CoNLL-U file with the words, and the tags if the parser reads them."""
+    tagger: str | None = None
+    """Run of a tagger, whose Universal POS tags are read; None = those of --conllu."""
     num_beams: int = 1
     """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
     json: bool = False
@@ -58,7 +61,10 @@ class Parse(Command):
         if self.conllu is not None and (self.texts or self.file is not None):
             raise ValueError("sentences come from --conllu, or from texts and --file, not from both")
 
-    def __call__(self, trained: Trained) -> None:
+    def further_models(self) -> tuple[str, ...]:
+        return () if self.tagger is None else (self.tagger,)
+
+    def __call__(self, trained: Trained, tagger: Trained | None = None) -> None:
         """Prints the trees; those of the first sentences before it reads the rest.
 
         Raises: ValueError, OSError for sentences that are missing, cannot be read, are too long, or lack tags.
@@ -67,6 +73,8 @@ class Parse(Command):
         parse = SentenceParser(trained, num_beams=self.num_beams)
         drawn, lines, count = list[Drawn](), list[str](), 0
         for sentences in chunks(self._sentences(), CHUNK):
+            if tagger is not None:
+                sentences = with_predicted_tags(tagger, sentences, processor)
             if processor.tags:
                 _require_tags(sentences, processor)
             for sentence, tree in zip(sentences, parse(sentences), strict=True):
@@ -78,7 +86,8 @@ class Parse(Command):
                     tags = tags_of(sentence, "upos") if any(tag != "_" for tag in sentence.upos) else ()
                     drawn.append(Drawn(sentence.name, sentence.words, tags, tree))
                 if self.out is not None:
-                    lines.append(written([sentence.with_tree(*tree)]))
+                    tags = () if tagger is None else sentence.upos
+                    lines.append(written([sentence.with_tree(*tree, upos=tags)]))
         if self.out is not None:
             write_file(self.out, "".join(lines).encode())
         if self.svg is not None:
@@ -91,7 +100,7 @@ class Parse(Command):
             yield from read_conllu(self.conllu)
             return
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
-            words = simple_words(one_line(text))
+            words = [placed.word for placed in split_words(one_line(text))]
             yield dataclasses.replace(sentence_of(words, name=str(number)), line=number)
 
 
@@ -110,7 +119,8 @@ def _require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor)
         if "_" in tags_of(sentence, processor.tag_column):
             raise ValueError(
                 f"line {sentence.line}, sentence {sentence.name}: this parser reads tags ({processor.tag_column}), and "
-                "some words have none; give a CoNLL-U file with tags, or a parser trained with --data.tags none"
+                "some words have none; give --tagger RUN, a CoNLL-U file with tags, or a parser that was trained with "
+                "--data.tags none"
             )
 
 

@@ -54,8 +54,8 @@ def parse_of(
 
 
 def trees_of(sentences: Sequence[TreeSentence], found: Trees, processor: ParserProcessor) -> list[Tree]:
-    """Trees with the names of the relations, from arrays with a row a sentence."""
-    heads, relations = np.asarray(found.heads).tolist(), np.asarray(found.relations).tolist()
+    """Trees with the names of the relations, from arrays with a row a sentence; rows of padding follow."""
+    heads, relations = (np.asarray(x)[: len(sentences)].tolist() for x in (found.heads, found.relations))
     return [
         Tree(row[: len(one.words)], [processor.relations[number] for number in numbers[: len(one.words)]])
         for one, row, numbers in zip(sentences, heads, relations, strict=True)
@@ -88,8 +88,7 @@ class SentenceParser:
             size = min(rows, 1 << (len(members) - 1).bit_length())  # few shapes, and little padding
             batch = processor.batch([encoded[number] for number in chosen], size, length)
             result = self._parse(self._trained.params if params is None else params, batch)
-            kept = Trees(*(np.asarray(x)[: len(members)] for x in result))
-            for number, tree in zip(chosen, trees_of(members, kept, processor), strict=True):
+            for number, tree in zip(chosen, trees_of(members, result, processor), strict=True):
                 found[number] = tree
         return [tree for tree in found if tree is not None]
 
