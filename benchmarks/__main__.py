@@ -31,6 +31,7 @@ MODULES = (
     "text_cnn",
     "vit",
     "predict",
+    "parse",
 )
 
 

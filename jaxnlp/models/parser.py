@@ -151,18 +151,9 @@ class Parser(nn.Module):
         """Vectors [B, T + 2, E] of no word, of ROOT and of the T words of each sentence. Arguments: as `__call__`."""
         raise TypeError(f"{type(self).__name__} does not define encode()")
 
-    def prepare(self, *inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """What `score` reads: the products of all vectors with the kernels, without dropout.
-
-        Each word is in many configurations, so that to multiply it once and to add up products is faster in parsing.
-
-        Source: Chen and Manning 2014, section 3.2, who do so for frequent words.
-        """
-        return self.scorer.prepare(self.encode(*inputs, deterministic=True))
-
-    def score(self, prepared: tuple[jax.Array, jax.Array], nodes: jax.Array, labels: jax.Array) -> jax.Array:
-        """The logits of `__call__`, from what `prepare` returned."""
-        return self.scorer.score(prepared, nodes, labels)
+    def score(self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array) -> jax.Array:
+        """The logits of `__call__`, from what `encode` returned."""
+        return self.scorer(vectors, nodes, labels)
 
 
 class TransitionScorer(nn.Module):
@@ -200,53 +191,19 @@ class TransitionScorer(nn.Module):
         self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array, *, deterministic: bool = True
     ) -> jax.Array:
         """Args: vectors [B, T + 2, E]; nodes [B, S, 18]; labels [B, S, 12]. Returns: logits [B, S, C], float32."""
-        batch, steps = self._check(vectors, nodes, labels)
-        found = jax.vmap(lambda one, places: one[places])(vectors, self._places(nodes))
-        total = self._product(found.reshape(batch * steps, -1), self.words_kernel)
-        if self.config.label_width:
-            total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)
-        return self._logits(total, deterministic=deterministic).reshape(batch, steps, -1)
-
-    def prepare(self, vectors: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Products of all vectors with the kernels of all nodes [B, (T + 2) N, F], and those of the labels
-        [(R + 1) 12, F]. Args: vectors [B, T + 2, E]."""
-        batch, rows, width = vectors.shape
-        hidden, count = self.config.hidden_width, len(self.config.nodes)
-        kernel = self.words_kernel.reshape(count, width, hidden).transpose(1, 0, 2).reshape(width, -1)
-        words = self._product(vectors.reshape(-1, width), kernel).reshape(batch, rows * count, hidden)
-        if not self.config.label_width:
-            return words, jnp.zeros((0, hidden), words.dtype)
-        width = self.config.label_width
-        kernel = self.labels_kernel.reshape(-1, width, hidden).transpose(1, 0, 2).reshape(width, -1)
-        return words, self._product(self.labels.embedding, kernel).reshape(-1, hidden)
-
-    def score(self, prepared: tuple[jax.Array, jax.Array], nodes: jax.Array, labels: jax.Array) -> jax.Array:
-        """The logits of `__call__` [B, S, C], without dropout. Args: prepared: what `prepare` returned."""
-        words, of_labels = prepared
-        batch, steps = self._check(words, nodes, labels)
-        places = self._places(nodes)
-        count = places.shape[-1]
-        total = jax.vmap(lambda one, at: one[at])(words, places * count + np.arange(count)[None, None]).sum(axis=2)
-        if self.config.label_width:
-            kinds = labels.shape[-1]
-            total += of_labels[labels * kinds + np.arange(kinds)[None, None]].sum(axis=2)
-        return self._logits(total.reshape(batch * steps, -1), deterministic=True).reshape(batch, steps, -1)
-
-    def _check(self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array) -> tuple[int, int]:
         chex.assert_rank([vectors, nodes, labels], 3)
         batch, steps, _ = nodes.shape
         chex.assert_shape(nodes, (len(vectors), steps, NODES))
         chex.assert_shape(labels, (batch, steps, NODES - LABELLED))
-        return batch, steps
-
-    def _places(self, nodes: jax.Array) -> jax.Array:
-        """The rows of the vectors of the nodes that are read [B, S, N]: that of no word is the first one."""
-        return nodes[:, :, np.array(self.config.nodes)] + 1
+        places = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
+        found = jax.vmap(lambda one, at: one[at])(vectors, places)
+        total = self._product(found.reshape(batch * steps, -1), self.words_kernel)
+        if self.config.label_width:
+            total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)
+        hidden = ACTIVATIONS[self.config.activation](total + self.bias.astype(total.dtype)[None])
+        logits = self.head(self.dropout(hidden, deterministic=deterministic))
+        return logits.astype(jnp.float32).reshape(batch, steps, -1)
 
     def _product(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
         compute = self.config.compute
         return matmul(x.astype(compute.dtype), kernel.astype(compute.dtype), compute.operand_dtype)
-
-    def _logits(self, total: jax.Array, *, deterministic: bool) -> jax.Array:
-        hidden = ACTIVATIONS[self.config.activation](total + self.bias.astype(total.dtype)[None])
-        return self.head(self.dropout(hidden, deterministic=deterministic)).astype(jnp.float32)

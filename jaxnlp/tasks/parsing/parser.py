@@ -37,9 +37,9 @@ def parse_of(
     def parse(params: Params, batch: Batch) -> Trees:
         variables = {"params": params}
         inputs = [batch[name] for name in model.config.parser_inputs]
-        prepared = model.apply(variables, *inputs, method="prepare")
+        vectors = model.apply(variables, *inputs, method="encode")
         found = beam_parse(
-            lambda nodes, labels: model.apply(variables, prepared, nodes, labels, method="score"),
+            lambda nodes, labels: model.apply(variables, vectors, nodes, labels, method="score"),
             batch["word_mask"].sum(axis=1, dtype=jnp.int32),
             batch["word_mask"].shape[1],
             num_relations=processor.num_relations,

@@ -47,20 +47,6 @@ def test_logits_are_those_of_the_equation(activation, label_width):
             np.testing.assert_allclose(logits[row, step], expected, rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("label_width", [0, 2])
-def test_products_prepared_once_give_the_same_logits(label_width):
-    config = dataclasses.replace(CONFIG, label_width=label_width)
-    model, params = parser(config)
-    nodes, labels = configurations(steps=7)
-    inputs = arrays(config)
-    prepared = model.apply({"params": params}, *inputs, method="prepare")
-    found = model.apply({"params": params}, prepared, nodes, labels, method="score")
-    expected = model.apply({"params": params}, nodes, labels, *inputs)
-    assert found.shape == expected.shape == (2, 7, PROCESSOR.num_transitions)
-    assert found.dtype == expected.dtype == jnp.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-
-
 def test_dropout_is_for_training_alone():
     config = dataclasses.replace(CONFIG, dropout_rate=0.5)
     model, params = parser(config)

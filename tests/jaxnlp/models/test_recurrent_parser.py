@@ -81,15 +81,6 @@ def test_the_sentence_alone_decides_and_all_of_it(words):
         np.testing.assert_array_equal(other[0, :2], vectors[0, :2])  # no word and ROOT
 
 
-def test_products_prepared_once_give_the_same_logits(words):
-    model, params = parser(CONFIG)
-    nodes, labels = configurations()
-    inputs = inputs_of(CONFIG, batch_of(PROCESSOR))
-    prepared = jax.jit(lambda *inputs: model.apply({"params": params}, *inputs, method="prepare"))(*inputs)
-    found = model.apply({"params": params}, prepared, nodes, labels, method="score")
-    np.testing.assert_allclose(found, words[0](nodes, labels, *inputs), rtol=1e-4, atol=1e-4)
-
-
 def test_only_some_nodes_are_read(words):
     nodes, labels = configurations(1)
     inputs = inputs_of(CONFIG, batch_of(PROCESSOR))
