@@ -58,7 +58,13 @@ class ParserProcessor:
 
     @classmethod
     def of_sentences(
-        cls, sentences: Sequence[TreeSentence], *, minimum_count: int, tag_column: TagColumn, subtypes: bool, **rest: Any
+        cls,
+        sentences: Sequence[TreeSentence],
+        *,
+        minimum_count: int,
+        tag_column: TagColumn,
+        subtypes: bool,
+        **rest: Any,
     ) -> Self:
         """The processor of training sentences with trees; the arguments are those of the class, and minimum_count, of a
         word."""
