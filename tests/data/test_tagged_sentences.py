@@ -143,7 +143,11 @@ def test_data_that_cannot_be_learnt_is_refused(tmp_path, text, fields, message):
 def test_options_that_nothing_reads_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         TaggedSentences(**fields)
-    with pytest.raises(DataError, match=r"data\.source files needs your training file: give it with --data\.train FILE"):
+
+
+def test_own_data_needs_a_training_file():
+    message = r"data\.source files needs your training file: give it with --data\.train FILE"
+    with pytest.raises(DataError, match=message):
         TaggedSentences(source="files").load(0)
 
 
