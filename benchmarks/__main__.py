@@ -22,6 +22,7 @@ MODULES = (
     "bert_finetune",
     "attention",
     "cross_entropy",
+    "crf",
     "dropout",
     "generate",
     "compile",

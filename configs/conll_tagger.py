@@ -20,7 +20,7 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="conll_tagger",
-        data=TaggedSentences(source="conll2003_ner", batch_size=32),
+        data=TaggedSentences(source="conll2003_ner", length_multiple=32, max_pieces=192, batch_size=32),
         model=TaggerConfig(
             bert=True,
             word_width=0,

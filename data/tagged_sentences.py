@@ -307,7 +307,7 @@ class TaggedSentences(DataConfig):
             self.batch_size,
             seed=seed,
             multiple=self.length_multiple,
-            length=lambda sentence: len(sentence.words),
+            length=lambda sentence: processor.inputs.length(sentence.words),
             pad=processor.batch,
         )
         # No threads that read ahead: see data.character_text.
@@ -317,7 +317,7 @@ class TaggedSentences(DataConfig):
         self, sentences: Sequence[TaggedSentence], processor: TaggerProcessor, counts: Counts
     ) -> Split[TaggedSentence]:
         """One pass over the sentences, sorted by length."""
-        order = np.argsort([len(one.words) for one in sentences], kind="stable")
+        order = np.argsort([processor.inputs.length(one.words) for one in sentences], kind="stable")
         size = self.evaluation_batch_size
         groups = [[sentences[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
         return Split(

@@ -271,11 +271,12 @@ def _likelihood_forward(unary, transitions, labels, valid):
 def _likelihood_backward(residuals, cotangent):
     unary, transitions, labels, valid, alpha, beta = residuals
     classes = transitions.shape[0]
-    chosen = jax.nn.one_hot(labels, classes, dtype=unary.dtype) * valid[:, :, None]
+    real = valid.astype(unary.dtype)
+    chosen = jax.nn.one_hot(labels, classes, dtype=unary.dtype) * real[:, :, None]
     dunary = cotangent[None, :, None] * (chosen - _unary_marginals(alpha, beta, valid))
     if len(unary) == 1:
         return dunary, jnp.zeros_like(transitions), None, None
-    weights = cotangent[None] * valid[1:]
+    weights = cotangent[None] * real[1:]
     v, _ = _relative(unary[1:] + beta[1:])
     expected = _by_transitions(lambda sums, *rest: sums.pairs(*rest), transitions, alpha[:-1], v, weights)
     used = jnp.einsum(

@@ -158,7 +158,8 @@ class WordInputs:
         Args:
           sentences: what `encode` returned, at most B.
           size: B.
-          multiple: T and S are those of the longest sentence, rounded up to a multiple.
+          multiple: T is the length of the longest sentence, rounded up to a multiple; with a tokenizer, T = S is that
+            of the longest sentence in tokens, so that each length is one program to compile and not several.
 
         Returns:
           `words` [B, T] int32, `characters` [B, T, W] int32, `word_mask` [B, T] bool, False for padding; with a
@@ -166,16 +167,16 @@ class WordInputs:
           of each word's first token. Padding is 0. The piece mask of the first position is always True, since softmax
           needs at least one token.
         """
-        length = _rounded(max(len(one["words"]) for one in sentences), multiple, self.max_length)
+        name = "words" if self.pieces is None else "pieces"
+        length = _rounded(max(len(one[name]) for one in sentences), multiple, self.longest)
         found = {
             "words": np.zeros((size, length), np.int32),
             "characters": np.zeros((size, length, self.max_characters), np.int32),
             "word_mask": np.zeros((size, length), bool),
         }
         if self.pieces is not None:
-            tokens = _rounded(max(len(one["pieces"]) for one in sentences), multiple, self.max_pieces)
-            found["pieces"] = np.zeros((size, tokens), np.int32)
-            found["piece_mask"] = np.zeros((size, tokens), bool)
+            found["pieces"] = np.zeros((size, length), np.int32)
+            found["piece_mask"] = np.zeros((size, length), bool)
             found["piece_mask"][:, 0] = True
             found["first_pieces"] = np.zeros((size, length), np.int32)
         for row, one in enumerate(sentences):
@@ -185,6 +186,15 @@ class WordInputs:
             if self.pieces is not None:
                 found["piece_mask"][row, : len(one["pieces"])] = True
         return found
+
+    @property
+    def longest(self) -> int:
+        """The greatest T of a batch."""
+        return self.max_length if self.pieces is None else self.max_pieces
+
+    def length(self, words: Sequence[str]) -> int:
+        """How long a batch must be at least for a sentence: its words, or with a tokenizer its tokens."""
+        return len(words) if self.pieces is None else 2 + sum(map(len, self.word_pieces(words)))
 
     def parts(self, words: Sequence[str], inside: Sequence[bool] = ()) -> list[slice]:
         """A sentence in parts that are short enough, in words and in tokens of BERT; one part where it is itself.

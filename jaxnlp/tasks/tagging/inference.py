@@ -38,12 +38,12 @@ def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: boo
 
 
 def best_labels(model: Any, processor: TaggerProcessor, *, constrained: bool) -> Callable[[Params, Batch], Array]:
-    """A function of parameters and a batch: the ids of the best labels, as long as the longest sentence [B, T]."""
+    """A function of parameters and a batch: the ids of the best labels [B, T], T the greatest of all batches."""
 
     def predict(params: Params, batch: Batch) -> Array:
         found, lengths = _scores(model, params, batch)
         labels, _ = viterbi(found.scores, lengths, decoding_chain(found.chain, processor, constrained=constrained))
-        room = processor.inputs.max_length - labels.shape[1]
+        room = processor.inputs.longest - labels.shape[1]
         return jnp.pad(labels, ((0, 0), (0, room)))
 
     return predict
@@ -82,7 +82,7 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
         if not words:
             raise ValueError(f"sentence {number + 1} has no words")
         parts += [(number, tuple(words[part])) for part in processor.inputs.parts(words)]
-    order = np.argsort([len(words) for _, words in parts], kind="stable")
+    order = np.argsort([processor.inputs.length(words) for _, words in parts], kind="stable")
     found: list[Labelled] = [Labelled([], [])] * len(parts)
     for start in range(0, len(order), SENTENCES):
         chosen = order[start : start + SENTENCES]
