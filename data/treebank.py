@@ -117,7 +117,7 @@ class Treebank(DataConfig):
         if not kept:
             raise DataError("no training sentence is left: none is projective and short enough for data.max_length")
         processor = self._processor(kept, processor)
-        trees = [self._derived(sentence, processor, "training") for sentence in kept]
+        trees = [self._derived(sentence, processor) for sentence in kept]
         description = f"{len(kept):,} trees for training"
         if left_out := len(short) - len(kept):
             description += f" ({left_out:,} that are not projective were left out)"
@@ -138,7 +138,7 @@ class Treebank(DataConfig):
         digest = hashlib.sha256(json.dumps([processor.to_json(), content]).encode())
         return Corpus(
             train=training_batches(trees, processor, self.shapes, seed=seed),
-            splits={name: self._split(sentences, processor, name) for name, sentences in found.items()},
+            splits={name: self._split(sentences, processor) for name, sentences in found.items()},
             processor=processor,
             description=description,
             fingerprint=digest.hexdigest(),
@@ -146,7 +146,7 @@ class Treebank(DataConfig):
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """A CoNLL-U file, with or without trees. Raises: FileNotFoundError, DataError."""
-        return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor), str(path))
+        return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor))
 
     def _sentences(self, seed: int) -> dict[str, list[TreeSentence]]:
         """The sentences of each split, `train` among them."""
@@ -192,17 +192,16 @@ class Treebank(DataConfig):
         inputs = dataclasses.replace(given.inputs, max_length=self.max_length, max_pieces=self.max_pieces)
         return dataclasses.replace(given, inputs=inputs)
 
-    def _derived(self, sentence: TreeSentence, processor: ParserProcessor, name: str) -> DerivedTree:
+    def _derived(self, sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
         try:
             return derived(sentence, processor)
         except ValueError as error:
             raise DataError(
-                f"{name}, line {sentence.line}, sentence {sentence.name}: {error}; split the sentence, or raise "
-                "data.max_length or data.max_pieces"
+                f"{sentence.where}: {error}; split the sentence, or raise data.max_length or data.max_pieces"
             ) from error
 
-    def _split(self, sentences: Sequence[TreeSentence], processor: ParserProcessor, name: str) -> Split[TreeSentence]:
-        trees = [self._derived(sentence, processor, name) for sentence in sentences]
+    def _split(self, sentences: Sequence[TreeSentence], processor: ParserProcessor) -> Split[TreeSentence]:
+        trees = [self._derived(sentence, processor) for sentence in sentences]
         crossed = sum(not is_projective(sentence.heads) for sentence in sentences if sentence.heads is not None)
         notes = (f"{crossed:,} of {len(sentences):,} trees are not projective",) if crossed else ()
         return tree_split(sentences, trees, processor, Shapes(self._lengths, self.evaluation_batch_words), notes=notes)
@@ -229,10 +228,7 @@ def _read(path: Path, *, trees: bool | None) -> list[TreeSentence]:
         raise DataError(str(error)) from error
     without = [sentence for sentence in found if sentence.heads is None]
     if without and (trees or len(without) < len(found)):
-        first = without[0]
-        raise DataError(
-            f"{path}, line {first.line}, sentence {first.name}: no tree; expected HEAD and DEPREL of each word"
-        )
+        raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")
     return found
 
 

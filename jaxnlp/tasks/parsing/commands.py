@@ -118,7 +118,7 @@ def _require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor)
     for sentence in sentences:
         if "_" in tags_of(sentence, processor.tag_column):
             raise ValueError(
-                f"line {sentence.line}, sentence {sentence.name}: this parser reads tags ({processor.tag_column}), and "
+                f"{sentence.where}: this parser reads tags ({processor.tag_column}), and "
                 "some words have none; give --tagger RUN, a CoNLL-U file with tags, or a parser that was trained with "
                 "--data.tags none"
             )

@@ -28,6 +28,8 @@ def test_sentences_have_the_words_without_multiword_tokens_and_empty_nodes():
     first, second = parse_conllu(PARSED, "file")
     assert (first.name, second.name) == ("a-1", "2")
     assert (first.line, second.line) == (1, 12)
+    assert second.where == "file, line 12, sentence 2"
+    assert sentence_of(["a"]).where == "line 1, sentence 1"
     assert first.words == ("We", "do", "n't", "see", ".")
     assert first.upos == ("PRON", "AUX", "PART", "VERB", "PUNCT")
     assert first.xpos == ("PRP", "VBP", "RB", "VB", ".")
