@@ -32,6 +32,7 @@ MODULES = (
     "text_cnn",
     "vit",
     "predict",
+    "parse",
 )
 
 

@@ -16,30 +16,35 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 PERSONS = ("Anna", "Carl", "David", "Elena", "Jordan", "Lincoln", "Maria", "Omar", "Paris", "Peter", "Sofia", "Tom")
 SURNAMES = ("Becker", "Diaz", "Ford", "Jones", "Kim", "Lopez", "Morgan", "Novak", "Okoye", "Rossi", "Smith", "Tanaka")
 PLACES = ("Berlin", "Cairo", "Jordan", "Lima", "Lincoln", "Norway", "Oslo", "Paris", "Peru", "Rome", "Texas", "Tokyo")
 TWO_WORD_PLACES = (("New", "York"), ("San", "Diego"), ("Hong", "Kong"), ("Costa", "Rica"))
 FIRMS = ("Acme", "Delta", "Ford", "Globex", "Morgan", "Orion", "Vertex", "Zenith")
 FIRM_ENDINGS = ("Bank", "Airlines", "Motors", "Records", "Systems")
-ANIMATE = (
+ANIMATE = _words(
     "artist baker bird boy cat child doctor dog farmer girl horse judge lawyer man minister nurse pilot poet scientist "
     "singer student teacher tourist woman"
-).split()
-THINGS = (
+)
+THINGS = _words(
     "apple book bridge car castle door garden house letter map mountain newspaper painting picture plan report river "
     "road ship song story table train tree watch window walk"
-).split()
-INSTRUMENTS = "binoculars camera glass microscope mirror telescope".split()
-ATTRIBUTES = "beard collar eye feather hat scar smile tail".split()
-PLACES_COMMON = "city forest garden kitchen library market museum park school station street village".split()
+)
+INSTRUMENTS = _words("binoculars camera glass microscope mirror telescope")
+ATTRIBUTES = _words("beard collar eye feather hat scar smile tail")
+PLACES_COMMON = _words("city forest garden kitchen library market museum park school station street village")
 IRREGULAR = {"child": "children", "man": "men", "woman": "women", "binoculars": "binoculars", "boy": "boys"}
-PERCEIVE = "find notice see spot watch".split()
-TRANSITIVE = "admire chase describe draw follow help like paint plan remember visit".split()
-INTRANSITIVE = "arrive dance laugh run sing sleep smile wait walk work".split()
-THINK = "believe claim hope know say think".split()
-WANT = "decide hope plan try want".split()
-GIVE = "bring give send show".split()
+PERCEIVE = _words("find notice see spot watch")
+TRANSITIVE = _words("admire chase describe draw follow help like paint plan remember visit")
+INTRANSITIVE = _words("arrive dance laugh run sing sleep smile wait walk work")
+THINK = _words("believe claim hope know say think")
+WANT = _words("decide hope plan try want")
+GIVE = _words("bring give send show")
 PAST = {
     "find": "found",
     "see": "saw",
@@ -59,16 +64,18 @@ PAST = {
 }
 PARTICIPLE = {"see": "seen", "draw": "drawn", "run": "run", "sing": "sung", "know": "known", "give": "given"}
 PARTICIPLE |= {"show": "shown"}
-ADJECTIVES = "black bright clever famous happy heavy large long old quiet red sad small strange tall white young".split()
-STATES = "angry famous happy hungry late proud quiet ready sad tired".split()
-ADVERBS = "always never often rarely sometimes usually".split()
-MANNER = "carefully happily loudly quickly quietly slowly".split()
-NUMBERS = "two three four five six seven".split()
-MODALS = "can may must should will".split()
+ADJECTIVES = _words(
+    "black bright clever famous happy heavy large long old quiet red sad small strange tall white young"
+)
+STATES = _words("angry famous happy hungry late proud quiet ready sad tired")
+ADVERBS = _words("always never often rarely sometimes usually")
+MANNER = _words("carefully happily loudly quickly quietly slowly")
+NUMBERS = _words("two three four five six seven")
+MODALS = _words("can may must should will")
 PRONOUNS = (("he", "him", False), ("she", "her", False), ("they", "them", True), ("we", "us", True))
-POSSESSIVES = "her his my our their".split()
-SUBORDINATORS = "after although because before when while".split()
-JOBS = "baker doctor farmer judge lawyer minister nurse pilot poet scientist singer teacher".split()
+POSSESSIVES = _words("her his my our their")
+SUBORDINATORS = _words("after although because before when while")
+JOBS = _words("baker doctor farmer judge lawyer minister nurse pilot poet scientist singer teacher")
 _TRIES = 50
 """Sentences that are drawn in place of one that was drawn before."""
 

@@ -11,7 +11,7 @@ from data.pair_batches import Shapes
 from data.transition_oracle import Derivation, derivation, lifted
 from data.word_batches import Epochs
 from jaxnlp.text.conllu import TreeSentence
-from jaxnlp.text.parser_processor import ParserProcessor
+from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.text.transitions import NODES
 
 
@@ -19,23 +19,26 @@ class DerivedTree(NamedTuple):
     """A sentence, and the transitions of its tree.
 
     Attributes:
-      sentence: of n words.
+      encoded: the sentence of n words, see `ParserProcessor.encode`.
       relations: the number of each word's relation; -1 = no training sentence has it [n].
       derivation: of the tree; of a tree that is not projective, that of the lifted tree.
     """
 
-    sentence: TreeSentence
+    encoded: EncodedSentence
     relations: tuple[int, ...]
     derivation: Derivation
 
 
 def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
-    """The transitions of a sentence's tree. A sentence without a tree has those of a chain, which nothing reads."""
+    """The transitions of a sentence's tree. A sentence without a tree has those of a chain, which nothing reads.
+
+    Raises: ValueError for a sentence that is too long.
+    """
     heads = range(len(sentence.words)) if sentence.heads is None else lifted(sentence.heads)
     found = [processor.relation_id(relation) for relation in sentence.relations or ()]
     relations = [-1 if number is None else number for number in found] or [0] * len(sentence.words)
     return DerivedTree(
-        sentence,
+        processor.encode(sentence),
         tuple(relations),
         derivation(
             list(heads),
@@ -57,7 +60,7 @@ def tree_batch(trees: Sequence[DerivedTree], processor: ParserProcessor, size: i
       `transitions` [B, S] int32, their numbers;
       `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
     """
-    batch = processor.batch([tree.sentence for tree in trees], size, length)
+    batch = processor.batch([tree.encoded for tree in trees], size, length)
     steps = 2 * length
     nodes = np.full((size, steps, NODES), -1, np.int32)
     relations = np.zeros((size, length + 1), np.int32)
@@ -79,7 +82,7 @@ def training_batches(
     trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int
 ) -> grain.IterDataset:
     """Batches without end, shuffled in each epoch; batches have about the same number of words."""
-    sizes = [([0] * len(tree.sentence.words), [0]) for tree in trees]
+    sizes = [([0] * len(tree.relations), [0]) for tree in trees]  # only the lengths are read
 
     def batches(number: int) -> Sequence[NumpyBatch]:
         generator = np.random.default_rng((seed, number))
@@ -97,11 +100,15 @@ def training_batches(
 
 
 def tree_split(
-    sentences: Sequence[TreeSentence], processor: ParserProcessor, shapes: Shapes, *, notes: tuple[str, ...] = ()
+    sentences: Sequence[TreeSentence],
+    trees: Sequence[DerivedTree],
+    processor: ParserProcessor,
+    shapes: Shapes,
+    *,
+    notes: tuple[str, ...] = (),
 ) -> Split[TreeSentence]:
     """One pass over sentences, shorter ones first. It has targets where all sentences have trees."""
-    trees = [derived(sentence, processor) for sentence in sentences]
-    groups = shapes.groups([([0] * len(one.words), [0]) for one in sentences], range(len(sentences)))
+    groups = shapes.groups([([0] * len(tree.relations), [0]) for tree in trees], range(len(trees)))
     return Split(
         tuple(
             tree_batch([trees[member] for member in members], processor, shapes.rows(bucket), shapes.lengths[bucket])

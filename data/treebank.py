@@ -14,11 +14,13 @@ from data.pair_batches import Shapes
 from data.small_grammar import GrammarSentence, grammar_sentences
 from data.text_sources import read_utf8
 from data.transition_oracle import is_projective
-from data.tree_batches import derived, training_batches, tree_split
+from data.tree_batches import DerivedTree, derived, training_batches, tree_split
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
 from jaxnlp.text.transitions import System
+from jaxnlp.text.word_inputs import WordInputs
+from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
 EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.conllu"}
@@ -48,7 +50,7 @@ class Treebank(DataConfig):
     held_out_sentences: int = 500
     """Validation sentences of the small grammar; they do not depend on the seed."""
     tags: TagColumn = "upos"
-    """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), or none."""
+    """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), the pairs of both, or none."""
     subtypes: bool = True
     """Whether the parser predicts subtypes of relations, as in nsubj:pass."""
     system: System = "arc_standard"
@@ -57,6 +59,8 @@ class Treebank(DataConfig):
     """Minimum number of occurrences of a word, in lowercase, in the training sentences; others are unknown words."""
     max_length: int = 256
     """Maximum length of a sentence, in words. Longer ones are left out of training, and are refused elsewhere."""
+    max_pieces: int = 384
+    """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are refused."""
     batch_size: int = 256
     """Maximum number of sentences in a training step, over all devices."""
     batch_words: int = 1_024
@@ -64,11 +68,11 @@ class Treebank(DataConfig):
     evaluation_batch_words: int = 8_192
     """Maximum number of words in an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96)
-    """Lengths of batches in words, below data.max_length, which is the last one; each length is a program to compile."""
+    """Lengths of batches in words; data.max_length follows as the last one. Each length is a program to compile."""
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(1, "sentences", "held_out_sentences", "minimum_count", "max_length")
+        self.require_at_least(1, "sentences", "held_out_sentences", "minimum_count", "max_length", "max_pieces")
         self.require_at_least(1, "batch_words", "evaluation_batch_words")
         if any(a >= b for a, b in itertools.pairwise(self.lengths)) or min(self.lengths, default=1) < 1:
             raise ValueError(f"data.lengths must increase and be at least 1, got {self.lengths}")
@@ -82,8 +86,8 @@ class Treebank(DataConfig):
                 ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
             ],
         )
-        if drawn and self.tags == "xpos":
-            raise ValueError("data.tags xpos needs a treebank; the small grammar has Universal POS tags only")
+        if drawn and self.tags in ("xpos", "both"):
+            raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
 
     @property
     def shapes(self) -> Shapes:
@@ -99,8 +103,8 @@ class Treebank(DataConfig):
 
         Args:
           seed: decides the order of training, and the training sentences of the small grammar.
-          processor: that of an earlier run, whose words, tags and relations are used; None = those of the training
-            sentences.
+          processor: that of an earlier run, whose words, tags and relations are used; or one with the
+            tokenizer of a BERT; None = those of the training sentences.
 
         Raises:
           FileNotFoundError: when there is no such file.
@@ -112,16 +116,8 @@ class Treebank(DataConfig):
         kept = [sentence for sentence in short if is_projective(sentence.heads or ())]
         if not kept:
             raise DataError("no training sentence is left: none is projective and short enough for data.max_length")
-        if processor is None:
-            processor = ParserProcessor.of_sentences(
-                kept,
-                minimum_count=self.minimum_count,
-                tag_column=self.tags,
-                subtypes=self.subtypes,
-                system=self.system,
-                max_length=self.max_length,
-            )
-        processor = self._fitting(require_processor(processor, ParserProcessor))
+        processor = self._processor(kept, processor)
+        trees = [self._derived(sentence, processor) for sentence in kept]
         description = f"{len(kept):,} trees for training"
         if left_out := len(short) - len(kept):
             description += f" ({left_out:,} that are not projective were left out)"
@@ -132,16 +128,17 @@ class Treebank(DataConfig):
             unknown = processor.unknown_words(sentences) / sum(len(sentence.words) for sentence in sentences)
             description += f", {len(sentences):,} for {name} ({crossed:,} not projective, {unknown:.0%} unknown words)"
         description += (
-            f"; {len(processor.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations; "
-            f"{processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
+            f"; {len(processor.inputs.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations"
+            f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         )
-        content = [[(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]]
+        content: list[Any] = [
+            [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
+        ]
         content += [[one.lines for one in sentences] for sentences in found.values()]
         digest = hashlib.sha256(json.dumps([processor.to_json(), content]).encode())
-        trees = [derived(sentence, processor) for sentence in kept]
         return Corpus(
             train=training_batches(trees, processor, self.shapes, seed=seed),
-            splits={name: self._split(sentences, processor, name) for name, sentences in found.items()},
+            splits={name: self._split(sentences, processor) for name, sentences in found.items()},
             processor=processor,
             description=description,
             fingerprint=digest.hexdigest(),
@@ -149,7 +146,7 @@ class Treebank(DataConfig):
 
     def read_file(self, path: Path, processor: Any) -> Split:
         """A CoNLL-U file, with or without trees. Raises: FileNotFoundError, DataError."""
-        return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor), str(path))
+        return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor))
 
     def _sentences(self, seed: int) -> dict[str, list[TreeSentence]]:
         """The sentences of each split, `train` among them."""
@@ -172,27 +169,50 @@ class Treebank(DataConfig):
             raise DataError(str(error)) from error
         return {"train": _trees_of(train), "validation": _trees_of(held)}
 
-    def _fitting(self, processor: ParserProcessor) -> ParserProcessor:
-        """The processor. Raises: DataError when an earlier run's has other options."""
-        wanted = {"system": self.system, "tag_column": self.tags, "subtypes": self.subtypes}
-        for name, value in wanted.items():
-            if getattr(processor, name) != value:
+    def _processor(self, train: Sequence[TreeSentence], given: Any) -> ParserProcessor:
+        """The processor of an earlier parser; or one of the training sentences, with the tokenizer of a BERT if it is
+        given. Raises: DataError when an earlier parser has other options."""
+        if not isinstance(given, ParserProcessor):
+            inputs = WordInputs.of_sentences(
+                [sentence.words for sentence in train],
+                minimum_count=self.minimum_count,
+                pieces=_tokenizer(given),
+                max_length=self.max_length,
+                max_pieces=self.max_pieces,
+            )
+            return ParserProcessor.of_sentences(
+                train, inputs, tag_column=self.tags, subtypes=self.subtypes, system=self.system
+            )
+        for name, value in (("system", self.system), ("tag_column", self.tags), ("subtypes", self.subtypes)):
+            if getattr(given, name) != value:
                 field = "tags" if name == "tag_column" else name
                 raise DataError(
-                    f"data.{field} is {value}, and the earlier run has {getattr(processor, name)}; set it to that"
+                    f"data.{field} is {value}, and the earlier run has {getattr(given, name)}; set it to that"
                 )
-        return dataclasses.replace(processor, max_length=self.max_length)
+        inputs = dataclasses.replace(given.inputs, max_length=self.max_length, max_pieces=self.max_pieces)
+        return dataclasses.replace(given, inputs=inputs)
 
-    def _split(self, sentences: Sequence[TreeSentence], processor: ParserProcessor, name: str) -> Split[TreeSentence]:
-        for sentence in sentences:
-            if len(sentence.words) > self.max_length:
-                raise DataError(
-                    f"{name}, line {sentence.line}, sentence {sentence.name}: {len(sentence.words):,} words, at most "
-                    f"{self.max_length} are read; split the sentence, or raise data.max_length"
-                )
+    def _derived(self, sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
+        try:
+            return derived(sentence, processor)
+        except ValueError as error:
+            raise DataError(
+                f"{sentence.where}: {error}; split the sentence, or raise data.max_length or data.max_pieces"
+            ) from error
+
+    def _split(self, sentences: Sequence[TreeSentence], processor: ParserProcessor) -> Split[TreeSentence]:
+        trees = [self._derived(sentence, processor) for sentence in sentences]
         crossed = sum(not is_projective(sentence.heads) for sentence in sentences if sentence.heads is not None)
         notes = (f"{crossed:,} of {len(sentences):,} trees are not projective",) if crossed else ()
-        return tree_split(sentences, processor, Shapes(self._lengths, self.evaluation_batch_words), notes=notes)
+        return tree_split(sentences, trees, processor, Shapes(self._lengths, self.evaluation_batch_words), notes=notes)
+
+
+def _tokenizer(given: Any) -> WordPieceVocabulary | None:
+    """The tokenizer of a BERT that a run begins with; None = it begins with none."""
+    if given is None:
+        return None
+    vocabulary = given.inputs.pieces if hasattr(given, "inputs") else getattr(given, "vocabulary", given)
+    return None if vocabulary is None else require_processor(vocabulary, WordPieceVocabulary)
 
 
 def _read(path: Path, *, trees: bool | None) -> list[TreeSentence]:
@@ -208,10 +228,7 @@ def _read(path: Path, *, trees: bool | None) -> list[TreeSentence]:
         raise DataError(str(error)) from error
     without = [sentence for sentence in found if sentence.heads is None]
     if without and (trees or len(without) < len(found)):
-        first = without[0]
-        raise DataError(
-            f"{path}, line {first.line}, sentence {first.name}: no tree; expected HEAD and DEPREL of each word"
-        )
+        raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")
     return found
 
 

@@ -42,8 +42,13 @@ class Trees(NamedTuple):
     scores: Array
 
 
-def greedy_parse(score: Score, lengths: Array, positions: int, *, num_relations: int, system: System) -> Trees:
-    """The trees of the most probable transition at each step.
+def beam_parse(
+    score: Score, lengths: Array, positions: int, *, num_relations: int, system: System, num_beams: int
+) -> Trees:
+    """The trees of the most probable sequences of transitions that a beam of N finds; N = 1 is greedy.
+
+    In arc_standard all sequences of a sentence have the same length. In arc_eager those with words that move back are
+    longer; finished sequences stay in the beam.
 
     Args:
       score: gives logits; see `Score`.
@@ -51,19 +56,7 @@ def greedy_parse(score: Score, lengths: Array, positions: int, *, num_relations:
       positions: T.
       num_relations: R.
       system: of the transitions.
-    """
-    return beam_parse(score, lengths, positions, num_relations=num_relations, system=system, num_beams=1)
-
-
-def beam_parse(
-    score: Score, lengths: Array, positions: int, *, num_relations: int, system: System, num_beams: int
-) -> Trees:
-    """The trees of the most probable sequences of transitions that a beam of N finds; N = 1 is greedy.
-
-    All sequences of a sentence are as long as each other in arc_standard. In arc_eager they may differ by the words that
-    move back; finished sequences stay in the beam.
-
-    Args: those of `greedy_parse`, and num_beams, N.
+      num_beams: N.
     """
     batch, beams = len(lengths), num_beams
     chex.assert_shape(lengths, (batch,))

@@ -2,12 +2,12 @@
 
 18 words, 18 tags and 12 labels describe a configuration.
 
-Source: Chen and Manning 2014. Differs: words that occur once are unknown words in training, and a share of the others is
-so at random; transitions that are not allowed have no probability in training either.
+Source: Chen and Manning 2014. Differs: a share of the words is read as unknown words in training; transitions that are
+not allowed have no probability in training either.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import chex
 import flax.linen as nn
@@ -18,14 +18,12 @@ from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import Parser, ParserConfig, uniform_vectors
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.ops.dropout import keep_mask
-from jaxnlp.text.parser_processor import ABSENT_ID, ROOT_ID, UNKNOWN_ID
+from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
 
 
 @dataclasses.dataclass(frozen=True)
 class FeedForwardParserConfig(ParserConfig):
     """Shape and regularisers of the feed-forward parser."""
-
-    inputs: ClassVar[tuple[str, ...]] = ("words", "tags")
 
     word_width: int = 50
     """Width of the vectors of words."""
@@ -42,30 +40,41 @@ class FeedForwardParserConfig(ParserConfig):
             if getattr(self, name) < 1:
                 raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
 
+    @property
+    def parser_inputs(self) -> tuple[str, ...]:
+        return ("words", "tags")
+
+    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        del processor
+        ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+        return ids, ids
+
     def build_parser(self, processor: Any) -> "FeedForwardParser":
-        tags = processor.num_tags if processor.tags else 0
-        return FeedForwardParser(
-            self, processor.vocabulary_size, tags, processor.num_relations, processor.num_transitions
-        )
+        words = processor.inputs.vocabulary_size
+        return FeedForwardParser(self, processor.num_tags, processor.num_relations, processor.num_transitions, words)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        axes = {(name, "embedding"): "VD" for name in ("words", "tags")}
+        axes: dict[tuple[str, ...], str] = {(name, "embedding"): "VD" for name in ("words", "tags")}
         return parameter_table.find(parameter_table.entries(axes, "below") | self.scorer_parameters(), path)
 
 
 class FeedForwardParser(Parser):
-    """Scores of transitions. Attributes: as `Parser`."""
+    """Scores of transitions. ROOT has the last vector of both tables.
+
+    Attributes: as `Parser`, and vocabulary_size, V.
+    """
 
     config: FeedForwardParserConfig
+    vocabulary_size: int
 
     def setup(self):
         """The vectors of words and tags."""
         super().setup()
         config = self.config
         dtype = config.compute.dtype
-        self.words = nn.Embed(self.vocabulary_size, config.word_width, dtype=dtype, embedding_init=uniform_vectors)
+        self.words = nn.Embed(self.vocabulary_size + 1, config.word_width, dtype, embedding_init=uniform_vectors)
         if self.num_tags:
-            self.tags = nn.Embed(self.num_tags, config.tag_width, dtype=dtype, embedding_init=uniform_vectors)
+            self.tags = nn.Embed(self.num_tags + 1, config.tag_width, dtype, embedding_init=uniform_vectors)
         self.embedding_dropout = Dropout(config.embedding_dropout_rate)
 
     @property
@@ -80,10 +89,15 @@ class FeedForwardParser(Parser):
         if rate and not deterministic:
             kept = keep_mask(self.make_rng("dropout"), words.shape, rate, first_row=first_row_of_shard(len(words)))
             words = jnp.where(kept, words, UNKNOWN_ID)
-        first = jnp.broadcast_to(jnp.array([[ABSENT_ID, ROOT_ID]], words.dtype), (len(words), 2))
-        parts = [self.words(jnp.concatenate([first, words], axis=1))]
+        parts = [self.words(_with_root(words, self.vocabulary_size))]
         if self.num_tags:
-            parts.append(self.tags(jnp.concatenate([first, tags], axis=1)))
+            parts.append(self.tags(_with_root(tags, self.num_tags)))
         x = jnp.concatenate(parts, axis=-1)
         chex.assert_shape(x, (len(words), words.shape[1] + 2, self.vector_width))
         return self.embedding_dropout(x, deterministic=deterministic)
+
+
+def _with_root(ids: jax.Array, root: int) -> jax.Array:
+    """Ids [B, T + 2], of which the first two are those of no word and of ROOT."""
+    first = jnp.broadcast_to(jnp.array([[PAD_ID, root]], ids.dtype), (len(ids), 2))
+    return jnp.concatenate([first, ids], axis=1)

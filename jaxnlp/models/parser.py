@@ -11,8 +11,7 @@ of configurations of a sentence, and N the number of nodes, which is 18 where al
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import chex
 import flax.linen as nn
@@ -26,6 +25,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.ops.matmul import matmul
 from jaxnlp.text.transitions import LABELLED, NODES
+from jaxnlp.typing import Params
 
 Activation = Literal["cube", "relu", "tanh"]
 ACTIVATIONS = {"cube": lambda x: x * x * x, "relu": jax.nn.relu, "tanh": jnp.tanh}
@@ -41,9 +41,6 @@ def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.flo
 @dataclasses.dataclass(frozen=True)
 class ParserConfig(ModelConfig):
     """The base of parsers' configs. Their processor is a `ParserProcessor`."""
-
-    inputs: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays of a batch that the encoder reads, each with an axis of the words."""
 
     hidden_width: int = 200
     """Width of the hidden layer, F."""
@@ -68,29 +65,39 @@ class ParserConfig(ModelConfig):
         """The nodes that are read, of the 18 of `Configuration.nodes`."""
         return tuple(range(NODES))
 
+    @property
+    def parser_inputs(self) -> tuple[str, ...]:
+        """Names of the arrays of a batch that the encoder reads."""
+        raise TypeError(f"{type(self).__name__} describes no parser: it does not define parser_inputs")
+
+    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Of these arrays, for one sentence of one word."""
+        raise TypeError(f"{type(self).__name__} describes no parser: it does not define input_shapes()")
+
     def build_parser(self, processor: Any) -> "Parser":
         """The module for the words, tags and transitions of a processor."""
         raise TypeError(f"{type(self).__name__} describes no parser: it does not define build_parser()")
 
-    def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+    def parser_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
         """Of what the module is initialised with: one sentence of one word, in one configuration."""
         nodes = jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32)
         labels = jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32)
-        return (nodes, labels, *(self.input_shapes(processor)[name] for name in self.inputs))
+        return nodes, labels, *self.input_shapes(processor)
 
-    def input_shapes(self, processor: Any) -> Mapping[str, jax.ShapeDtypeStruct]:
-        """Of the arrays that the encoder reads, by name, for one sentence of one word."""
+    def starting_params(self, processor: Any) -> Params:
+        """Parameters that are not initialised at random, such as word vectors; all others are missing.
+
+        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
+        """
         del processor
-        names = ("words", "tags")
-        found = {name: jax.ShapeDtypeStruct((1, 1), jnp.int32) for name in names}
-        return found | {"word_mask": jax.ShapeDtypeStruct((1, 1), jnp.bool_)}
+        return {}
 
     def check_processor(self, processor: Any) -> None:
         """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
 
     def scorer_parameters(self) -> Table:
         """Entries of the second part."""
-        axes = {("words_kernel",): "EF", ("bias",): "F"}
+        axes: dict[tuple[str, ...], str] = {("words_kernel",): "EF", ("bias",): "F"}
         if self.label_width:
             axes |= {("labels_kernel",): "DF"}
         table = parameter_table.entries(axes, prefix=("scorer",))
@@ -104,14 +111,12 @@ class Parser(nn.Module):
 
     Attributes:
       config: shape and variants.
-      vocabulary_size: V, of words.
-      num_tags: of tags, those that stand for no tag, for ROOT and for unknown tags among them; 0 = they are not read.
+      num_tags: number of the ids of tags; 0 = tags are not read.
       num_relations: R.
       num_transitions: C.
     """
 
     config: ParserConfig
-    vocabulary_size: int
     num_tags: int
     num_relations: int
     num_transitions: int
@@ -133,30 +138,22 @@ class Parser(nn.Module):
         Args:
           nodes: that describe the configurations, as `Configuration.nodes` [B, S, 18] int.
           labels: of the dependents among them, R where there is none [B, S, 12] int.
-          inputs: the arrays that `config.inputs` names.
+          inputs: the arrays that `config.parser_inputs` names.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
           Logits [B, S, C], float32.
         """
-        return self.scorer(self.encode(*inputs, deterministic=deterministic), nodes, labels, deterministic=deterministic)
+        vectors = self.encode(*inputs, deterministic=deterministic)
+        return self.scorer(vectors, nodes, labels, deterministic=deterministic)
 
     def encode(self, *inputs: jax.Array, deterministic: bool = True) -> jax.Array:
         """Vectors [B, T + 2, E] of no word, of ROOT and of the T words of each sentence. Arguments: as `__call__`."""
         raise TypeError(f"{type(self).__name__} does not define encode()")
 
-    def prepare(self, *inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """What `score` reads: the products of all vectors with the kernels, without dropout.
-
-        Each word is in many configurations, so that to multiply it once and to add up products is faster in parsing.
-
-        Source: Chen and Manning 2014, section 3.2, who do so for frequent words.
-        """
-        return self.scorer.prepare(self.encode(*inputs, deterministic=True))
-
-    def score(self, prepared: tuple[jax.Array, jax.Array], nodes: jax.Array, labels: jax.Array) -> jax.Array:
-        """The logits of `__call__`, from what `prepare` returned."""
-        return self.scorer.score(prepared, nodes, labels)
+    def score(self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array) -> jax.Array:
+        """The logits of `__call__`, from what `encode` returned."""
+        return self.scorer(vectors, nodes, labels)
 
 
 class TransitionScorer(nn.Module):
@@ -194,53 +191,19 @@ class TransitionScorer(nn.Module):
         self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array, *, deterministic: bool = True
     ) -> jax.Array:
         """Args: vectors [B, T + 2, E]; nodes [B, S, 18]; labels [B, S, 12]. Returns: logits [B, S, C], float32."""
-        batch, steps = self._check(vectors, nodes, labels)
-        found = jax.vmap(lambda one, places: one[places])(vectors, self._places(nodes))
-        total = self._product(found.reshape(batch * steps, -1), self.words_kernel)
-        if self.config.label_width:
-            total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)
-        return self._logits(total, deterministic=deterministic).reshape(batch, steps, -1)
-
-    def prepare(self, vectors: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Products of all vectors with the kernels of all nodes [B, (T + 2) N, F], and those of the labels
-        [(R + 1) 12, F]. Args: vectors [B, T + 2, E]."""
-        batch, rows, width = vectors.shape
-        hidden, count = self.config.hidden_width, len(self.config.nodes)
-        kernel = self.words_kernel.reshape(count, width, hidden).transpose(1, 0, 2).reshape(width, -1)
-        words = self._product(vectors.reshape(-1, width), kernel).reshape(batch, rows * count, hidden)
-        if not self.config.label_width:
-            return words, jnp.zeros((0, hidden), words.dtype)
-        width = self.config.label_width
-        kernel = self.labels_kernel.reshape(-1, width, hidden).transpose(1, 0, 2).reshape(width, -1)
-        return words, self._product(self.labels.embedding, kernel).reshape(-1, hidden)
-
-    def score(self, prepared: tuple[jax.Array, jax.Array], nodes: jax.Array, labels: jax.Array) -> jax.Array:
-        """The logits of `__call__` [B, S, C], without dropout. Args: prepared: what `prepare` returned."""
-        words, of_labels = prepared
-        batch, steps = self._check(words, nodes, labels)
-        places = self._places(nodes)
-        count = places.shape[-1]
-        total = jax.vmap(lambda one, at: one[at])(words, places * count + jnp.arange(count)).sum(axis=2)
-        if self.config.label_width:
-            kinds = labels.shape[-1]
-            total += of_labels[labels * kinds + jnp.arange(kinds)].sum(axis=2)
-        return self._logits(total.reshape(batch * steps, -1), deterministic=True).reshape(batch, steps, -1)
-
-    def _check(self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array) -> tuple[int, int]:
         chex.assert_rank([vectors, nodes, labels], 3)
         batch, steps, _ = nodes.shape
         chex.assert_shape(nodes, (len(vectors), steps, NODES))
         chex.assert_shape(labels, (batch, steps, NODES - LABELLED))
-        return batch, steps
-
-    def _places(self, nodes: jax.Array) -> jax.Array:
-        """The rows of the vectors of the nodes that are read [B, S, N]: that of no word is the first one."""
-        return nodes[:, :, np.array(self.config.nodes)] + 1
+        places = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
+        found = jax.vmap(lambda one, at: one[at])(vectors, places)
+        total = self._product(found.reshape(batch * steps, -1), self.words_kernel)
+        if self.config.label_width:
+            total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)
+        hidden = ACTIVATIONS[self.config.activation](total + self.bias.astype(total.dtype)[None])
+        logits = self.head(self.dropout(hidden, deterministic=deterministic))
+        return logits.astype(jnp.float32).reshape(batch, steps, -1)
 
     def _product(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
         compute = self.config.compute
         return matmul(x.astype(compute.dtype), kernel.astype(compute.dtype), compute.operand_dtype)
-
-    def _logits(self, total: jax.Array, *, deterministic: bool) -> jax.Array:
-        hidden = ACTIVATIONS[self.config.activation](total + self.bias.astype(total.dtype)[None])
-        return self.head(self.dropout(hidden, deterministic=deterministic)).astype(jnp.float32)

@@ -269,6 +269,7 @@ class WordEncoder(nn.Module):
         piece_mask: jax.Array | None = None,
         first_pieces: jax.Array | None = None,
         *,
+        further: jax.Array | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
         """The vectors of words, from what `WordInputs.batch` makes.
@@ -280,12 +281,14 @@ class WordEncoder(nn.Module):
           pieces: [B, S] int; these three with a BERT only.
           piece_mask: [B, S] bool, False for padding.
           first_pieces: [B, T] int, the position in S of each word's first token.
+          further: [B, T, A] a further part of the words' vectors, such as vectors of tags.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          [B, T, E], E = `config.width`; 0 at padding.
+          [B, T, E], E = `config.width`, without recurrent layers E = `config.width` + A; 0 at padding.
         """
         config = self.config
+        width = config.width + (0 if further is None or config.recurrent_widths else further.shape[-1])
         batch, length = word_mask.shape
         chex.assert_shape(words, (batch, length))
         chex.assert_shape(characters, (batch, length, None))
@@ -296,12 +299,14 @@ class WordEncoder(nn.Module):
             parts.append(self.words(self._with_unknown(words, deterministic=deterministic)))
         if config.character_features:
             parts.append(self._of_characters(characters))
+        if further is not None:
+            parts.append(further)
         x = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
         x = self.input_dropout(x, deterministic=deterministic)
         if config.recurrent_widths:
             x, _ = self.recurrent(x, deterministic=deterministic, lengths=word_mask.sum(axis=1))
             x = self.output_dropout(x, deterministic=deterministic)
-        chex.assert_shape(x, (batch, length, config.width))
+        chex.assert_shape(x, (batch, length, width))
         return jnp.where(word_mask[:, :, None], x, jnp.zeros_like(x))
 
     def _first_vectors(self, pieces, piece_mask, first_pieces, *, deterministic: bool) -> jax.Array:

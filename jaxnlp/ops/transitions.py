@@ -7,7 +7,6 @@ sentence; `jax.vmap` makes them take a batch. T is the length of the padded sent
 from typing import NamedTuple
 
 import chex
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -181,4 +180,3 @@ def labels_of(nodes: Array, relations: Array, absent: int) -> Array:
     """
     dependents = nodes[..., LABELLED:]
     return jnp.where(dependents >= 0, relations[jnp.maximum(dependents, 0)], absent)
-

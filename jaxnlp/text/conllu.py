@@ -1,7 +1,7 @@
 """CoNLL-U files: sentences with tags and dependency trees.
 
-A word's line has ten columns between tabs: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC. A sentence ends
-with an empty line. Lines that begin with # are comments. IDs such as 8-9 are multiword tokens, and IDs such as 5.1 are
+A word's line has ten columns between tabs: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC. An empty line
+ends a sentence. Lines that begin with # are comments. IDs such as 8-9 are multiword tokens, and IDs such as 5.1 are
 empty nodes: both are kept when a sentence is written, and are no words of the tree.
 
 Source: https://universaldependencies.org/format.html
@@ -30,6 +30,7 @@ class TreeSentence:
       relations: of each word to its head, with subtypes [n]; None = the sentence has no tree.
       lines: of the file, without the empty line at the end.
       line: the number of the first of them.
+      file: its name, for messages; "" = the sentence does not come from a file.
     """
 
     name: str
@@ -40,6 +41,12 @@ class TreeSentence:
     relations: tuple[str, ...] | None
     lines: tuple[str, ...]
     line: int = 1
+    file: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def where(self) -> str:
+        """The file, the line and the sentence, for messages."""
+        return f"{f'{self.file}, ' if self.file else ''}line {self.line}, sentence {self.name}"
 
     def with_tree(self, heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] = ()) -> "TreeSentence":
         """The same sentence with another tree, and other tags if they are given. All other columns stay."""
@@ -150,7 +157,7 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
         raise ValueError(f"{file}, line {first}, sentence {name}: no words; expected a line for each word")
     heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
     columns = list(zip(*words, strict=True))
-    return TreeSentence(name, columns[FORM], columns[UPOS], columns[XPOS], heads, relations, tuple(lines), first)
+    return TreeSentence(name, columns[FORM], columns[UPOS], columns[XPOS], heads, relations, tuple(lines), first, file)
 
 
 def _hint(line: str) -> str:

@@ -10,8 +10,8 @@ the buffer):
     LEFT-ARC   s1 -> s2, and remove s2
     RIGHT-ARC  s2 -> s1, and remove s1
 
-ROOT gets its one dependent last: RIGHT-ARC from ROOT needs an empty buffer. So each parse is a tree with one root, after
-2 n transitions.
+ROOT gets its one dependent last: RIGHT-ARC from ROOT needs an empty buffer. So each parse is a tree with one root. It
+has 2 n transitions.
 
 arc_eager (ROOT is not on the stack; the word that is left at the end is the root):
 
@@ -20,9 +20,9 @@ arc_eager (ROOT is not on the stack; the word that is left at the end is the roo
     LEFT-ARC   b1 -> s1, and remove s1, which has no head
     RIGHT-ARC  s1 -> b1, and move b1 to the stack
 
-When the buffer is empty and s1 has no head, REDUCE moves s1 back to the buffer. From then on, SHIFT needs an empty stack,
-so that s1 gets a head or dependents. So each parse is a tree with one root, too, after at most 4 n transitions. Gold
-trees have 2 n - 1, and never move a word back.
+When the buffer is empty and s1 has no head, REDUCE moves s1 back to the buffer. From then on, SHIFT needs an empty
+stack, so that s1 gets a head or dependents. So each parse is a tree with one root, too. It has at most 4 n transitions.
+Gold trees have 2 n - 1, and never move a word back.
 
 Sources: Nivre 2004 and 2008 for both; Stanford's CS224N, assignment 3, for `PartialParse` and `minibatch_parse`; Nivre
 and Fernández-González 2014 for words that move back. Differs: REDUCE stands for their UNSHIFT, which is the only choice

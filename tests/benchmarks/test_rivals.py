@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bert_finetune, gpt_names, lstm_lm, predict, text_cnn, vit
+from benchmarks import bert_finetune, gpt_names, lstm_lm, parse, predict, text_cnn, vit
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchLSTM
+from benchmarks.torch_parser import TorchParser
 from benchmarks.torch_text_cnn import TorchTextCNN
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.torch_vit import TorchViT
@@ -296,6 +297,46 @@ def test_text_cnn_gives_our_logits_and_has_as_many_parameters():
     assert np.abs(expected).max() > 0.3
     np.testing.assert_allclose(theirs(torch.tensor(TOKENS).long()).detach(), expected, atol=1e-4)
     assert size_of(theirs) == size(params)
+
+
+def test_parser_gives_our_logits_and_has_as_many_parameters():
+    config = dataclasses.replace(parse.config(), word_width=5, tag_width=3, hidden_width=4, compute=Compute())
+    reader = parse.processor()
+    ours = config.build_parser(reader)
+    params = random_params(lambda: ours.init(jax.random.key(0), *_zeros(config.parser_shapes(reader)))["params"])
+    scorer = params["scorer"]
+    # Ours has the vectors of the word and the tag of a node side by side, theirs those of all words, then of all tags.
+    kernel = scorer["words_kernel"].reshape(18, 8, 4)
+    kernel = np.concatenate([kernel[:, :5].reshape(-1, 4), kernel[:, 5:].reshape(-1, 4), scorer["labels_kernel"]])
+    weights = {f"{name}.weight": params[name]["embedding"] for name in ("words", "tags")}
+    weights |= {
+        "labels.weight": scorer["labels"]["embedding"],
+        "hidden.weight": kernel.T,
+        "hidden.bias": scorer["bias"],
+    }
+    theirs = load(TorchParser(config, reader), weights | dense("output", scorer["head"]))
+    sentence = parse.sentences()[0]
+    encoded, n = reader.encode(sentence), len(sentence.words)
+    generator = np.random.default_rng(3)
+    nodes, labels = generator.integers(-1, n + 1, (6, 18)), generator.integers(0, reader.num_relations + 1, (6, 12))
+    inputs = [np.stack([parse._of_nodes(encoded[name], row) for row in nodes]) for name in ("words", "tags")]
+    found = theirs(*map(torch.from_numpy, (*inputs, labels))).detach()
+    expected = ours.apply({"params": params}, nodes[None], labels[None], encoded["words"][None], encoded["tags"][None])
+    assert np.abs(expected).max() > 0.3
+    np.testing.assert_allclose(found, expected[0], atol=1e-4)
+    assert size_of(theirs) == size(params)
+
+
+def test_both_sides_of_parse_find_trees_of_all_sentences(monkeypatch):
+    sentences = parse.sentences()[:20]
+    monkeypatch.setattr(parse, "sentences", lambda: sentences)
+    ours, theirs = parse.ours()(), parse.theirs(bfloat16=False)()
+    assert [len(tree.heads) for tree in ours] == [len(heads) - 1 for heads in theirs]
+    assert all(list(tree.heads).count(0) == 1 for tree in ours)
+
+
+def _zeros(shapes):
+    return [np.zeros(x.shape, x.dtype) for x in shapes]
 
 
 def vit_weights(params, config):

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from jaxnlp.__main__ import main
+from jaxnlp.tasks import Command
+from jaxnlp.tasks.language_model import LanguageModel
 
 
 @pytest.fixture(autouse=True)
@@ -115,3 +118,24 @@ def test_help_with_a_place_has_the_options_of_the_verb_and_of_loading(finished_r
     printed = capsys.readouterr().out
     assert "--num-beams" in printed
     assert "--checkpoint" in printed
+
+
+def test_a_verb_is_given_the_further_models_that_it_names(finished_run, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Compare(Command):
+        """Compares models."""
+
+        other: str = ""
+        """The other one."""
+
+        def further_models(self):
+            return (self.other,) if self.other else ()
+
+        def __call__(self, trained, other=None):
+            calls.append((trained.folder, other and other.folder))
+
+    calls, folder = [], finished_run.folder
+    monkeypatch.setattr(LanguageModel, "commands", lambda self: {"compare": Compare})
+    assert main(["compare", str(folder)]) == 0
+    assert main(["compare", str(folder), "--other", str(folder)]) == 0
+    assert calls == [(folder, None), (folder, folder)]

@@ -64,7 +64,13 @@ class Parsing(Task):
 
     def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
         assert isinstance(model, ParserConfig)
-        return model.build_parser(processor), model.shapes(processor)
+        return model.build_parser(processor), model.parser_shapes(processor)
+
+    def begin(self, model: Any, corpus: Corpus) -> Params:
+        try:
+            return model.config.starting_params(corpus.processor)
+        except ValueError as error:
+            raise DataError(str(error)) from error
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
         relations = model.num_relations
@@ -77,7 +83,7 @@ class Parsing(Task):
                 {"params": params},
                 batch["nodes"],
                 labels,
-                *(batch[name] for name in model.config.inputs),
+                *(batch[name] for name in model.config.parser_inputs),
                 deterministic=key is None,
                 rngs=None if key is None else {"dropout": key},
             )

@@ -11,7 +11,7 @@ from jaxnlp.decoding.parse import Trees, beam_parse
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence
-from jaxnlp.text.parser_processor import ParserProcessor
+from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.typing import Batch, Params
 
 LENGTH_MULTIPLE = 16
@@ -36,10 +36,10 @@ def parse_of(
 
     def parse(params: Params, batch: Batch) -> Trees:
         variables = {"params": params}
-        inputs = [batch[name] for name in model.config.inputs]
-        prepared = model.apply(variables, *inputs, method="prepare")
+        inputs = [batch[name] for name in model.config.parser_inputs]
+        vectors = model.apply(variables, *inputs, method="encode")
         found = beam_parse(
-            lambda nodes, labels: model.apply(variables, prepared, nodes, labels, method="score"),
+            lambda nodes, labels: model.apply(variables, vectors, nodes, labels, method="score"),
             batch["word_mask"].sum(axis=1, dtype=jnp.int32),
             batch["word_mask"].shape[1],
             num_relations=processor.num_relations,
@@ -54,8 +54,8 @@ def parse_of(
 
 
 def trees_of(sentences: Sequence[TreeSentence], found: Trees, processor: ParserProcessor) -> list[Tree]:
-    """Trees with the names of the relations, from arrays with a row a sentence."""
-    heads, relations = np.asarray(found.heads).tolist(), np.asarray(found.relations).tolist()
+    """Trees with the names of the relations, from arrays with a row a sentence; rows of padding follow."""
+    heads, relations = (np.asarray(x)[: len(sentences)].tolist() for x in (found.heads, found.relations))
     return [
         Tree(row[: len(one.words)], [processor.relations[number] for number in numbers[: len(one.words)]])
         for one, row, numbers in zip(sentences, heads, relations, strict=True)
@@ -75,8 +75,7 @@ class SentenceParser:
         Raises: ValueError, naming the sentence, for one that is too long.
         """
         processor: ParserProcessor = self._trained.processor
-        for sentence in sentences:
-            check_length(sentence, processor)
+        encoded = [encoded_sentence(sentence, processor) for sentence in sentences]
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number].words))
         found: list[Tree | None] = [None] * len(sentences)
         while order:
@@ -87,18 +86,16 @@ class SentenceParser:
             order = order[len(chosen) :]
             members = [sentences[number] for number in chosen]
             size = min(rows, 1 << (len(members) - 1).bit_length())  # few shapes, and little padding
-            batch = processor.batch(members, size, length)
+            batch = processor.batch([encoded[number] for number in chosen], size, length)
             result = self._parse(self._trained.params if params is None else params, batch)
-            kept = Trees(*(np.asarray(x)[: len(members)] for x in result))
-            for number, tree in zip(chosen, trees_of(members, kept, processor), strict=True):
+            for number, tree in zip(chosen, trees_of(members, result, processor), strict=True):
                 found[number] = tree
         return [tree for tree in found if tree is not None]
 
 
-def check_length(sentence: TreeSentence, processor: ParserProcessor) -> None:
-    """Raises ValueError for a sentence that is longer than the parser reads."""
-    if len(sentence.words) > processor.max_length:
-        raise ValueError(
-            f"line {sentence.line}, sentence {sentence.name}: {len(sentence.words):,} words, and this parser reads at "
-            f"most {processor.max_length}; split the sentence"
-        )
+def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> EncodedSentence:
+    """The arrays of a sentence. Raises: ValueError, naming it, for one that is too long."""
+    try:
+        return processor.encode(sentence)
+    except ValueError as error:
+        raise ValueError(f"{sentence.where}: {error}, which this parser reads; split the sentence") from error
