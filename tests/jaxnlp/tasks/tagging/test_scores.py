@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.tasks.tagging.scores import TypeScores, blocks, count, kinds, marked, scores, strict_spans, total
-from jaxnlp.text.tag_schemes import Span, labels_of, spans_of
+from jaxnlp.text.tag_schemes import LabelledSpan, labels_of, spans_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 
@@ -62,10 +62,13 @@ def test_scores_equal_seqeval_also_on_illegal_labels(processor):
 
 
 def test_strict_entities_have_exactly_the_labels_of_their_scheme():
-    assert strict_spans(["B-PER", "I-PER", "I-LOC"], "bio") == [Span(0, 2, "PER")]
-    assert strict_spans(["B-PER", "I-PER", "O", "S-LOC", "E-LOC"], "bioes") == [Span(3, 4, "LOC")]
-    assert strict_spans(["B-PER", "M-PER", "E-PER"], "bmes") == [Span(0, 3, "PER")]
-    assert count([[Span(0, 1, "A")]], [[Span(0, 1, "B")]]) == {"A": TypeScores(0, 0, 1), "B": TypeScores(0, 1, 0)}
+    assert strict_spans(["B-PER", "I-PER", "I-LOC"], "bio") == [LabelledSpan(0, 2, "PER")]
+    assert strict_spans(["B-PER", "I-PER", "O", "S-LOC", "E-LOC"], "bioes") == [LabelledSpan(3, 4, "LOC")]
+    assert strict_spans(["B-PER", "M-PER", "E-PER"], "bmes") == [LabelledSpan(0, 3, "PER")]
+    assert count([[LabelledSpan(0, 1, "A")]], [[LabelledSpan(0, 1, "B")]]) == {
+        "A": TypeScores(0, 0, 1),
+        "B": TypeScores(0, 1, 0),
+    }
 
 
 def test_the_report_shows_types_confusions_and_both_markings():
