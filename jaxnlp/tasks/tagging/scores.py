@@ -120,7 +120,7 @@ def blocks(
     if len(processor.types) <= MAX_TYPES:
         found.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
     wrong = _wrong_sentences(processor, examples, theirs, ours)
-    return [*found, *([Block("Sentences with most errors", wrong)] if wrong.rows else [])]
+    return [*found, Block("Sentences with most errors", wrong)]
 
 
 def _table_of_types(counts: dict[str, TypeScores]) -> Table:
