@@ -19,7 +19,12 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="resume_tagger",
         data=TaggedSentences(
-            source="resume_ner_zh", zero_digits=False, max_characters=1, max_length=192, batch_size=16
+            source="resume_ner_zh",
+            zero_digits=False,
+            max_characters=1,
+            max_length=192,
+            length_multiple=32,
+            batch_size=16,
         ),
         model=TaggerConfig(
             word_width=100,

@@ -18,7 +18,9 @@ from train.optimizer import OptimizerConfig
 def get_config() -> TrainConfig:
     return TrainConfig(
         recipe="weibo_tagger",
-        data=TaggedSentences(source="weibo_ner_zh", max_characters=1, max_length=192, batch_size=16),
+        data=TaggedSentences(
+            source="weibo_ner_zh", max_characters=1, max_length=192, length_multiple=32, batch_size=16
+        ),
         model=TaggerConfig(
             word_width=100,
             character_features=0,

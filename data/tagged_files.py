@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from data import DataError
 from data.text_sources import read_utf8
 from jaxnlp.text.conllu import parse_conllu
-from jaxnlp.text.tag_schemes import Scheme, Span, check_label, labels_of_spans
+from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, check_label, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
@@ -211,7 +211,10 @@ def _words_of_object(fields: dict[str, Any], unit: Unit, where: str) -> tuple[tu
     if spans is None:
         return words, None
     starts = [word.start for word in placed]
-    inner = [Span(*(bisect.bisect_left(starts, place) for place in span[:2]), span.type) for span in spans]
+    inner = [
+        LabelledSpan(bisect.bisect_left(starts, span.start), bisect.bisect_left(starts, span.stop), span.type)
+        for span in spans
+    ]
     try:
         return words, tuple(labels_of_spans(inner, len(words), "bio"))
     except ValueError as error:
@@ -224,7 +227,7 @@ def _list(value: Any, where: str) -> list[Any]:
     return value
 
 
-def _span(entity: Any, length: int, where: str) -> Span:
+def _span(entity: Any, length: int, where: str) -> LabelledSpan:
     """An entity in characters, from {"start": 0, "end": 5, "type": "PER"} or [0, 5, "PER"]."""
     if isinstance(entity, dict):
         entity = [entity.get("start"), entity.get("end"), entity.get("type", entity.get("label"))]
@@ -236,7 +239,7 @@ def _span(entity: Any, length: int, where: str) -> Span:
         raise DataError(
             f"{where}: expected 0 <= start < end <= {length}, the length of the text, got {start} and {stop}"
         )
-    return Span(start, stop, kind)
+    return LabelledSpan(start, stop, kind)
 
 
 def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]:

@@ -189,9 +189,9 @@ class TaggedSentences(DataConfig):
     def _files(self, seed: int) -> dict[str, _File]:
         """The sentences of `train`, `validation` and perhaps `test`."""
         if self.source == "small_grammar":
-            held_out = grammar_sentences(self.held_out_sentences, seed=0)
-            train = grammar_sentences(self.sentences, seed=1 + seed, without=held_out)
-            drawn = {"train": train, "validation": held_out}
+            validation = grammar_sentences(self.held_out_sentences, seed=0)
+            train = grammar_sentences(self.sentences, seed=1 + seed, without=validation)
+            drawn = {"train": train, "validation": validation}
             return {
                 split: (
                     "the small grammar",
@@ -231,9 +231,10 @@ class TaggedSentences(DataConfig):
         if len(sentences) < 10:
             raise DataError(f"{name}: {len(sentences)} sentences are too few to hold out a tenth of them")
         held_out = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
-        parts = ([one for i, one in enumerate(sentences) if (i in held_out) == out] for out in (False, True))
-        train, validation = parts
-        return found | {"train": (name, train), "validation": (name, validation)}
+        parts: dict[str, list[RawSentence]] = {"train": [], "validation": []}
+        for place, one in enumerate(sentences):
+            parts["validation" if place in held_out else "train"].append(one)
+        return found | {split: (name, part) for split, part in parts.items()}
 
     def _scheme(self, sentences: Sequence[RawSentence]) -> Scheme:
         if self.source == "small_grammar":

@@ -215,7 +215,7 @@ class WordEncoderConfig(ModelConfig):
         return found._replace(config=config, params={NAME: {"bert": found.params["encoder"]}})
 
 
-def _rates(config: BertConfig) -> dict[str, float]:
+def _rates(config: BertConfig) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(config) if field.name.endswith("dropout_rate")]
     return {name: getattr(config, name) for name in names}
 

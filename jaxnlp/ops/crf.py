@@ -223,7 +223,7 @@ def _both_scans(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array, 
     first, shift = _relative(unary[0])
     last = jnp.zeros_like(first)
 
-    def step(carry: tuple[Array, Array], now: tuple[Array, Array, Array, Array]):
+    def step(carry: tuple[Array, Array], now: tuple[Array, ...]) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
         alpha, beta = carry
         unary, valid, later_unary, later_valid = now
         alpha, shift = _forward_step(sums, alpha, unary, valid)

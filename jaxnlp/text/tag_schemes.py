@@ -28,7 +28,7 @@ PREFIXES: dict[str, tuple[str, ...]] = {
 OUTSIDE = "O"
 
 
-class Span(NamedTuple):
+class LabelledSpan(NamedTuple):
     """An entity: words `start` to `stop` - 1 of its sentence, and its type."""
 
     start: int
@@ -88,18 +88,18 @@ def illegal_places(labels: Sequence[str], scheme: Scheme) -> list[int]:
     return [place for place, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
 
 
-def spans_of(labels: Sequence[str]) -> list[Span]:
+def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
     """The entities of a sentence, from labels of any scheme but none.
 
-    >>> spans_of(["B-PER", "E-PER", "O", "I-LOC", "B-LOC"])
-    [Span(start=0, stop=2, type='PER'), Span(start=3, stop=4, type='LOC'), Span(start=4, stop=5, type='LOC')]
+    >>> [tuple(span) for span in spans_of(["B-PER", "E-PER", "O", "I-LOC", "B-LOC"])]
+    [(0, 2, 'PER'), (3, 4, 'LOC'), (4, 5, 'LOC')]
     """
-    found: list[Span] = []
+    found: list[LabelledSpan] = []
     start, kind, complete = -1, "", False
     for place, label in enumerate([*labels, OUTSIDE]):
         prefix, new_kind = prefix_and_type(label)
         if start >= 0 and (prefix in (OUTSIDE, "B", "S") or new_kind != kind or complete):
-            found.append(Span(start, place, kind))
+            found.append(LabelledSpan(start, place, kind))
             start = -1
         if start < 0 and prefix != OUTSIDE:
             start, kind = place, new_kind
@@ -107,7 +107,7 @@ def spans_of(labels: Sequence[str]) -> list[Span]:
     return found
 
 
-def labels_of_spans(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
+def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) -> list[str]:
     """The labels of a sentence with these entities. Raises: ValueError when two entities share a word."""
     if scheme == "none":
         raise ValueError("the scheme none has no entities")

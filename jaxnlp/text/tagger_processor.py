@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 
 from jaxnlp.text import list_of_strings
-from jaxnlp.text.tag_schemes import AllowedLabels, Scheme, Span, allowed_labels, prefix_and_type, spans_of
+from jaxnlp.text.tag_schemes import AllowedLabels, LabelledSpan, Scheme, allowed_labels, prefix_and_type, spans_of
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit
 
@@ -74,11 +74,11 @@ class TaggerProcessor:
         """The id of each label."""
         return {label: number for number, label in enumerate(self.labels)}
 
-    def spans(self, labels: Sequence[str]) -> list[Span]:
+    def spans(self, labels: Sequence[str]) -> list[LabelledSpan]:
         """The entities of a sentence; where there are none, every word with its label."""
         if self.has_entities:
             return spans_of(labels)
-        return [Span(place, place + 1, label) for place, label in enumerate(labels)]
+        return [LabelledSpan(place, place + 1, label) for place, label in enumerate(labels)]
 
     def batch(self, sentences: Sequence[TaggedSentence], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
         """Sentences as a batch of B rows; the last ones are padding.

@@ -241,14 +241,14 @@ class WordInputs:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """What `to_json` returned. Raises: ValueError naming the field that is something else."""
-        lists = {name: tuple(list_of_strings(fields, name)) for name in ("words", "characters")}
+        words, characters = (tuple(list_of_strings(fields, name)) for name in ("words", "characters"))
         kinds = {"lowercase": bool, "zero_digits": bool, "max_characters": int, "max_length": int, "max_pieces": int}
         for name, kind in kinds.items():
             if not isinstance(fields.get(name), kind):
                 raise ValueError(f"word inputs: {name} is missing or not of type {kind.__name__}")
         pieces = fields.get("pieces")
         vocabulary = None if pieces is None else WordPieceVocabulary.from_json(pieces)
-        return cls(**lists, pieces=vocabulary, **{name: fields[name] for name in kinds})
+        return cls(words, characters, vocabulary, **{name: fields[name] for name in kinds})
 
 
 def _frequent(counts: Counter[str], least: int) -> Words:

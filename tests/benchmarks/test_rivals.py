@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bert_finetune, gpt_names, lstm_lm, parse, predict, text_cnn, vit
+from benchmarks import bert_finetune, crf, gpt_names, lstm_lm, parse, predict, text_cnn, vit
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchLSTM
@@ -25,6 +25,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.text_cnn import TextCNN
 from jaxnlp.models.vit import ViT
 from jaxnlp.nn.compute import Compute
+from jaxnlp.ops.crf import Chain, crf_log_likelihood
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
@@ -390,3 +391,27 @@ def test_both_sides_predict_a_class_of_each_sentence(monkeypatch):
         assert len(found) == 5
         assert set(found) <= {0, 1}
     predict.sentences.cache_clear()
+
+
+def test_the_crf_of_the_package_has_our_loss_and_gradients():
+    from torchcrf import CRF
+
+    scores, labels = (array[:2, :5] for array in crf.batch())
+    chain = Chain(*(np.float32(np.random.default_rng(3).normal(size=(20,) * rank)) for rank in (2, 1, 1)))
+    lengths = np.array([5, 3])
+    theirs = CRF(20, batch_first=True)
+    load(theirs, {"transitions": chain.transitions, "start_transitions": chain.start, "end_transitions": chain.end})
+    inputs = torch.tensor(scores, requires_grad=True)
+    mask = torch.arange(5)[None] < torch.tensor(lengths)[:, None]
+    loss = -theirs(inputs, torch.tensor(labels), mask=mask, reduction="sum")
+    loss.backward()
+
+    def ours(scores, chain):
+        return -crf_log_likelihood(scores, labels, lengths, chain).sum()
+
+    value, (dscores, dchain) = jax.jit(jax.value_and_grad(ours, argnums=(0, 1)))(scores, chain)
+    np.testing.assert_allclose(value, loss.detach(), rtol=1e-5)
+    np.testing.assert_allclose(dscores, inputs.grad, atol=1e-5)
+    np.testing.assert_allclose(dchain.transitions, theirs.transitions.grad, atol=1e-5)
+    np.testing.assert_allclose(dchain.start, theirs.start_transitions.grad, atol=1e-5)
+    np.testing.assert_allclose(dchain.end, theirs.end_transitions.grad, atol=1e-5)

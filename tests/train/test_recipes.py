@@ -12,6 +12,7 @@ import configs
 from data.images import Images
 from data.minbert import LABELS as PROJECT_LABELS
 from data.sentence_classes import FILES as DATA_SETS
+from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
 from data.treebank import Treebank
 from jaxnlp.images.processor import ImageProcessor
@@ -20,6 +21,7 @@ from jaxnlp.targets import Classes
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.parser_processor import ParserProcessor
+from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.command_line import RunOptions, parse
@@ -74,6 +76,11 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
         words = WordInputs((), (), pieces, max_length=config.data.max_length, max_pieces=config.data.max_pieces)
         processor = ParserProcessor(words, ("NOUN", "VERB"), ("root", "nsubj"), tag_column=config.data.tags)
         config.model.check_processor(processor)
+    elif isinstance(config.data, TaggedSentences):
+        pieces = WordPieceVocabulary.of_pieces(SPECIAL) if config.model.bert else None
+        words = WordInputs((), (), pieces, max_length=config.data.max_length, max_pieces=config.data.max_pieces)
+        processor = TaggerProcessor(words, ("O", "S-PER"), "bioes")
+        config.model.check_inputs(words)
     model, inputs = config.task.build(config.model, processor)
     outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
     for path in flatten_dict(variables["params"]):

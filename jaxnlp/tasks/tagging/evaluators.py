@@ -43,7 +43,8 @@ class Validation(Evaluator):
         if config.crf and len(processor.labels) <= MAX_LABELS:
             params = scoring.params_here()
             chain = Chain(*(params[name] for name in ("transitions", "start", "end")))
-            blocks.append(_transitions(chain, processor, constrained=constrained))
+            # Before the sentences, which are many.
+            blocks.insert(-1, _transitions(chain, processor, constrained=constrained))
         return Evaluation(metrics, files, blocks)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jaxnlp.blocks import Table
 from jaxnlp.tasks import Block, Metric, MetricKind
-from jaxnlp.text.tag_schemes import Scheme, Span, labels_of_spans, spans_of
+from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, labels_of_spans, spans_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 MAX_TYPES = 40
@@ -49,17 +49,19 @@ class TypeScores(NamedTuple):
         return 2.0 * self.right / total if total else 0.0
 
 
-def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[Span]:
+def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[LabelledSpan]:
     """The entities whose labels are exactly those of the scheme."""
 
-    def is_whole(span: Span) -> bool:
+    def is_whole(span: LabelledSpan) -> bool:
         length = span.stop - span.start
-        return labels_of_spans([Span(0, length, span.type)], length, scheme) == list(labels[span.start : span.stop])
+        return labels_of_spans([LabelledSpan(0, length, span.type)], length, scheme) == list(
+            labels[span.start : span.stop]
+        )
 
     return [span for span in spans_of(labels) if is_whole(span)]
 
 
-def count(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> dict[str, TypeScores]:
+def count(gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]) -> dict[str, TypeScores]:
     """The counts of each type, of entities of sentences; types that occur nowhere are left out."""
     right, found, there = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in zip(predicted, gold, strict=True):
@@ -118,18 +120,20 @@ def blocks(
     if len(processor.types) <= MAX_TYPES:
         found.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
     wrong = _wrong_sentences(processor, examples, theirs, ours)
-    return [*found, *([Block("Sentences with most errors", wrong)] if wrong.rows else [])]
+    return [*found, Block("Sentences with most errors", wrong)]
 
 
 def _table_of_types(counts: dict[str, TypeScores]) -> Table:
     order = sorted(counts, key=lambda kind: (-counts[kind].gold, kind))
     rows = [(kind, counts[kind]) for kind in order] + [(_AVERAGE, total(counts))]
-    cells = tuple((kind, of.f1, of.precision, of.recall, of.gold, of.predicted) for kind, of in rows)
+    cells: tuple[tuple[str | float | int | None, ...], ...] = tuple(
+        (kind, of.f1, of.precision, of.recall, of.gold, of.predicted) for kind, of in rows
+    )
     return Table(("type", "F1", "precision", "recall", "in the data", "predicted"), cells, bars=(1,))
 
 
 def _confusion(
-    processor: TaggerProcessor, gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]
+    processor: TaggerProcessor, gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]
 ) -> Table:
     """Pairs of types with the same words."""
     pairs = Counter[tuple[str, str]]()
@@ -137,7 +141,7 @@ def _confusion(
         one, other = ({span[:2]: span.type for span in spans} for spans in (theirs, ours))
         pairs.update((one.get(words, NOTHING), other.get(words, NOTHING)) for words in one.keys() | other.keys())
     names = (*processor.types, NOTHING) if processor.has_entities else processor.types
-    rows = tuple((kind, *(pairs[kind, other] for other in names)) for kind in names)
+    rows: tuple[tuple[str | int, ...], ...] = tuple((kind, *(pairs[kind, other] for other in names)) for kind in names)
     what = "entities with the same words" if processor.has_entities else "words"
     note = f"Rows are the types of the data, columns the predicted ones, of {what}."
     return Table(("type", *names), rows, note=note)
@@ -146,8 +150,8 @@ def _confusion(
 def _wrong_sentences(
     processor: TaggerProcessor,
     examples: Sequence[TaggedSentence],
-    gold: Sequence[Sequence[Span]],
-    predicted: Sequence[Sequence[Span]],
+    gold: Sequence[Sequence[LabelledSpan]],
+    predicted: Sequence[Sequence[LabelledSpan]],
 ) -> Table:
     errors = [len(set(theirs) ^ set(ours)) for theirs, ours in zip(gold, predicted, strict=True)]
     order = sorted((i for i, count in enumerate(errors) if count), key=lambda i: (-errors[i], i))[:MAX_ERRORS]
@@ -162,7 +166,9 @@ def _wrong_sentences(
     return Table(("sentence", "in the data", "predicted"), rows, note=note)
 
 
-def marked(processor: TaggerProcessor, words: Sequence[str], spans: Sequence[Span], other: set[Span]) -> str:
+def marked(
+    processor: TaggerProcessor, words: Sequence[str], spans: Sequence[LabelledSpan], other: set[LabelledSpan]
+) -> str:
     """A sentence with its entities between brackets: [Peter Blackburn]PER."""
     between = "" if processor.unit == "characters" else " "
     parts, place = list[str](), 0

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.text.tag_schemes import (
-    Span,
+    LabelledSpan,
     allowed_labels,
     check_label,
     convert,
@@ -13,7 +13,7 @@ from jaxnlp.text.tag_schemes import (
     spans_of,
 )
 
-SPANS = [Span(0, 1, "PER"), Span(1, 3, "PER"), Span(4, 7, "LOC"), Span(7, 8, "ORG")]
+SPANS = [LabelledSpan(0, 1, "PER"), LabelledSpan(1, 3, "PER"), LabelledSpan(4, 7, "LOC"), LabelledSpan(7, 8, "ORG")]
 WRITTEN = {
     "bio": "B-PER B-PER I-PER O B-LOC I-LOC I-LOC B-ORG O",
     "iob1": "I-PER B-PER I-PER O I-LOC I-LOC I-LOC I-ORG O",
@@ -50,10 +50,10 @@ def test_allowed_labels_are_those_of_sequences_that_can_be_read_back(scheme):
 
 def test_illegal_labels_are_read_as_conll_counts_them():
     assert spans_of(["I-PER", "I-LOC", "O", "E-LOC", "I-LOC"]) == [
-        Span(0, 1, "PER"),
-        Span(1, 2, "LOC"),
-        Span(3, 4, "LOC"),
-        Span(4, 5, "LOC"),
+        LabelledSpan(0, 1, "PER"),
+        LabelledSpan(1, 2, "LOC"),
+        LabelledSpan(3, 4, "LOC"),
+        LabelledSpan(4, 5, "LOC"),
     ]
     assert illegal_places(["I-PER", "B-PER", "I-LOC"], "bio") == [0, 2]
     assert illegal_places(["B-PER", "O", "B-PER"], "bioes") == [1, 3]
@@ -85,8 +85,8 @@ def test_labels_outside_the_scheme_are_refused(label, scheme, message):
 
 def test_entities_that_share_a_word_or_leave_the_sentence_are_refused():
     with pytest.raises(ValueError, match="two entities share a word of the words 1 to 2"):
-        labels_of_spans([Span(0, 2, "A"), Span(1, 3, "B")], 4, "bio")
+        labels_of_spans([LabelledSpan(0, 2, "A"), LabelledSpan(1, 3, "B")], 4, "bio")
     with pytest.raises(ValueError, match="words 1 to 4 does not fit a sentence of 3 words"):
-        labels_of_spans([Span(1, 5, "A")], 3, "bio")
+        labels_of_spans([LabelledSpan(1, 5, "A")], 3, "bio")
     with pytest.raises(ValueError, match="none has no entities"):
         labels_of_spans([], 3, "none")

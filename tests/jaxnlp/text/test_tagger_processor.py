@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from jaxnlp.text.tag_schemes import Span, labels_of
+from jaxnlp.text.tag_schemes import LabelledSpan, labels_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 
@@ -26,9 +26,9 @@ def test_batches_have_labels_and_a_mask_of_words():
 
 def test_entities_have_types_and_tags_are_types():
     assert (ENTITIES.types, ENTITIES.has_entities) == (("PER", "LOC"), True)
-    assert ENTITIES.spans(["B-PER", "E-PER", "O"]) == [Span(0, 2, "PER")]
+    assert ENTITIES.spans(["B-PER", "E-PER", "O"]) == [LabelledSpan(0, 2, "PER")]
     assert (TAGS.types, TAGS.has_entities) == (("NOUN", "VERB"), False)
-    assert TAGS.spans(["VERB", "VERB"]) == [Span(0, 1, "VERB"), Span(1, 2, "VERB")]
+    assert TAGS.spans(["VERB", "VERB"]) == [LabelledSpan(0, 1, "VERB"), LabelledSpan(1, 2, "VERB")]
     assert TAGS.allowed.transitions.all()
     assert not ENTITIES.allowed.transitions.all()
 
