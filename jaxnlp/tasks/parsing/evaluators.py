@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxnlp.blocks import MarkedText
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
@@ -61,7 +62,10 @@ class Validation(Evaluator):
             return Evaluation({}, files)
         words = judged(sentences, trees)
         metrics = scoring.sums() | measured | scores(words) | {"exact_match": exact_match(sentences, trees)}
-        return Evaluation(metrics, files, [*blocks(words), *error_blocks(sentences, trees)])
+        remarks: dict[str, Any] = {"num_beams": self.num_beams}
+        if self.tagger is not None:
+            remarks["tagger"] = self.tagger
+        return Evaluation(metrics, files, [*blocks(words), *error_blocks(sentences, trees)], remarks)
 
 
 def _measured_with_tags(
