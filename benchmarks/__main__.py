@@ -22,6 +22,7 @@ MODULES = (
     "bert_finetune",
     "attention",
     "cross_entropy",
+    "crf",
     "dropout",
     "generate",
     "compile",
@@ -31,6 +32,7 @@ MODULES = (
     "text_cnn",
     "vit",
     "predict",
+    "parse",
 )
 
 

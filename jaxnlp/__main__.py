@@ -85,7 +85,8 @@ def run(arguments: list[str]) -> int:
         raise ValueError(f"the model in {place} has no verb {verb!r}; {_nearest(verb, verbs)}")
     command, options = parse(verbs[verb], flags, f"{program} {place}")
     use_compilation_cache(None)
-    command(load(place, checkpoint=options.checkpoint, ignore=options.ignore))
+    trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
+    command(trained, *(load(further) for further in command.further_models()))
     return 0
 
 

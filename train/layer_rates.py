@@ -14,12 +14,12 @@ from jaxnlp.typing import Params, PyTree
 from train.parameters import Describe, map_described, names
 
 
-def layer_factors(params: Params, describe: Describe, decay: float) -> PyTree:
+def layer_factors(params: Params, describe: Describe, decay: float, ratio: float = 1.0) -> PyTree:
     """Factors of the updates for layer-wise learning rates: the deeper a layer, the smaller.
 
-    decay^(L - l)   block l of L, counted from 0; the last block has decay
-    decay^(L + 1)   below the blocks: embeddings and their normalisation
-    1               above the blocks: final normalisation, pooler, heads
+    ratio decay^(L - l)   block l of L, counted from 0; the last block has ratio decay
+    ratio decay^(L + 1)   below the blocks: embeddings and their normalisation
+    1                     above the blocks: final normalisation, pooler, heads
 
     An output layer that shares the embedding matrix has the embedding's factor.
 
@@ -35,6 +35,7 @@ def layer_factors(params: Params, describe: Describe, decay: float) -> PyTree:
       params: parameters, as nested dicts.
       describe: the model's table, `ModelConfig.parameter`.
       decay: in (0, 1].
+      ratio: of the blocks and what is below them, in (0, 1].
 
     Returns:
       Float32 arrays in a tree like `params`: [1, ..., L, ..., 1] with the number of axes of a stacked parameter, and []
@@ -52,7 +53,8 @@ def layer_factors(params: Params, describe: Describe, decay: float) -> PyTree:
     mixed = {path[:length] for path, leaf in leaves.items() if not leaf.blocks for length in range(len(path))}
     if not blocks:
         raise ConfigError(
-            "optimizer.layer_decay needs a model with blocks that are trained, and this model has none; set it to 1"
+            "optimizer.layer_decay and optimizer.blocks_lr_ratio need a model with blocks that are trained, and this "
+            "model has none; set them to 1"
         )
 
     def factor(path: tuple[Any, ...], leaf: _Leaf) -> np.ndarray:
@@ -60,15 +62,15 @@ def layer_factors(params: Params, describe: Describe, decay: float) -> PyTree:
         if axis is not None:
             layers = leaf.shape[axis]
             shape = [layers if n == axis else 1 for n in range(len(leaf.shape))]
-            return (decay ** np.arange(layers, 0, -1)).reshape(shape).astype(np.float32)
+            return (ratio * decay ** np.arange(layers, 0, -1)).reshape(shape).astype(np.float32)
         if depth == "above":
             return np.ones((), np.float32)
         around = [names(path)[:length] for length in reversed(range(len(path)))]
         if depth == "below":
             subtree = next(subtree for subtree in around if subtree in blocks)
-            return np.asarray(decay ** (max(blocks[subtree]) + 2), np.float32)
+            return np.asarray(ratio * decay ** (max(blocks[subtree]) + 2), np.float32)
         subtree = next((subtree for subtree in around if subtree in mixed or blocks[subtree] != {depth}), ())
-        return np.asarray(decay ** (max(blocks[subtree]) + 1 - depth), np.float32)
+        return np.asarray(ratio * decay ** (max(blocks[subtree]) + 1 - depth), np.float32)
 
     return jax.tree_util.tree_map_with_path(factor, described)
 
@@ -100,16 +102,16 @@ def _blocks_in_subtrees(leaves: dict[tuple[str, ...], _Leaf]) -> dict[tuple[str,
     return found
 
 
-def scale_by_layer(decay: float, describe: Describe) -> optax.GradientTransformation:
+def scale_by_layer(decay: float, describe: Describe, ratio: float = 1.0) -> optax.GradientTransformation:
     """Multiplies updates by `layer_factors`."""
 
     def init(params: Params) -> optax.EmptyState:
-        layer_factors(params, describe, decay)  # refuses a model without blocks before the first step
+        layer_factors(params, describe, decay, ratio)  # refuses a model without blocks before the first step
         return optax.EmptyState()
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
         del params
-        factors = layer_factors(updates, describe, decay)
+        factors = layer_factors(updates, describe, decay, ratio)
         return jax.tree.map(lambda u, f: u * jnp.asarray(f, u.dtype), updates, factors), state
 
     return optax.GradientTransformation(init, update)

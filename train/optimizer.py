@@ -54,6 +54,9 @@ class OptimizerConfig(Config):
     layer_decay: float = 1.0
     """Learning rate of each block relative to the block above it, for fine-tuning; the embeddings come last. 1 = the
     same rate for all."""
+    blocks_lr_ratio: float = 1.0
+    """Learning rate of the blocks and of the embeddings below them, relative to the layers above the blocks: pretrained
+    blocks learn more slowly than new layers. 1 = the same rate for all."""
     max_grad_norm: float | None = 1.0
     """Maximum global gradient norm; None = no clipping."""
     head_max_norm: float | None = None
@@ -123,6 +126,8 @@ class OptimizerConfig(Config):
             raise ValueError(f"optimizer.weight_decay must be finite and not negative, got {self.weight_decay}")
         if not 0.0 < self.layer_decay <= 1.0:
             raise ValueError(f"optimizer.layer_decay must be in (0, 1], got {self.layer_decay}")
+        if not 0.0 < self.blocks_lr_ratio <= 1.0:
+            raise ValueError(f"optimizer.blocks_lr_ratio must be in (0, 1], got {self.blocks_lr_ratio}")
         if self.max_grad_norm is not None and not self.max_grad_norm > 0:
             raise ValueError(f"optimizer.max_grad_norm must be positive or None, got {self.max_grad_norm}")
         if self.head_max_norm is not None and not 0 < self.head_max_norm < math.inf:
@@ -340,8 +345,8 @@ def make_optimizer(
     if config.weight_decay:
         mask = functools.partial(has_weight_decay, describe=parameter)
         steps.append(optax.add_decayed_weights(config.weight_decay, mask=mask))
-    if config.layer_decay < 1.0:
-        steps.append(scale_by_layer(config.layer_decay, parameter))
+    if config.layer_decay < 1.0 or config.blocks_lr_ratio < 1.0:
+        steps.append(scale_by_layer(config.layer_decay, parameter, config.blocks_lr_ratio))
     steps.append(scale_by_progress(schedule, by_tokens=config.counts_tokens, reference_tokens=config.reference_tokens))
     if config.head_max_norm is not None:
         steps.append(bound_head_norms(config.head_max_norm, parameter))

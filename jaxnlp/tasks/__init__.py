@@ -218,6 +218,10 @@ class Evaluator(Config):
 class Command(Config):
     """A verb of `jaxnlp`: its fields are the flags of `jaxnlp VERB RUN`."""
 
+    def further_models(self) -> tuple[str, ...]:
+        """Places of further trained models that the verb uses; they are loaded, and follow the first one in a call."""
+        return ()
+
     def __call__(self, trained: Trained) -> None:
         raise TypeError(f"{type(self).__name__} does not define __call__()")
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bert_finetune, gpt_names, lstm_lm, predict, text_cnn, vit
+from benchmarks import bert_finetune, crf, gpt_names, lstm_lm, parse, predict, text_cnn, vit
 from benchmarks.torch_bert import TorchBert
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_lstm import TorchLSTM
+from benchmarks.torch_parser import TorchParser
 from benchmarks.torch_text_cnn import TorchTextCNN
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.torch_vit import TorchViT
@@ -24,6 +25,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.text_cnn import TextCNN
 from jaxnlp.models.vit import ViT
 from jaxnlp.nn.compute import Compute
+from jaxnlp.ops.crf import Chain, crf_log_likelihood
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
 
 BATCH, POSITIONS, VOCABULARY = 2, 6, 11
@@ -298,6 +300,46 @@ def test_text_cnn_gives_our_logits_and_has_as_many_parameters():
     assert size_of(theirs) == size(params)
 
 
+def test_parser_gives_our_logits_and_has_as_many_parameters():
+    config = dataclasses.replace(parse.config(), word_width=5, tag_width=3, hidden_width=4, compute=Compute())
+    reader = parse.processor()
+    ours = config.build_parser(reader)
+    params = random_params(lambda: ours.init(jax.random.key(0), *_zeros(config.parser_shapes(reader)))["params"])
+    scorer = params["scorer"]
+    # Ours has the vectors of the word and the tag of a node side by side, theirs those of all words, then of all tags.
+    kernel = scorer["words_kernel"].reshape(18, 8, 4)
+    kernel = np.concatenate([kernel[:, :5].reshape(-1, 4), kernel[:, 5:].reshape(-1, 4), scorer["labels_kernel"]])
+    weights = {f"{name}.weight": params[name]["embedding"] for name in ("words", "tags")}
+    weights |= {
+        "labels.weight": scorer["labels"]["embedding"],
+        "hidden.weight": kernel.T,
+        "hidden.bias": scorer["bias"],
+    }
+    theirs = load(TorchParser(config, reader), weights | dense("output", scorer["head"]))
+    sentence = parse.sentences()[0]
+    encoded, n = reader.encode(sentence), len(sentence.words)
+    generator = np.random.default_rng(3)
+    nodes, labels = generator.integers(-1, n + 1, (6, 18)), generator.integers(0, reader.num_relations + 1, (6, 12))
+    inputs = [np.stack([parse._of_nodes(encoded[name], row) for row in nodes]) for name in ("words", "tags")]
+    found = theirs(*map(torch.from_numpy, (*inputs, labels))).detach()
+    expected = ours.apply({"params": params}, nodes[None], labels[None], encoded["words"][None], encoded["tags"][None])
+    assert np.abs(expected).max() > 0.3
+    np.testing.assert_allclose(found, expected[0], atol=1e-4)
+    assert size_of(theirs) == size(params)
+
+
+def test_both_sides_of_parse_find_trees_of_all_sentences(monkeypatch):
+    sentences = parse.sentences()[:20]
+    monkeypatch.setattr(parse, "sentences", lambda: sentences)
+    ours, theirs = parse.ours()(), parse.theirs(bfloat16=False)()
+    assert [len(tree.heads) for tree in ours] == [len(heads) - 1 for heads in theirs]
+    assert all(list(tree.heads).count(0) == 1 for tree in ours)
+
+
+def _zeros(shapes):
+    return [np.zeros(x.shape, x.dtype) for x in shapes]
+
+
 def vit_weights(params, config):
     weights = {"positions": params["positions"]}
     weights |= dense("project", params["stem"]["project"]) | dense("output", params["head"])
@@ -349,3 +391,27 @@ def test_both_sides_predict_a_class_of_each_sentence(monkeypatch):
         assert len(found) == 5
         assert set(found) <= {0, 1}
     predict.sentences.cache_clear()
+
+
+def test_the_crf_of_the_package_has_our_loss_and_gradients():
+    from torchcrf import CRF
+
+    scores, labels = (array[:2, :5] for array in crf.batch())
+    chain = Chain(*(np.float32(np.random.default_rng(3).normal(size=(20,) * rank)) for rank in (2, 1, 1)))
+    lengths = np.array([5, 3])
+    theirs = CRF(20, batch_first=True)
+    load(theirs, {"transitions": chain.transitions, "start_transitions": chain.start, "end_transitions": chain.end})
+    inputs = torch.tensor(scores, requires_grad=True)
+    mask = torch.arange(5)[None] < torch.tensor(lengths)[:, None]
+    loss = -theirs(inputs, torch.tensor(labels), mask=mask, reduction="sum")
+    loss.backward()
+
+    def ours(scores, chain):
+        return -crf_log_likelihood(scores, labels, lengths, chain).sum()
+
+    value, (dscores, dchain) = jax.jit(jax.value_and_grad(ours, argnums=(0, 1)))(scores, chain)
+    np.testing.assert_allclose(value, loss.detach(), rtol=1e-5)
+    np.testing.assert_allclose(dscores, inputs.grad, atol=1e-5)
+    np.testing.assert_allclose(dchain.transitions, theirs.transitions.grad, atol=1e-5)
+    np.testing.assert_allclose(dchain.start, theirs.start_transitions.grad, atol=1e-5)
+    np.testing.assert_allclose(dchain.end, theirs.end_transitions.grad, atol=1e-5)

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ import pytest
 
 import jaxnlp
 from jaxnlp.__main__ import main
+from jaxnlp.tasks import Command
+from jaxnlp.tasks.language_model import LanguageModel
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +130,24 @@ def test_messages_name_the_program_as_it_was_typed(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["/usr/bin/jaxnlp", "--help"])
     assert main(["--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: jaxnlp VERB PLACE [options]\n")
+
+
+def test_a_verb_is_given_the_further_models_that_it_names(finished_run, monkeypatch):
+    @dataclasses.dataclass(frozen=True)
+    class Compare(Command):
+        """Compares models."""
+
+        other: str = ""
+        """The other one."""
+
+        def further_models(self):
+            return (self.other,) if self.other else ()
+
+        def __call__(self, trained, other=None):
+            calls.append((trained.folder, other and other.folder))
+
+    calls, folder = [], finished_run.folder
+    monkeypatch.setattr(LanguageModel, "commands", lambda self: {"compare": Compare})
+    assert main(["compare", str(folder)]) == 0
+    assert main(["compare", str(folder), "--other", str(folder)]) == 0
+    assert calls == [(folder, None), (folder, folder)]

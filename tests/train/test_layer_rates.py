@@ -186,6 +186,22 @@ def test_layer_decay_multiplies_updates_with_their_weight_decay(name):
     np.testing.assert_allclose(current_learning_rate(state), make_schedule(config, total_steps=10)(jnp.float32(1)))
 
 
+def test_blocks_and_embeddings_learn_by_a_ratio_more_slowly_than_the_layers_above():
+    params = params_of(dataclasses.replace(TASKED, freeze_encoder=False))
+    plain, slower = (by_path(layer_factors(params, TASKED.parameter, 0.5, ratio)) for ratio in (1.0, 0.25))
+    below = [path for path in plain if (plain[path] < 1.0).all()]
+    assert 0 < len(below) < len(plain)
+    for path in plain:
+        np.testing.assert_array_equal(slower[path], plain[path] * (0.25 if path in below else 1.0))
+    gradient = jax.tree.map(np.cos, params)
+    config = OptimizerConfig(name="sgd", learning_rate=1.0, blocks_lr_ratio=0.25, max_grad_norm=None)
+    after, _ = stepped(config, params, [gradient])
+    moved = {path: value - by_path(params)[path] for path, value in by_path(after).items()}
+    rate = float(make_schedule(config, total_steps=10)(jnp.float32(1)))
+    for path, value in by_path(gradient).items():
+        np.testing.assert_allclose(moved[path], -rate * value * (0.25 if path in below else 1.0), atol=1e-6)
+
+
 def test_layers_that_are_partly_frozen_have_the_factors_of_all():
     params, config = (
         params_of(TASKED),
@@ -271,7 +287,7 @@ def test_recurrent_layers_are_blocks():
 
 
 def test_layer_decay_is_refused_where_no_blocks_are_trained():
-    message = r"layer_decay needs a model with blocks that are trained, and this model has none; set it to 1"
+    message = r"layer_decay and optimizer.blocks_lr_ratio need a model with blocks that are trained, and this model"
     two_layers = PerceiverConfig(num_layers=2, num_heads=1, width=4, context_length=4, num_latents=2)
     config = OptimizerConfig(layer_decay=0.5)
     with pytest.raises(ConfigError, match=message):

@@ -48,6 +48,8 @@ from train.optimizer import OptimizerConfig
         ({"weight_decay": -1.0}, "optimizer.weight_decay must be finite and not negative, got -1.0"),
         ({"layer_decay": 0.0}, "optimizer.layer_decay must be in (0, 1], got 0.0"),
         ({"layer_decay": 1.1}, "optimizer.layer_decay must be in (0, 1], got 1.1"),
+        ({"blocks_lr_ratio": 0.0}, "optimizer.blocks_lr_ratio must be in (0, 1], got 0.0"),
+        ({"blocks_lr_ratio": 2.0}, "optimizer.blocks_lr_ratio must be in (0, 1], got 2.0"),
         ({"min_lr_ratio": 1.5}, "optimizer.min_lr_ratio must be in [0, 1], got 1.5"),
         (
             {"schedule": "noam"},

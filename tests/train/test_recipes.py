@@ -12,12 +12,17 @@ import configs
 from data.images import Images
 from data.minbert import LABELS as PROJECT_LABELS
 from data.sentence_classes import FILES as DATA_SETS
+from data.tagged_sentences import TaggedSentences
 from data.text_table import TextTable
+from data.treebank import Treebank
 from jaxnlp.images.processor import ImageProcessor
 from jaxnlp.serialization import from_json, to_json
 from jaxnlp.targets import Classes
 from jaxnlp.tasks.language_model import LanguageModel
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
+from jaxnlp.text.parser_processor import ParserProcessor
+from jaxnlp.text.tagger_processor import TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.command_line import RunOptions, parse
 from train.config import TrainConfig
@@ -66,6 +71,16 @@ def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_paramete
         targets = known or Classes(("no", "yes"))
         processor = TextClassifierProcessor(vocabulary, data.max_length, texts, targets, data.pairs)
         config.model.check_processor(processor)
+    elif isinstance(config.data, Treebank):
+        pieces = WordPieceVocabulary.of_pieces(SPECIAL) if getattr(config.model, "bert", False) else None
+        words = WordInputs((), (), pieces, max_length=config.data.max_length, max_pieces=config.data.max_pieces)
+        processor = ParserProcessor(words, ("NOUN", "VERB"), ("root", "nsubj"), tag_column=config.data.tags)
+        config.model.check_processor(processor)
+    elif isinstance(config.data, TaggedSentences):
+        pieces = WordPieceVocabulary.of_pieces(SPECIAL) if config.model.bert else None
+        words = WordInputs((), (), pieces, max_length=config.data.max_length, max_pieces=config.data.max_pieces)
+        processor = TaggerProcessor(words, ("O", "S-PER"), "bioes")
+        config.model.check_inputs(words)
     model, inputs = config.task.build(config.model, processor)
     outputs, variables = jax.eval_shape(model.init_with_output, jax.random.key(0), *inputs)
     for path in flatten_dict(variables["params"]):

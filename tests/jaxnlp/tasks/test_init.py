@@ -6,7 +6,7 @@ import re
 import jax
 import pytest
 
-from configs import number_words, vit_digits
+from configs import number_words, small_grammar_parser, small_grammar_tagger, vit_digits
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.serialization import ConfigError
@@ -14,7 +14,7 @@ from jaxnlp.tasks import Task, Trained, every_task
 from jaxnlp.tasks.text_to_text import TextToText
 from tests.guards import test_families as guards
 from tests.random_parameters import random_parameters
-from tests.seam import images, tagger
+from tests.seam import images
 from train.begin import begin
 from train.config import update
 from train.parallel import make_parallel
@@ -41,6 +41,20 @@ def images_of_digits():
     return update(vit_digits.get_config(), **{f"model.{name}": value for name, value in small.items()})
 
 
+def small_tagger():
+    model = {"word_width": 8, "character_features": 4, "recurrent_widths": (4,)}
+    data = {"sentences": 64, "held_out_sentences": 16, "batch_size": 8, "length_multiple": 40, "max_length": 40}
+    fields = {f"model.{name}": value for name, value in model.items()}
+    return update(small_grammar_tagger.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
+
+
+def small_parser():
+    model = {"word_width": 4, "tag_width": 4, "label_width": 4, "hidden_width": 8}
+    data = {"sentences": 64, "held_out_sentences": 16, "lengths": (), "max_length": 40, "batch_words": 320}
+    fields = {f"model.{name}": value for name, value in model.items()} | {"task.l2": 1e-8}
+    return update(small_grammar_parser.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
+
+
 CONFIGS = {
     "LanguageModel": lambda files: smoothed(guards.gpt_characters(files)),
     "RecurrentLanguageModel": guards.lstm_streams,
@@ -52,7 +66,8 @@ CONFIGS = {
     ),
     "Translation": translation,
     "Classification": lambda files: images_of_digits(),
-    "Tagging": lambda files: tagger.get_config(task=tagger.Tagging()),
+    "Tagging": lambda files: small_tagger(),
+    "Parsing": lambda files: small_parser(),
     "ImageClassification": lambda files: images.get_config(),
 }
 

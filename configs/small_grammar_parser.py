@@ -1,0 +1,29 @@
+"""The feed-forward dependency parser on sentences of a small grammar, which need no files.
+
+Source: Chen and Manning 2014; the sentences are drawn by data.small_grammar.
+Cost: 30 seconds on two busy CPU cores with bfloat16 instructions.
+Expect: LAS of 500 held-out sentences above 0.99, with gold tags.
+Command: python -m train small_grammar_parser --workdir runs/small_grammar_parser
+"""
+
+from data.treebank import Treebank
+from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.parsing import Parsing
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="small_grammar_parser",
+        data=Treebank(source="small_grammar", batch_words=1_024),
+        model=FeedForwardParserConfig(compute=Compute(matmul_dtype="auto")),
+        task=Parsing(),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=50, min_lr_ratio=0.02),
+        ema_decay=0.99,
+        best_metric="las",
+        total_steps=400,
+        evaluate_every_steps=200,
+        checkpoint_every_steps=200,
+    )

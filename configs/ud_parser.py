@@ -1,0 +1,39 @@
+"""The feed-forward dependency parser of Chen and Manning on UD English EWT, with gold tags.
+
+`--data.tags upos` reads Universal POS tags alone, which the recipe `ud_tagger` predicts.
+Source: Chen and Manning 2014. Differs: random word vectors; ReLU; a moving average of the parameters.
+Cost: 10 minutes on two busy CPU cores with bfloat16 instructions.
+Expect: UAS of dev 0.876, LAS 0.862; with --num-beams 8 about 0.9 points more; with --data.tags upos 0.866 and 0.851.
+Command: python -m train ud_parser --workdir runs/ud_parser
+"""
+
+from data.treebank import Treebank
+from jaxnlp.models.feed_forward_parser import FeedForwardParserConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.parsing import Parsing
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="ud_parser",
+        data=Treebank(source="ud_en_ewt", tags="both", batch_words=1_024),
+        model=FeedForwardParserConfig(
+            word_width=100,
+            tag_width=50,
+            hidden_width=400,
+            activation="relu",
+            dropout_rate=0.5,
+            word_dropout_rate=0.25,
+            embedding_dropout_rate=0.2,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Parsing(),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, min_lr_ratio=0.02, max_grad_norm=5.0),
+        ema_decay=0.999,
+        best_metric="las",
+        total_steps=3_000,
+        evaluate_every_steps=1_000,
+        checkpoint_every_steps=1_000,
+    )

@@ -1,0 +1,42 @@
+"""A dependency parser with a bidirectional LSTM over words, characters and tags, on UD English EWT.
+
+Source: Kiperwasser and Goldberg 2016. Differs: characters, arc-standard, cross-entropy; random word vectors.
+Cost: 30 minutes on two busy CPU cores with bfloat16 instructions.
+Expect: UAS of dev above 0.90, LAS above 0.885, with gold tags; with --num-beams 8 half a point more.
+Command: python -m train ud_parser_lstm --workdir runs/ud_parser_lstm
+"""
+
+from data.treebank import Treebank
+from jaxnlp.models.recurrent_parser import RecurrentParserConfig
+from jaxnlp.nn.compute import Compute
+from jaxnlp.tasks.parsing import Parsing
+from train.config import TrainConfig
+from train.optimizer import OptimizerConfig
+
+
+def get_config() -> TrainConfig:
+    return TrainConfig(
+        recipe="ud_parser_lstm",
+        data=Treebank(source="ud_en_ewt", tags="both", batch_words=1_024),
+        model=RecurrentParserConfig(
+            word_width=100,
+            character_width=30,
+            character_features=50,
+            tag_width=50,
+            recurrent_widths=(200, 200),
+            hidden_width=200,
+            word_dropout_rate=0.25,
+            input_dropout_rate=0.3,
+            hidden_dropout_rate=0.3,
+            output_dropout_rate=0.3,
+            dropout_rate=0.3,
+            compute=Compute(matmul_dtype="auto"),
+        ),
+        task=Parsing(),
+        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, min_lr_ratio=0.02, max_grad_norm=5.0),
+        ema_decay=0.999,
+        best_metric="las",
+        total_steps=6_000,
+        evaluate_every_steps=2_000,
+        checkpoint_every_steps=1_000,
+    )

@@ -1,0 +1,251 @@
+"""Files of labelled sentences: columns, as CoNLL and character files have them, JSON lines with spans, and CoNLL-U."""
+
+import bisect
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from data import DataError
+from data.text_sources import read_utf8
+from jaxnlp.text.conllu import parse_conllu
+from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, check_label, labels_of_spans
+from jaxnlp.text.word_split import PlacedWord, Unit, split_words
+
+FileFormat = Literal["auto", "columns", "json", "conllu"]
+DOCUMENT = "-DOCSTART-"
+"""The word of the lines between CoNLL's documents; these lines are no sentences."""
+SHOWN = 60
+"""Characters of a line that a message shows."""
+
+
+class Columns(NamedTuple):
+    """Where a line has its word and its label.
+
+    Attributes:
+      word: number of the column, from 0.
+      label: number of the column; negative ones count from the end.
+      has_index: whether the last character of each word is the position in a segmented word, as in Weibo NER.
+    """
+
+    word: int = 0
+    label: int = -1
+    has_index: bool = False
+
+
+class RawSentence(NamedTuple):
+    """A sentence as a file has it.
+
+    Attributes:
+      line: of the file, on which it begins, from 1.
+      number: of the sentence, from 1.
+      words: [T].
+      labels: in the scheme of the file [T]; None = the file has none.
+    """
+
+    line: int
+    number: int
+    words: tuple[str, ...]
+    labels: tuple[str, ...] | None
+
+
+def format_of(path: Path) -> FileFormat:
+    """The format of a file by the ending of its name: JSON lines, CoNLL-U, or columns for all other names."""
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".json", ".jsonl")):
+        return "json"
+    return "conllu" if name.endswith(".conllu") else "columns"
+
+
+def read_tagged(
+    path: Path,
+    *,
+    format: FileFormat = "auto",
+    columns: Columns = Columns(),  # noqa: B008  # a constant
+    unit: Unit = "words",
+    labelled: bool | None = True,
+) -> list[RawSentence]:
+    """The sentences of a file.
+
+    Args:
+      path: the file; decompressed if its name ends in .gz.
+      format: auto = by the ending of its name.
+      columns: of a file of columns.
+      unit: how the texts of JSON lines are split.
+      labelled: whether there must be labels; None = they are read if there are any.
+
+    Raises:
+      FileNotFoundError, DataError: when it cannot be read or has no sentence; the message says which line and sentence,
+        what was found and what was expected.
+    """
+    format = format_of(path) if format == "auto" else format
+    text = read_utf8(path)
+    if format == "json":
+        found = list(_json_sentences(path, text, unit))
+    elif format == "conllu":
+        found = list(_conllu_sentences(path, text))
+    else:
+        found = list(_column_sentences(path, text, columns, labelled))
+    if not found:
+        raise DataError(f"{path} has no sentences")
+    without = [one for one in found if one.labels is None]
+    if without and labelled:
+        raise DataError(f"{path}, line {without[0].line} (sentence {without[0].number}): expected labels, got none")
+    if without and len(without) < len(found):
+        raise DataError(
+            f"{path}, line {without[0].line} (sentence {without[0].number}): has no labels, and other sentences have "
+            "some; label all sentences or none"
+        )
+    return found
+
+
+def check_labels(path: Path, sentences: Sequence[RawSentence], scheme: Scheme) -> None:
+    """Raises DataError naming the line of the first label that is not one of the scheme."""
+    for sentence in sentences:
+        for place, label in enumerate(sentence.labels or ()):
+            try:
+                check_label(label, scheme)
+            except ValueError as error:
+                line = sentence.line + place
+                raise DataError(
+                    f"{path}, line {line} (sentence {sentence.number}, word {place + 1}): {error}"
+                ) from error
+
+
+def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | None) -> Iterator[RawSentence]:
+    lines = text.removesuffix("\n").split("\n")
+    first = next((number for number, line in enumerate(lines, 1) if line.strip()), 0)
+    if not first:
+        return
+    tabs = "\t" in lines[first - 1]
+    between = "tabs" if tabs else "blanks"
+    words, labels = list[str](), list[str]()
+    begins = number = 0
+    reads_labels = labelled is not False and len(_fields(lines[first - 1], tabs)) > 1
+    for line_number, line in enumerate([*lines, ""], 1):
+        if not line.strip():
+            if words:
+                number += 1
+                yield RawSentence(begins, number, tuple(words), tuple(labels) if reads_labels else None)
+                words, labels = [], []
+            continue
+        where = f"{path}, line {line_number} (sentence {number + 1}, word {len(words) + 1})"
+        if ("\t" in line) != tabs:
+            other = "blanks" if tabs else "tabs"
+            raise DataError(
+                f"{where}: expected {between} between the columns, as in line {first}, got {other}: {_shown(line)}"
+            )
+        fields = _fields(line, tabs)
+        if fields[0] == DOCUMENT:
+            continue
+        needed = [columns.word, columns.label] if reads_labels else [columns.word]
+        least = max(2 if reads_labels else 1, *(place + 1 if place >= 0 else -place for place in needed))
+        if len(fields) < least:
+            raise DataError(
+                f"{where}: expected at least {least} columns between {between}, got {len(fields)}: {_shown(line)}"
+            )
+        word = fields[columns.word]
+        word = word[:-1] if columns.has_index and word[-1:].isdigit() else word
+        if not word:
+            raise DataError(f"{where}: expected a word in column {columns.word}, got nothing: {_shown(line)}")
+        begins = begins if words else line_number
+        words.append(word)
+        if reads_labels:
+            labels.append(fields[columns.label])
+
+
+def _fields(line: str, tabs: bool) -> list[str]:
+    return [field.strip() for field in line.split("\t")] if tabs else line.split()
+
+
+def _shown(line: str) -> str:
+    return repr(line[:SHOWN] + ("..." if len(line) > SHOWN else ""))
+
+
+def _conllu_sentences(path: Path, text: str) -> Iterator[RawSentence]:
+    try:
+        found = parse_conllu(text, str(path))
+    except ValueError as error:
+        raise DataError(str(error)) from error
+    for number, sentence in enumerate(found, 1):
+        labels = None if set(sentence.upos) == {"_"} else sentence.upos
+        yield RawSentence(sentence.line, number, sentence.words, labels)
+
+
+def _json_sentences(path: Path, text: str, unit: Unit) -> Iterator[RawSentence]:
+    number = 0
+    for line_number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        number += 1
+        where = f"{path}, line {line_number} (sentence {number})"
+        try:
+            fields = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: not JSON: {error.msg} at character {error.colno}") from error
+        if not isinstance(fields, dict):
+            raise DataError(f"{where}: expected an object, got {type(fields).__name__}")
+        words, labels = _words_of_object(fields, unit, where)
+        if not words:
+            raise DataError(f"{where}: expected a sentence, got no words; remove the line")
+        yield RawSentence(line_number, number, words, labels)
+
+
+def _words_of_object(fields: dict[str, Any], unit: Unit, where: str) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """The words and the labels of {"words": [...], "labels": [...]} or {"text": "...", "entities": [...]}."""
+    if "words" in fields:
+        words, labels = fields["words"], fields.get("labels")
+        for name, value in (("words", words), ("labels", [] if labels is None else labels)):
+            if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+                raise DataError(f"{where}: {name} must be a list of strings that are not empty")
+        if labels is not None and len(labels) != len(words):
+            raise DataError(f"{where}: expected a label for each of {len(words)} words, got {len(labels)} labels")
+        return tuple(words), None if labels is None else tuple(labels)
+    text, entities = fields.get("text"), fields.get("entities")
+    if not isinstance(text, str):
+        raise DataError(f"{where}: expected a string as text, or a list of words, got {', '.join(fields) or 'neither'}")
+    spans = None if entities is None else [_span(entity, len(text), where) for entity in _list(entities, where)]
+    placed = _split_at(split_words(text, unit), {place for span in spans or () for place in span[:2]})
+    words = tuple(word for word, _, _ in placed)
+    if spans is None:
+        return words, None
+    starts = [word.start for word in placed]
+    inner = [
+        LabelledSpan(bisect.bisect_left(starts, span.start), bisect.bisect_left(starts, span.stop), span.type)
+        for span in spans
+    ]
+    try:
+        return words, tuple(labels_of_spans(inner, len(words), "bio"))
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DataError(f"{where}: entities must be a list, got {type(value).__name__}")
+    return value
+
+
+def _span(entity: Any, length: int, where: str) -> LabelledSpan:
+    """An entity in characters, from {"start": 0, "end": 5, "type": "PER"} or [0, 5, "PER"]."""
+    if isinstance(entity, dict):
+        entity = [entity.get("start"), entity.get("end"), entity.get("type", entity.get("label"))]
+    fits = isinstance(entity, list) and len(entity) == 3 and all(type(place) is int for place in entity[:2])
+    if not fits or not isinstance(entity[2], str) or not entity[2]:
+        raise DataError(f'{where}: expected {{"start": 0, "end": 5, "type": "PER"}}, got {str(entity)[:SHOWN]}')
+    start, stop, kind = entity
+    if not 0 <= start < stop <= length:
+        raise DataError(
+            f"{where}: expected 0 <= start < end <= {length}, the length of the text, got {start} and {stop}"
+        )
+    return LabelledSpan(start, stop, kind)
+
+
+def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]:
+    """The words, divided where an entity begins or ends inside one."""
+    found = []
+    for word, start, stop in words:
+        cuts = [start, *sorted(place for place in places if start < place < stop), stop]
+        found += [PlacedWord(word[a - start : b - start], a, b) for a, b in itertools.pairwise(cuts)]
+    return found

@@ -1,0 +1,338 @@
+"""Sentences with a label for each word: named entities or parts of speech; known data sets or files of your own."""
+
+import dataclasses
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import grain
+import numpy as np
+
+from data import Corpus, DataConfig, DataError, Split, require_processor
+from data.buckets import bucketed
+from data.download import locate_folder
+from data.sentence_classes import find_file
+from data.small_grammar import grammar_sentences
+from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, read_tagged
+from data.tagged_summary import Counts, summary
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.text.tag_schemes import Scheme, convert, find_scheme, illegal_places, labels_of, spans_of
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
+from jaxnlp.text.word_split import Unit
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+
+ENDLESS = 2**40
+"""Sentences that are effectively infinitely many."""
+Source = Literal["small_grammar", "conll2003_ner", "resume_ner_zh", "weibo_ner_zh", "ud_en_ewt", "files"]
+
+
+class Known(NamedTuple):
+    """A known data set: its files in a folder of JAXNLP_DATA, their columns, the unit and the scheme."""
+
+    train: str
+    validation: str
+    columns: Columns = Columns()
+    unit: Unit = "words"
+    scheme: Scheme = "bio"
+
+
+KNOWN = {
+    "conll2003_ner": Known("train.txt", "valid.txt"),
+    "resume_ner_zh": Known("train.char.bmes", "dev.char.bmes", unit="characters", scheme="bmes"),
+    "weibo_ner_zh": Known(
+        *("weiboNER_2nd_conll.train", "weiboNER_2nd_conll.dev"), columns=Columns(has_index=True), unit="characters"
+    ),
+    "ud_en_ewt": Known("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", scheme="none"),
+}
+
+_File = tuple[str, list[RawSentence]]
+"""The name of a file, or of what stands for it, and its sentences."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedSentences(DataConfig):
+    """Sentences of words with a label each.
+
+    Files have columns (a word a line, an empty line after each sentence), JSON lines ({"text": "...", "entities":
+    [{"start": 0, "end": 5, "type": "PER"}]}, or lists of words and labels), or are CoNLL-U, of which the column UPOS is
+    read. Sentences that are too long are divided, not within an entity where it can be avoided.
+    """
+
+    source: Source = "small_grammar"
+    """Sentences of a small grammar, which need no files; the English news of CoNLL-2003, Chinese résumés, Chinese
+    Weibo posts, UD English EWT's parts of speech; or files of your own."""
+    path: str | None = None
+    """Folder of a known data set; None = in the folder that JAXNLP_DATA names."""
+    train: str | None = None
+    """Your training file; required for data.source files."""
+    validation: str | None = None
+    """Your validation file; None = a tenth of the training sentences is held out."""
+    test: str | None = None
+    """Your test file; None = no test split."""
+    format: FileFormat = "auto"
+    """Format of your files; auto = JSON lines for .json and .jsonl, CoNLL-U for .conllu, and columns for all others."""
+    word_column: int = 0
+    """Column of the word in your files of columns, from 0."""
+    label_column: int = -1
+    """Column of the label in your files of columns, from 0; -1 = the last one."""
+    scheme: Literal["auto", "bio", "iob1", "bioes", "bmes", "none"] = "auto"
+    """Scheme of the labels in your files; none = labels of words that are no entities; auto = found in the labels."""
+    train_scheme: Literal["bio", "bioes", "bmes"] = "bioes"
+    """Scheme of the labels that the model predicts, where labels are entities."""
+    predict: Literal["entities", "tags"] = "entities"
+    """What is learnt from the small grammar: entities or parts of speech."""
+    unit: Unit = "words"
+    """What your sentences consist of, where a text is split to be predicted: words or single characters."""
+    sentences: int = 5_000
+    """Training sentences of the small grammar."""
+    held_out_sentences: int = 500
+    """Validation sentences of the small grammar; they do not depend on the seed."""
+    minimum_count: int = 1
+    """Minimum number of occurrences of a word in the training sentences; others are unknown words."""
+    lowercase: bool = True
+    """Lowercase words before they are looked up; characters and a BERT read them as they are."""
+    zero_digits: bool = True
+    """Read every digit as 0 when a word is looked up."""
+    max_characters: int = 20
+    """Characters of a word that are read."""
+    max_length: int = 128
+    """Maximum length of a sentence in words; longer ones are divided."""
+    max_pieces: int = 256
+    """Maximum length of a sentence in tokens of a BERT; longer ones are divided."""
+    length_multiple: int = 16
+    """Batches have the length of their longest sentence, rounded up to a multiple: each length is a program to
+    compile."""
+    evaluation_batch_size: int = 64
+    """Sentences in an evaluation step."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require_at_least(1, "sentences", "held_out_sentences", "minimum_count", "length_multiple")
+        self.require_at_least(1, "max_characters", "evaluation_batch_size")
+        self.require_at_least(0, "word_column")
+        own, drawn = self.source == "files", self.source == "small_grammar"
+        refuse_unread(
+            self,
+            [
+                ReadWhen("path", None, not own and not drawn, "known data sets"),
+                *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
+                ReadWhen("format", "auto", own, "data.source files"),
+                ReadWhen("word_column", 0, own, "data.source files"),
+                ReadWhen("label_column", -1, own, "data.source files"),
+                ReadWhen("scheme", "auto", own, "data.source files"),
+                ReadWhen("unit", "words", own, "data.source files"),
+                ReadWhen("predict", "entities", drawn, "data.source small_grammar"),
+                ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
+                ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
+            ],
+        )
+
+    @property
+    def _columns(self) -> Columns:
+        known = KNOWN.get(self.source)
+        return Columns(self.word_column, self.label_column) if known is None else known.columns
+
+    @property
+    def _unit(self) -> Unit:
+        known = KNOWN.get(self.source)
+        return self.unit if known is None else known.unit
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the files; the splits are `validation` and, where there is a file, `test`.
+
+        Args:
+          seed: decides the order of training, and the sentences of the small grammar.
+          processor: the tokenizer of a pretrained BERT, or the processor of an earlier run, whose vocabularies are
+            used; None = vocabularies of words and characters are made from the training sentences.
+
+        Raises:
+          FileNotFoundError, DataError: when a file is not found or contains something else, such as a label that no
+            training sentence has.
+        """
+        files = self._files(seed)
+        scheme = self._scheme(files["train"][1])
+        for name, sentences in files.values():
+            check_labels(Path(name), sentences, scheme)
+        found = self._processor(files["train"][1], scheme, processor)
+        counts = {split: Counts() for split in files}
+        rows = {split: self._rows(name, sents, found, counts[split], scheme) for split, (name, sents) in files.items()}
+        train = rows.pop("train")
+        if len(train) < self.batch_size:
+            raise DataError(
+                f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
+            )
+        digest = hashlib.sha256(repr((found.to_json(), train, rows)).encode("utf-8", errors="surrogatepass"))
+        return Corpus(
+            train=self._training_batches(train, found, seed),
+            splits={split: self._split(sentences, found, counts[split]) for split, sentences in rows.items()},
+            processor=found,
+            description=summary(found, {"training": train, **rows}, scheme, counts),
+            fingerprint=digest.hexdigest(),
+        )
+
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """A file of labelled sentences, or of sentences without labels. Raises: FileNotFoundError, DataError."""
+        processor = require_processor(processor, TaggerProcessor)
+        sentences = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
+        labels = [one.labels or () for one in sentences]
+        scheme = find_scheme(labels) if self.scheme == "auto" else self.scheme
+        scheme = processor.scheme if sentences[0].labels is None else scheme
+        if processor.has_entities != (scheme != "none"):
+            raise DataError(f"{path} has labels of the scheme {scheme}, and the model's are of {processor.scheme}")
+        check_labels(path, sentences, scheme)
+        counts = Counts()
+        return self._split(self._rows(str(path), sentences, processor, counts, scheme), processor, counts)
+
+    def _files(self, seed: int) -> dict[str, _File]:
+        """The sentences of `train`, `validation` and perhaps `test`."""
+        if self.source == "small_grammar":
+            validation = grammar_sentences(self.held_out_sentences, seed=0)
+            train = grammar_sentences(self.sentences, seed=1 + seed, without=validation)
+            drawn = {"train": train, "validation": validation}
+            return {
+                split: (
+                    "the small grammar",
+                    [
+                        RawSentence(number, number, one.words, one.labels if self.predict == "entities" else one.tags)
+                        for number, one in enumerate(sentences, 1)
+                    ],
+                )
+                for split, sentences in drawn.items()
+            }
+        known = KNOWN.get(self.source)
+        if known is not None:
+            holds = f"{known.train} and {known.validation}"
+            folder = locate_folder(self.source, self.path, holds=holds, otherwise="choose another data.source")
+            paths = {"train": find_file(folder, known.train), "validation": find_file(folder, known.validation)}
+        else:
+            if self.train is None:
+                raise DataError("data.source files needs your training file: give it with --data.train FILE")
+            given = {"train": self.train, "validation": self.validation, "test": self.test}
+            paths = {split: Path(file) for split, file in given.items() if file is not None}
+        found = {
+            split: (
+                str(path),
+                read_tagged(
+                    path,
+                    format=self.format,
+                    columns=self._columns,
+                    unit=self._unit,
+                    labelled=None if split == "test" else True,
+                ),
+            )
+            for split, path in paths.items()
+        }
+        if "validation" in found:
+            return found
+        name, sentences = found["train"]
+        if len(sentences) < 10:
+            raise DataError(f"{name}: {len(sentences)} sentences are too few to hold out a tenth of them")
+        held_out = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
+        parts: dict[str, list[RawSentence]] = {"train": [], "validation": []}
+        for place, one in enumerate(sentences):
+            parts["validation" if place in held_out else "train"].append(one)
+        return found | {split: (name, part) for split, part in parts.items()}
+
+    def _scheme(self, sentences: Sequence[RawSentence]) -> Scheme:
+        if self.source == "small_grammar":
+            return "bio" if self.predict == "entities" else "none"
+        known = KNOWN.get(self.source)
+        if known is not None:
+            return known.scheme
+        return find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
+
+    def _processor(self, train: Sequence[RawSentence], scheme: Scheme, given: Any) -> TaggerProcessor:
+        """The vocabularies, and the labels of the training sentences."""
+        labelled = [one.labels or () for one in train]
+        if scheme == "none":
+            counts = Counter(label for labels in labelled for label in labels)
+        else:
+            counts = Counter(span.type for labels in labelled for span in spans_of(labels))
+        if not counts:
+            raise DataError("the training sentences have no entities; give other files, or data.scheme none")
+        types = sorted(counts, key=lambda kind: (-counts[kind], kind))
+        mine: Scheme = "none" if scheme == "none" else self.train_scheme
+        if isinstance(given, TaggerProcessor) and (given.scheme, set(given.types)) == (mine, set(types)):
+            return given
+        inputs = getattr(given, "inputs", None)
+        vocabulary = given if inputs is None else inputs.pieces
+        if not isinstance(inputs, WordInputs):
+            inputs = WordInputs.of_sentences(
+                (one.words for one in train),
+                minimum_count=self.minimum_count,
+                pieces=None if vocabulary is None else require_processor(vocabulary, WordPieceVocabulary),
+                lowercase=self.lowercase,
+                zero_digits=self.zero_digits,
+                max_characters=self.max_characters,
+                max_length=self.max_length,
+                max_pieces=self.max_pieces,
+            )
+        return TaggerProcessor(inputs, labels_of(types, mine), mine, self._unit)
+
+    def _rows(
+        self, name: str, sentences: Sequence[RawSentence], processor: TaggerProcessor, counts: Counts, scheme: Scheme
+    ) -> list[TaggedSentence]:
+        """Sentences with the labels that the model predicts, long ones divided; `counts` gets what is to be told."""
+        rows = []
+        for one in sentences:
+            labels = one.labels
+            if labels is not None:
+                illegal = illegal_places(labels, scheme)
+                counts.add_illegal(one, illegal)
+                unknown = sorted(set(convert(labels, processor.scheme)) - set(processor.ids))
+                if unknown:
+                    raise DataError(
+                        f"{name}, line {one.line} (sentence {one.number}): no training sentence has the label "
+                        f"{unknown[0]}; expected {', '.join(processor.types[:20])}"
+                    )
+                labels = tuple(convert(labels, processor.scheme))
+            inside = _inside(labels) if labels is not None and processor.has_entities else ()
+            try:
+                parts = processor.inputs.parts(one.words, inside)
+            except ValueError as error:
+                raise DataError(f"{name}, line {one.line} (sentence {one.number}): {error}") from error
+            if len(parts) > 1:
+                counts.add_divided(one)
+            for number, part in enumerate(parts, 1):
+                row = f"{one.number}" if len(parts) == 1 else f"{one.number}.{number}"
+                rows.append(TaggedSentence(row, one.words[part], None if labels is None else labels[part]))
+        return rows
+
+    def _training_batches(self, train: list[TaggedSentence], processor: TaggerProcessor, seed: int) -> Any:
+        order = grain.MapDataset.source(train).seed(seed).shuffle().repeat(ENDLESS // len(train))
+        batches = bucketed(
+            order,
+            self.batch_size,
+            seed=seed,
+            multiple=self.length_multiple,
+            length=lambda sentence: processor.inputs.length(sentence.words),
+            pad=processor.batch,
+        )
+        # No threads that read ahead: see data.character_text.
+        return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+
+    def _split(
+        self, sentences: Sequence[TaggedSentence], processor: TaggerProcessor, counts: Counts
+    ) -> Split[TaggedSentence]:
+        """One pass over the sentences, sorted by length."""
+        order = np.argsort([processor.inputs.length(one.words) for one in sentences], kind="stable")
+        size = self.evaluation_batch_size
+        groups = [[sentences[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
+        return Split(
+            tuple(processor.batch(group, size, self.length_multiple) for group in groups),
+            examples=tuple(sentences),
+            rows=order,
+            scored=all(one.labels is not None for one in sentences),
+            notes=counts.notes(),
+        )
+
+
+def _inside(labels: Sequence[str]) -> list[bool]:
+    """Whether an entity continues at each word."""
+    found = [False] * len(labels)
+    for start, stop, _ in spans_of(labels):
+        found[start + 1 : stop] = [True] * (stop - start - 1)
+    return found

@@ -1,0 +1,90 @@
+"""What a data set of labelled sentences has, in the words that a run prints at its start."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from data.tagged_files import RawSentence
+from jaxnlp.text.tag_schemes import Scheme
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+
+SHOWN_TYPES = 20
+"""Types whose counts the summary shows."""
+
+
+@dataclasses.dataclass
+class Counts:
+    """What is to be told of the sentences of a file."""
+
+    illegal: int = 0
+    divided: int = 0
+    first_illegal: str = ""
+    first_divided: str = ""
+
+    def add_illegal(self, sentence: RawSentence, places: Sequence[int]) -> None:
+        """Counts labels that may not follow the ones before them."""
+        if places and not self.illegal:
+            self.first_illegal = f"sentence {sentence.number}, line {sentence.line}, word {places[0] + 1}"
+        self.illegal += len(places)
+
+    def add_divided(self, sentence: RawSentence) -> None:
+        """Counts a sentence that is too long."""
+        if not self.divided:
+            self.first_divided = f"sentence {sentence.number}, line {sentence.line}, {len(sentence.words):,} words"
+        self.divided += 1
+
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the person who scores the sentences."""
+        found = []
+        if self.illegal:
+            what = "label may" if self.illegal == 1 else "labels may"
+            found.append(
+                f"{self.illegal:,} {what} not follow the one before it and begins an entity (first: "
+                f"{self.first_illegal})"
+            )
+        if self.divided:
+            what = "sentence is" if self.divided == 1 else "sentences are"
+            found.append(f"{self.divided:,} {what} too long and divided (first: {self.first_divided})")
+        return tuple(found)
+
+
+def summary(
+    processor: TaggerProcessor,
+    splits: Mapping[str, Sequence[TaggedSentence]],
+    scheme: Scheme,
+    counts: Mapping[str, Counts],
+) -> str:
+    """Numbers of sentences, words, types and unknown words, and what may be wrong with them; a line each.
+
+    Args:
+      processor: of the data.
+      splits: the sentences of each, `training` first.
+      scheme: of the labels in the files.
+      counts: what is to be told of each.
+    """
+    lines = []
+    for name, sentences in splits.items():
+        lengths = [len(one.words) for one in sentences]
+        line = f"{name}: {len(lengths):,} sentences, {sum(lengths):,} {processor.unit}, longest {max(lengths)}"
+        if name != "training":
+            words = [word for one in sentences for word in one.words]
+            line += f", {processor.inputs.unknown(words) / len(words):.1%} unknown"
+        lines.append(line)
+    train = splits["training"]
+    kinds = Counter(span.type for one in train for span in processor.spans(one.labels or ()))
+    order = sorted(kinds, key=lambda kind: (-kinds[kind], kind))
+    shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in order[:SHOWN_TYPES])
+    more = f", and {len(order) - SHOWN_TYPES} more" if len(order) > SHOWN_TYPES else ""
+    what = f"{sum(kinds.values()):,} entities" if processor.has_entities else "labels"
+    lines.append(f"{what} of {len(order)} types in training: {shown}{more}")
+    if processor.has_entities and scheme != processor.scheme:
+        lines.append(f"labels are read as {scheme} and converted to {processor.scheme}")
+    for name, found in counts.items():
+        lines += [f"{name}: {note}" for note in found.notes()]
+    half, most = np.percentile([len(one.words) for one in train], [50, 95])
+    sizes = f"{len(processor.inputs.words):,} words and {len(processor.inputs.characters):,} characters"
+    lines.append(f"length of training sentences: median {half:.0f}, 95% have at most {most:.0f}")
+    lines.append(f"{sizes} in the vocabulary, {len(processor.labels)} labels")
+    return "\n".join(lines)

@@ -1,0 +1,159 @@
+"""Gold trees as transitions: projectivity, the static oracle, and what a parser is trained on. No jax.
+
+Words are the numbers from 1 to n; heads [n] are numbers from 0 to n, of which 0 is the root's.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxnlp.text.transitions import (
+    ABSENT,
+    LEFT,
+    REDUCE,
+    RIGHT,
+    ROOT_ARC,
+    SHIFT,
+    Configuration,
+    System,
+    transition_id,
+)
+
+
+class Derivation(NamedTuple):
+    """The transitions of a tree, S of them, and the configurations before them.
+
+    Attributes:
+      transitions: their numbers [S] int32.
+      nodes: 18 nodes of each configuration, see `Configuration.nodes` [S, 18] int16.
+      legal: which kinds of transitions are allowed [S, 5] bool.
+      dependents: the dependent of the arc that each transition adds; ABSENT = it adds none [S] int16.
+    """
+
+    transitions: np.ndarray
+    nodes: np.ndarray
+    legal: np.ndarray
+    dependents: np.ndarray
+
+
+def is_projective(heads: Sequence[int]) -> bool:
+    """Whether no two arcs cross: all words between a head and its dependent are below the head."""
+    return all(_covers(heads, word) for word in range(1, len(heads) + 1))
+
+
+def lifted(heads: Sequence[int]) -> list[int]:
+    """A projective tree near to this one: while arcs cross, the shortest of them goes to its head's head.
+
+    Source: Nivre and Nilsson 2005, section 2. Relations stay unchanged, which differs.
+    """
+    found = list(heads)
+    while not is_projective(found):
+        crossed = [word for word in range(1, len(found) + 1) if not _covers(found, word)]
+        word = min(crossed, key=lambda place: (abs(place - found[place - 1]), place))
+        found[word - 1] = found[found[word - 1] - 1]
+    return found
+
+
+def _covers(heads: Sequence[int], word: int) -> bool:
+    """Whether all words between a word and its head are below this head, directly or not."""
+    head = heads[word - 1]
+    for between in range(min(word, head) + 1, max(word, head)):
+        ancestor = between
+        while ancestor not in (0, head):
+            ancestor = heads[ancestor - 1]
+        if ancestor != head:
+            return False
+    return True
+
+
+def oracle(heads: Sequence[int], system: System) -> list[int]:
+    """Kinds of transitions that build a projective tree: an arc as soon as its dependent has all its own dependents.
+
+    Raises: ValueError when the tree is not projective.
+    """
+    configuration = Configuration(system, len(heads))
+    waiting = [0] * (len(heads) + 1)  # dependents that have no arc yet
+    for head in heads:
+        waiting[head] += 1
+    choose = _next_standard if system == "arc_standard" else _next_eager
+    kinds = []
+    while not configuration.finished:
+        kind = choose(configuration, heads, waiting)
+        if not configuration.legal()[kind]:
+            raise ValueError(f"the tree with the heads {list(heads)} is not projective")
+        dependent = configuration.apply(kind)
+        if dependent > 0:
+            waiting[configuration.heads[dependent]] -= 1
+        kinds.append(kind)
+    return kinds
+
+
+def _next_standard(configuration: Configuration, heads: Sequence[int], waiting: Sequence[int]) -> int:
+    stack = configuration.stack
+    if len(stack) >= 2:
+        top, below = stack[-1], stack[-2]
+        if below and heads[below - 1] == top:
+            return LEFT
+        if heads[top - 1] == below and not waiting[top]:
+            return RIGHT if below else ROOT_ARC
+    return SHIFT
+
+
+def _next_eager(configuration: Configuration, heads: Sequence[int], waiting: Sequence[int]) -> int:
+    if configuration.stack:
+        top, front = configuration.stack[-1], configuration.front
+        if front > 0 and heads[top - 1] == front:
+            return LEFT
+        if front > 0 and heads[front - 1] == top:
+            return RIGHT
+        if configuration.heads[top] > 0 and not waiting[top]:
+            return REDUCE
+    return SHIFT
+
+
+def derivation(heads: Sequence[int], relations: Sequence[int], system: System, *, num_relations: int) -> Derivation:
+    """The oracle's transitions of a projective tree.
+
+    Args:
+      heads: [n].
+      relations: the number of each word's relation, from 0, root, to R - 1 [n].
+      system: of the transitions.
+      num_relations: R.
+
+    Raises: ValueError when the tree is not projective.
+    """
+    configuration = Configuration(system, len(heads))
+    transitions, nodes, legal, dependents = [], [], [], []
+    for kind in oracle(heads, system):
+        nodes.append(configuration.nodes())
+        legal.append(configuration.legal())
+        dependent = configuration.apply(kind)
+        relation = 0 if dependent == ABSENT or kind == ROOT_ARC else relations[dependent - 1]
+        transitions.append(transition_id(kind, relation, num_relations))
+        dependents.append(dependent)
+    return Derivation(
+        np.array(transitions, np.int32),
+        np.array(nodes, np.int16),
+        np.array(legal, bool),
+        np.array(dependents, np.int16),
+    )
+
+
+def rebuilt(transitions: Sequence[int], length: int, system: System, kinds: Sequence[int]) -> list[int]:
+    """The heads [n] that transitions build.
+
+    Args:
+      transitions: their numbers.
+      length: n.
+      system: of the transitions.
+      kinds: the kind of each transition number, see `kinds_of_transitions`.
+
+    Raises: ValueError for a transition that is not allowed, or when the tree is not complete.
+    """
+    configuration = Configuration(system, length)
+    for transition in transitions:
+        configuration.apply(kinds[transition])
+    if not configuration.finished:
+        raise ValueError(f"the tree is not complete after {len(transitions)} transitions")
+    return [max(head, 0) for head in configuration.heads[1:]]

@@ -1,0 +1,239 @@
+"""Dependency treebanks: UD English EWT, CoNLL-U files of your own, and sentences of a small grammar."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from data import Corpus, DataConfig, DataError, Split, require_processor
+from data.download import locate_folder
+from data.pair_batches import Shapes
+from data.small_grammar import GrammarSentence, grammar_sentences
+from data.text_sources import read_utf8
+from data.transition_oracle import is_projective
+from data.tree_batches import DerivedTree, derived, training_batches, tree_split
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of
+from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
+from jaxnlp.text.transitions import System
+from jaxnlp.text.word_inputs import WordInputs
+from jaxnlp.text.wordpiece import WordPieceVocabulary
+
+TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
+EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.conllu"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Treebank(DataConfig):
+    """Sentences with dependency trees, and the transitions that build the trees.
+
+    Training trees that are not projective are left out, since no transitions build them; the description counts them.
+    In other splits they stay: their loss is that of a projective tree near to them, and their scores are those of the
+    tree itself.
+    """
+
+    source: TreebankSource = "small_grammar"
+    """Sentences of a small grammar, which need no files; UD English EWT; or CoNLL-U files of your own."""
+    path: str | None = None
+    """Your copy of the folder of UD English EWT; None = the folder in JAXNLP_DATA."""
+    train: str | None = None
+    """Your training file, CoNLL-U; required for data.source files."""
+    validation: str | None = None
+    """Your validation file, CoNLL-U; required for data.source files."""
+    test: str | None = None
+    """Your test file, CoNLL-U; None = no test split."""
+    sentences: int = 5_000
+    """Training sentences of the small grammar."""
+    held_out_sentences: int = 500
+    """Validation sentences of the small grammar; they do not depend on the seed."""
+    tags: TagColumn = "upos"
+    """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), the pairs of both, or none."""
+    subtypes: bool = True
+    """Whether the parser predicts subtypes of relations, as in nsubj:pass."""
+    system: System = "arc_standard"
+    """The transition system."""
+    minimum_count: int = 2
+    """Minimum number of occurrences of a word, in lowercase, in the training sentences; others are unknown words."""
+    max_length: int = 256
+    """Maximum length of a sentence, in words. Longer ones are left out of training, and are refused elsewhere."""
+    max_pieces: int = 384
+    """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are refused."""
+    batch_size: int = 256
+    """Maximum number of sentences in a training step, over all devices."""
+    batch_words: int = 1_024
+    """Maximum number of words in a training batch, padding included."""
+    evaluation_batch_words: int = 8_192
+    """Maximum number of words in an evaluation batch, padding included."""
+    lengths: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96)
+    """Lengths of batches in words; data.max_length follows as the last one. Each length is a program to compile."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.require_at_least(1, "sentences", "held_out_sentences", "minimum_count", "max_length", "max_pieces")
+        self.require_at_least(1, "batch_words", "evaluation_batch_words")
+        if any(a >= b for a, b in itertools.pairwise(self.lengths)) or min(self.lengths, default=1) < 1:
+            raise ValueError(f"data.lengths must increase and be at least 1, got {self.lengths}")
+        own, drawn = self.source == "files", self.source == "small_grammar"
+        refuse_unread(
+            self,
+            [
+                ReadWhen("path", None, self.source == "ud_en_ewt", "data.source ud_en_ewt"),
+                *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
+                ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
+                ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
+            ],
+        )
+        if drawn and self.tags in ("xpos", "both"):
+            raise ValueError(f"data.tags {self.tags} needs a treebank; the small grammar has Universal POS tags only")
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shapes of training batches."""
+        return Shapes(self._lengths, self.batch_words, self.batch_size)
+
+    @property
+    def _lengths(self) -> tuple[int, ...]:
+        return (*(length for length in self.lengths if length < self.max_length), self.max_length)
+
+    def load(self, seed: int, processor: Any = None) -> Corpus:
+        """Reads the treebank; the splits are `validation` and, where there is a file, `test`.
+
+        Args:
+          seed: decides the order of training, and the training sentences of the small grammar.
+          processor: that of an earlier parser, whose words, tags and relations are used; or one with the tokenizer of
+            a BERT, or this tokenizer; None = the words, tags and relations of the training sentences.
+
+        Raises:
+          FileNotFoundError: when there is no such file.
+          DataError: when a file cannot be read, with its line; or when no training sentence is left.
+        """
+        found = self._sentences(seed)
+        train = found.pop("train")
+        short = [sentence for sentence in train if len(sentence.words) <= self.max_length]
+        kept = [sentence for sentence in short if is_projective(sentence.heads or ())]
+        if not kept:
+            raise DataError("no training sentence is left: none is projective and short enough for data.max_length")
+        processor = self._processor(kept, processor)
+        trees = [self._derived(sentence, processor) for sentence in kept]
+        description = f"{len(kept):,} trees for training"
+        if left_out := len(short) - len(kept):
+            description += f" ({left_out:,} that are not projective were left out)"
+        if left_out := len(train) - len(short):
+            description += f" ({left_out:,} of more than {self.max_length} words were left out)"
+        for name, sentences in found.items():
+            crossed = sum(not is_projective(sentence.heads or ()) for sentence in sentences)
+            unknown = processor.unknown_words(sentences) / sum(len(sentence.words) for sentence in sentences)
+            description += f", {len(sentences):,} for {name} ({crossed:,} not projective, {unknown:.0%} unknown words)"
+        description += (
+            f"; {len(processor.inputs.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations"
+            f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
+        )
+        content: list[Any] = [
+            [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
+        ]
+        content += [[one.lines for one in sentences] for sentences in found.values()]
+        digest = hashlib.sha256(json.dumps([processor.to_json(), content]).encode())
+        return Corpus(
+            train=training_batches(trees, processor, self.shapes, seed=seed),
+            splits={name: self._split(sentences, processor) for name, sentences in found.items()},
+            processor=processor,
+            description=description,
+            fingerprint=digest.hexdigest(),
+        )
+
+    def read_file(self, path: Path, processor: Any) -> Split:
+        """A CoNLL-U file, with or without trees. Raises: FileNotFoundError, DataError."""
+        return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor))
+
+    def _sentences(self, seed: int) -> dict[str, list[TreeSentence]]:
+        """The sentences of each split, `train` among them."""
+        if self.source == "small_grammar":
+            return self._drawn(seed)
+        if self.source == "ud_en_ewt":
+            holds = " and ".join(EWT_FILES.values())
+            folder = locate_folder("ud_en_ewt", self.path, holds=holds, otherwise="choose another data.source")
+            return {name: _read(folder / file, trees=True) for name, file in EWT_FILES.items()}
+        if self.train is None or self.validation is None:
+            raise DataError("data.source files needs a training and a validation file: set data.train, data.validation")
+        files = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: _read(Path(file).expanduser(), trees=True) for name, file in files.items() if file is not None}
+
+    def _drawn(self, seed: int) -> dict[str, list[TreeSentence]]:
+        try:
+            held = grammar_sentences(self.held_out_sentences, seed=0)
+            train = grammar_sentences(self.sentences, seed=1 + seed, without=held)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+        return {"train": _trees_of(train), "validation": _trees_of(held)}
+
+    def _processor(self, train: Sequence[TreeSentence], given: Any) -> ParserProcessor:
+        """The processor of an earlier parser; or one of the training sentences, with the tokenizer of a BERT if it is
+        given. Raises: DataError when an earlier parser has other options."""
+        if not isinstance(given, ParserProcessor):
+            inputs = WordInputs.of_sentences(
+                [sentence.words for sentence in train],
+                minimum_count=self.minimum_count,
+                pieces=_tokenizer(given),
+                max_length=self.max_length,
+                max_pieces=self.max_pieces,
+            )
+            return ParserProcessor.of_sentences(
+                train, inputs, tag_column=self.tags, subtypes=self.subtypes, system=self.system
+            )
+        for name, value in (("system", self.system), ("tag_column", self.tags), ("subtypes", self.subtypes)):
+            if getattr(given, name) != value:
+                field = "tags" if name == "tag_column" else name
+                raise DataError(
+                    f"data.{field} is {value}, and the earlier run has {getattr(given, name)}; set it to that"
+                )
+        inputs = dataclasses.replace(given.inputs, max_length=self.max_length, max_pieces=self.max_pieces)
+        return dataclasses.replace(given, inputs=inputs)
+
+    def _derived(self, sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
+        try:
+            return derived(sentence, processor)
+        except ValueError as error:
+            raise DataError(
+                f"{sentence.where}: {error}; split the sentence, or raise data.max_length or data.max_pieces"
+            ) from error
+
+    def _split(self, sentences: Sequence[TreeSentence], processor: ParserProcessor) -> Split[TreeSentence]:
+        trees = [self._derived(sentence, processor) for sentence in sentences]
+        crossed = sum(not is_projective(sentence.heads) for sentence in sentences if sentence.heads is not None)
+        notes = (f"{crossed:,} of {len(sentences):,} trees are not projective",) if crossed else ()
+        return tree_split(sentences, trees, processor, Shapes(self._lengths, self.evaluation_batch_words), notes=notes)
+
+
+def _tokenizer(given: Any) -> WordPieceVocabulary | None:
+    """The tokenizer of a BERT that a run begins with; None = it begins with none."""
+    if given is None:
+        return None
+    vocabulary = given.inputs.pieces if hasattr(given, "inputs") else getattr(given, "vocabulary", given)
+    return None if vocabulary is None else require_processor(vocabulary, WordPieceVocabulary)
+
+
+def _read(path: Path, *, trees: bool | None) -> list[TreeSentence]:
+    """The sentences of a file. Args: trees: whether each must have a tree; None = all, or none.
+
+    Raises: FileNotFoundError, DataError.
+    """
+    try:
+        found = parse_conllu(read_utf8(path), str(path))
+    except DataError:
+        raise
+    except ValueError as error:
+        raise DataError(str(error)) from error
+    without = [sentence for sentence in found if sentence.heads is None]
+    if without and (trees or len(without) < len(found)):
+        raise DataError(f"{without[0].where}: no tree; expected HEAD and DEPREL of each word")
+    return found
+
+
+def _trees_of(sentences: Sequence[GrammarSentence]) -> list[TreeSentence]:
+    return [
+        sentence_of(one.words, one.tags, one.heads, one.relations, name=str(number))
+        for number, one in enumerate(sentences, 1)
+    ]

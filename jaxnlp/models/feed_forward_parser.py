@@ -1,0 +1,103 @@
+"""The feed-forward parser of Chen and Manning: a word's vector is that of the word beside that of its tag.
+
+18 words, 18 tags and 12 labels describe a configuration.
+
+Source: Chen and Manning 2014. Differs: a share of the words is read as unknown words in training; transitions that are
+not allowed have no probability in training either.
+"""
+
+import dataclasses
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.parser import Parser, ParserConfig, uniform_vectors
+from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
+
+
+@dataclasses.dataclass(frozen=True)
+class FeedForwardParserConfig(ParserConfig):
+    """Shape and regularisers of the feed-forward parser."""
+
+    word_width: int = 50
+    """Width of the vectors of words."""
+    tag_width: int = 50
+    """Width of the vectors of tags, where the data has tags."""
+    word_dropout_rate: float = 0.0
+    """Share of the words that are read as unknown words in training."""
+    embedding_dropout_rate: float = 0.0
+    """Share of the numbers in the vectors of words and tags that is dropped in training."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("word_width", "tag_width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def parser_inputs(self) -> tuple[str, ...]:
+        return ("words", "tags")
+
+    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        del processor
+        ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+        return ids, ids
+
+    def build_parser(self, processor: Any) -> "FeedForwardParser":
+        words = processor.inputs.vocabulary_size
+        return FeedForwardParser(self, processor.num_tags, processor.num_relations, processor.num_transitions, words)
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        axes: dict[tuple[str, ...], str] = {(name, "embedding"): "VD" for name in ("words", "tags")}
+        return parameter_table.find(parameter_table.entries(axes, "below") | self.scorer_parameters(), path)
+
+
+class FeedForwardParser(Parser):
+    """Scores of transitions. ROOT has the last vector of both tables.
+
+    Attributes: as `Parser`, and vocabulary_size, V.
+    """
+
+    config: FeedForwardParserConfig
+    vocabulary_size: int
+
+    def setup(self):
+        """The vectors of words and tags."""
+        super().setup()
+        config = self.config
+        dtype = config.compute.dtype
+        self.words = nn.Embed(self.vocabulary_size + 1, config.word_width, dtype, embedding_init=uniform_vectors)
+        if self.num_tags:
+            self.tags = nn.Embed(self.num_tags + 1, config.tag_width, dtype, embedding_init=uniform_vectors)
+        self.embedding_dropout = Dropout(config.embedding_dropout_rate)
+
+    @property
+    def vector_width(self) -> int:
+        return self.config.word_width + (self.config.tag_width if self.num_tags else 0)
+
+    def encode(self, *inputs: jax.Array, deterministic: bool = True) -> jax.Array:
+        words, tags = inputs
+        chex.assert_rank(words, 2)
+        chex.assert_equal_shape([words, tags])
+        rate = self.config.word_dropout_rate
+        if rate and not deterministic:
+            kept = keep_mask(self.make_rng("dropout"), words.shape, rate, first_row=first_row_of_shard(len(words)))
+            words = jnp.where(kept, words, UNKNOWN_ID)
+        parts = [self.words(_with_root(words, self.vocabulary_size))]
+        if self.num_tags:
+            parts.append(self.tags(_with_root(tags, self.num_tags)))
+        x = jnp.concatenate(parts, axis=-1)
+        chex.assert_shape(x, (len(words), words.shape[1] + 2, self.vector_width))
+        return self.embedding_dropout(x, deterministic=deterministic)
+
+
+def _with_root(ids: jax.Array, root: int) -> jax.Array:
+    """Ids [B, T + 2], of which the first two are those of no word and of ROOT."""
+    first = jnp.broadcast_to(jnp.array([[PAD_ID, root]], ids.dtype), (len(ids), 2))
+    return jnp.concatenate([first, ids], axis=1)

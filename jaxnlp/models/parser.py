@@ -1,0 +1,209 @@
+"""What transition-based dependency parsers have in common: vectors of words, and scores of transitions.
+
+A parser has two parts. The first one gives a vector to each word of a sentence, once. The second one scores the
+transitions of a configuration from the vectors x of some of the 18 nodes that describe it, and from vectors y of the
+labels of its dependents (Chen and Manning 2014, section 3.1):
+
+    h = f(sum_k x_k W_k + sum_l y_l U_l + b),   scores = h W_out + b_out
+
+with f cubic, ReLU or tanh. E is the width of the words' vectors, F that of h, C the number of transitions, S the number
+of configurations of a sentence, and N the number of nodes, which is 18 where all are read.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.models import ModelConfig, parameter_table
+from jaxnlp.models.parameter_table import Table
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.dropout import Dropout
+from jaxnlp.ops.matmul import matmul
+from jaxnlp.text.transitions import LABELLED, NODES
+from jaxnlp.typing import Params
+
+Activation = Literal["cube", "relu", "tanh"]
+ACTIVATIONS = {"cube": lambda x: x * x * x, "relu": jax.nn.relu, "tanh": jnp.tanh}
+EMBEDDING_BOUND = 0.01
+"""Random vectors are uniform in plus or minus this at first (Chen and Manning 2014, section 3.2)."""
+
+
+def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
+    """Initial vectors of words, tags and labels."""
+    return jax.random.uniform(key, shape, dtype, -EMBEDDING_BOUND, EMBEDDING_BOUND)
+
+
+@dataclasses.dataclass(frozen=True)
+class ParserConfig(ModelConfig):
+    """The base of parsers' configs. Their processor is a `ParserProcessor`."""
+
+    hidden_width: int = 200
+    """Width of the hidden layer, F."""
+    activation: Activation = "cube"
+    """Function of the hidden layer: x^3, ReLU or tanh."""
+    label_width: int = 50
+    """Width of the vectors of labels; 0 = labels are not read."""
+    dropout_rate: float = 0.5
+    """Share of the hidden layer that is dropped in training."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, least in (("hidden_width", 1), ("label_width", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"model.{name} must be at least {least}, got {getattr(self, name)}")
+        for field in dataclasses.fields(self):
+            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
+                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes that are read, of the 18 of `Configuration.nodes`."""
+        return tuple(range(NODES))
+
+    @property
+    def parser_inputs(self) -> tuple[str, ...]:
+        """Names of the arrays of a batch that the encoder reads."""
+        raise TypeError(f"{type(self).__name__} describes no parser: it does not define parser_inputs")
+
+    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Of these arrays, for one sentence of one word."""
+        raise TypeError(f"{type(self).__name__} describes no parser: it does not define input_shapes()")
+
+    def build_parser(self, processor: Any) -> "Parser":
+        """The module for the words, tags and transitions of a processor."""
+        raise TypeError(f"{type(self).__name__} describes no parser: it does not define build_parser()")
+
+    def parser_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Of what the module is initialised with: one sentence of one word, in one configuration."""
+        nodes = jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32)
+        labels = jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32)
+        return nodes, labels, *self.input_shapes(processor)
+
+    def starting_params(self, processor: Any) -> Params:
+        """Parameters that are not initialised at random, such as word vectors; all others are missing.
+
+        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
+        """
+        del processor
+        return {}
+
+    def check_processor(self, processor: Any) -> None:
+        """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
+
+    def scorer_parameters(self) -> Table:
+        """Entries of the second part."""
+        axes: dict[tuple[str, ...], str] = {("words_kernel",): "EF", ("bias",): "F"}
+        if self.label_width:
+            axes |= {("labels_kernel",): "DF"}
+        table = parameter_table.entries(axes, prefix=("scorer",))
+        if self.label_width:
+            table |= parameter_table.entries({("scorer", "labels", "embedding"): "CD"}, "below")
+        return table | parameter_table.entries(parameter_table.dense(("scorer", "head"), "FC"), head=True)
+
+
+class Parser(nn.Module):
+    """Scores of the transitions of sentences; a subclass defines `encode`.
+
+    Attributes:
+      config: shape and variants.
+      num_tags: number of the ids of tags; 0 = tags are not read.
+      num_relations: R.
+      num_transitions: C.
+    """
+
+    config: ParserConfig
+    num_tags: int
+    num_relations: int
+    num_transitions: int
+
+    def setup(self):
+        """The scorer of transitions; a subclass adds its encoder."""
+        self.scorer = TransitionScorer(self.config, self.vector_width, self.num_relations, self.num_transitions)
+
+    @property
+    def vector_width(self) -> int:
+        """E."""
+        raise TypeError(f"{type(self).__name__} does not define vector_width")
+
+    def __call__(
+        self, nodes: jax.Array, labels: jax.Array, *inputs: jax.Array, deterministic: bool = True
+    ) -> jax.Array:
+        """Scores the transitions of S configurations of each sentence.
+
+        Args:
+          nodes: that describe the configurations, as `Configuration.nodes` [B, S, 18] int.
+          labels: of the dependents among them, R where there is none [B, S, 12] int.
+          inputs: the arrays that `config.parser_inputs` names.
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
+
+        Returns:
+          Logits [B, S, C], float32.
+        """
+        vectors = self.encode(*inputs, deterministic=deterministic)
+        return self.scorer(vectors, nodes, labels, deterministic=deterministic)
+
+    def encode(self, *inputs: jax.Array, deterministic: bool = True) -> jax.Array:
+        """Vectors [B, T + 2, E] of no word, of ROOT and of the T words of each sentence. Arguments: as `__call__`."""
+        raise TypeError(f"{type(self).__name__} does not define encode()")
+
+    def score(self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array) -> jax.Array:
+        """The logits of `__call__`, from what `encode` returned."""
+        return self.scorer(vectors, nodes, labels)
+
+
+class TransitionScorer(nn.Module):
+    """Logits of transitions, from vectors of words and labels.
+
+    Attributes:
+      config: shape and variants.
+      width: of the words' vectors, E.
+      num_relations: R.
+      num_transitions: C.
+
+    Parameters: words_kernel [N E, F], labels_kernel [12 D, F], bias [F].
+    """
+
+    config: ParserConfig
+    width: int
+    num_relations: int
+    num_transitions: int
+
+    def setup(self):
+        """The kernels, the vectors of labels and the output layer."""
+        config = self.config
+        xavier = nn.initializers.xavier_uniform()
+        shape = (len(config.nodes) * self.width, config.hidden_width)
+        self.words_kernel = self.param("words_kernel", xavier, shape)
+        self.bias = self.param("bias", nn.initializers.zeros, shape[1:])
+        if config.label_width:
+            shape = ((NODES - LABELLED) * config.label_width, config.hidden_width)
+            self.labels_kernel = self.param("labels_kernel", xavier, shape)
+            self.labels = nn.Embed(self.num_relations + 1, config.label_width, embedding_init=uniform_vectors)
+        self.dropout = Dropout(config.dropout_rate)
+        self.head = Dense(self.num_transitions, kernel_init=xavier, compute=config.compute)
+
+    def __call__(
+        self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array, *, deterministic: bool = True
+    ) -> jax.Array:
+        """Args: vectors [B, T + 2, E]; nodes [B, S, 18]; labels [B, S, 12]. Returns: logits [B, S, C], float32."""
+        chex.assert_rank([vectors, nodes, labels], 3)
+        batch, steps, _ = nodes.shape
+        chex.assert_shape(nodes, (len(vectors), steps, NODES))
+        chex.assert_shape(labels, (batch, steps, NODES - LABELLED))
+        places = nodes[:, :, np.array(self.config.nodes)] + 1  # the vector of no word, node -1, is the first one
+        found = jax.vmap(lambda one, at: one[at])(vectors, places)
+        total = self._product(found.reshape(batch * steps, -1), self.words_kernel)
+        if self.config.label_width:
+            total += self._product(self.labels(labels).reshape(batch * steps, -1), self.labels_kernel)
+        hidden = ACTIVATIONS[self.config.activation](total + self.bias.astype(total.dtype)[None])
+        logits = self.head(self.dropout(hidden, deterministic=deterministic))
+        return logits.astype(jnp.float32).reshape(batch, steps, -1)
+
+    def _product(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
+        compute = self.config.compute
+        return matmul(x.astype(compute.dtype), kernel.astype(compute.dtype), compute.operand_dtype)

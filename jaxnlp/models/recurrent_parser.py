@@ -1,0 +1,107 @@
+"""A parser whose vectors of words come from a bidirectional LSTM, which has read the whole sentence.
+
+A word's vector is made of its embedding, its characters and its tag, or of a BERT. Few nodes then describe a
+configuration: three words of the stack and the first one of the buffer; or also the dependents of the two words between
+which arcs are.
+
+Source: Kiperwasser and Goldberg 2016, section 4. Differs: characters; arc-standard or arc-eager with cross-entropy, not
+arc-hybrid with a dynamic oracle and a hinge loss.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.models import Parameter, parameter_table
+from jaxnlp.models.parser import Activation, Parser, ParserConfig
+from jaxnlp.models.word_encoder import WordEncoder, WordEncoderConfig
+from jaxnlp.typing import Params
+
+STACK_AND_BUFFER = (0, 1, 2, 3)
+WITH_DEPENDENTS = (*STACK_AND_BUFFER, 6, 7, 12, 13)
+"""Of the nodes of `Configuration.nodes`: those, and the leftmost and rightmost dependents."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
+    """Shape and regularisers of a parser on top of a word encoder."""
+
+    tag_width: int = 25
+    """Width of the vectors of tags, where the data has tags."""
+    described_by: Literal["stack_and_buffer", "with_dependents"] = "with_dependents"
+    """Nodes that describe a configuration: three words of the stack and one of the buffer; or also the leftmost and the
+    rightmost dependents of both words between which arcs are."""
+    activation: Activation = "relu"
+    """Function of the hidden layer: x^3, ReLU or tanh."""
+    label_width: int = 0
+    """Width of the vectors of labels; 0 = labels are not read."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.tag_width < 1:
+            raise ValueError(f"model.tag_width must be at least 1, got {self.tag_width}")
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return STACK_AND_BUFFER if self.described_by == "stack_and_buffer" else WITH_DEPENDENTS
+
+    @property
+    def parser_inputs(self) -> tuple[str, ...]:
+        return ("tags", *self.inputs)
+
+    def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
+        return (jax.ShapeDtypeStruct((1, 1), jnp.int32), *self.shapes(processor.inputs))
+
+    def check_processor(self, processor: Any) -> None:
+        self.check_inputs(processor.inputs)
+
+    def starting_params(self, processor: Any) -> Params:
+        return self.initial_params(processor.inputs)
+
+    def build_parser(self, processor: Any) -> "RecurrentParser":
+        sizes = self.sizes(processor.inputs)
+        return RecurrentParser(self, processor.num_tags, processor.num_relations, processor.num_transitions, *sizes)
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        table = parameter_table.entries({("tags", "embedding"): "VD"}) | parameter_table.entries({("special",): "2E"})
+        found: Parameter = self.find_parameter(table | self.scorer_parameters(), path)
+        return found
+
+
+class RecurrentParser(Parser):
+    """Scores of transitions.
+
+    Attributes: as `Parser`, and the sizes of the encoder: vocabulary_size, num_characters and num_pieces.
+    """
+
+    config: RecurrentParserConfig
+    vocabulary_size: int
+    num_characters: int
+    num_pieces: int = 0
+
+    def setup(self):
+        """The encoder, the vectors of tags, and those of no word and of ROOT."""
+        super().setup()
+        config = self.config
+        self.encoder = WordEncoder(config, self.vocabulary_size, self.num_characters, self.num_pieces)
+        if self.num_tags:
+            initial = nn.initializers.normal(config.tag_width**-0.5)
+            self.tags = nn.Embed(self.num_tags, config.tag_width, config.compute.dtype, embedding_init=initial)
+        self.special = self.param("special", nn.initializers.normal(0.1), (2, self.vector_width))
+
+    @property
+    def vector_width(self) -> int:
+        config = self.config
+        return config.width + (config.tag_width if self.num_tags and not config.recurrent_widths else 0)
+
+    def encode(self, *inputs: jax.Array, deterministic: bool = True) -> jax.Array:
+        tags, *words = inputs
+        chex.assert_rank(tags, 2)
+        further = self.tags(tags) if self.num_tags else None
+        x = self.encoder(*words, further=further, deterministic=deterministic)
+        first = jnp.broadcast_to(self.special.astype(x.dtype)[None], (len(x), 2, x.shape[-1]))
+        return jnp.concatenate([first, x], axis=1)

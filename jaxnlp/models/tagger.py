@@ -1,0 +1,107 @@
+"""Taggers: a label for each word, from the words' vectors by a dense layer, and by a linear-chain CRF or a softmax.
+
+    model.bert   model.recurrent_widths   model.crf
+    yes          empty                    no           BERT
+    yes          empty                    yes          BERT-CRF
+    yes          one layer or more        yes          BERT-BiLSTM-CRF
+    no           one layer or more        yes          BiLSTM-CRF
+    no           one layer or more        no           BiLSTM-softmax
+
+Sources: Huang et al. 2015 and Lample et al. 2016 for BiLSTM-CRF; Ma and Hovy 2016 for characters; Devlin et al. 2019,
+section 5.3, for BERT.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.models import Adopted, Parameter, parameter_table
+from jaxnlp.models.classifier import heads_for
+from jaxnlp.models.word_encoder import NAME, WordEncoder, WordEncoderConfig
+from jaxnlp.nn.dense import Dense
+from jaxnlp.nn.transformer import rows
+from jaxnlp.ops.crf import Chain
+from jaxnlp.text.tagger_processor import TaggerProcessor
+
+
+class LabelScores(NamedTuple):
+    """What a tagger computes.
+
+    Attributes:
+      scores: of each label at each word [B, T, C], float32.
+      chain: transitions, start and end of the CRF, float32; all 0 for a softmax.
+    """
+
+    scores: jax.Array
+    chain: Chain
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggerConfig(WordEncoderConfig):
+    """Shape and regularisers of a tagger."""
+
+    crf: bool = True
+    """Score whole sequences of labels by a linear-chain CRF; otherwise each label by a softmax."""
+
+    def build_tagger(self, processor: TaggerProcessor) -> "Tagger":
+        """The module for the vocabularies and the labels of a processor."""
+        return Tagger(self, *self.sizes(processor.inputs), len(processor.labels))
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """As every word encoder; the layers that score labels only where both models have the same labels."""
+        found = super().adopt(pretrained)
+        heads = {name: params for name, params in found.params.items() if name != NAME}
+        if not heads:
+            return found
+        names = ("labels",)
+        return found._replace(
+            params={NAME: found.params[NAME]}, params_for=lambda mine: heads_for(pretrained, heads, names, mine)
+        )
+
+    def parameter(self, path: tuple[str, ...]) -> Parameter:
+        table = parameter_table.entries(parameter_table.dense(("scores",), "DC"), head=True)
+        if self.crf:
+            table |= parameter_table.entries({("transitions",): "CC", ("start",): "C", ("end",): "C"}, head=True)
+        found: Parameter = self.find_parameter(table, path)
+        return found
+
+
+class Tagger(nn.Module):
+    """Scores the labels of words.
+
+    Attributes:
+      config: encoder, and CRF or softmax.
+      vocabulary_size: V, of words.
+      num_characters: V, of characters.
+      num_pieces: V, of BERT's tokens; 0 = there is no BERT.
+      num_labels: C.
+    """
+
+    config: TaggerConfig
+    vocabulary_size: int
+    num_characters: int
+    num_pieces: int
+    num_labels: int
+
+    def setup(self):
+        """The encoder, the output layer and the CRF's parameters."""
+        self.encoder = WordEncoder(self.config, self.vocabulary_size, self.num_characters, self.num_pieces)
+        self.scores = Dense(self.num_labels, compute=self.config.compute)
+        if self.config.crf:
+            shapes = {"transitions": (self.num_labels, self.num_labels), "start": (self.num_labels,)}
+            shapes["end"] = shapes["start"]
+            self.chain = [self.param(name, nn.initializers.zeros, shape) for name, shape in shapes.items()]
+
+    def __call__(self, *inputs: jax.Array, deterministic: bool = True) -> LabelScores:
+        """Args: as for `WordEncoder`. Returns: the scores of the labels, and the CRF's of their sequences."""
+        x = self.encoder(*inputs, deterministic=deterministic)
+        scores = self.scores(rows(x)).reshape(*x.shape[:2], self.num_labels).astype(jnp.float32)
+        chex.assert_shape(scores, (*inputs[0].shape, self.num_labels))
+        if self.config.crf:
+            return LabelScores(scores, Chain(*(value.astype(jnp.float32) for value in self.chain)))
+        zeros = jnp.zeros(self.num_labels)
+        return LabelScores(scores, Chain(jnp.zeros((self.num_labels, self.num_labels)), zeros, zeros))

@@ -1,0 +1,338 @@
+"""What models of words have in common: a vector of each word, from its embedding, its characters or a BERT.
+
+The vector of a word has up to three parts, side by side:
+
+    the embedding of the word, found by its id
+    features of its characters: a convolution over them, and the maximum of each feature over the word
+    the vector of its first token in a BERT that reads the whole sentence
+
+A stack of bidirectional LSTM layers may read the vectors.
+
+E is the width of the vectors, W counts the characters of a word, S the tokens of a sentence in BERT.
+
+Sources: Ma and Hovy 2016 for words, characters and BiLSTM; Devlin et al. 2019, section 5.3, for the first token.
+Differs: features of characters go through ReLU.
+"""
+
+import dataclasses
+import logging
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.config import ReadWhen, refuse_unread
+from jaxnlp.models import Adopted, ModelConfig, parameter_table
+from jaxnlp.models.bert import Bert, BertConfig, BertModelConfig
+from jaxnlp.models.parameter_table import Table
+from jaxnlp.models.text_cnn import Convolution
+from jaxnlp.nn.dropout import Dropout, first_row_of_shard
+from jaxnlp.nn.recurrent import CellName, Recurrent, find_cell
+from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
+from jaxnlp.text.word_vectors import read_word_vectors
+from jaxnlp.typing import Params
+
+_logger = logging.getLogger(__name__)
+NAME = "encoder"
+"""Name of the module, and the first part of its parameters' paths."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WordEncoderConfig(ModelConfig):
+    """The base of configs of models that read sentences of words. Their processor has `inputs`, a `WordInputs`."""
+
+    bert: bool = False
+    """Read sentences with a BERT, whose vector of a word's first token becomes part of the word's vector; its weights
+    are those of --init-from."""
+    encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
+    freeze_bert: bool = False
+    """Train everything but the BERT."""
+    word_width: int = 100
+    """Width of the word embeddings, D; 0 = no word embeddings."""
+    vectors_path: str | None = None
+    """Text file of word vectors, as word2vec or GloVe writes it, with which word embeddings begin; None = random."""
+    character_width: int = 30
+    """Width of the character embeddings."""
+    character_features: int = 50
+    """Features of a word's characters, F; 0 = characters are not read."""
+    character_window: int = 3
+    """Number of characters in a window of the convolution."""
+    word_dropout_rate: float = 0.0
+    """Share of the words read as unknown words in training, so that the embedding of unknown words is trained and the
+    characters are used."""
+    input_dropout_rate: float = 0.5
+    """Share of the words' vectors dropped in training."""
+    recurrent_widths: tuple[int, ...] = (128,)
+    """Width of each layer of the bidirectional recurrent network in each direction, K; empty = no such network."""
+    cell: CellName = "lstm"
+    """Elman network with tanh or ReLU, GRU, or LSTM."""
+    hidden_dropout_rate: float = 0.0
+    """Share of the features between recurrent layers dropped in training, the same ones at all positions."""
+    output_dropout_rate: float = 0.5
+    """Share of the recurrent network's outputs dropped in training."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, least in (("word_width", 0), ("character_features", 0), ("character_width", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"model.{name} must be at least {least}, got {getattr(self, name)}")
+        if self.character_window < 1:
+            raise ValueError(f"model.character_window must be at least 1, got {self.character_window}")
+        if any(width < 1 for width in self.recurrent_widths):
+            raise ValueError(f"model.recurrent_widths must be at least 1 each, got {self.recurrent_widths}")
+        for field in dataclasses.fields(self):
+            if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
+                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+        if not (self.bert or self.word_width or self.character_features):
+            raise ValueError(
+                "the model reads nothing of a word: set model.bert, model.word_width or model.character_features"
+            )
+        words, characters, layers = self.word_width > 0, self.character_features > 0, len(self.recurrent_widths)
+        refuse_unread(
+            self,
+            (
+                ReadWhen("freeze_bert", False, self.bert, "models with model.bert"),
+                ReadWhen("vectors_path", None, words, "models with word embeddings"),
+                ReadWhen("word_dropout_rate", 0.0, words, "models with word embeddings"),
+                ReadWhen("character_width", 30, characters, "models that read characters"),
+                ReadWhen("character_window", 3, characters, "models that read characters"),
+                ReadWhen("cell", "lstm", layers > 0, "models with recurrent layers"),
+                ReadWhen("hidden_dropout_rate", 0.0, layers > 1, "models with several recurrent layers"),
+            ),
+        )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arrays of a batch that the encoder reads, in the order of its arguments."""
+        return WordInputs.names + (WordInputs.bert_names if self.bert else ())
+
+    @property
+    def width(self) -> int:
+        """E, of the encoder's output."""
+        if self.recurrent_widths:
+            return 2 * self.recurrent_widths[-1]
+        return (self.encoder.width if self.bert else 0) + self.word_width + self.character_features
+
+    @property
+    def max_pieces(self) -> int | None:
+        """The longest sentence that BERT reads, in its tokens; None = there is no BERT."""
+        return self.encoder.max_positions if self.bert else None
+
+    def shapes(self, inputs: WordInputs) -> tuple[jax.ShapeDtypeStruct, ...]:
+        """Of the arrays that the encoder reads, for one example of one word."""
+        characters = jax.ShapeDtypeStruct((1, 1, inputs.max_characters), jnp.int32)
+        ids, mask = jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
+        return (ids, characters, mask, *((ids, mask, ids) if self.bert else ()))
+
+    def check_inputs(self, inputs: WordInputs) -> None:
+        """Raises ValueError when the model cannot read what the inputs make; the message says what to change."""
+        if not self.bert:
+            return
+        if inputs.pieces is None:
+            raise ValueError("model.bert needs the tokenizer and the weights of a BERT: give a BERT with --init-from")
+        if inputs.max_pieces > self.encoder.max_positions:
+            raise ValueError(
+                f"data.max_pieces must be at most the BERT's {self.encoder.max_positions} positions, got "
+                f"{inputs.max_pieces}"
+            )
+
+    def sizes(self, inputs: WordInputs) -> tuple[int, int, int]:
+        """The sizes of a `WordEncoder` for these vocabularies: of words, of characters, and of BERT's tokens."""
+        pieces = self.encoder.embeddings(inputs.pieces.size) if self.bert and inputs.pieces is not None else 0
+        return inputs.vocabulary_size, inputs.num_characters, pieces
+
+    def frozen(self, path: tuple[str, ...]) -> bool:
+        # A pooler that nothing reads has no gradient, but weight decay would change it.
+        return path[:2] == (NAME, "bert") and (self.freeze_bert or path[2] == "pooler")
+
+    def encoder_parameters(self) -> Table:
+        """Entries of all parameters of the encoder but BERT's, for `ModelConfig.parameter`."""
+        table = parameter_table.Table()
+        if self.word_width:
+            table |= parameter_table.entries({("words", "embedding"): "VD"})
+        if self.character_features:
+            table |= parameter_table.entries({("characters", "embedding"): "VD"})
+            table |= parameter_table.entries(parameter_table.dense(("convolution",), "DF"))
+        gates = find_cell(self.cell).gates
+        axes: dict[tuple[str, ...], str] = {
+            ("kernel",): f"D{gates}K",
+            ("recurrent_kernel",): f"K{gates}K",
+            ("bias",): f"{gates}K",
+        }
+        axes |= {("recurrent_bias",): f"{gates}K"} if self.cell == "gru" else {}
+        for number in range(len(self.recurrent_widths)):
+            for direction in ("forward", "backward"):
+                prefix = ("recurrent", f"layer_{number}_{direction}")
+                table |= parameter_table.entries(axes, prefix=prefix)
+        return {(NAME, *path): entry for path, entry in table.items()}
+
+    def find_parameter(self, table: Table, path: tuple[str, ...]) -> Any:
+        """The entry of a path in BERT, in the encoder or in the table of the model's other parameters."""
+        if self.bert and path[:2] == (NAME, "bert"):
+            return self.encoder.parameter(path[2:])
+        return parameter_table.find(self.encoder_parameters() | table, path)
+
+    def initial_params(self, inputs: WordInputs) -> Params:
+        """Parameters that are not initialised at random: word vectors from a file.
+
+        Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
+        """
+        if self.vectors_path is None:
+            return {}
+        vectors, found = read_word_vectors(self.vectors_path, inputs.words)
+        if vectors.shape[1] != self.word_width:
+            raise ValueError(
+                f"model.word_width must be that of {self.vectors_path}, {vectors.shape[1]}, got {self.word_width}"
+            )
+        if found.mean() < 0.5:
+            message = "%s has vectors of %d of the %d words; the others begin with random ones"
+            _logger.warning(message, self.vectors_path, found.sum(), len(found))
+        special = jnp.zeros((FIRST_ID, self.word_width), vectors.dtype)
+        return {NAME: {"words": {"embedding": jnp.concatenate([special, vectors])}}}
+
+    def architecture(self) -> dict[str, Any]:
+        fields = super().architecture()
+        del fields["vectors_path"], fields["freeze_bert"]  # they decide only initial parameters and what is trained
+        return fields | {"encoder": self.encoder.architecture() if self.bert else None}
+
+    def adopt(self, pretrained: Any) -> Adopted:
+        """All of a model of the same class and architecture, or the BERT of any model around one."""
+        theirs = pretrained.model.config
+        if type(theirs) is type(self):
+            if self.bert and theirs.bert:
+                rates = _rates(self.encoder)
+                mine = dataclasses.replace(self, encoder=dataclasses.replace(theirs.encoder, **rates))
+                return super(WordEncoderConfig, mine).adopt(pretrained)
+            return super().adopt(pretrained)
+        if not self.bert:
+            raise ValueError(f"set --model.bert to read sentences with the BERT of {pretrained.name}")
+        found = BertModelConfig(encoder=self.encoder).adopt(pretrained)
+        assert isinstance(found.config, BertModelConfig)
+        config = dataclasses.replace(self, encoder=found.config.encoder)
+        return found._replace(config=config, params={NAME: {"bert": found.params["encoder"]}})
+
+
+def _rates(config: BertConfig) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(config) if field.name.endswith("dropout_rate")]
+    return {name: getattr(config, name) for name in names}
+
+
+class WordEncoder(nn.Module):
+    """Computes a vector for each word of a sentence.
+
+    Attributes:
+      config: which parts a word's vector has, and what reads it.
+      vocabulary_size: V, of words.
+      num_characters: V, of characters.
+      num_pieces: V, of BERT's tokens; 0 = there is no BERT.
+    """
+
+    config: WordEncoderConfig
+    vocabulary_size: int
+    num_characters: int
+    num_pieces: int = 0
+
+    def setup(self):
+        """The parts that there are."""
+        config, compute = self.config, self.config.compute
+        if config.word_width:
+            initial = nn.initializers.normal(config.word_width**-0.5)
+            self.words = nn.Embed(self.vocabulary_size, config.word_width, compute.dtype, embedding_init=initial)
+        if config.character_features:
+            initial = nn.initializers.normal(config.character_width**-0.5)
+            self.characters = nn.Embed(
+                self.num_characters, config.character_width, compute.dtype, embedding_init=initial
+            )
+            self.convolution = Convolution(config.character_window, config.character_features, compute)
+        if config.bert:
+            self.bert = Bert(config.encoder, self.num_pieces, compute)
+        self.input_dropout = Dropout(config.input_dropout_rate)
+        if config.recurrent_widths:
+            self.recurrent = Recurrent(
+                config.cell,
+                config.recurrent_widths,
+                bidirectional=True,
+                hidden_dropout_rate=config.hidden_dropout_rate,
+                compute=compute,
+            )
+            self.output_dropout = Dropout(config.output_dropout_rate)
+
+    def __call__(
+        self,
+        words: jax.Array,
+        characters: jax.Array,
+        word_mask: jax.Array,
+        pieces: jax.Array | None = None,
+        piece_mask: jax.Array | None = None,
+        first_pieces: jax.Array | None = None,
+        *,
+        further: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """The vectors of words, from what `WordInputs.batch` makes.
+
+        Args:
+          words: [B, T] int.
+          characters: [B, T, W] int, 0 for padding.
+          word_mask: [B, T] bool, False for padding, which is at the end and never changes a result.
+          pieces: [B, S] int; these three with a BERT only.
+          piece_mask: [B, S] bool, False for padding.
+          first_pieces: [B, T] int, the position in S of each word's first token.
+          further: [B, T, A] a further part of the words' vectors, such as vectors of tags.
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
+
+        Returns:
+          [B, T, E], E = `config.width`, without recurrent layers E = `config.width` + A; 0 at padding.
+        """
+        config = self.config
+        width = config.width + (0 if further is None or config.recurrent_widths else further.shape[-1])
+        batch, length = word_mask.shape
+        chex.assert_shape(words, (batch, length))
+        chex.assert_shape(characters, (batch, length, None))
+        parts = []
+        if config.bert:
+            parts.append(self._first_vectors(pieces, piece_mask, first_pieces, deterministic=deterministic))
+        if config.word_width:
+            parts.append(self.words(self._with_unknown(words, deterministic=deterministic)))
+        if config.character_features:
+            parts.append(self._of_characters(characters))
+        if further is not None:
+            parts.append(further)
+        x = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+        x = self.input_dropout(x, deterministic=deterministic)
+        if config.recurrent_widths:
+            x, _ = self.recurrent(x, deterministic=deterministic, lengths=word_mask.sum(axis=1))
+            x = self.output_dropout(x, deterministic=deterministic)
+        chex.assert_shape(x, (batch, length, width))
+        return jnp.where(word_mask[:, :, None], x, jnp.zeros_like(x))
+
+    def _first_vectors(self, pieces, piece_mask, first_pieces, *, deterministic: bool) -> jax.Array:
+        """BERT's vector of each word's first token [B, T, D]."""
+        if pieces is None or piece_mask is None or first_pieces is None:
+            raise ValueError("a model with a BERT needs pieces, piece_mask and first_pieces")
+        frozen = self.config.freeze_bert
+        hidden = self.bert(pieces, None, piece_mask, deterministic=deterministic or frozen).hidden
+        chex.assert_shape(hidden, (*pieces.shape, self.config.encoder.width))
+        hidden = jax.lax.stop_gradient(hidden) if frozen else hidden
+        return jnp.take_along_axis(hidden, first_pieces[:, :, None], axis=1)
+
+    def _with_unknown(self, words: jax.Array, *, deterministic: bool) -> jax.Array:
+        """The ids of words, some of them unknown in training."""
+        rate = self.config.word_dropout_rate
+        if deterministic or not rate:
+            return words
+        kept = keep_mask(self.make_rng("dropout"), words.shape, rate, first_row=first_row_of_shard(len(words)))
+        return jnp.where(kept, words, UNKNOWN_ID)
+
+    def _of_characters(self, characters: jax.Array) -> jax.Array:
+        """The features of words [B, T, F], from their characters [B, T, W]."""
+        batch, length, most = characters.shape
+        ids = characters.reshape(batch * length, most)
+        mask = ids > 0
+        x = self.characters(ids)
+        features = self.convolution(jnp.where(mask[:, :, None], x, jnp.zeros_like(x)), mask)
+        chex.assert_shape(features, (batch * length, self.config.character_features))
+        return features.reshape(batch, length, -1)

@@ -1,0 +1,121 @@
+"""Dependency parsing: a tree over the words of a sentence, by transitions; scored by UAS and LAS."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.models import ModelConfig
+from jaxnlp.models.parser import ParserConfig
+from jaxnlp.ops.transitions import labels_of, legal_transitions
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks.parsing.commands import Parse
+from jaxnlp.tasks.parsing.evaluators import Validation
+from jaxnlp.tasks.parsing.scores import SCORES
+from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Parsing(Task):
+    """Predicts the oracle's transition in each configuration of gold trees, by cross-entropy.
+
+    Transitions that are not allowed have no probability. Validation parses whole sentences: UAS is the share of words
+    with the right head, LAS that with the right head and relation, as the CoNLL 2018 shared task defines them on gold
+    words. Punctuation counts, and relations are compared without their subtypes.
+    """
+
+    l2: float = 0.0
+    """Half of this times the sum of all squared parameters is added to the loss in training."""
+    label_smoothing: float = 0.0
+    """Share of each target's probability that training spreads evenly over the allowed transitions."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0.0 <= self.l2 < math.inf:
+            raise ValueError(f"task.l2 must be finite and not negative, got {self.l2}")
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        loss = MetricKind("transitions", "nats", "lower")
+        found = {"loss": loss, "loss_per_word": loss._replace(of="words")}
+        found["transition_accuracy"] = MetricKind("transitions")
+        if self.l2 or self.label_smoothing:
+            found["objective"] = loss._replace(training_only=True)
+        if split.examples and split.scored:
+            found |= {name: MetricKind("words") for name in SCORES}
+            found["exact_match"] = MetricKind("sentences")
+        return found
+
+    def check(self, model: ModelConfig, data: DataFacts) -> None:
+        if not isinstance(model, ParserConfig):
+            raise ValueError(f"parsing needs a ParserConfig, got model {type(model).__name__}")
+
+    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
+        assert isinstance(model, ParserConfig)
+        try:
+            model.check_processor(corpus.processor)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+
+    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
+        assert isinstance(model, ParserConfig)
+        return model.build_parser(processor), model.parser_shapes(processor)
+
+    def begin(self, model: Any, corpus: Corpus) -> Params:
+        try:
+            return model.config.starting_params(corpus.processor)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+
+    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
+        relations = model.num_relations
+
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            labels = jax.vmap(lambda nodes, found: labels_of(nodes, found, relations))(
+                batch["nodes"], batch["relations"]
+            )
+            logits = model.apply(
+                {"params": params},
+                batch["nodes"],
+                labels,
+                *(batch[name] for name in model.config.parser_inputs),
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+            )
+            legal = legal_transitions(batch["legal"], relations)
+            mask = batch["loss_mask"]
+            # A finite number: -inf would make NaN of the gradients at padding.
+            allowed = jnp.where(legal, logits, jnp.finfo(logits.dtype).min / 2)
+            logprobs = jax.nn.log_softmax(allowed, axis=-1)
+            gold = jnp.take_along_axis(logprobs, batch["transitions"][:, :, None], axis=-1)[:, :, 0]
+            count = mask.sum(dtype=jnp.float32)
+            nll = -jnp.where(mask, gold, 0.0).sum()
+            right = ((allowed.argmax(axis=-1) == batch["transitions"]) & mask).sum(dtype=jnp.float32)
+            words = batch["word_mask"].sum(dtype=jnp.float32)
+            metrics: Metrics = {"loss": (nll, count), "loss_per_word": (nll, words)}
+            metrics["transition_accuracy"] = (right, count)
+            total = nll
+            if key is not None and self.label_smoothing:
+                spread = jnp.where(legal, logprobs, 0.0).sum(axis=-1) / legal.sum(axis=-1)
+                spread = -jnp.where(mask, spread, 0.0).sum()
+                total = (1.0 - self.label_smoothing) * nll + self.label_smoothing * spread
+            scalar = total / jnp.maximum(count, 1.0)
+            if key is not None and self.l2:
+                scalar += 0.5 * self.l2 * sum(jnp.square(x).sum() for x in jax.tree.leaves(params))
+            if key is not None and (self.l2 or self.label_smoothing):
+                metrics["objective"] = (scalar * count, count)
+            return scalar, (metrics, carry)
+
+        return Objective(loss, progress="loss_per_word")
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {"parse": Parse}

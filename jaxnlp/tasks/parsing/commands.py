@@ -1,0 +1,135 @@
+"""`jaxnlp parse`."""
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import tyro
+
+from jaxnlp.commands.files import chunks, one_line, rows_of
+from jaxnlp.files import write_file
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
+from jaxnlp.tasks.parsing.parser import SentenceParser
+from jaxnlp.tasks.parsing.predicted_tags import with_predicted_tags
+from jaxnlp.tasks.parsing.scores import Tree
+from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
+from jaxnlp.text.parser_processor import ParserProcessor, tags_of
+from jaxnlp.text.word_split import split_words
+
+CHUNK = 1_024
+"""Sentences that are parsed before the next ones are read."""
+MOST_DRAWN = 200
+"""Sentences in a picture or on a page."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parse(Command):
+    """Parses sentences, and prints the dependency tree of each.
+
+    A line has a word, its relation to its head and its number, below the head and to the right of it. A text is one
+    sentence; its words are split by a simple rule, in which marks of punctuation are words.
+
+    A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
+    """
+
+    texts: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Sentences; none = those of the file, or of standard input."""
+    file: Path | None = None
+    """A UTF-8 file with one sentence a line; - = standard input."""
+    conllu: Path | None = None
+    """A CoNLL-U file with the words, and the tags if the parser reads them."""
+    tagger: str | None = None
+    """Run of a tagger, whose Universal POS tags are read; None = those of --conllu."""
+    num_beams: int = 1
+    """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
+    json: bool = False
+    """Print a JSON object for each sentence: words, tags, heads and relations."""
+    out: Path | None = None
+    """Also write the trees to this CoNLL-U file; multiword tokens, empty nodes and comments of --conllu stay."""
+    svg: Path | None = None
+    """Also draw the first 200 trees in this SVG picture."""
+    html: Path | None = None
+    """Also draw the first 200 trees on this page; long sentences scroll."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.num_beams < 1:
+            raise ValueError(f"--num-beams must be at least 1, got {self.num_beams}")
+        if self.conllu is not None and (self.texts or self.file is not None):
+            raise ValueError("sentences come from --conllu, or from texts and --file, not from both")
+
+    def further_models(self) -> tuple[str, ...]:
+        return () if self.tagger is None else (self.tagger,)
+
+    def __call__(self, trained: Trained, tagger: Trained | None = None) -> None:
+        """Prints the trees; those of the first sentences before it reads the rest.
+
+        Raises: ValueError, OSError for sentences that are missing, cannot be read, are too long, or lack tags.
+        """
+        processor: ParserProcessor = trained.processor
+        parse = SentenceParser(trained, num_beams=self.num_beams)
+        drawn, lines, count = list[Drawn](), list[str](), 0
+        for sentences in chunks(self._sentences(), CHUNK):
+            if tagger is not None:
+                sentences = with_predicted_tags(tagger, sentences, processor)
+            if processor.tags:
+                _require_tags(sentences, processor)
+            for sentence, tree in zip(sentences, parse(sentences), strict=True):
+                if count and not self.json:
+                    print()
+                count += 1
+                print(_json_line(sentence, tree) if self.json else as_text(sentence.words, tree), end="", flush=True)
+                if len(drawn) < MOST_DRAWN:
+                    tags = tags_of(sentence, "upos") if any(tag != "_" for tag in sentence.upos) else ()
+                    drawn.append(Drawn(sentence.name, sentence.words, tags, tree))
+                if self.out is not None:
+                    tags = () if tagger is None else sentence.upos
+                    lines.append(written([sentence.with_tree(*tree, upos=tags)]))
+        if self.out is not None:
+            write_file(self.out, "".join(lines).encode())
+        if self.svg is not None:
+            write_file(self.svg, as_svg(drawn).encode())
+        if self.html is not None:
+            write_file(self.html, as_html(drawn, trained.name).encode())
+
+    def _sentences(self) -> Iterator[TreeSentence]:
+        if self.conllu is not None:
+            yield from read_conllu(self.conllu)
+            return
+        for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
+            words = [placed.word for placed in split_words(one_line(text))]
+            yield dataclasses.replace(sentence_of(words, name=str(number)), line=number)
+
+
+def read_conllu(path: Path) -> list[TreeSentence]:
+    """The sentences of a file, decompressed if its name ends in .gz. Raises: ValueError, OSError, naming the file."""
+    raw = path.read_bytes()
+    try:
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    return parse_conllu(text.replace("\r\n", "\n"), str(path))
+
+
+def _require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:
+    for sentence in sentences:
+        if "_" in tags_of(sentence, processor.tag_column):
+            raise ValueError(
+                f"{sentence.where}: this parser reads tags ({processor.tag_column}), and "
+                "some words have none; give --tagger RUN, a CoNLL-U file with tags, or a parser that was trained with "
+                "--data.tags none"
+            )
+
+
+def _json_line(sentence: TreeSentence, tree: Tree) -> str:
+    fields = {
+        "name": sentence.name,
+        "words": list(sentence.words),
+        "tags": list(sentence.upos),
+        "heads": list(tree.heads),
+        "relations": list(tree.relations),
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"

@@ -1,0 +1,103 @@
+"""How parsers are scored: attachment scores, files of trees, and the report's blocks."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxnlp.blocks import MarkedText
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
+from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
+from jaxnlp.tasks.parsing.predicted_tags import tag_accuracy, with_predicted_tags
+from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
+from jaxnlp.text.conllu import TreeSentence, universal, written
+
+MAX_ERRORS = 10
+"""Wrong sentences in the report."""
+PREDICTED = ("tag_accuracy", "uas_predicted_tags", "las_predicted_tags")
+"""What is measured with the tags of a tagger: the share of right tags, and the scores of the trees."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """Parses whole sentences: UAS and LAS with and without punctuation, by relation and by length of the arc.
+
+    The file of predictions is CoNLL-U: the given lines with the predicted heads and relations. Multiword tokens, empty
+    nodes and comments stay.
+    """
+
+    num_beams: int = 1
+    """Sequences of transitions that beam search keeps; 1 = the most probable transition at each step."""
+    tagger: str | None = None
+    """Run of a tagger: also parse the sentences with the tags that it predicts, and score these trees, too."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.num_beams < 1:
+            raise ValueError(f"num_beams must be at least 1, got {self.num_beams}")
+
+    @property
+    def metrics(self) -> Mapping[str, MetricKind]:
+        return {} if self.tagger is None else {name: MetricKind("words") for name in PREDICTED}
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        trained, sentences = scoring.trained, scoring.split.examples
+        processor = trained.processor
+        positions = max(batch["word_mask"].shape[1] for batch in scoring.split.batches)
+        parse = scoring.once(
+            ("trees", self.num_beams, positions),
+            lambda: parse_of(trained.model, processor, num_beams=self.num_beams, positions=positions),
+        )
+        trees = trees_of(sentences, scoring.outputs(parse), processor)
+        measured: dict[str, Metric] = {}
+        if self.tagger is not None:
+            tagged = with_predicted_tags(scoring.load_run(self.tagger), sentences, processor)
+            with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.params_here())
+            if scoring.split.scored:
+                measured = _measured_with_tags(sentences, tagged, with_tags)
+            else:
+                trees = with_tags
+        parsed = [sentence.with_tree(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
+        files = {"predictions.conllu": written(parsed)}
+        if not scoring.split.scored:
+            return Evaluation({}, files)
+        words = judged(sentences, trees)
+        metrics = scoring.sums() | measured | scores(words) | {"exact_match": exact_match(sentences, trees)}
+        remarks: dict[str, Any] = {"num_beams": self.num_beams}
+        if self.tagger is not None:
+            remarks["tagger"] = self.tagger
+        return Evaluation(metrics, files, [*blocks(words), *error_blocks(sentences, trees)], remarks)
+
+
+def _measured_with_tags(
+    sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence], trees: Sequence[Tree]
+) -> dict[str, Metric]:
+    """The metrics of `PREDICTED`."""
+    found = scores(judged(sentences, trees))
+    values = (tag_accuracy(sentences, tagged), found["uas"].value, found["las"].value)
+    return {name: Metric(value, found["uas"].count) for name, value in zip(PREDICTED, values, strict=True)}
+
+
+def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Block]:
+    """Sentences with the most wrong words, each with both trees; none where all words are right."""
+    paragraphs: list[tuple[tuple[str, bool], ...]] = []
+    for number in worst(sentences, trees, MAX_ERRORS):
+        sentence, tree = sentences[number], trees[number]
+        gold = Tree(sentence.heads or (), sentence.relations or ())
+        right = [
+            (a, universal(b)) == (c, universal(d))
+            for a, b, c, d in zip(gold.heads, gold.relations, tree.heads, tree.relations, strict=True)
+        ]
+        paragraphs.append(_described("right: ", sentence, gold, right))
+        paragraphs.append(_described("found: ", sentence, tree, right))
+    if not paragraphs:
+        return []
+    note = "Each word with its relation and its head; marked where the head or the relation is wrong."
+    return [Block("Sentences with the most wrong words", MarkedText(tuple(paragraphs), note))]
+
+
+def _described(title: str, sentence: TreeSentence, tree: Tree, right: Sequence[bool]) -> tuple[tuple[str, bool], ...]:
+    pieces = [(title, False)]
+    for word, head, relation, fits in zip(sentence.words, tree.heads, tree.relations, right, strict=True):
+        of = f" \N{LEFTWARDS ARROW} {sentence.words[head - 1]} {head}" if head else ""
+        pieces += [(f"{word} ({relation}{of})", not fits), (" ", False)]
+    return tuple(pieces)

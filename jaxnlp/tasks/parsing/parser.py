@@ -1,0 +1,101 @@
+"""A trained parser as a function from sentences to trees."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.decoding.parse import Trees, beam_parse
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.parsing.scores import Tree
+from jaxnlp.text.conllu import TreeSentence
+from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
+from jaxnlp.typing import Batch, Params
+
+LENGTH_MULTIPLE = 16
+"""Sentences are padded to a multiple of it: each length is a program to compile."""
+BATCH_WORDS = 8_192
+"""Words in a batch, padding included."""
+MOST_ROWS = 256
+"""Sentences in a batch."""
+
+
+def parse_of(
+    model: Any, processor: ParserProcessor, *, num_beams: int = 1, positions: int | None = None
+) -> Callable[[Params, Batch], Trees]:
+    """A function of parameters and a batch, which parses its sentences; it can be jitted.
+
+    Args:
+      model: the module.
+      processor: its processor.
+      num_beams: N; 1 = greedy.
+      positions: the length of the results, at least that of the batches; None = the batch's.
+    """
+
+    def parse(params: Params, batch: Batch) -> Trees:
+        variables = {"params": params}
+        inputs = [batch[name] for name in model.config.parser_inputs]
+        vectors = model.apply(variables, *inputs, method="encode")
+        found = beam_parse(
+            lambda nodes, labels: model.apply(variables, vectors, nodes, labels, method="score"),
+            batch["word_mask"].sum(axis=1, dtype=jnp.int32),
+            batch["word_mask"].shape[1],
+            num_relations=processor.num_relations,
+            system=processor.system,
+            num_beams=num_beams,
+        )
+        more = 0 if positions is None else positions - batch["word_mask"].shape[1]
+        heads, relations = (jnp.pad(x, [(0, 0), (0, more)]) for x in (found.heads, found.relations))
+        return Trees(heads, relations, found.scores)
+
+    return parse
+
+
+def trees_of(sentences: Sequence[TreeSentence], found: Trees, processor: ParserProcessor) -> list[Tree]:
+    """Trees with the names of the relations, from arrays with a row a sentence; rows of padding follow."""
+    heads, relations = (np.asarray(x)[: len(sentences)].tolist() for x in (found.heads, found.relations))
+    return [
+        Tree(row[: len(one.words)], [processor.relations[number] for number in numbers[: len(one.words)]])
+        for one, row, numbers in zip(sentences, heads, relations, strict=True)
+    ]
+
+
+class SentenceParser:
+    """Parses sentences in batches of similar length. Its programs are compiled once for each length."""
+
+    def __init__(self, trained: Trained, *, num_beams: int = 1):
+        self._trained = trained
+        self._parse = jax.jit(parse_of(trained.model, trained.processor, num_beams=num_beams))
+
+    def __call__(self, sentences: Sequence[TreeSentence], params: Params | None = None) -> list[Tree]:
+        """The trees of sentences, in their order. Args: params: None = those that were trained.
+
+        Raises: ValueError, naming the sentence, for one that is too long.
+        """
+        processor: ParserProcessor = self._trained.processor
+        encoded = [encoded_sentence(sentence, processor) for sentence in sentences]
+        order = sorted(range(len(sentences)), key=lambda number: len(sentences[number].words))
+        found: list[Tree | None] = [None] * len(sentences)
+        while order:
+            shortest = len(sentences[order[0]].words)
+            length = -(-max(shortest, 1) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+            rows = min(MOST_ROWS, max(1, BATCH_WORDS // length))
+            chosen = [number for number in order[:rows] if len(sentences[number].words) <= length]
+            order = order[len(chosen) :]
+            members = [sentences[number] for number in chosen]
+            size = min(rows, 1 << (len(members) - 1).bit_length())  # few shapes, and little padding
+            batch = processor.batch([encoded[number] for number in chosen], size, length)
+            result = self._parse(self._trained.params if params is None else params, batch)
+            for number, tree in zip(chosen, trees_of(members, result, processor), strict=True):
+                found[number] = tree
+        return [tree for tree in found if tree is not None]
+
+
+def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> EncodedSentence:
+    """The arrays of a sentence. Raises: ValueError, naming it, for one that is too long."""
+    try:
+        return processor.encode(sentence)
+    except ValueError as error:
+        raise ValueError(f"{sentence.where}: {error}, which this parser reads; split the sentence") from error

@@ -1,0 +1,48 @@
+"""Tags that a trained tagger predicts, in place of those of a treebank."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.tagging import Tagging
+from jaxnlp.tasks.tagging.inference import label_sentences
+from jaxnlp.text.conllu import TreeSentence
+from jaxnlp.text.parser_processor import ParserProcessor
+
+
+def with_predicted_tags(
+    tagger: Trained, sentences: Sequence[TreeSentence], processor: ParserProcessor
+) -> list[TreeSentence]:
+    """Sentences whose Universal POS tags are those that a tagger predicts.
+
+    Args:
+      tagger: the trained tagger.
+      sentences: of any tags.
+      processor: of the parser that reads the tags.
+
+    Raises: ValueError for a parser that reads other tags, and a tagger that predicts something else.
+    """
+    if processor.tag_column != "upos":
+        raise ValueError(
+            f"a tagger predicts Universal POS tags, and this parser reads data.tags {processor.tag_column}; give a "
+            "parser that was trained with --data.tags upos"
+        )
+    if not isinstance(tagger.task, Tagging):
+        raise ValueError(f"the tagger {tagger.name} is not a model of tagging")
+    labels = tagger.processor.labels
+    if not {*labels} & {*processor.tags}:
+        raise ValueError(
+            f"the tagger {tagger.name} predicts {', '.join(labels[:5])}, and the parser reads "
+            f"{', '.join(processor.tags[:5])}; give one that was trained on Universal POS tags"
+        )
+    found = label_sentences(tagger, [sentence.words for sentence in sentences])
+    return [
+        dataclasses.replace(sentence, upos=tuple(predicted.labels))
+        for sentence, predicted in zip(sentences, found, strict=True)
+    ]
+
+
+def tag_accuracy(sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence]) -> float:
+    """The share of words whose predicted tag is that of the treebank."""
+    pairs = [pair for a, b in zip(sentences, tagged, strict=True) for pair in zip(a.upos, b.upos, strict=True)]
+    return sum(a == b for a, b in pairs) / len(pairs)

@@ -1,0 +1,171 @@
+"""How good trees are: attachment scores, by relation and by length of the arc.
+
+A word is right in UAS when its head is right, and in LAS when its relation is, too. The scores are shares of all words,
+as the evaluation of the CoNLL 2018 shared task has them on gold words: punctuation counts, and relations are compared
+without their subtypes. So nsubj:pass is right where nsubj is found.
+
+Source: Zeman et al. 2018, section 4, and its script conll18_ud_eval.py.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxnlp.blocks import Line, Lines, Table
+from jaxnlp.tasks import Block, Metric
+from jaxnlp.text.conllu import TreeSentence, universal
+
+SCORES = ("uas", "las", "uas_without_punctuation", "las_without_punctuation", "las_with_subtypes")
+"""Shares of words. Words without punctuation are those whose gold relation is not punct."""
+PUNCTUATION = "punct"
+LENGTHS = (1, 2, 3, 4, 6, 9, 14, 24)
+"""Arcs are grouped by their length: up to each of these, and longer ones."""
+MAX_CONFUSIONS = 20
+MAX_OPEN = 20
+"""A table of more relations is folded."""
+MAX_CURVE = 30
+"""The longest arc of the curve."""
+
+
+class Tree(NamedTuple):
+    """A tree of n words: heads [n], 0 for the root, and relations [n]."""
+
+    heads: Sequence[int]
+    relations: Sequence[str]
+
+
+class Judged(NamedTuple):
+    """Every word of the sentences, W of them.
+
+    Attributes:
+      head: whether its head is right [W] bool.
+      relation: whether its relation is right, without the subtype [W] bool.
+      subtype: whether its relation is right, with the subtype [W] bool.
+      gold: the right relations, without subtypes [W].
+      found: the relations that were found, without subtypes [W].
+      length: of the right arc; 0 for roots [W] int.
+    """
+
+    head: np.ndarray
+    relation: np.ndarray
+    subtype: np.ndarray
+    gold: list[str]
+    found: list[str]
+    length: np.ndarray
+
+
+def judged(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Judged:
+    """Compares trees with those of the sentences. Raises: ValueError where a sentence has no tree."""
+    head, subtype, gold, found, length = list[bool](), list[bool](), list[str](), list[str](), list[int]()
+    for sentence, tree in zip(sentences, trees, strict=True):
+        if sentence.heads is None or sentence.relations is None:
+            raise ValueError(f"sentence {sentence.name} has no tree to compare with")
+        head += [a == b for a, b in zip(sentence.heads, tree.heads, strict=True)]
+        subtype += [a == b for a, b in zip(sentence.relations, tree.relations, strict=True)]
+        gold += map(universal, sentence.relations)
+        found += map(universal, tree.relations)
+        length += [abs(word - right) if right else 0 for word, right in enumerate(sentence.heads, 1)]
+    relation = [a == b for a, b in zip(gold, found, strict=True)]
+    return Judged(np.array(head), np.array(relation), np.array(subtype), gold, found, np.array(length))
+
+
+def scores(words: Judged) -> dict[str, Metric]:
+    """The metrics of `SCORES`. Of no word, as where all are punctuation, a share is 0."""
+    kept = np.array([relation != PUNCTUATION for relation in words.gold])
+    labelled = words.head & words.relation
+    values = {
+        "uas": words.head,
+        "las": labelled,
+        "uas_without_punctuation": words.head[kept],
+        "las_without_punctuation": labelled[kept],
+        "las_with_subtypes": words.head & words.subtype,
+    }
+    return {name: Metric(float(right.mean()) if len(right) else 0.0, len(right)) for name, right in values.items()}
+
+
+def exact_match(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Metric:
+    """The share of sentences whose words are all right in LAS."""
+    right = [
+        (tuple(tree.heads), [*map(universal, tree.relations)])
+        == (sentence.heads, [*map(universal, sentence.relations or ())])
+        for sentence, tree in zip(sentences, trees, strict=True)
+    ]
+    return Metric(float(np.mean(right)), len(right))
+
+
+def blocks(words: Judged) -> list[Block]:
+    """For the report: scores by relation and by length, and which relations are taken for which."""
+    return [
+        Block("Relations", _by_relation(words)),
+        Block("Length of arcs", _by_length(words)),
+        Block("Length of arcs: curve", _curve(words)),
+        Block("Relations taken for others", _confusions(words)),
+    ]
+
+
+def _by_relation(words: Judged) -> Table:
+    gold, found = np.array(words.gold), np.array(words.found)
+    labelled = words.head & words.relation
+    rows = []
+    for relation, count in Counter(words.gold).most_common():
+        own, predicted = gold == relation, found == relation
+        precision = float(labelled[predicted].mean()) if predicted.any() else 0.0
+        recall = float(labelled[own].mean())
+        f1 = 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
+        rows.append((relation, count, float(words.head[own].mean()), recall, precision, f1))
+    header = ("relation", "words", "UAS", "LAS (recall)", "precision", "F1")
+    note = "Precision is the share of right arcs among those that were found with the relation."
+    return Table(header, tuple(rows), bars=(2, 3, 4, 5), note=note, folded=len(rows) > MAX_OPEN)
+
+
+def _groups(words: Judged) -> list[tuple[str, np.ndarray]]:
+    """Names of groups by length, and which words are in each."""
+    found = [("root", words.length == 0)]
+    least = 1
+    for most in LENGTHS:
+        name = str(most) if most == least else f"{least}-{most}"
+        found.append((name, (words.length >= least) & (words.length <= most)))
+        least = most + 1
+    return [*found, (f"{least} and more", words.length >= least)]
+
+
+def _by_length(words: Judged) -> Table:
+    labelled = words.head & words.relation
+    rows = tuple(
+        (name, int(chosen.sum()), float(words.head[chosen].mean()), float(labelled[chosen].mean()))
+        for name, chosen in _groups(words)
+        if chosen.any()
+    )
+    note = "The length of an arc is the distance of the word from its right head; the root has none."
+    return Table(("length", "words", "UAS", "LAS"), rows, bars=(2, 3), note=note)
+
+
+def _curve(words: Judged) -> Lines:
+    labelled = words.head & words.relation
+    lengths = [n for n in range(1, MAX_CURVE + 1) if (words.length == n).any()]
+    lines = [
+        Line(name, tuple(map(float, lengths)), tuple(float(right[words.length == n].mean()) for n in lengths))
+        for name, right in (("UAS", words.head), ("LAS", labelled))
+    ]
+    return Lines(tuple(lines), "length of the arc", "share of right words")
+
+
+def _confusions(words: Judged) -> Table:
+    wrong = Counter((a, b) for a, b in zip(words.gold, words.found, strict=True) if a != b)
+    with_head = Counter(
+        (a, b) for a, b, right in zip(words.gold, words.found, words.head, strict=True) if a != b and right
+    )
+    rows = tuple((a, b, count, with_head[a, b]) for (a, b), count in wrong.most_common(MAX_CONFUSIONS))
+    return Table(("relation", "taken for", "words", "of these with the right head"), rows, folded=True)
+
+
+def worst(sentences: Sequence[TreeSentence], trees: Sequence[Tree], limit: int) -> list[int]:
+    """The numbers of the sentences with the most wrong words, in LAS."""
+    wrong = []
+    for sentence, tree in zip(sentences, trees, strict=True):
+        words = judged([sentence], [tree])
+        wrong.append(int((~(words.head & words.relation)).sum()))
+    order = sorted(range(len(wrong)), key=lambda number: (-wrong[number], number))
+    return [number for number in order[:limit] if wrong[number]]

@@ -1,0 +1,84 @@
+"""Tagging: a label for each word of a sentence, such as the entity that it belongs to, or its part of speech."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
+from jaxnlp.models import ModelConfig
+from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.ops.crf import crf_log_likelihood
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks.tagging import scores
+from jaxnlp.tasks.tagging.commands import Predict
+from jaxnlp.tasks.tagging.evaluators import Validation
+from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagging(Task):
+    """Predicts the labels of words, by the likelihood of a CRF or by cross-entropy.
+
+    Batches hold what the model reads, `labels` [B, T] int and `loss_mask` [B, T] bool. The loss is the negative
+    log-likelihood of the sentences' labels divided by the number of their words.
+    """
+
+    constrained: bool = True
+    """Predict only sequences of labels that the scheme allows, such as I-PER only within an entity."""
+
+    def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
+        found = {"loss": MetricKind("words", "nats", "lower")}
+        return found | (scores.kinds(processor) if split.examples and split.scored else {})
+
+    def check(self, model: ModelConfig, data: DataFacts) -> None:
+        if not isinstance(model, TaggerConfig):
+            raise ValueError(f"tagging needs a TaggerConfig, got model {type(model).__name__}")
+
+    def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
+        assert isinstance(model, TaggerConfig)
+        try:
+            model.check_inputs(corpus.processor.inputs)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+
+    def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
+        assert isinstance(model, TaggerConfig)
+        return model.build_tagger(processor), model.shapes(processor.inputs)
+
+    def begin(self, model: Any, corpus: Corpus) -> Params:
+        try:
+            return model.config.initial_params(corpus.processor.inputs)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+
+    def objective(self, model: Any, corpus: Corpus | None) -> Objective:
+        config = model.config
+
+        def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
+            found = model.apply(
+                {"params": params},
+                *(batch[name] for name in config.inputs),
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+            )
+            labels, mask = batch["labels"], batch["loss_mask"]
+            if config.crf:
+                nll = -crf_log_likelihood(found.scores, labels, mask.sum(axis=1), found.chain).sum()
+            else:
+                log_probabilities = jax.nn.log_softmax(found.scores, axis=-1)
+                chosen = jnp.take_along_axis(log_probabilities, labels[:, :, None], axis=-1)[..., 0]
+                nll = -jnp.where(mask, chosen, 0.0).sum()
+            count = mask.sum(dtype=jnp.float32)
+            return nll / jnp.maximum(count, 1.0), ({"loss": (nll, count)}, carry)
+
+        return Objective(loss)
+
+    def evaluators(self) -> Mapping[str, type[Evaluator]]:
+        return {"validation": Validation}
+
+    def commands(self) -> Mapping[str, type[Command]]:
+        return {"predict": Predict}

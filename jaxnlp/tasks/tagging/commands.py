@@ -1,0 +1,113 @@
+"""`jaxnlp predict` of taggers."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from jaxnlp.commands.files import chunks, one_line, rows_of
+from jaxnlp.files import write_file
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.tagging.column_files import read_columns
+from jaxnlp.tasks.tagging.entities_page import Entity, render_page
+from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
+from jaxnlp.text.tagger_processor import TaggerProcessor
+from jaxnlp.text.word_split import PlacedWord, split_words
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict(Command):
+    """Finds the entities in texts, or the labels of their words.
+
+    Texts are split into words by a simple rule, or into characters where the model was trained on characters. Each text
+    is printed, and below it a line for each entity: its type, its first character and the one after its last, its
+    confidence and its words. The confidence is the lowest marginal probability of its words' labels.
+    """
+
+    inputs: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Texts; none = those of the file, or of standard input."""
+    file: Path | None = None
+    """A UTF-8 file with one text a line; - = standard input."""
+    json: bool = False
+    """Print a JSON object for each text."""
+    html: Path | None = None
+    """Write a page with coloured entities to this file, in place of printing them."""
+    conll: Path | None = None
+    """A file of columns, a word a line and an empty line after each sentence; its lines are printed with the predicted
+    label as a further column."""
+    word_column: int = 0
+    """Column of the word in the file of --conll, from 0."""
+    out: Path | None = None
+    """Write the lines of --conll to this file, in place of printing them."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Prints or writes the predictions.
+
+        Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that exclude each other.
+        """
+        if self.conll is not None:
+            if self.inputs or self.file is not None or self.json or self.html is not None:
+                raise ValueError("--conll excludes texts, --file, --json and --html")
+            self._label_columns(trained, self.conll)
+            return
+        if self.out is not None or self.word_column:
+            raise ValueError("--out and --word-column apply only to --conll")
+        if self.json and self.html is not None:
+            raise ValueError("--json and --html exclude each other")
+        processor: TaggerProcessor = trained.processor
+        texts, entities = list[str](), list[list[Entity]]()
+        for chunk in chunks(rows_of(self.inputs, (), self.file, count=1)):
+            words = [split_words(text, processor.unit) for (text,) in chunk]
+            found = label_sentences(trained, [[word.word for word in row] for row in words])
+            for (text,), placed, labelled in zip(chunk, words, found, strict=True):
+                spans = entities_of(processor, placed, labelled)
+                if self.html is not None:
+                    texts.append(text)
+                    entities.append(spans)
+                else:
+                    print(_json_line(processor, text, spans) if self.json else _lines(text, spans))
+            print(end="", flush=True)
+        if self.html is not None:
+            write_file(self.html, render_page(texts, entities, processor.types, trained.name).encode())
+            print(self.html)
+
+    def _label_columns(self, trained: Trained, path: Path) -> None:
+        columns = read_columns(path, self.word_column)
+        found = label_sentences(trained, [[word for _, word in sentence] for sentence in columns.sentences])
+        lines = list(columns.lines)
+        for sentence, labelled in zip(columns.sentences, found, strict=True):
+            for (place, _), label in zip(sentence, labelled.labels, strict=True):
+                lines[place] += columns.separator + label
+        text = "\n".join(lines) + "\n"
+        if self.out is None:
+            print(text, end="")
+        else:
+            write_file(self.out, text.encode())
+            print(self.out)
+
+
+def entities_of(processor: TaggerProcessor, words: Sequence[PlacedWord], found: Labelled) -> list[Entity]:
+    """The entities of a text, in characters; where there are none, its words with their labels."""
+    return [
+        Entity(words[start].start, words[stop - 1].stop, kind, min(found.confidence[start:stop]))
+        for start, stop, kind in processor.spans(found.labels)
+    ]
+
+
+def _lines(text: str, entities: Sequence[Entity]) -> str:
+    rows = [
+        f"  {kind}\t{start}-{stop}\t{confidence:.2f}\t{one_line(text[start:stop])}"
+        for start, stop, kind, confidence in entities
+    ]
+    return "\n".join([one_line(text), *rows])
+
+
+def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity]) -> str:
+    found: list[dict[str, Any]] = [
+        {"type": kind, "start": start, "end": stop, "text": text[start:stop], "confidence": round(confidence, 6)}
+        for start, stop, kind, confidence in entities
+    ]
+    return json.dumps({"text": text, "entities" if processor.has_entities else "words": found}, ensure_ascii=False)

@@ -1,0 +1,63 @@
+"""Texts with coloured entities, as a page that asks for nothing else."""
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+_STYLE = """
+:root { color-scheme: light dark }
+body { margin: auto; max-width: 900px; padding: 24px; font: 16px/2 system-ui, "Segoe UI", Roboto, sans-serif }
+mark { padding: .15em .3em; border-radius: 4px; color: inherit; background: hsl(var(--hue) 70% 50% / .3);
+  box-decoration-break: clone; -webkit-box-decoration-break: clone }
+mark b { margin-left: .4em; font-size: .7em; letter-spacing: .03em; color: hsl(var(--hue) 60% 35%) }
+@media (prefers-color-scheme: dark) { mark b { color: hsl(var(--hue) 60% 75%) } }
+p { margin: .8em 0; overflow-wrap: anywhere; white-space: pre-wrap }
+"""
+GOLDEN_ANGLE = 137.5
+"""Degrees between the hues of two types: neighbours in the list are far from each other on the colour wheel."""
+
+
+class Entity(NamedTuple):
+    """An entity of a text: characters `start` to `stop` - 1, its type, and the probability of its labels."""
+
+    start: int
+    stop: int
+    type: str
+    confidence: float
+
+
+def render_page(texts: Sequence[str], entities: Sequence[Sequence[Entity]], types: Sequence[str], name: str) -> str:
+    """A page. Every text is escaped.
+
+    Args:
+      texts: N of them.
+      entities: of each text, in order, none within another.
+      types: all types, in the order of their colours.
+      name: of the model.
+    """
+    hues = {kind: round(number * GOLDEN_ANGLE + 210) % 360 for number, kind in enumerate(types)}
+    used = {entity.type for found in entities for entity in found}
+    legend = " ".join(_mark(kind, "", hues, "") for kind in types if kind in used)
+    paragraphs = [f"<p>{_paragraph(text, found, hues)}</p>" for text, found in zip(texts, entities, strict=True)]
+    title = html.escape(f"Entities found by {name}")
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
+        f"<h1>{title}</h1>\n<p>{legend}</p>\n" + "\n".join(paragraphs) + "\n</html>\n"
+    )
+
+
+def _paragraph(text: str, entities: Sequence[Entity], hues: Mapping[str, int]) -> str:
+    parts, place = list[str](), 0
+    for entity in entities:
+        parts.append(html.escape(text[place : entity.start]))
+        parts.append(_mark(text[entity.start : entity.stop], entity.type, hues, f"{entity.confidence:.2f}"))
+        place = entity.stop
+    return "".join([*parts, html.escape(text[place:])])
+
+
+def _mark(text: str, kind: str, hues: Mapping[str, int], confidence: str) -> str:
+    """A highlighted text; that of a type in its own colour where `kind` is empty."""
+    hue = hues[kind or text]
+    title = f' title="{html.escape(kind)} {confidence}"' if confidence else ""
+    label = f"<b>{html.escape(kind)}</b>" if kind else ""
+    return f'<mark style="--hue: {hue}"{title}>{html.escape(text)}{label}</mark>'

@@ -1,0 +1,72 @@
+"""How taggers are scored: F1 of entities, accuracy of labels, a file of predictions, and the report's blocks."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.blocks import HeatMap
+from jaxnlp.ops.crf import Chain
+from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
+from jaxnlp.tasks.tagging import scores
+from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+
+MAX_LABELS = 60
+"""Labels above which the transitions are not drawn."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation(Evaluator):
+    """F1, precision and recall of entities as CoNLL counts them, accuracy of labels, and predictions of all words."""
+
+    def __call__(self, scoring: Scoring) -> Evaluation:
+        trained, examples = scoring.trained, scoring.split.examples
+        processor: TaggerProcessor = trained.processor
+        task: Any = trained.task
+        constrained = task.constrained
+        predict = scoring.once("labels", lambda: best_labels(trained.model, processor, constrained=constrained))
+        ids = scoring.outputs(predict)
+        predicted = [
+            [processor.labels[number] for number in row[: len(one.words)]]
+            for row, one in zip(ids, examples, strict=True)
+        ]
+        files = {"predictions.conll": conll(examples, predicted)}
+        if not scoring.split.scored:
+            return Evaluation({}, files)
+        gold = [one.labels or () for one in examples]
+        metrics = scoring.sums() | scores.scores(processor, gold, predicted)
+        blocks = scores.blocks(processor, examples, predicted)
+        config: Any = trained.model.config
+        if config.crf and len(processor.labels) <= MAX_LABELS:
+            params = scoring.params_here()
+            chain = Chain(*(params[name] for name in ("transitions", "start", "end")))
+            # Before the sentences, which are many.
+            blocks.insert(-1, _transitions(chain, processor, constrained=constrained))
+        return Evaluation(metrics, files, blocks)
+
+
+def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> str:
+    """Sentences as columns between tabs: the word, its label where it is known, and the predicted one."""
+    sentences = []
+    for one, labels in zip(examples, predicted, strict=True):
+        columns = [one.words, labels] if one.labels is None else [one.words, one.labels, labels]
+        sentences.append("".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)))
+    return "\n".join(sentences)
+
+
+def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool) -> Block:
+    """How the CRF scores the next label, as shares of exp(score)."""
+    chain = decoding_chain(chain, processor, constrained=constrained)
+    rows = np.vstack([chain.start, chain.transitions])  # the first row: what a sentence begins with
+    ends = np.concatenate([[-np.inf], chain.end])
+    shares = np.asarray(jax.nn.softmax(np.concatenate([rows, ends[:, None]], axis=1), axis=1))
+    note = (
+        "Rows are labels, columns the label that follows; darker ones have a greater share of exp(transition). The "
+        "model adds the scores of the words."
+    )
+    names = ("(begin)", *processor.labels)
+    weights = tuple(tuple(row) for row in shares.round(4).tolist())
+    return Block("Learnt transitions", HeatMap(names, (*processor.labels, "(end)"), weights, note=note))

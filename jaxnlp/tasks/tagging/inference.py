@@ -1,0 +1,99 @@
+"""The best labels of sentences, and how probable they are."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxnlp.models.tagger import LabelScores
+from jaxnlp.ops.crf import Chain, crf_marginals
+from jaxnlp.ops.viterbi import viterbi
+from jaxnlp.tasks import Trained
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.typing import Array, Batch, Params
+
+SENTENCES = 32
+"""Sentences in a batch."""
+
+
+class Labelled(NamedTuple):
+    """What is predicted of a sentence.
+
+    Attributes:
+      labels: [T].
+      confidence: the marginal probability of each of them [T].
+    """
+
+    labels: list[str]
+    confidence: list[float]
+
+
+def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: bool) -> Chain:
+    """Transitions, start and end for predictions: with -inf where the scheme forbids."""
+    if not constrained:
+        return chain
+    return Chain(*(jnp.where(ok, x, -jnp.inf) for ok, x in zip(processor.allowed, chain, strict=True)))
+
+
+def best_labels(model: Any, processor: TaggerProcessor, *, constrained: bool) -> Callable[[Params, Batch], Array]:
+    """A function of parameters and a batch: the ids of the best labels [B, T], T the greatest of all batches."""
+
+    def predict(params: Params, batch: Batch) -> Array:
+        found, lengths = _scores(model, params, batch)
+        labels, _ = viterbi(found.scores, lengths, decoding_chain(found.chain, processor, constrained=constrained))
+        room = processor.inputs.longest - labels.shape[1]
+        return jnp.pad(labels, ((0, 0), (0, room)))
+
+    return predict
+
+
+def labels_and_confidence(
+    model: Any, processor: TaggerProcessor, *, constrained: bool
+) -> Callable[[Params, Batch], tuple[Array, Array]]:
+    """A function of parameters and a batch: the best labels [B, T], and their marginal probabilities [B, T]."""
+
+    def predict(params: Params, batch: Batch) -> tuple[Array, Array]:
+        found, lengths = _scores(model, params, batch)
+        chain = decoding_chain(found.chain, processor, constrained=constrained)
+        labels, _ = viterbi(found.scores, lengths, chain)
+        marginals = crf_marginals(found.scores, lengths, chain)
+        return labels, jnp.take_along_axis(marginals, labels[:, :, None], axis=-1)[..., 0]
+
+    return predict
+
+
+def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Array]:
+    found = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
+    return found, batch["word_mask"].sum(axis=1)
+
+
+def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> list[Labelled]:
+    """The labels of sentences of words; those that are too long are divided and put together again.
+
+    Raises: ValueError for a sentence without words, or a word that is too long for the BERT.
+    """
+    processor: TaggerProcessor = trained.processor
+    task: Any = trained.task
+    predict = jax.jit(labels_and_confidence(trained.model, processor, constrained=task.constrained))
+    parts = []
+    for number, words in enumerate(sentences):
+        if not words:
+            raise ValueError(f"sentence {number + 1} has no words")
+        parts += [(number, tuple(words[part])) for part in processor.inputs.parts(words)]
+    order = np.argsort([processor.inputs.length(words) for _, words in parts], kind="stable")
+    found: list[Labelled] = [Labelled([], [])] * len(parts)
+    for start in range(0, len(order), SENTENCES):
+        chosen = order[start : start + SENTENCES]
+        batch = processor.batch([TaggedSentence("", parts[i][1]) for i in chosen], SENTENCES)
+        labels, confidence = jax.device_get(predict(trained.params, batch))
+        for row, i in enumerate(chosen):
+            length = len(parts[i][1])
+            names = [processor.labels[number] for number in labels[row, :length]]
+            found[i] = Labelled(names, confidence[row, :length].tolist())
+    whole = [Labelled([], []) for _ in sentences]
+    for (number, _), part in zip(parts, found, strict=True):
+        whole[number].labels.extend(part.labels)
+        whole[number].confidence.extend(part.confidence)
+    return whole

@@ -1,0 +1,183 @@
+"""How good predicted labels are: precision, recall and F1 of entities as CoNLL counts them, and the report's blocks.
+
+An entity is right when its words and its type are right. With TP the entities that are right, precision is TP over the
+predicted entities, recall TP over those of the data, and F1 = 2 TP / (predicted + those of the data). Illegal sequences
+of labels are read as the evaluation of CoNLL-2003 reads them; the strict scores count no entity whose labels are not
+exactly those of its scheme. Both equal the package seqeval in its default and its strict mode.
+
+Sources: Tjong Kim Sang and De Meulder 2003; Nakayama 2018 (seqeval).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxnlp.blocks import Table
+from jaxnlp.tasks import Block, Metric, MetricKind
+from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, labels_of_spans, spans_of
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+
+MAX_TYPES = 40
+"""Types above which there is no F1 for each, and no confusion of types."""
+MAX_ERRORS = 30
+"""Sentences with wrong predictions in the report."""
+NOTHING = "no entity"
+_AVERAGE = "all types"
+
+
+class TypeScores(NamedTuple):
+    """Counts of entities of a type, or of labels."""
+
+    right: int
+    predicted: int
+    gold: int
+
+    @property
+    def precision(self) -> float:
+        """Right ones among the predicted; 0 without any."""
+        return self.right / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Right ones among those of the data; 0 without any."""
+        return self.right / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of both."""
+        total = self.predicted + self.gold
+        return 2.0 * self.right / total if total else 0.0
+
+
+def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[LabelledSpan]:
+    """The entities whose labels are exactly those of the scheme."""
+
+    def is_whole(span: LabelledSpan) -> bool:
+        length = span.stop - span.start
+        return labels_of_spans([LabelledSpan(0, length, span.type)], length, scheme) == list(
+            labels[span.start : span.stop]
+        )
+
+    return [span for span in spans_of(labels) if is_whole(span)]
+
+
+def count(gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]) -> dict[str, TypeScores]:
+    """The counts of each type, of entities of sentences; types that occur nowhere are left out."""
+    right, found, there = Counter[str](), Counter[str](), Counter[str]()
+    for ours, theirs in zip(predicted, gold, strict=True):
+        right.update(span.type for span in set(ours) & set(theirs))
+        found.update(span.type for span in ours)
+        there.update(span.type for span in theirs)
+    return {kind: TypeScores(right[kind], found[kind], there[kind]) for kind in sorted(there | found)}
+
+
+def total(counts: dict[str, TypeScores]) -> TypeScores:
+    """The counts of all types together."""
+    return (
+        TypeScores(*(sum(column) for column in zip(*counts.values(), strict=True))) if counts else TypeScores(0, 0, 0)
+    )
+
+
+def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
+    """What `scores` measures."""
+    found = {"accuracy": MetricKind("words")}
+    if processor.has_entities:
+        found |= {name: MetricKind("entities") for name in ("f1", "precision", "recall", "strict_f1")}
+    if len(processor.types) <= MAX_TYPES:
+        what = "entities" if processor.has_entities else "words"
+        found |= {f"{kind}/f1": MetricKind(what) for kind in processor.types}
+    return found
+
+
+def scores(
+    processor: TaggerProcessor, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, Metric]:
+    """Every score that `kinds` names, of the labels of sentences."""
+    pairs = [pair for rows in zip(gold, predicted, strict=True) for pair in zip(*rows, strict=True)]
+    found = {"accuracy": Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))}
+    theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
+    counts = count(theirs, ours)
+    if processor.has_entities:
+        whole = total(counts)
+        found |= {name: Metric(getattr(whole, name), whole.gold) for name in ("f1", "precision", "recall")}
+        strict = [[strict_spans(labels, processor.scheme) for labels in rows] for rows in (gold, predicted)]
+        found["strict_f1"] = Metric(total(count(*strict)).f1, whole.gold)
+    if len(processor.types) <= MAX_TYPES:
+        for kind in processor.types:
+            of = counts.get(kind, TypeScores(0, 0, 0))
+            found[f"{kind}/f1"] = Metric(of.f1, of.gold)
+    return found
+
+
+def blocks(
+    processor: TaggerProcessor, examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]
+) -> list[Block]:
+    """For the report: scores of each type, which types are confused, and sentences with wrong predictions."""
+    gold = [example.labels or () for example in examples]
+    theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
+    counts = count(theirs, ours)
+    found = [Block("Scores of each type", _table_of_types(counts))]
+    if len(processor.types) <= MAX_TYPES:
+        found.append(Block("Confusion of types", _confusion(processor, theirs, ours)))
+    wrong = _wrong_sentences(processor, examples, theirs, ours)
+    return [*found, Block("Sentences with most errors", wrong)]
+
+
+def _table_of_types(counts: dict[str, TypeScores]) -> Table:
+    order = sorted(counts, key=lambda kind: (-counts[kind].gold, kind))
+    rows = [(kind, counts[kind]) for kind in order] + [(_AVERAGE, total(counts))]
+    cells: tuple[tuple[str | float | int | None, ...], ...] = tuple(
+        (kind, of.f1, of.precision, of.recall, of.gold, of.predicted) for kind, of in rows
+    )
+    return Table(("type", "F1", "precision", "recall", "in the data", "predicted"), cells, bars=(1,))
+
+
+def _confusion(
+    processor: TaggerProcessor, gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]
+) -> Table:
+    """Pairs of types with the same words."""
+    pairs = Counter[tuple[str, str]]()
+    for theirs, ours in zip(gold, predicted, strict=True):
+        one, other = ({span[:2]: span.type for span in spans} for spans in (theirs, ours))
+        pairs.update((one.get(words, NOTHING), other.get(words, NOTHING)) for words in one.keys() | other.keys())
+    names = (*processor.types, NOTHING) if processor.has_entities else processor.types
+    rows: tuple[tuple[str | int, ...], ...] = tuple((kind, *(pairs[kind, other] for other in names)) for kind in names)
+    what = "entities with the same words" if processor.has_entities else "words"
+    note = f"Rows are the types of the data, columns the predicted ones, of {what}."
+    return Table(("type", *names), rows, note=note)
+
+
+def _wrong_sentences(
+    processor: TaggerProcessor,
+    examples: Sequence[TaggedSentence],
+    gold: Sequence[Sequence[LabelledSpan]],
+    predicted: Sequence[Sequence[LabelledSpan]],
+) -> Table:
+    errors = [len(set(theirs) ^ set(ours)) for theirs, ours in zip(gold, predicted, strict=True)]
+    order = sorted((i for i, count in enumerate(errors) if count), key=lambda i: (-errors[i], i))[:MAX_ERRORS]
+    rows = tuple(
+        (examples[i].name, marked(processor, examples[i].words, gold[i], set(predicted[i])),
+         marked(processor, examples[i].words, predicted[i], set(gold[i])))
+        for i in order
+    )  # fmt: skip
+    note = "Entities are between brackets. A star is at those that the other marking does not have."
+    if not processor.has_entities:
+        note = "Only labels that differ are shown."
+    return Table(("sentence", "in the data", "predicted"), rows, note=note)
+
+
+def marked(
+    processor: TaggerProcessor, words: Sequence[str], spans: Sequence[LabelledSpan], other: set[LabelledSpan]
+) -> str:
+    """A sentence with its entities between brackets: [Peter Blackburn]PER."""
+    between = "" if processor.unit == "characters" else " "
+    parts, place = list[str](), 0
+    for span in spans:
+        parts += words[place : span.start]
+        text = between.join(words[span.start : span.stop])
+        if processor.has_entities:
+            parts.append(f"[{text}]{span.type}{'' if span in other else '*'}")
+        else:
+            parts.append(text if span in other else f"[{text}]{span.type}")
+        place = span.stop
+    return between.join([*parts, *words[place:]])

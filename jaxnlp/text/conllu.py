@@ -1,0 +1,234 @@
+"""CoNLL-U files: sentences with tags and dependency trees.
+
+A word's line has ten columns between tabs: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC. An empty line
+ends a sentence. Lines that begin with # are comments. IDs such as 8-9 are multiword tokens, and IDs such as 5.1 are
+empty nodes: both are kept when a sentence is written, and are no words of the tree.
+
+Source: https://universaldependencies.org/format.html
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
+ROOT = "root"
+"""The relation of the word that has no head."""
+_NOTHING = "_"
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeSentence:
+    """A sentence of n words.
+
+    Attributes:
+      name: its sent_id, or its number in the file.
+      words: forms [n].
+      upos: Universal POS tags [n]; "_" = not given.
+      xpos: tags of the treebank's own set [n]; "_" = not given.
+      heads: the position of each word's head, from 1, and 0 for the root [n]; None = the sentence has no tree.
+      relations: of each word to its head, with subtypes [n]; None = the sentence has no tree.
+      lines: of the file, without the empty line at the end.
+      line: the number of the first of them.
+      file: its name, for messages; "" = the sentence does not come from a file.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    upos: tuple[str, ...]
+    xpos: tuple[str, ...]
+    heads: tuple[int, ...] | None
+    relations: tuple[str, ...] | None
+    lines: tuple[str, ...]
+    line: int = 1
+    file: str = dataclasses.field(default="", compare=False)
+
+    @property
+    def where(self) -> str:
+        """The file, the line and the sentence, for messages."""
+        return f"{f'{self.file}, ' if self.file else ''}line {self.line}, sentence {self.name}"
+
+    def with_tree(self, heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] = ()) -> "TreeSentence":
+        """The same sentence with another tree, and other tags if they are given. All other columns stay."""
+        lines, word = list(self.lines), 0
+        for place, line in enumerate(lines):
+            fields = line.split("\t")
+            if line.startswith("#") or not fields[ID].isdigit():
+                continue
+            fields[HEAD], fields[DEPREL] = str(heads[word]), relations[word]
+            if upos:
+                fields[UPOS] = upos[word]
+            lines[place] = "\t".join(fields)
+            word += 1
+        return dataclasses.replace(
+            self,
+            heads=tuple(heads),
+            relations=tuple(relations),
+            upos=tuple(upos) or self.upos,
+            lines=tuple(lines),
+        )
+
+
+def sentence_of(
+    words: Sequence[str],
+    upos: Sequence[str] = (),
+    heads: Sequence[int] | None = None,
+    relations: Sequence[str] | None = None,
+    *,
+    name: str = "1",
+) -> TreeSentence:
+    """A sentence that does not come from a file. Raises: ValueError for words with tabs or line breaks, or without any
+    character."""
+    for word in words:
+        if not word or any(character in word for character in "\t\n\r"):
+            raise ValueError(f"a word must have characters, and no tab or line break, got {word!r}")
+    tags = tuple(upos) or (_NOTHING,) * len(words)
+    lines = [f"# sent_id = {name}", f"# text = {' '.join(words)}"]
+    for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
+        head, relation = (_NOTHING, _NOTHING)
+        if heads is not None and relations is not None:
+            head, relation = str(heads[place]), relations[place]
+        lines.append("\t".join([str(place + 1), word, "_", tag, "_", "_", head, relation, "_", "_"]))
+    return TreeSentence(
+        name,
+        tuple(words),
+        tags,
+        (_NOTHING,) * len(words),
+        None if heads is None else tuple(heads),
+        None if relations is None else tuple(relations),
+        tuple(lines),
+    )
+
+
+def written(sentences: Sequence[TreeSentence]) -> str:
+    """The text of a CoNLL-U file."""
+    return "".join("\n".join(sentence.lines) + "\n\n" for sentence in sentences)
+
+
+def parse_conllu(text: str, file: str) -> list[TreeSentence]:
+    """The sentences of a file's text.
+
+    Args:
+      text: of the file, with LF at line ends.
+      file: its name, for messages.
+
+    Raises: ValueError naming the file, the line and the sentence, what was found and what was expected.
+    """
+    found = [_sentence(lines, first, number, file) for number, (first, lines) in enumerate(_blocks(text), 1)]
+    if not found:
+        raise ValueError(f"{file} has no sentences; expected CoNLL-U, a word a line with 10 columns between tabs")
+    return found
+
+
+def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of each sentence, and the number of the first one."""
+    lines: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            yield number - len(lines), lines
+            lines = []
+    if lines:
+        yield number - len(lines) + 1, lines
+
+
+def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSentence:
+    name = str(number)
+    words: list[list[str]] = []
+    places: list[int] = []
+    for place, line in enumerate(lines, first):
+        if line.startswith("#"):
+            key, _, value = line[1:].partition("=")
+            name = value.strip() if key.strip() == "sent_id" else name
+            continue
+        where = f"{file}, line {place}, sentence {name}"
+        fields = line.split("\t")
+        if len(fields) != len(COLUMNS):
+            raise ValueError(f"{where}: expected 10 columns between tabs, got {len(fields)}{_hint(line)}")
+        if _is_word(fields[ID], where):
+            if fields[ID] != str(len(words) + 1):
+                raise ValueError(f"{where}: expected the ID {len(words) + 1}, got {fields[ID]!r}")
+            if not fields[FORM].strip():
+                raise ValueError(f"{where}: the word has no FORM; write _ for an unknown one")
+            words.append(fields)
+            places.append(place)
+    if not words:
+        raise ValueError(f"{file}, line {first}, sentence {name}: no words; expected a line for each word")
+    heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
+    columns = list(zip(*words, strict=True))
+    return TreeSentence(name, columns[FORM], columns[UPOS], columns[XPOS], heads, relations, tuple(lines), first, file)
+
+
+def _hint(line: str) -> str:
+    if len(line.split()) == len(COLUMNS):
+        return "; some columns have spaces between them: replace these by tabs"
+    return ""
+
+
+def _is_word(identifier: str, where: str) -> bool:
+    """Whether an ID is that of a word; otherwise it is that of a multiword token or of an empty node."""
+    if identifier.isdigit():
+        return True
+    for separator in "-.":
+        first, found, last = identifier.partition(separator)
+        if found and first.isdigit() and last.isdigit():
+            return False
+    raise ValueError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
+
+
+def _tree(
+    words: list[list[str]], places: list[int], where: str
+) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
+    """Heads and relations; None and None where no word has a head."""
+    if all(fields[HEAD] == _NOTHING for fields in words):
+        return None, None
+    heads = []
+    for fields, place in zip(words, places, strict=True):
+        if not fields[HEAD].isdigit() or int(fields[HEAD]) > len(words):
+            raise ValueError(
+                f"{where.format(place)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
+                f"{fields[HEAD]!r}"
+            )
+        if fields[DEPREL] in ("", _NOTHING):
+            raise ValueError(f"{where.format(place)}: {fields[FORM]!r} has a HEAD and no DEPREL")
+        heads.append(int(fields[HEAD]))
+    problem = tree_problem(heads)
+    if problem is not None:
+        word, message = problem
+        raise ValueError(f"{where.format(places[word - 1])}: {message}")
+    for fields, place in zip(words, places, strict=True):
+        if universal(fields[DEPREL]) == ROOT and fields[HEAD] != "0":
+            raise ValueError(
+                f"{where.format(place)}: {fields[FORM]!r} has the relation {fields[DEPREL]} and the HEAD "
+                f"{fields[HEAD]}; only the word with HEAD 0 has it"
+            )
+    return tuple(heads), tuple(fields[DEPREL] for fields in words)
+
+
+def tree_problem(heads: Sequence[int]) -> tuple[int, str] | None:
+    """Why heads are not a tree with one root: a word, by its position from 1, and the reason; None = they are one.
+
+    Args:
+      heads: the position of each word's head, from 0 to n [n].
+    """
+    roots = [place for place, head in enumerate(heads, 1) if head == 0]
+    if len(roots) > 1:
+        return roots[1], f"expected one root, got {len(roots)}: words {', '.join(map(str, roots))} have HEAD 0"
+    known = {0}
+    for start in range(1, len(heads) + 1):
+        path: list[int] = []
+        place = start
+        while place not in known:
+            if place in path:
+                cycle = [*path[path.index(place) :], place]
+                return place, f"expected a tree, got a cycle: the heads of the words {' -> '.join(map(str, cycle))}"
+            path.append(place)
+            place = heads[place - 1]
+        known.update(path)
+    return None
+
+
+def universal(relation: str) -> str:
+    """A relation without its subtype: nsubj of nsubj:pass."""
+    return relation.partition(":")[0]

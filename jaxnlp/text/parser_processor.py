@@ -1,0 +1,192 @@
+"""Between sentences and arrays for dependency parsers: words, tags, relations and the transition system."""
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+
+from jaxnlp.text import list_of_strings
+from jaxnlp.text.conllu import ROOT, TreeSentence, universal
+from jaxnlp.text.transitions import System, num_transitions
+from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
+
+TagColumn = Literal["upos", "xpos", "both", "none"]
+"""Universal POS tags, the treebank's own tags, each pair of both, or no tags."""
+EncodedSentence = dict[str, np.ndarray]
+"""The arrays of one sentence, as long as they are."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ParserProcessor:
+    """The processor of dependency parsers. Equal by value.
+
+    Attributes:
+      inputs: the vocabularies of words and characters, and BERT's tokenizer where there is one.
+      tags: the tags, in the order of the ids from FIRST_ID on; () = the parser reads no tags.
+      relations: the relations, of which root is the first, in the order of the ids.
+      system: of the transitions.
+      tag_column: the tags that are read.
+      subtypes: whether relations have their subtypes, as in nsubj:pass.
+    """
+
+    inputs: WordInputs
+    tags: tuple[str, ...]
+    relations: tuple[str, ...]
+    system: System = "arc_standard"
+    tag_column: TagColumn = "upos"
+    subtypes: bool = True
+
+    counted: ClassVar[str] = "words"
+
+    def __post_init__(self):
+        if not self.relations or self.relations[0] != ROOT:
+            raise ValueError(f"the first relation must be {ROOT}, got {', '.join(self.relations[:1]) or 'none'}")
+        for name in ("tags", "relations"):
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise ValueError(f"{name} must be distinct")
+        for name, choices in (("system", get_args(System)), ("tag_column", get_args(TagColumn))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+
+    @classmethod
+    def of_sentences(
+        cls,
+        sentences: Sequence[TreeSentence],
+        inputs: WordInputs,
+        *,
+        tag_column: TagColumn,
+        subtypes: bool,
+        system: System,
+    ) -> Self:
+        """The processor with the tags and the relations of training sentences; the arguments are those of the class."""
+        tags = Counter(tag for sentence in sentences for tag in tags_of(sentence, tag_column))
+        relations = Counter(
+            shown(relation, subtypes) for sentence in sentences for relation in sentence.relations or ()
+        )
+        del relations[ROOT]
+        return cls(
+            inputs,
+            _by_frequency(tags),
+            (ROOT, *_by_frequency(relations)),
+            tag_column=tag_column,
+            subtypes=subtypes,
+            system=system,
+        )
+
+    @functools.cached_property
+    def _tag_ids(self) -> dict[str, int]:
+        return {tag: number for number, tag in enumerate(self.tags, FIRST_ID)}
+
+    @functools.cached_property
+    def _relation_ids(self) -> dict[str, int]:
+        return {relation: number for number, relation in enumerate(self.relations)}
+
+    @property
+    def max_length(self) -> int:
+        """Maximum length of a sentence, in words."""
+        return self.inputs.max_length
+
+    @property
+    def num_tags(self) -> int:
+        """Number of the ids of tags; 0 = tags are not read."""
+        return FIRST_ID + len(self.tags) if self.tags else 0
+
+    @property
+    def num_relations(self) -> int:
+        """R."""
+        return len(self.relations)
+
+    @property
+    def num_transitions(self) -> int:
+        """C."""
+        return num_transitions(len(self.relations))
+
+    def relation_id(self, relation: str) -> int | None:
+        """The number of a relation; None = no training sentence has it."""
+        return self._relation_ids.get(shown(relation, self.subtypes))
+
+    def unknown_words(self, sentences: Iterable[TreeSentence]) -> int:
+        """How many words are not in the vocabulary."""
+        return sum(self.inputs.unknown(sentence.words) for sentence in sentences)
+
+    def encode(self, sentence: TreeSentence) -> EncodedSentence:
+        """The arrays of a sentence: those of `WordInputs.encode`, and `tags` [n] int32, 0 where tags are not read.
+
+        Raises: ValueError for a sentence that is too long, in words or in tokens of BERT.
+        """
+        tags = np.zeros(len(sentence.words), np.int32)
+        if self.tags:
+            tags[:] = [self._tag_ids.get(tag, UNKNOWN_ID) for tag in tags_of(sentence, self.tag_column)]
+        return {**self.inputs.encode(sentence.words), "tags": tags}
+
+    def batch(self, encoded: Sequence[EncodedSentence], size: int, length: int) -> dict[str, np.ndarray]:
+        """Encoded sentences as a batch of B rows; the last ones are padding.
+
+        Args:
+          encoded: at least one sentence, of at most T words each.
+          size: B.
+          length: T.
+
+        Returns:
+          The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
+          The number of tokens of BERT is a multiple of 16, or of T / 2 where that is more.
+        """
+        words = [{name: value for name, value in one.items() if name != "tags"} for one in encoded]
+        found = self.inputs.batch(words, size, max(16, length // 2))
+        for name in ("words", "characters", "word_mask", "first_pieces"):
+            if name in found:
+                found[name] = _with_length(found[name], length)
+        tags = np.zeros((size, length), np.int32)
+        for row, one in enumerate(encoded):
+            tags[row, : len(one["tags"])] = one["tags"]
+        return {**found, "tags": tags, "loss_mask": np.arange(size) < len(encoded)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {
+            "inputs": self.inputs.to_json(),
+            "tags": list(self.tags),
+            "relations": list(self.relations),
+            "system": self.system,
+            "tag_column": self.tag_column,
+            "subtypes": self.subtypes,
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        tags, relations = (tuple(list_of_strings(fields, name)) for name in ("tags", "relations"))
+        for name, kind in (("inputs", dict), ("system", str), ("tag_column", str), ("subtypes", bool)):
+            if not isinstance(fields.get(name), kind):
+                raise ValueError(f"parser: {name} is missing or not of type {kind.__name__}")
+        rest = {name: fields[name] for name in ("system", "tag_column", "subtypes")}
+        return cls(WordInputs.from_json(fields["inputs"]), tags, relations, **rest)
+
+
+def tags_of(sentence: TreeSentence, column: TagColumn) -> tuple[str, ...]:
+    """The tags of a sentence that a parser reads; () = none."""
+    if column == "none":
+        return ()
+    if column == "both":
+        return tuple(f"{one} {other}" for one, other in zip(sentence.upos, sentence.xpos, strict=True))
+    return sentence.upos if column == "upos" else sentence.xpos
+
+
+def shown(relation: str, subtypes: bool) -> str:
+    """A relation with or without its subtype. All kinds of root are the relation root, which has no subtype."""
+    short = universal(relation)
+    return relation if subtypes and short != ROOT else short
+
+
+def _with_length(x: np.ndarray, length: int) -> np.ndarray:
+    """Arrays [B, S, ...] as [B, T, ...], cut at padding, or with more of it."""
+    more = max(0, length - x.shape[1])
+    return np.pad(x[:, :length], [(0, 0), (0, more), *[(0, 0)] * (x.ndim - 2)])
+
+
+def _by_frequency(counts: Counter[str]) -> tuple[str, ...]:
+    """The most frequent first, then in alphabetical order."""
+    return tuple(sorted(counts, key=lambda name: (-counts[name], name)))

@@ -1,0 +1,162 @@
+"""Schemes that write entities as labels of words, and the way between them.
+
+    scheme   first word   inside   last word   single word   otherwise
+    bio      B-X          I-X      I-X         B-X           O
+    iob1     I-X          I-X      I-X         I-X           O; B-X only after an entity of the same type
+    bioes    B-X          I-X      E-X         S-X           O
+    bmes     B-X          M-X      E-X         S-X           O
+    none     labels are classes of words and not entities, such as parts of speech
+
+X is the type of the entity. Illegal sequences are read as the evaluation of CoNLL-2003 reads them: an entity begins
+wherever a label other than O cannot continue the one before it.
+
+Sources: Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999; Xue 2003 for BMES.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+Scheme = Literal["bio", "iob1", "bioes", "bmes", "none"]
+PREFIXES: dict[str, tuple[str, ...]] = {
+    "bio": ("B", "I"),
+    "iob1": ("B", "I"),
+    "bioes": ("B", "I", "E", "S"),
+    "bmes": ("B", "M", "E", "S"),
+}
+OUTSIDE = "O"
+
+
+class LabelledSpan(NamedTuple):
+    """An entity: words `start` to `stop` - 1 of its sentence, and its type."""
+
+    start: int
+    stop: int
+    type: str
+
+
+class AllowedLabels(NamedTuple):
+    """Which label may follow which [C, C], begin [C] and end [C] a sentence, bool."""
+
+    transitions: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+def prefix_and_type(label: str) -> tuple[str, str]:
+    """The parts of B-X; of O these are O and nothing."""
+    prefix, _, kind = label.partition("-")
+    return prefix, kind
+
+
+def check_label(label: str, scheme: Scheme) -> None:
+    """Raises ValueError unless a label is one of the scheme; the message says what is expected."""
+    if scheme == "none" and label:
+        return
+    prefix, kind = prefix_and_type(label)
+    if label != OUTSIDE and (scheme == "none" or prefix not in PREFIXES[scheme] or not kind):
+        forms = "a label" if scheme == "none" else ", ".join([OUTSIDE, *(f"{p}-TYPE" for p in PREFIXES[scheme])])
+        raise ValueError(f"the label {label!r} is not one of the scheme {scheme}: expected {forms}")
+
+
+def labels_of(types: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
+    """All labels of a scheme for entities of these types; with the scheme none the types are the labels."""
+    if scheme == "none":
+        return tuple(types)
+    return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in PREFIXES[scheme]))
+
+
+def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
+    """Whether a label may follow another; None is the beginning, or the end, of a sentence."""
+    if scheme == "none":
+        return True
+    first, kind = prefix_and_type(before or OUTSIDE)
+    then, next_kind = prefix_and_type(after or OUTSIDE)
+    same = kind == next_kind
+    if scheme == "iob1":
+        return then != "B" or (first in ("B", "I") and same)
+    if scheme == "bio":
+        return then != "I" or (first in ("B", "I") and same)
+    is_open, goes_on = first in ("B", "I", "M"), then in ("I", "M", "E")
+    return same if is_open and goes_on else is_open == goes_on
+
+
+def illegal_places(labels: Sequence[str], scheme: Scheme) -> list[int]:
+    """The positions of labels that may not follow the one before them; the number of words, for the end."""
+    pairs = zip([None, *labels], [*labels, None], strict=True)
+    return [place for place, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
+
+
+def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
+    """The entities of a sentence, from labels of any scheme but none.
+
+    >>> [tuple(span) for span in spans_of(["B-PER", "E-PER", "O", "I-LOC", "B-LOC"])]
+    [(0, 2, 'PER'), (3, 4, 'LOC'), (4, 5, 'LOC')]
+    """
+    found: list[LabelledSpan] = []
+    start, kind, complete = -1, "", False
+    for place, label in enumerate([*labels, OUTSIDE]):
+        prefix, new_kind = prefix_and_type(label)
+        if start >= 0 and (prefix in (OUTSIDE, "B", "S") or new_kind != kind or complete):
+            found.append(LabelledSpan(start, place, kind))
+            start = -1
+        if start < 0 and prefix != OUTSIDE:
+            start, kind = place, new_kind
+        complete = prefix in ("E", "S")
+    return found
+
+
+def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) -> list[str]:
+    """The labels of a sentence with these entities. Raises: ValueError when two entities share a word."""
+    if scheme == "none":
+        raise ValueError("the scheme none has no entities")
+    labels, end_of_last = [OUTSIDE] * length, ("", -1)
+    for start, stop, kind in sorted(spans):
+        if not 0 <= start < stop <= length:
+            raise ValueError(f"an entity of the words {start} to {stop - 1} does not fit a sentence of {length} words")
+        if any(label != OUTSIDE for label in labels[start:stop]):
+            raise ValueError(f"two entities share a word of the words {start} to {stop - 1}")
+        first, inside, last, single = {
+            "bio": "BIIB",
+            "iob1": "BIIB" if end_of_last == (kind, start) else "IIII",
+            "bioes": "BIES",
+            "bmes": "BMES",
+        }[scheme]
+        inner = [first, *inside * (stop - start - 2), last] if stop - start > 1 else [single]
+        labels[start:stop] = [f"{prefix}-{kind}" for prefix in inner]
+        end_of_last = (kind, stop)
+    return labels
+
+
+def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
+    """Labels of any scheme in another one. Labels of the scheme none stay; illegal ones are read as `spans_of` does."""
+    return list(labels) if scheme == "none" else labels_of_spans(spans_of(labels), len(labels), scheme)
+
+
+def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
+    """The scheme of labelled sentences, by the labels that occur; bio where several fit.
+
+    It is none where a label is neither O nor a prefix of a scheme with a type.
+    """
+    sentences = list(sentences)
+    labels = {label for sentence in sentences for label in sentence}
+    prefixes = {prefix_and_type(label)[0] for label in labels - {OUTSIDE}}
+    if any(not prefix_and_type(label)[1] for label in labels - {OUTSIDE}):
+        return "none"
+    if prefixes <= {"B", "I"}:
+        as_bio, as_iob1 = (sum(len(illegal_places(s, scheme)) for s in sentences) for scheme in ("bio", "iob1"))
+        return "iob1" if as_iob1 < as_bio else "bio"
+    for scheme in ("bioes", "bmes"):
+        if prefixes <= set(PREFIXES[scheme]):
+            return scheme
+    return "none"
+
+
+def allowed_labels(labels: Sequence[str], scheme: Scheme) -> AllowedLabels:
+    """What a scheme allows, for the ids of these labels."""
+    return AllowedLabels(
+        np.array([[may_follow(before, after, scheme) for after in labels] for before in labels]),
+        np.array([may_follow(None, label, scheme) for label in labels]),
+        np.array([may_follow(label, None, scheme) for label in labels]),
+    )

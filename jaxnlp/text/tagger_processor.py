@@ -1,0 +1,118 @@
+"""Between labelled sentences and arrays for taggers: word inputs, labels and their scheme."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, get_args
+
+import numpy as np
+
+from jaxnlp.text import list_of_strings
+from jaxnlp.text.tag_schemes import AllowedLabels, LabelledSpan, Scheme, allowed_labels, prefix_and_type, spans_of
+from jaxnlp.text.word_inputs import WordInputs
+from jaxnlp.text.word_split import Unit
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedSentence:
+    """A sentence of T words.
+
+    Attributes:
+      name: its number in the file, or that and the number of its part.
+      words: [T].
+      labels: in the scheme of the processor [T]; None = not known.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggerProcessor:
+    """The processor of taggers. Equal by value.
+
+    Attributes:
+      inputs: between words and arrays.
+      labels: of words, in the order of their ids.
+      scheme: of the labels.
+      unit: what a sentence consists of, where a text is split.
+    """
+
+    inputs: WordInputs
+    labels: tuple[str, ...]
+    scheme: Scheme
+    unit: Unit = "words"
+
+    counted: ClassVar[str] = "words"
+
+    def __post_init__(self):
+        if not self.labels or len(set(self.labels)) != len(self.labels):
+            raise ValueError(f"labels must be distinct, and at least one, got {', '.join(self.labels) or 'none'}")
+        if self.scheme not in get_args(Scheme) or self.unit not in get_args(Unit):
+            raise ValueError(f"unknown scheme or unit: {self.scheme!r} and {self.unit!r}")
+
+    @property
+    def has_entities(self) -> bool:
+        """Whether labels are parts of entities; otherwise they are classes of words."""
+        return self.scheme != "none"
+
+    @functools.cached_property
+    def types(self) -> tuple[str, ...]:
+        """The types of entities, or the labels where there are no entities."""
+        if not self.has_entities:
+            return self.labels
+        return tuple(dict.fromkeys(kind for _, kind in map(prefix_and_type, self.labels) if kind))
+
+    @functools.cached_property
+    def allowed(self) -> AllowedLabels:
+        """Which label may follow which."""
+        return allowed_labels(self.labels, self.scheme)
+
+    @functools.cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each label."""
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def spans(self, labels: Sequence[str]) -> list[LabelledSpan]:
+        """The entities of a sentence; where there are none, every word with its label."""
+        if self.has_entities:
+            return spans_of(labels)
+        return [LabelledSpan(place, place + 1, label) for place, label in enumerate(labels)]
+
+    def batch(self, sentences: Sequence[TaggedSentence], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
+        """Sentences as a batch of B rows; the last ones are padding.
+
+        Args:
+          sentences: short enough for `inputs`.
+          size: B.
+          multiple: of T.
+
+        Returns:
+          The arrays of `WordInputs.batch`; `labels` [B, T] int32, 0 where they are not known; and `loss_mask` [B, T]
+          bool, False for padding.
+        """
+        found = self.inputs.batch([self.inputs.encode(one.words) for one in sentences], size, multiple)
+        labels = np.zeros_like(found["words"])
+        for row, one in enumerate(sentences):
+            if one.labels is not None:
+                labels[row, : len(one.labels)] = [self.ids[label] for label in one.labels]
+        return found | {"labels": labels, "loss_mask": found["word_mask"].copy()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {
+            "inputs": self.inputs.to_json(),
+            "labels": list(self.labels),
+            "scheme": self.scheme,
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        labels = tuple(list_of_strings(fields, "labels"))
+        for name, kind in (("inputs", dict), ("scheme", str), ("unit", str)):
+            if not isinstance(fields.get(name), kind):
+                raise ValueError(f"tagger: {name} is missing or not of type {kind.__name__}")
+        return cls(WordInputs.from_json(fields["inputs"]), labels, fields["scheme"], fields["unit"])

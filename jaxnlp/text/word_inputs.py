@@ -1,0 +1,260 @@
+"""Between sentences of words and the arrays that a word encoder reads: words, their characters, and BERT's tokens.
+
+Axes: W characters of a word, S tokens of BERT.
+"""
+
+import dataclasses
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from jaxnlp.text import list_of_strings
+from jaxnlp.text.wordpiece import CLS, SEP, UNK, WordPieceVocabulary
+
+PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
+"""Ids of padding, of what is not in the vocabulary, and of the first word or character of the vocabulary."""
+
+Words = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class WordInputs:
+    """Vocabularies of words and characters, and BERT's tokenizer where there is one. Equal by value.
+
+    Attributes:
+      words: the vocabulary, in the order of the ids from FIRST_ID on, normalised.
+      characters: the vocabulary, in the order of the ids from FIRST_ID on, not normalised.
+      pieces: the tokenizer of a BERT; None = batches have no tokens of it.
+      lowercase: lowercase words before they are looked up; characters keep their case.
+      zero_digits: read every digit of a word as 0 before it is looked up.
+      max_characters: W, characters of a word that are read, the first ones.
+      max_length: maximum length of a sentence in words.
+      max_pieces: maximum length of a sentence in tokens of BERT, with [CLS] and [SEP].
+    """
+
+    words: Words
+    characters: Words
+    pieces: WordPieceVocabulary | None = None
+    lowercase: bool = True
+    zero_digits: bool = True
+    max_characters: int = 20
+    max_length: int = 128
+    max_pieces: int = 256
+
+    names: ClassVar[tuple[str, ...]] = ("words", "characters", "word_mask")
+    """The arrays of a batch without BERT's."""
+    bert_names: ClassVar[tuple[str, ...]] = ("pieces", "piece_mask", "first_pieces")
+    """The arrays that batches have where there is a tokenizer of BERT."""
+
+    def __post_init__(self):
+        for name in ("words", "characters"):
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise ValueError(f"{name} must be distinct")
+        for name, least in (("max_characters", 1), ("max_length", 1), ("max_pieces", 3)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+    @classmethod
+    def of_sentences(cls, sentences: Iterable[Sequence[str]], *, minimum_count: int = 1, **rest: Any) -> Self:
+        """The vocabularies of training sentences.
+
+        Args:
+          sentences: the words of each.
+          minimum_count: occurrences that a word needs; rarer ones are unknown. Characters need one.
+          rest: other attributes of the class.
+        """
+        empty = cls((), (), **rest)
+        counts = Counter(word for sentence in sentences for word in sentence)
+        normalised, characters = Counter[str](), Counter[str]()
+        for word, count in counts.items():
+            normalised[empty.normalised(word)] += count
+            for character in word:
+                characters[character] += count
+        return dataclasses.replace(
+            empty, words=_frequent(normalised, minimum_count), characters=_frequent(characters, 1)
+        )
+
+    def normalised(self, word: str) -> str:
+        """A word as the vocabulary has it."""
+        word = word.lower() if self.lowercase else word
+        return re.sub(r"\d", "0", word) if self.zero_digits else word
+
+    @property
+    def vocabulary_size(self) -> int:
+        """V, the number of word ids."""
+        return FIRST_ID + len(self.words)
+
+    @property
+    def num_characters(self) -> int:
+        """The number of character ids."""
+        return FIRST_ID + len(self.characters)
+
+    @functools.cached_property
+    def _word_ids(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words, FIRST_ID)}
+
+    @functools.cached_property
+    def _character_ids(self) -> dict[str, int]:
+        return {character: number for number, character in enumerate(self.characters, FIRST_ID)}
+
+    @functools.cached_property
+    def _pieces_of(self) -> dict[str, np.ndarray]:
+        """The tokens of every word seen so far: a text has each of its words many times."""
+        return {}
+
+    def unknown(self, words: Sequence[str]) -> int:
+        """How many of the words are not in the vocabulary."""
+        return sum(self.normalised(word) not in self._word_ids for word in words)
+
+    def word_pieces(self, words: Sequence[str]) -> list[np.ndarray]:
+        """The ids of BERT's tokens of each word, at least one: a word of which nothing is left is [UNK].
+
+        Raises: ValueError when there is no tokenizer.
+        """
+        if self.pieces is None:
+            raise ValueError("these inputs have no tokenizer of a BERT")
+        new = list(dict.fromkeys(word for word in words if word not in self._pieces_of))
+        if new:
+            unknown = np.array([self.pieces.id_of(UNK)], np.int32)
+            found = self.pieces.encode_all(new)
+            self._pieces_of.update({word: ids if len(ids) else unknown for word, ids in zip(new, found, strict=True)})
+        return [self._pieces_of[word] for word in words]
+
+    def encode(self, words: Sequence[str]) -> dict[str, np.ndarray]:
+        """The arrays of one sentence of T words, as long as they are; `batch` puts sentences together.
+
+        Raises: ValueError when the sentence has no word or is longer than allowed; the message has both numbers.
+        """
+        found = {
+            "words": np.array([self._word_ids.get(self.normalised(word), UNKNOWN_ID) for word in words], np.int32),
+            "characters": np.zeros((len(words), self.max_characters), np.int32),
+        }
+        if not words:
+            raise ValueError("a sentence needs at least one word, got none")
+        if len(words) > self.max_length:
+            raise ValueError(f"a sentence of {len(words):,} words exceeds the maximum of {self.max_length:,} words")
+        for row, word in enumerate(words):
+            ids = [self._character_ids.get(character, UNKNOWN_ID) for character in word[: self.max_characters]]
+            found["characters"][row, : len(ids)] = ids
+        if self.pieces is not None:
+            parts = self.word_pieces(words)
+            first, last = (np.array([self.pieces.id_of(name)], np.int32) for name in (CLS, SEP))
+            found["pieces"] = np.concatenate([first, *parts, last])
+            starts = np.cumsum([1, *map(len, parts[:-1])])
+            found["first_pieces"] = starts.astype(np.int32)
+            if len(found["pieces"]) > self.max_pieces:
+                raise ValueError(
+                    f"a sentence of {len(found['pieces']):,} tokens of BERT exceeds the maximum of {self.max_pieces:,}"
+                )
+        return found
+
+    def batch(self, sentences: Sequence[dict[str, np.ndarray]], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
+        """Encoded sentences as a batch of B rows; the last ones are padding.
+
+        Args:
+          sentences: what `encode` returned, at most B.
+          size: B.
+          multiple: T is the length of the longest sentence, rounded up to a multiple; with a tokenizer, T = S is that
+            of the longest sentence in tokens, so that each length is one program to compile and not several.
+
+        Returns:
+          `words` [B, T] int32, `characters` [B, T, W] int32, `word_mask` [B, T] bool, False for padding; with a
+          tokenizer also `pieces` [B, S] int32, `piece_mask` [B, S] bool, and `first_pieces` [B, T] int32, the position
+          of each word's first token. Padding is 0. The piece mask of the first position is always True, since softmax
+          needs at least one token.
+        """
+        name = "words" if self.pieces is None else "pieces"
+        length = _rounded(max(len(one[name]) for one in sentences), multiple, self.longest)
+        found = {
+            "words": np.zeros((size, length), np.int32),
+            "characters": np.zeros((size, length, self.max_characters), np.int32),
+            "word_mask": np.zeros((size, length), bool),
+        }
+        if self.pieces is not None:
+            found["pieces"] = np.zeros((size, length), np.int32)
+            found["piece_mask"] = np.zeros((size, length), bool)
+            found["piece_mask"][:, 0] = True
+            found["first_pieces"] = np.zeros((size, length), np.int32)
+        for row, one in enumerate(sentences):
+            for name, value in one.items():
+                found[name][row, : len(value)] = value
+            found["word_mask"][row, : len(one["words"])] = True
+            if self.pieces is not None:
+                found["piece_mask"][row, : len(one["pieces"])] = True
+        return found
+
+    @property
+    def longest(self) -> int:
+        """The greatest T of a batch."""
+        return self.max_length if self.pieces is None else self.max_pieces
+
+    def length(self, words: Sequence[str]) -> int:
+        """How long a batch must be at least for a sentence: its words, or with a tokenizer its tokens."""
+        return len(words) if self.pieces is None else 2 + sum(map(len, self.word_pieces(words)))
+
+    def parts(self, words: Sequence[str], inside: Sequence[bool] = ()) -> list[slice]:
+        """A sentence in parts that are short enough, in words and in tokens of BERT; one part where it is itself.
+
+        Args:
+          words: of the sentence, T of them.
+          inside: [T] whether a part may not begin at the word, since an entity continues there; () = it may anywhere.
+            Where an entity is longer than a part, it is divided nevertheless.
+
+        Raises: ValueError for a word that has more tokens of BERT than a sentence may have.
+        """
+        sizes = [1] * len(words)
+        if self.pieces is not None:
+            sizes = [len(ids) for ids in self.word_pieces(words)] if words else []
+            if sizes and max(sizes) > self.max_pieces - 2:
+                word = words[sizes.index(max(sizes))]
+                raise ValueError(
+                    f"the word {word[:20]!r}... has {max(sizes):,} tokens of BERT, and a sentence may have "
+                    f"{self.max_pieces - 2:,}; shorten it"
+                )
+        room = self.max_pieces - 2 if self.pieces is not None else len(words)
+        found, start = [], 0
+        while start < len(words):
+            stop, tokens = start, 0
+            while stop < len(words) and stop - start < self.max_length and tokens + sizes[stop] <= room:
+                tokens += sizes[stop]
+                stop += 1
+            cut = stop
+            while inside and start < cut < len(words) and inside[cut]:
+                cut -= 1
+            found.append(slice(start, cut if cut > start else stop))
+            start = found[-1].stop
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as JSON."""
+        return {
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            "words": list(self.words),
+            "characters": list(self.characters),
+            "pieces": None if self.pieces is None else self.pieces.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        words, characters = (tuple(list_of_strings(fields, name)) for name in ("words", "characters"))
+        kinds = {"lowercase": bool, "zero_digits": bool, "max_characters": int, "max_length": int, "max_pieces": int}
+        for name, kind in kinds.items():
+            if not isinstance(fields.get(name), kind):
+                raise ValueError(f"word inputs: {name} is missing or not of type {kind.__name__}")
+        pieces = fields.get("pieces")
+        vocabulary = None if pieces is None else WordPieceVocabulary.from_json(pieces)
+        return cls(words, characters, vocabulary, **{name: fields[name] for name in kinds})
+
+
+def _frequent(counts: Counter[str], least: int) -> Words:
+    """What occurs at least so often, the most frequent first, then in alphabetical order."""
+    return tuple(sorted((name for name, count in counts.items() if count >= least), key=lambda n: (-counts[n], n)))
+
+
+def _rounded(length: int, multiple: int, most: int) -> int:
+    return min(-(-length // multiple) * multiple, most)

@@ -1,0 +1,105 @@
+import gzip
+
+import pytest
+
+from data import DataError
+from data.tagged_files import Columns, check_labels, read_tagged
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="x.txt"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return path
+
+    return write
+
+
+def test_columns_between_tabs_or_blanks_are_read(write):
+    text = "-DOCSTART- -X- O\n\nAnn NNP B-PER\nsees VBZ O\n\n\nRome NNP B-LOC\n"
+    for path in (write(text), write(text.replace(" ", "\t")), write(text, "x.conll.gz")):
+        first, second = read_tagged(path)
+        assert (first.line, first.number, first.words, first.labels) == (3, 1, ("Ann", "sees"), ("B-PER", "O"))
+        assert (second.line, second.number, second.words, second.labels) == (7, 2, ("Rome",), ("B-LOC",))
+    middle = read_tagged(write(text), columns=Columns(0, 1))
+    assert [one.labels for one in middle] == [("NNP", "VBZ"), ("NNP",)]
+    swapped = read_tagged(write(text), columns=Columns(2, 0))
+    assert swapped[0].words == ("B-PER", "O")
+
+
+def test_words_with_blanks_need_tabs_and_positions_are_taken_off(write):
+    assert read_tagged(write("New York\tB-LOC\n"))[0].words == ("New York",)
+    found = read_tagged(write("科0\tO\n技1\tB-ORG.NAM\n"), columns=Columns(has_index=True))
+    assert (found[0].words, found[0].labels) == (("科", "技"), ("O", "B-ORG.NAM"))
+
+
+def test_files_without_labels_are_read_where_labels_are_optional(write):
+    path = write("Ann\nsees\n\nRome\n")
+    assert [one.labels for one in read_tagged(path, labelled=None)] == [None, None]
+    with pytest.raises(DataError, match=r"line 1 \(sentence 1\): expected labels, got none"):
+        read_tagged(path)
+
+
+def test_json_lines_have_spans_of_characters_or_words_with_labels(write):
+    path = write(
+        '{"text": "Ann-Marie is in New York.", "entities": [{"start": 16, "end": 24, "type": "LOC"}, [0, 9, "PER"]]}\n'
+        "\n"
+        '{"words": ["Rome"], "labels": ["B-LOC"]}\n'
+        '{"text": "underworld", "entities": [{"start": 5, "end": 10, "label": "X"}]}\n',
+        "x.jsonl",
+    )
+    first, second, third = read_tagged(path)
+    assert first.words == ("Ann-Marie", "is", "in", "New", "York", ".")
+    assert first.labels == ("B-PER", "O", "O", "B-LOC", "I-LOC", "O")
+    assert (second.line, second.words, second.labels) == (3, ("Rome",), ("B-LOC",))
+    assert (third.words, third.labels) == (("under", "world"), ("O", "B-X"))
+    characters = read_tagged(write('{"text": "在 北京", "entities": [[2, 4, "LOC"]]}', "y.json"), unit="characters")
+    assert (characters[0].words, characters[0].labels) == (("在", "北", "京"), ("O", "B-LOC", "I-LOC"))
+
+
+def test_conllu_gives_universal_tags(write):
+    rows = [("1-2", "Don't", "_"), ("1", "Do", "AUX"), ("2", "n't", "PART"), ("3", "go", "VERB")]
+    text = "# sent_id = a\n" + "".join(f"{i}\t{word}\t_\t{tag}" + "\t_" * 6 + "\n" for i, word, tag in rows) + "\n"
+    (sentence,) = read_tagged(write(text, "x.conllu"))
+    assert (sentence.words, sentence.labels) == (("Do", "n't", "go"), ("AUX", "PART", "VERB"))
+    with pytest.raises(DataError, match="expected 10 columns between tabs, got 2"):
+        read_tagged(write("1\tx\n", "y.conllu"))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("Ann O\nsees\n", "x.txt", r"x.txt, line 2 \(sentence 1, word 2\): expected at least 2 columns between blanks, "
+         "got 1: 'sees'"),
+        ("Ann O\n\nsees\tO\n", "x.txt", r"line 3 \(sentence 2, word 1\): expected blanks between the columns, as in "
+         r"line 1, got tabs: 'sees\\tO'"),
+        ("Ann\tO\nsees O\n", "x.txt", r"line 2 \(sentence 1, word 2\): expected tabs between the columns, as in"),
+        ("\tO\n", "x.txt", r"line 1 \(sentence 1, word 1\): expected a word in column 0, got nothing"),
+        ("\n\n", "x.txt", "x.txt has no sentences"),
+        ("nope\n", "x.json", r"line 1 \(sentence 1\): not JSON: Expecting value at character 1"),
+        ("[1]\n", "x.json", r"line 1 \(sentence 1\): expected an object, got list"),
+        ('{"tokens": []}', "x.json", "expected a string as text, or a list of words, got tokens"),
+        ('{"text": " "}', "x.json", "expected a sentence, got no words; remove the line"),
+        ('{"text": "a", "entities": {}}', "x.json", "entities must be a list, got dict"),
+        ('{"text": "a", "entities": [[0, 2, "X"]]}', "x.json", "expected 0 <= start < end <= 1, the length of the "
+         "text, got 0 and 2"),
+        ('{"text": "a", "entities": [[0, 1]]}', "x.json", r'expected \{"start": 0, "end": 5, "type": "PER"\}, got'),
+        ('{"text": "a b", "entities": [[0, 3, "X"], [2, 3, "Y"]]}', "x.json", "two entities share a word"),
+        ('{"words": ["a", "b"], "labels": ["O"]}', "x.json", "expected a label for each of 2 words, got 1 labels"),
+        ('{"words": ["a", ""]}', "x.json", "words must be a list of strings that are not empty"),
+        ('{"words": ["a"], "labels": ["O"]}\n{"words": ["a"]}', "x.json", r"line 2 \(sentence 2\): has no labels"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named_by_file_line_and_sentence(write, text, name, message):
+    with pytest.raises(DataError, match=message):
+        read_tagged(write(text, name), labelled=None)
+
+
+def test_labels_outside_the_scheme_are_named_by_their_line(write):
+    path = write("Ann B-PER\n\nsees O\nRome S-LOC\n")
+    sentences = read_tagged(path)
+    check_labels(path, sentences, "bioes")
+    message = r"x.txt, line 4 \(sentence 2, word 2\): the label 'S-LOC' is not one of the scheme bio: expected O, B-"
+    with pytest.raises(DataError, match=message):
+        check_labels(path, sentences, "bio")

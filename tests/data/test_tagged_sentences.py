@@ -1,0 +1,163 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from data import DataError
+from data.tagged_sentences import TaggedSentences
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+GRAMMAR = TaggedSentences(sentences=120, held_out_sentences=30, batch_size=8, evaluation_batch_size=16)
+TEXT = "Ann B-PER\nsees O\nNew B-LOC\nYork I-LOC\n\n" * 20
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return GRAMMAR.load(0)
+
+
+def files(tmp_path, text=TEXT, **fields):
+    (tmp_path / "train.txt").write_text(text, encoding="utf-8")
+    return TaggedSentences(source="files", train=str(tmp_path / "train.txt"), batch_size=4, **fields)
+
+
+def test_batches_have_all_sentences_once_and_their_labels(corpus):
+    split, processor = corpus.splits["validation"], corpus.processor
+    assert len(split.examples) == 30
+    row = 0
+    for batch in split.batches:
+        for labels, mask in zip(batch["labels"], batch["loss_mask"], strict=True):
+            if mask.any():
+                found = tuple(processor.labels[i] for i in labels[mask])
+                assert found == split.examples[split.rows[row]].labels
+                row += 1
+    assert row == 30
+    first = next(iter(corpus.train))
+    assert first["words"].shape[0] == 8
+    assert first["words"].shape[1] % 16 == 0
+    assert {label[:1] for label in processor.labels} == set("OBIES")
+
+
+def test_the_order_of_training_depends_on_the_seed_and_can_be_continued(corpus):
+    batches = iter(corpus.train)
+    first = [next(batches) for _ in range(3)]
+    state = batches.get_state()
+    fourth = next(batches)
+    again = iter(corpus.train)
+    again.set_state(state)
+    np.testing.assert_array_equal(next(again)["words"], fourth["words"])
+    other = next(iter(GRAMMAR.load(1).train))
+    assert other["words"].shape != first[0]["words"].shape or (other["words"] != first[0]["words"]).any()
+    assert GRAMMAR.load(0).fingerprint == corpus.fingerprint != GRAMMAR.load(1).fingerprint
+
+
+def test_the_small_grammar_has_tags_too():
+    tags = dataclasses.replace(GRAMMAR, predict="tags").load(0)
+    assert (tags.processor.scheme, "NOUN" in tags.processor.labels) == ("none", True)
+
+
+def test_own_files_are_converted_and_a_tenth_is_held_out(tmp_path):
+    found = files(tmp_path).load(0)
+    assert (len(found.splits["validation"].examples), found.processor.scheme) == (2, "bioes")
+    assert found.splits["validation"].examples[0].labels == ("S-PER", "O", "B-LOC", "E-LOC")
+    assert "training: 18 sentences, 72 words" in found.description
+    assert "36 entities of 2 types in training: LOC 18, PER 18" in found.description
+    assert "labels are read as bio and converted to bioes" in found.description
+    bmes = files(tmp_path, train_scheme="bmes", validation=str(tmp_path / "train.txt")).load(0)
+    assert "B-LOC" in bmes.processor.labels
+    assert len(bmes.splits["validation"].examples) == 20
+
+
+def test_illegal_labels_and_long_sentences_are_counted(tmp_path):
+    text = TEXT + "a O\n" * 9 + "\n" + "Ann O\nRome I-LOC\n\n"
+    found = files(tmp_path, text, max_length=5, validation=str(tmp_path / "train.txt")).load(0)
+    split = found.splits["validation"]
+    illegal = "1 label may not follow the one before it and begins an entity (first: sentence 22, line 111, word 2)"
+    divided = "1 sentence is too long and divided (first: sentence 21, line 101, 9 words)"
+    assert split.notes == (illegal, divided)
+    assert f"validation: {illegal}" in found.description
+    assert [one.name for one in split.examples[-3:]] == ["21.1", "21.2", "22"]
+    assert [len(one.words) for one in split.examples[-3:]] == [5, 4, 2]
+
+
+def test_a_sentence_of_two_thousand_words_is_divided_also_by_tokens_of_a_bert(tmp_path):
+    pieces = WordPieceVocabulary.of_pieces([*SPECIAL, "ann", "##n", "sees"])
+    text = TEXT + "Annn B-PER\n" * 2000
+    found = files(tmp_path, text, validation=str(tmp_path / "train.txt")).load(0, pieces)
+    batches = found.splits["validation"].batches
+    assert max(batch["pieces"].shape[1] for batch in batches) <= 256
+    assert sum(int(batch["loss_mask"].sum()) for batch in batches) == 2080
+    assert found.processor.inputs.pieces == pieces
+
+
+def test_an_earlier_run_gives_its_vocabulary_and_its_labels(tmp_path, corpus):
+    again = GRAMMAR.load(3, corpus.processor)
+    assert again.processor == corpus.processor
+    other = files(tmp_path).load(0, corpus.processor)
+    assert other.processor.inputs == corpus.processor.inputs
+    assert other.processor.types == ("LOC", "PER")
+
+
+def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus):
+    path = tmp_path / "x.txt"
+    path.write_text("Anna S-PER\nsees O\n\nNew B-LOC\nYork E-LOC\n")
+    split = GRAMMAR.read_file(path, corpus.processor)
+    assert (split.scored, split.examples[1].labels) == (True, ("B-LOC", "E-LOC"))
+    path.write_text("Anna\nsees\n")
+    split = GRAMMAR.read_file(path, corpus.processor)
+    assert (split.scored, split.examples[0].labels) == (False, None)
+    path.write_text("Anna B-GOD\n")
+    with pytest.raises(DataError, match=r"line 1 \(sentence 1\): no training sentence has the label S-GOD; expected"):
+        GRAMMAR.read_file(path, corpus.processor)
+    path.write_text("Anna NOUN\n")
+    with pytest.raises(DataError, match="has labels of the scheme none, and the model's are of bioes"):
+        GRAMMAR.read_file(path, corpus.processor)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "message"),
+    [
+        (TEXT.replace("I-LOC", "X-LOC", 1), {"scheme": "bio"}, r"line 4 \(sentence 1, word 4\): the label 'X-LOC'"),
+        ("Ann O\n\n" * 20, {}, "the training sentences have no entities"),
+        ("Ann B-PER\n\n" * 2, {}, "2 sentences are too few to hold out a tenth"),
+        (TEXT, {"max_pieces": 3}, None),
+    ],
+)
+def test_data_that_cannot_be_learnt_is_refused(tmp_path, text, fields, message):
+    if message is None:
+        with pytest.raises(DataError, match=r"line 1 \(sentence 1\): the word 'Ann'... has 3 tokens of BERT"):
+            files(tmp_path, text, **fields).load(0, WordPieceVocabulary.of_pieces([*SPECIAL, "a", "##n"]))
+        return
+    with pytest.raises(DataError, match=message):
+        files(tmp_path, text, **fields).load(0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"train": "x"}, r"data.train applies only to data.source files"),
+        ({"source": "conll2003_ner", "predict": "tags"}, "data.predict applies only to data.source small_grammar"),
+        ({"word_column": -1}, "data.word_column must be at least 0, got -1"),
+    ],
+)
+def test_options_that_nothing_reads_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        TaggedSentences(**fields)
+
+
+def test_own_data_needs_a_training_file():
+    message = r"data\.source files needs your training file: give it with --data\.train FILE"
+    with pytest.raises(DataError, match=message):
+        TaggedSentences(source="files").load(0)
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    ("source", "train", "validation", "labels"),
+    [("resume_ner_zh", 3821, 463, 33), ("weibo_ner_zh", 1350, 270, 33), ("conll2003_ner", 14041, 3250, 17)],
+)
+def test_known_data_sets_have_their_published_sizes(source, train, validation, labels):
+    found = TaggedSentences(source=source, max_length=2_000).load(0)
+    assert f"training: {train:,} sentences" in found.description
+    assert len(found.splits["validation"].examples) == validation
+    assert len(found.processor.labels) == labels

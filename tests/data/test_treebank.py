@@ -1,0 +1,158 @@
+import dataclasses
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import DataError
+from data.treebank import Treebank
+from jaxnlp.text.conllu import sentence_of, written
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+
+DRAWN = Treebank(sentences=60, held_out_sentences=20)
+
+
+def sentence(words, heads, relations=None, name="1"):
+    relations = relations or ["root" if head == 0 else "dep" for head in heads]
+    return sentence_of(words.split(), ["X"] * len(heads), heads, relations, name=name)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes sentences, and returns a config that reads them."""
+
+    def make(train, validation=None, **fields):
+        for name, sentences in (("train", train), ("validation", validation or train)):
+            text = sentences if isinstance(sentences, str) else written(sentences)
+            (tmp_path / f"{name}.conllu").write_text(text)
+        paths = {name: str(tmp_path / f"{name}.conllu") for name in ("train", "validation")}
+        return Treebank(source="files", minimum_count=1, **paths, **fields)
+
+    return make
+
+
+PLAIN = [sentence("a b c", [2, 0, 2]), sentence("d e", [0, 1], name="2")]
+CROSSED = sentence("a b c d", [3, 4, 0, 3], name="3")
+
+
+def test_the_small_grammar_needs_no_files_and_its_splits_have_no_sentence_in_common():
+    corpus, other = DRAWN.load(0), DRAWN.load(1)
+    assert "60 trees for training, 20 for validation (0 not projective" in corpus.description
+    held = [one.words for one in corpus.splits["validation"].examples]
+    assert held == [one.words for one in other.splits["validation"].examples]
+    assert corpus.fingerprint != other.fingerprint
+    assert corpus.fingerprint == DRAWN.load(0).fingerprint
+    assert DRAWN.max_length == corpus.processor.max_length == 256
+
+
+def test_trees_that_are_not_projective_are_left_out_of_training_and_counted_and_stay_elsewhere(files):
+    corpus = files([*PLAIN, CROSSED], [*PLAIN, CROSSED]).load(0)
+    assert "2 trees for training (1 that are not projective were left out)" in corpus.description
+    assert "3 for validation (1 not projective" in corpus.description
+    assert len(corpus.splits["validation"].examples) == 3
+    assert corpus.splits["validation"].notes == ("1 of 3 trees are not projective",)
+
+
+def test_long_sentences_are_left_out_of_training_and_refused_elsewhere(files):
+    long = sentence("w " * 9, [0, *range(1, 9)], name="long")
+    corpus = files([*PLAIN, long], PLAIN, max_length=8).load(0)
+    assert "1 of more than 8 words were left out" in corpus.description
+    with pytest.raises(DataError, match=r"validation.conllu, line 7, sentence long: a sentence of 9 words exceeds"):
+        files(PLAIN, [PLAIN[0], long], max_length=8).load(0)
+
+
+def test_no_training_sentence_is_an_error(files):
+    with pytest.raises(DataError, match="no training sentence is left"):
+        files([CROSSED], PLAIN).load(0)
+
+
+def test_wrong_files_are_named_with_line_and_sentence(files):
+    with pytest.raises(DataError, match=r"train.conllu, line 1, sentence 1: expected 10 columns between tabs, got 1"):
+        files("1 a\n").load(0)
+    two_roots = written([PLAIN[0], sentence("a b", [0, 0], name="s")])
+    with pytest.raises(DataError, match=r"validation.conllu, line 10, sentence s: expected one root, got 2"):
+        files(PLAIN, two_roots).load(0)
+    with pytest.raises(DataError, match=r"train.conllu, line 7, sentence n: no tree; expected HEAD and DEPREL"):
+        files([PLAIN[0], sentence_of(["a"], name="n")]).load(0)
+    with pytest.raises(FileNotFoundError):
+        dataclasses.replace(files(PLAIN), train="nowhere.conllu").load(0)
+
+
+def test_files_are_required():
+    with pytest.raises(DataError, match=r"set data.train, data.validation"):
+        Treebank(source="files").load(0)
+
+
+def test_a_file_is_read_with_and_without_trees(files, tmp_path):
+    config = files(PLAIN)
+    processor = config.load(0).processor
+    path = tmp_path / "new.conllu"
+    path.write_text(written([sentence_of(["a", "z"], ["X", "X"])]))
+    split = config.read_file(path, processor)
+    assert not split.scored
+    path.write_text(written([PLAIN[0], CROSSED]))
+    split = config.read_file(path, processor)
+    assert split.scored
+    assert split.notes == ("1 of 2 trees are not projective",)
+    path.write_text(written([PLAIN[0], sentence_of(["a"])]))
+    with pytest.raises(DataError, match="no tree; expected HEAD and DEPREL of each word"):
+        config.read_file(path, processor)
+
+
+def test_the_processor_of_an_earlier_run_is_used_and_must_have_the_same_options(files):
+    config = files(PLAIN)
+    processor = config.load(0).processor
+    other = files([sentence("new words", [2, 0])]).load(0, processor)
+    assert other.processor.inputs.words == processor.inputs.words
+    assert dataclasses.replace(config, max_length=40).load(0, processor).processor.max_length == 40
+    for field, value in (("system", "arc_eager"), ("tags", "none"), ("subtypes", False)):
+        with pytest.raises(DataError, match=f"data.{field} "):
+            dataclasses.replace(config, **{field: value}).load(0, processor)
+    with pytest.raises(DataError, match="needs a WordPieceVocabulary"):
+        config.load(0, object())
+
+
+def test_the_tokenizer_of_a_bert_becomes_part_of_the_processor(files):
+    pieces = WordPieceVocabulary.of_pieces([*SPECIAL, "a", "b"])
+    corpus = files(PLAIN).load(0, pieces)
+    assert corpus.processor.inputs.pieces == pieces
+    assert corpus.splits["validation"].batches[0]["pieces"].shape[0] > 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lengths": (8, 8)}, "data.lengths must increase"),
+        ({"lengths": (0, 8)}, "data.lengths must increase and be at least 1"),
+        ({"max_length": 0}, "data.max_length must be at least 1, got 0"),
+        ({"tags": "xpos"}, "data.tags xpos needs a treebank"),
+        ({"train": "a.conllu"}, "data.train applies only to data.source files"),
+        ({"source": "ud_en_ewt", "sentences": 7}, "data.sentences applies only to data.source small_grammar"),
+    ],
+)
+def test_wrong_fields_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Treebank(**fields)
+
+
+def test_the_last_length_is_the_maximum():
+    assert dataclasses.replace(DRAWN, max_length=20).shapes.lengths == (8, 16, 20)
+    assert dataclasses.replace(DRAWN, lengths=(), max_length=20).shapes.lengths == (20,)
+
+
+@pytest.mark.realdata
+def test_ud_english_has_the_sentences_that_it_says(tmp_path):
+    folder = Path(os.environ["JAXNLP_DATA"]) / "ud_en_ewt"
+    dev = folder / "en_ewt-ud-dev.conllu"
+    small = "\n\n".join(dev.read_text(encoding="utf-8").split("\n\n")[:200]) + "\n\n"
+    (tmp_path / "en_ewt-ud-dev.conllu").write_text(small, encoding="utf-8")
+    (tmp_path / "en_ewt-ud-train.conllu.gz").write_bytes(gzip.compress(small.encode()))
+    corpus = Treebank(source="ud_en_ewt", path=str(tmp_path), tags="both").load(0)
+    assert len(corpus.splits["validation"].examples) == 200
+    assert any(" " in tag for tag in corpus.processor.tags)
+    assert "nsubj:pass" in corpus.processor.relations
+    words = sum(int(batch["word_mask"].sum()) for batch in corpus.splits["validation"].batches)
+    assert words == sum(len(one.words) for one in corpus.splits["validation"].examples)
+    assert np.isin("PROPN NNP", corpus.processor.tags)

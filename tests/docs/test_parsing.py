@@ -1,0 +1,48 @@
+"""docs/parsing.md: its traces are those of the oracle, and its results those of the ledger."""
+
+import json
+import re
+
+import pytest
+
+from data.transition_oracle import oracle
+from jaxnlp.text.transitions import KINDS, Configuration
+
+WORDS = ["ROOT", "I", "parsed", "this", "sentence", "correctly"]
+HEADS = [2, 0, 4, 2, 2]
+
+
+@pytest.fixture
+def page(root):
+    return (root / "docs" / "parsing.md").read_text(encoding="utf-8")
+
+
+def part(page, name):
+    return re.search(rf"<!-- begin {name} -->\n(.*?)\n<!-- end {name} -->", page, re.DOTALL)[1]
+
+
+def cells(row):
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+@pytest.mark.parametrize("system", ["arc_standard", "arc_eager"])
+def test_the_traces_are_those_of_the_oracle(page, system):
+    rows = [cells(row) for row in part(page, system).splitlines()[2:]]
+    configuration, expected = Configuration(system, len(HEADS)), []
+    for step, kind in enumerate([None, *oracle(HEADS, system)]):
+        dependent = -1 if kind is None else configuration.apply(kind)
+        arc = "" if dependent < 1 else f"{WORDS[configuration.heads[dependent]]} → {WORDS[dependent]}"
+        stack, buffer = (" ".join(WORDS[i] for i in side) for side in (configuration.stack, configuration.buffer))
+        expected.append([str(step), "" if kind is None else KINDS[kind], stack, buffer, arc])
+    assert rows == expected
+    assert configuration.finished
+
+
+def test_results_are_what_the_ledger_holds(page, root):
+    rows = part(page, "results").splitlines()[2:]
+    assert rows
+    for row in rows:
+        name, _, uas, las = cells(row)
+        entries = json.loads((root / "docs" / "results" / f"{name.strip('`')}.json").read_text(encoding="utf-8"))
+        found = {entry["metric"]: entry["value"] for entry in entries if entry["split"] == "validation"}
+        assert [float(uas), float(las)] == pytest.approx([found["uas"], found["las"]], abs=0.00051)

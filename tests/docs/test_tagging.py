@@ -1,0 +1,39 @@
+"""The code of docs/tagging.md runs, and its tables are those of the code."""
+
+import re
+
+import jax
+import pytest
+
+from configs import conll_bilstm_crf, conll_tagger
+from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
+
+
+@pytest.fixture
+def page(root):
+    return (root / "docs" / "tagging.md").read_text(encoding="utf-8")
+
+
+def test_the_code_of_the_page_runs(page, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    found: dict = {}
+    with jax.numpy_dtype_promotion("standard"):
+        exec(code, found)
+    assert found["labels"].tolist() == [[0, 0, 0]]
+    assert capsys.readouterr().out.startswith("[[0 0 0]] [0.")
+
+
+def test_the_schemes_of_the_page_write_entities_so(page):
+    rows = re.findall(r"^\| `(\w+)` \| (\w)-X[^|]*\| (\w)-X \| (\w)-X \| (\w)-X \|$", page, re.M)
+    assert {scheme for scheme, *_ in rows} == {"bio", "iob1", "bioes", "bmes"}
+    for scheme, first, inside, last, single in rows:
+        assert labels_of_spans([LabelledSpan(0, 3, "X")], 3, scheme) == [f"{p}-X" for p in (first, inside, last)]
+        assert labels_of_spans([LabelledSpan(0, 1, "X")], 1, scheme) == [f"{single}-X"]
+
+
+def test_the_models_of_the_page_are_those_of_the_recipes(page):
+    (widths,) = re.findall(r"^\| `recurrent-widths` \|(.*)\|$", page, re.M)
+    cells = [cell.strip() for cell in widths.split("|")]
+    assert [int(cell) for cell in cells[2:4]] == [
+        recipe.get_config().model.recurrent_widths[0] for recipe in (conll_tagger, conll_bilstm_crf)
+    ]

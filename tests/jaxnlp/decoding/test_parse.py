@@ -1,0 +1,128 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.decoding.parse import beam_parse
+from jaxnlp.text.conllu import tree_problem
+from jaxnlp.text.transitions import Configuration, kinds_of_transitions, num_transitions
+
+RELATIONS = 3
+CLASSES = num_transitions(RELATIONS)
+SYSTEMS = ("arc_standard", "arc_eager")
+
+
+def random_score(seed):
+    """Scores by a random linear function of the nodes and the labels; and the same of one configuration, in NumPy."""
+    draw = np.random.default_rng(seed)
+    of_nodes, of_labels = draw.normal(size=(18, 12, CLASSES)), draw.normal(size=(12, RELATIONS + 1, CLASSES))
+
+    def one(nodes, labels):
+        total = sum(of_nodes[place, node + 1] for place, node in enumerate(nodes))
+        return total + sum(of_labels[place, label] for place, label in enumerate(labels))
+
+    def score(nodes, labels):
+        total = jnp.asarray(of_nodes, jnp.float32)[jnp.arange(18), nodes + 1].sum(axis=2)
+        return total + jnp.asarray(of_labels, jnp.float32)[jnp.arange(12), labels].sum(axis=2)
+
+    return score, one
+
+
+def parse(lengths, positions, system, seed, *, num_beams):
+    score, _ = random_score(seed)
+    run = jax.jit(
+        lambda n: beam_parse(score, n, positions, num_relations=RELATIONS, system=system, num_beams=num_beams)
+    )
+    return jax.tree.map(np.asarray, run(jnp.array(lengths)))
+
+
+class Reference:
+    """All sequences of a sentence, with their log-probabilities, in plain Python."""
+
+    def __init__(self, system, length, one):
+        self.system, self.length, self.one = system, length, one
+        self.kinds = kinds_of_transitions(RELATIONS)
+
+    def state(self, sequence):
+        configuration, relations = Configuration(self.system, self.length), [0] * (self.length + 1)
+        for number in sequence:
+            dependent = configuration.apply(self.kinds[number])
+            if dependent > 0:
+                relations[dependent] = (number - 2) % RELATIONS
+        return configuration, relations
+
+    def choices(self, sequence):
+        """The log-probability of each next transition; {} where the tree is complete."""
+        configuration, relations = self.state(sequence)
+        if configuration.finished:
+            return {}
+        nodes, legal = configuration.nodes(), configuration.legal()
+        labels = [relations[node] if node >= 0 else RELATIONS for node in nodes[6:]]
+        logits = self.one(nodes, labels)
+        allowed = [number for number, kind in enumerate(self.kinds) if kind >= 0 and legal[kind]]
+        total = np.logaddexp.reduce(logits[allowed])
+        return {number: logits[number] - total for number in allowed}
+
+    def beam(self, beams):
+        running = [((), 0.0)]
+        while any(self.choices(sequence) for sequence, _ in running):
+            longer = []
+            for sequence, total in running:
+                found = self.choices(sequence)
+                longer += [((*sequence, number), total + gained) for number, gained in found.items()]
+                longer += [] if found else [(sequence, total)]
+            running = sorted(longer, key=lambda item: -item[1])[:beams]
+        sequence, total = running[0]
+        configuration, relations = self.state(sequence)
+        return [max(head, 0) for head in configuration.heads[1:]], relations[1:], total
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_trees_are_those_of_the_search_in_plain_python(system, beams):
+    lengths = [1, 4, 0, 7, 5]
+    found = parse(lengths, 8, system, seed=3, num_beams=beams)
+    _, one = random_score(3)
+    for row, length in enumerate(lengths):
+        if length:
+            heads, relations, total = Reference(system, length, one).beam(beams)
+            assert found.heads[row, :length].tolist() == heads
+            assert found.relations[row, :length].tolist() == relations
+            np.testing.assert_allclose(found.scores[row], total, rtol=1e-4)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("beams", [1, 4])
+def test_every_output_is_a_tree_with_one_root_whatever_the_scores(system, beams):
+    lengths = np.arange(64) % 12
+    found = parse(lengths, 11, system, seed=10 + beams, num_beams=beams)
+    for row, length in enumerate(lengths):
+        heads, relations = found.heads[row].tolist(), found.relations[row].tolist()
+        assert heads[length:] == relations[length:] == [0] * (11 - length)
+        if length:
+            assert tree_problem(heads[:length]) is None
+            assert heads[:length].count(0) == 1
+            assert all(
+                (head == 0) == (relation == 0) for head, relation in zip(heads[:length], relations, strict=False)
+            )
+
+
+def test_a_beam_that_is_larger_than_the_number_of_sequences_takes_no_more_steps():
+    steps = []
+
+    def score(nodes, labels):
+        jax.debug.callback(lambda: steps.append(1))
+        return random_score(0)[0](nodes, labels)
+
+    found = beam_parse(score, jnp.array([1, 1]), 8, num_relations=RELATIONS, system="arc_standard", num_beams=4)
+    jax.block_until_ready(found)
+    jax.effects_barrier()
+    assert np.asarray(found.heads)[:, 0].tolist() == [0, 0]
+    assert len(steps) == 2
+
+
+def test_a_larger_beam_finds_more_probable_sequences():
+    lengths = np.arange(2, 10)
+    greedy, beam = (parse(lengths, 9, "arc_standard", 0, num_beams=beams).scores for beams in (1, 16))
+    assert (beam >= greedy - 1e-5).all()
+    assert (beam > greedy + 1e-2).any()

@@ -1,0 +1,88 @@
+import dataclasses
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.tagging import Tagging
+from jaxnlp.text.tag_schemes import labels_of
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
+from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.jaxnlp.models.parameter_helpers import assert_described
+from tests.random_parameters import random_parameters
+
+PIECES = WordPieceVocabulary.of_pieces([*SPECIAL, "ann", "see", "##s"])
+INPUTS = WordInputs.of_sentences([["Ann", "sees", "Rome"]], pieces=PIECES, max_pieces=12, max_characters=6)
+PROCESSOR = TaggerProcessor(INPUTS, labels_of(("PER",), "bio"), "bio")
+BERT = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=12)
+SMALL = {"word_width": 5, "character_width": 4, "character_features": 6, "encoder": BERT}
+NONE = {"word_width": 0, "character_features": 0, "encoder": BERT, "recurrent_widths": ()}
+VARIANTS = {
+    "bert": TaggerConfig(bert=True, crf=False, **NONE),
+    "bert_crf": TaggerConfig(bert=True, **NONE),
+    "bert_bilstm_crf": TaggerConfig(bert=True, **(NONE | {"recurrent_widths": (3,)})),
+    "bilstm_crf": TaggerConfig(recurrent_widths=(3, 2), **SMALL),
+    "bigru_softmax": TaggerConfig(recurrent_widths=(3,), crf=False, cell="gru", **SMALL),
+}
+BATCH = PROCESSOR.batch([TaggedSentence("1", ("Ann", "sees", "Rome"))], 2, 4)
+
+
+def built(config):
+    return Tagging().build(config, PROCESSOR)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_scores_labels_and_describes_its_parameters(name):
+    config = VARIANTS[name]
+    model, inputs = built(config)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
+    arrays = [BATCH[name] for name in config.inputs]
+    found = jax.eval_shape(lambda p: model.apply({"params": p}, *arrays), shapes)
+    chex.assert_shape(found.scores, (2, 8, 3))
+    chex.assert_shape(found.chain, [(3, 3), (3,), (3,)])
+    entries = assert_described(config, shapes)
+    assert {path[0] for path, entry in entries.items() if entry.head} == {"scores"} | (
+        {"transitions", "start", "end"} if config.crf else set()
+    )
+    # The layers above a BERT may learn faster than it; without one, nothing is below another.
+    slow = {path[:2] for path, entry in entries.items() if entry.depth != "above"}
+    assert slow == ({("encoder", "bert")} if config.bert else set())
+    assert (("encoder", "bert", "tokens", "embedding") in entries) == config.bert
+    assert any(path[:2] == ("encoder", "recurrent") for path in entries) == bool(config.recurrent_widths)
+
+
+def test_a_softmax_has_no_transitions_and_a_crf_has_its_own():
+    softmax, crf = VARIANTS["bert"], VARIANTS["bert_crf"]
+    for config in (softmax, crf):
+        model, _ = built(config)
+        arrays = [BATCH[name] for name in config.inputs]
+        params = random_parameters(model, *arrays)
+        found = jax.jit(lambda p, m=model, a=arrays: m.apply({"params": p}, *a))(params)
+        assert found.scores.dtype == np.float32
+        expected = np.zeros((3, 3)) if config is softmax else params["transitions"]
+        np.testing.assert_array_equal(found.chain.transitions, expected)
+
+
+def test_layers_of_labels_are_adopted_only_for_the_same_labels():
+    config = VARIANTS["bilstm_crf"]
+    model, inputs = built(config)
+    trained = Trained(Tagging(), model, random_parameters(model, *inputs), PROCESSOR, name="theirs")
+    found = config.adopt(trained)
+    assert set(found.params) == {"encoder"}
+    assert set(found.params_for(PROCESSOR)) == {"scores", "transitions", "start", "end"}
+    other = dataclasses.replace(PROCESSOR, labels=labels_of(("LOC",), "bio"))
+    assert found.params_for(other) == {}
+    with pytest.raises(ValueError, match=r"model\.recurrent_widths: \(3, 2\) -> \(4,\)"):
+        dataclasses.replace(config, recurrent_widths=(4,)).adopt(trained)
+
+
+def test_dropout_rates_and_the_file_of_vectors_are_no_part_of_the_architecture():
+    config = VARIANTS["bilstm_crf"]
+    other = dataclasses.replace(config, input_dropout_rate=0.1, vectors_path="x", encoder=BertConfig())
+    assert config.architecture() == other.architecture()
+    assert config.architecture() != dataclasses.replace(config, crf=False).architecture()

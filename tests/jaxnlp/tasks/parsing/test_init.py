@@ -1,0 +1,170 @@
+"""The task on a short run: what is trained, scored, drawn and written."""
+
+import dataclasses
+import json
+import re
+import xml.etree.ElementTree
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from data.small_grammar import grammar_sentences
+from data.treebank import Treebank
+from jaxnlp.__main__ import main as jaxnlp_main
+from jaxnlp.corpus import Split
+from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.runs import load_run
+from jaxnlp.tasks.parsing import Parsing
+from jaxnlp.tasks.parsing.scores import SCORES
+from jaxnlp.text.conllu import parse_conllu, sentence_of, tree_problem, written
+from train.evaluate import main as evaluate_main
+
+
+@pytest.fixture(scope="module", autouse=True)
+def standard_promotion():
+    """The setting of users; other tests are stricter."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def rows(run, split):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["split"] == split]
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    """A file of sentences that training does not have, with a multiword token and an empty node in the first one."""
+    sentences = [
+        sentence_of(*(one[i] for i in (0, 1, 3, 4)), name=f"s{number}")
+        for number, one in enumerate(grammar_sentences(30, seed=99), 1)
+    ]
+    lines = list(sentences[0].lines)
+    lines.insert(2, "1-2\tboth" + "\t_" * 8)
+    lines.insert(4, "1.1\tempty" + "\t_" * 8)
+    sentences[0] = dataclasses.replace(sentences[0], lines=tuple(lines))
+    path = tmp_path_factory.mktemp("treebank") / "new.conllu"
+    path.write_text(written(sentences), encoding="utf-8")
+    return path
+
+
+def test_a_short_run_learns_to_parse_and_measures_what_is_declared(run):
+    found = rows(run, "validation")[-1]
+    assert {"loss", "transition_accuracy", "exact_match", *SCORES} <= found.keys()
+    assert found["uas"] > found["las"] > 0.7
+    training = rows(run, "train")
+    assert training[-1]["objective"] > training[-1]["loss"] > 0  # label smoothing and L2 are in the objective
+    assert training[-1]["loss"] < 0.3 < training[0]["loss"]
+
+
+def test_the_report_has_tables_by_relation_and_length_and_wrong_sentences(run):
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for title in ("Relations", "Length of arcs", "Relations taken for others", "Sentences with the most wrong words"):
+        assert f"<h2>{title} " in page, title
+    assert "nsubj:pass" not in re.findall(r"<td>([a-z:]+)</td>", page)  # tables are of universal relations
+
+
+def test_a_file_is_scored_with_a_beam_and_its_predictions_keep_all_lines(run, treebank, tmp_path, capsys):
+    out = tmp_path / "out.conllu"
+    command = [str(run), "validation", "--file", str(treebank), "--predictions", str(out), "--num-beams", "4"]
+    assert evaluate_main(command) == 0
+    assert float(re.search(r" las ([\d.]+)", capsys.readouterr().out)[1]) > 0.7
+    before, after = (path.read_text(encoding="utf-8").splitlines() for path in (treebank, out))
+    assert len(before) == len(after)
+    for one, other in zip(before, after, strict=True):
+        fields, new = one.split("\t"), other.split("\t")
+        assert [*fields[:6], *fields[8:]] == [*new[:6], *new[8:]]
+        if not fields[0].isdigit():
+            assert fields == new
+    for sentence in parse_conllu(out.read_text(encoding="utf-8"), "out"):
+        assert tree_problem(sentence.heads) is None
+
+
+def test_sentences_of_a_file_are_parsed_printed_and_drawn(run, treebank, tmp_path, capsys):
+    out, svg, page = (tmp_path / name for name in ("out.conllu", "trees.svg", "trees.html"))
+    options = ["--conllu", str(treebank), "--out", str(out), "--svg", str(svg), "--html", str(page)]
+    assert jaxnlp_main(["parse", str(run), *options]) == 0
+    printed = capsys.readouterr().out
+    sentences = parse_conllu(out.read_text(encoding="utf-8"), "out")
+    assert len(printed.split("\n\n")) == len(sentences) == 30
+    for block, sentence in zip(printed.split("\n\n"), sentences, strict=True):
+        numbers = [int(line.rpartition(" ")[2]) for line in block.strip().splitlines()]
+        assert sorted(numbers) == list(range(1, len(sentence.words) + 1))
+        assert sentence.relations[numbers[0] - 1] == "root"
+    drawn = xml.etree.ElementTree.fromstring(svg.read_text(encoding="utf-8"))
+    texts = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert len(texts) == 3 * sum(len(sentence.words) for sentence in sentences)  # words, tags and relations
+    assert page.read_text(encoding="utf-8").count('<div class="scroll">') == 30
+
+
+def test_json_has_an_object_a_sentence(run, treebank, capsys):
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(treebank), "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(found) == 30
+    for one in found:
+        assert one.keys() == {"name", "words", "tags", "heads", "relations"}
+        assert tree_problem(one["heads"]) is None
+        assert {len(one[name]) for name in ("words", "tags", "heads", "relations")} == {len(one["words"])}
+
+
+def test_texts_without_tags_are_refused_by_a_parser_that_reads_them(run, capsys):
+    assert jaxnlp_main(["parse", str(run), "The dog sleeps."]) == 2
+    assert "line 1, sentence 1: this parser reads tags (upos), and some words have none" in capsys.readouterr().err
+
+
+def test_a_sentence_of_two_thousand_words_is_refused_with_its_line(run, tmp_path, capsys):
+    long = sentence_of(["dog"] * 2_000, ["NOUN"] * 2_000, range(2_000), ["root"] + ["conj"] * 1_999, name="long")
+    path = tmp_path / "long.conllu"
+    path.write_text(written([sentence_of(["x"], ["X"], [0], ["root"]), long]))
+    assert evaluate_main([str(run), "--file", str(path)]) == 2
+    message = f"{path}, line 5, sentence long: a sentence of 2,000 words exceeds the maximum of 32 words"
+    assert message in capsys.readouterr().err
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path)]) == 2
+    assert "line 5, sentence long: a sentence of 2,000 words" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"l2": -1.0}, "task.l2 must be finite"),
+        ({"label_smoothing": 1.0}, r"task.label_smoothing must lie in \[0, 1\)"),
+    ],
+)
+def test_wrong_fields_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Parsing(**fields)
+
+
+def test_a_model_that_is_no_parser_is_refused():
+    with pytest.raises(ValueError, match="parsing needs a ParserConfig, got model GPTConfig"):
+        Parsing().check(GPTConfig(), Treebank())
+
+
+def test_the_loss_is_the_cross_entropy_over_allowed_transitions_and_padding_counts_for_nothing(run):
+    trained = load_run(run)
+    corpus = Treebank(sentences=20, held_out_sentences=6, lengths=(), max_length=32, minimum_count=1).load(
+        0, trained.processor
+    )
+    batch = jax.tree.map(jnp.asarray, corpus.splits["validation"].batches[0])
+    objective = trained.task.objective(trained.model, None)
+    scalar, (metrics, _) = jax.jit(lambda params, batch: objective.loss(params, batch, None, ()))(trained.params, batch)
+    relations = trained.processor.num_relations
+    labels = np.full((*batch["nodes"].shape[:2], 12), relations)
+    dependents = np.asarray(batch["nodes"])[:, :, 6:]
+    for place in np.argwhere(dependents >= 0):
+        labels[tuple(place)] = batch["relations"][place[0], dependents[tuple(place)]]
+    logits = np.asarray(
+        trained.model.apply({"params": trained.params}, batch["nodes"], labels, batch["words"], batch["tags"])
+    )
+    nll = []
+    for row, step in np.argwhere(batch["loss_mask"]):
+        shift, reduce, left, right, root = np.asarray(batch["legal"])[row, step]
+        allowed = [shift, reduce, False, *[left] * (relations - 1), root, *[right] * (relations - 1)]
+        found = logits[row, step]
+        nll.append(np.logaddexp.reduce(found[allowed]) - found[batch["transitions"][row, step]])
+    assert metrics["loss"][1] == len(nll) == 2 * sum(len(one.words) for one in corpus.splits["validation"].examples)
+    np.testing.assert_allclose(metrics["loss"][0], sum(nll), rtol=1e-4)
+    np.testing.assert_allclose(scalar, np.mean(nll), rtol=1e-4)
+    assert not (set(trained.task.metrics(trained.processor, Split())) & {*SCORES})

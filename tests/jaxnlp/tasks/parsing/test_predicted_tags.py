@@ -1,0 +1,94 @@
+"""A tagger with random parameters, whose tags a parser reads."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from jaxnlp.__main__ import main as jaxnlp_main
+from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.runs import load
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.parsing.predicted_tags import tag_accuracy, with_predicted_tags
+from jaxnlp.tasks.tagging import Tagging
+from jaxnlp.text.conllu import parse_conllu, sentence_of, written
+from jaxnlp.text.tagger_processor import TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
+from tests.random_parameters import random_parameters
+from train.evaluate import main as evaluate_main
+
+CONFIG = TaggerConfig(word_width=4, character_width=2, character_features=2, recurrent_widths=())
+WORDS = ["The", "dog", "sleeps", "."]
+
+
+@pytest.fixture(scope="module")
+def parser(run):
+    return load(run)
+
+
+@pytest.fixture(scope="module")
+def make_tagger(parser):
+    def make(labels=parser.processor.tags):
+        processor = TaggerProcessor(WordInputs.of_sentences([WORDS], max_length=32), tuple(labels), "none")
+        model, inputs = Tagging().build(CONFIG, processor)
+        params = jax.device_put(random_parameters(model, *inputs))
+        return Trained(Tagging(), model, params, processor, name="tiny")
+
+    return make
+
+
+def test_sentences_have_the_tags_of_the_tagger_and_keep_all_else(parser, make_tagger):
+    sentence = sentence_of(WORDS, ["X", "X", "X", "PUNCT"], [2, 3, 0, 3], ["det", "nsubj", "root", "punct"])
+    (found,) = with_predicted_tags(make_tagger(), [sentence], parser.processor)
+    assert set(found.upos) <= set(parser.processor.tags)
+    assert dataclasses.replace(found, upos=sentence.upos) == sentence
+    assert tag_accuracy([sentence], [sentence]) == 1.0
+    assert tag_accuracy([sentence], [dataclasses.replace(sentence, upos=("X", "A", "B", "C"))]) == 0.25
+
+
+@pytest.mark.parametrize("column", ["xpos", "both", "none"])
+def test_parsers_of_other_tags_are_refused(parser, make_tagger, column):
+    processor = dataclasses.replace(parser.processor, tag_column=column)
+    with pytest.raises(ValueError, match=f"this parser reads data.tags {column}; give a parser"):
+        with_predicted_tags(make_tagger(), [], processor)
+
+
+def test_other_models_and_other_labels_are_refused(parser, make_tagger):
+    with pytest.raises(ValueError, match="the tagger small_grammar_parser is not a model of tagging"):
+        with_predicted_tags(parser, [], parser.processor)
+    with pytest.raises(ValueError, match="the tagger tiny predicts B-PER, O, and the parser reads"):
+        with_predicted_tags(make_tagger(("B-PER", "O")), [], parser.processor)
+
+
+@pytest.fixture
+def tagger_is_found(monkeypatch, make_tagger):
+    """Loading the place TAGGER gives the tagger."""
+    for module, name in (("jaxnlp.__main__", "load"), ("train.scoring", "load_run")):
+        loaded = getattr(__import__(module, fromlist=[name]), name)
+        found = lambda place, loaded=loaded, **options: make_tagger() if place == "TAGGER" else loaded(place, **options)  # noqa: E731
+        monkeypatch.setattr(f"{module}.{name}", found)
+
+
+@pytest.mark.usefixtures("tagger_is_found")
+def test_texts_are_parsed_with_the_tags_of_a_tagger(run, parser, tmp_path, capsys):
+    out = tmp_path / "out.conllu"
+    assert (
+        jaxnlp_main(["parse", str(run), "The dog sleeps.", "It can't.", "--tagger", "TAGGER", "--out", str(out)]) == 0
+    )
+    assert len(capsys.readouterr().out.split("\n\n")) == 2
+    sentences = parse_conllu(out.read_text(encoding="utf-8"), "out")
+    assert [one.words for one in sentences] == [("The", "dog", "sleeps", "."), ("It", "ca", "n't", ".")]
+    assert all(set(one.upos) <= set(parser.processor.tags) for one in sentences)
+
+
+@pytest.mark.usefixtures("tagger_is_found")
+def test_scores_with_predicted_tags_stand_beside_those_with_gold_tags(run, tmp_path, capsys):
+    path = tmp_path / "gold.conllu"
+    path.write_text(
+        written([sentence_of(WORDS, ["DET", "NOUN", "VERB", "PUNCT"], [2, 3, 0, 3], ["det", "nsubj", "root", "punct"])])
+    )
+    with jax.numpy_dtype_promotion("standard"):
+        assert evaluate_main([str(run), "--file", str(path), "--tagger", "TAGGER"]) == 0
+    out = capsys.readouterr().out
+    for name in ("uas", "las", "uas_predicted_tags", "las_predicted_tags", "tag_accuracy"):
+        assert f" {name} " in out

@@ -1,0 +1,30 @@
+import json
+
+from train.evaluate import main
+
+
+def test_a_run_learns_and_its_report_shows_types_errors_and_transitions(run):
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    last = rows[-1]["validation"] if "validation" in rows[-1] else rows[-1]
+    f1 = next(value for name, value in last.items() if name.rsplit("/", 1)[-1] == "f1" and "/" not in name[:-3])
+    assert f1 > 0.6
+    blocks = {json.loads(line)["name"]: json.loads(line) for line in (run / "blocks.jsonl").read_text().splitlines()}
+    assert set(blocks) >= {"Scores of each type", "Confusion of types", "Learnt transitions"}
+    heat = blocks["Learnt transitions"]["content"]
+    assert heat["rows"][0] == "(begin)"
+    assert heat["columns"][-1] == "(end)"
+    # An entity that has begun goes on or ends: nothing else has a share.
+    begun = heat["weights"][heat["rows"].index("B-PER")]
+    assert {name for name, share in zip(heat["columns"], begun, strict=True) if share} <= {"I-PER", "E-PER"}
+    assert sum(begun) > 0.99
+
+
+def test_files_with_labels_are_scored_and_without_are_predicted(run, tmp_path, capsys):
+    path = tmp_path / "x.conll"
+    path.write_text("Anna B-PER\nvisits O\nNew B-LOC\nYork I-LOC\n. O\n")
+    assert main([str(run), "--file", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "f1 1.0000  (2 entities)" in printed
+    path.write_text("Anna\nvisits\nNew\nYork\n.\n")
+    assert main([str(run), "--file", str(path), "--predictions", str(tmp_path / "out.conll")]) == 0
+    assert (tmp_path / "out.conll").read_text().splitlines()[2:4] == ["New\tB-LOC", "York\tE-LOC"]

@@ -1,0 +1,63 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxnlp.ops.crf import Chain, crf_log_likelihood
+from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain, label_sentences
+from jaxnlp.text.tag_schemes import illegal_places
+from jaxnlp.text.tagger_processor import TaggedSentence
+
+SENTENCES = [["Anna", "visits", "New", "York", "."], ["Paris", "sleeps"], ["the", "dog"] * 50]
+
+
+@pytest.fixture(scope="module")
+def found(trained):
+    return label_sentences(trained, SENTENCES)
+
+
+def test_sentences_have_a_label_and_a_probability_for_each_word(found):
+    for words, one in zip(SENTENCES, found, strict=True):
+        assert len(one.labels) == len(one.confidence) == len(words)
+        assert 0.0 < min(one.confidence) <= max(one.confidence) <= 1.0 + 1e-6
+
+
+def test_long_sentences_are_divided_and_put_together(found, trained):
+    assert len(SENTENCES[2]) > trained.processor.inputs.max_length
+    first = label_sentences(trained, [SENTENCES[2][:24]])[0]
+    assert first.labels == found[2].labels[:24]
+    np.testing.assert_allclose(first.confidence, found[2].confidence[:24], atol=1e-5)
+
+
+def test_the_best_labels_are_legal_and_more_probable_than_others(found, trained):
+    processor, model = trained.processor, trained.model
+    assert not any(illegal_places(one.labels, processor.scheme) for one in found[:2])
+    batch = processor.batch([TaggedSentence("", tuple(words)) for words in SENTENCES[:2]], 2, 24)
+    labels = np.asarray(jax.jit(best_labels(model, processor, constrained=True))(trained.params, batch))
+    assert labels.shape == (2, processor.inputs.longest)
+    assert [processor.labels[i] for i in labels[0, :5]] == found[0].labels
+
+    @jax.jit
+    def likelihood(params, batch, labels):
+        scores = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
+        chain = decoding_chain(scores.chain, processor, constrained=True)
+        return crf_log_likelihood(scores.scores, labels, jnp.array([5, 2]), chain)
+
+    labels = jnp.asarray(labels)
+    best, outside = (likelihood(trained.params, batch, x) for x in (labels, jnp.zeros_like(labels)))
+    assert (best >= outside).all()
+    assert best[0] > outside[0]
+
+
+def test_only_a_constraint_forbids_labels(trained):
+    size = len(trained.processor.labels)
+    chain = Chain(jnp.zeros((size, size)), jnp.zeros(size), jnp.zeros(size))
+    assert decoding_chain(chain, trained.processor, constrained=False) is chain
+    bound = decoding_chain(chain, trained.processor, constrained=True)
+    assert np.isneginf(bound.transitions).any()
+    assert np.isfinite(bound.transitions).any(axis=1).all()
+
+
+def test_a_sentence_without_words_is_refused(trained):
+    with pytest.raises(ValueError, match="sentence 2 has no words"):
+        label_sentences(trained, [["a"], []])

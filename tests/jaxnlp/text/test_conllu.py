@@ -1,0 +1,126 @@
+import dataclasses
+
+import pytest
+
+from jaxnlp.text.conllu import parse_conllu, sentence_of, tree_problem, universal, written
+
+PARSED = """\
+# newdoc id = a
+# sent_id = a-1
+# text = We don't see.
+1\tWe\twe\tPRON\tPRP\tCase=Nom\t4\tnsubj\t4:nsubj\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\tVBP\t_\t4\taux\t4:aux\t_
+3\tn't\tnot\tPART\tRB\t_\t4\tadvmod\t4:advmod\t_
+4\tsee\tsee\tVERB\tVB\t_\t0\troot\t0:root\tSpaceAfter=No
+4.1\tit\tit\tPRON\t_\t_\t_\t_\t4:obj\t_
+5\t.\t.\tPUNCT\t.\t_\t4\tpunct\t4:punct\t_
+
+1\tNo\tno\tDET\tDT\t_\t0\troot\t_\t_
+"""
+
+
+def row(number, word, head, relation="dep"):
+    return "\t".join([str(number), word, "_", "X", "_", "_", str(head), relation, "_", "_"])
+
+
+def test_sentences_have_the_words_without_multiword_tokens_and_empty_nodes():
+    first, second = parse_conllu(PARSED, "file")
+    assert (first.name, second.name) == ("a-1", "2")
+    assert (first.line, second.line) == (1, 12)
+    assert second.where == "file, line 12, sentence 2"
+    assert sentence_of(["a"]).where == "line 1, sentence 1"
+    assert first.words == ("We", "do", "n't", "see", ".")
+    assert first.upos == ("PRON", "AUX", "PART", "VERB", "PUNCT")
+    assert first.xpos == ("PRP", "VBP", "RB", "VB", ".")
+    assert first.heads == (4, 4, 4, 0, 4)
+    assert first.relations == ("nsubj", "aux", "advmod", "root", "punct")
+
+
+def test_what_is_written_is_what_was_read():
+    assert written(parse_conllu(PARSED, "file")) == PARSED + "\n"
+
+
+def test_a_new_tree_changes_two_columns_of_the_words_alone():
+    first = parse_conllu(PARSED, "file")[0]
+    changed = first.with_tree([0, 1, 1, 1, 1], ["root", "a", "b", "c", "d"])
+    assert (changed.heads, changed.relations) == ((0, 1, 1, 1, 1), ("root", "a", "b", "c", "d"))
+    for before, after in zip(first.lines, changed.lines, strict=True):
+        fields, new = before.split("\t"), after.split("\t")
+        if before.startswith("#") or not fields[0].isdigit():
+            assert after == before
+        else:
+            word = int(fields[0]) - 1
+            expected = [*fields[:6], str(changed.heads[word]), changed.relations[word], *fields[8:]]
+            assert new == expected
+    assert parse_conllu(written([changed]), "file")[0] == dataclasses.replace(changed, line=1)
+
+
+def test_new_tags_are_written_too():
+    first = parse_conllu(PARSED, "file")[0].with_tree([0, 1, 1, 1, 1], ["root", *"abcd"], upos=[*"VWXYZ"])
+    assert first.upos == tuple("VWXYZ")
+    assert parse_conllu(written([first]), "file")[0].upos == tuple("VWXYZ")
+
+
+def test_a_sentence_of_words_reads_back():
+    sentence = sentence_of(["a", "b c"], ["X", "Y"], [2, 0], ["dep", "root"], name="7")
+    assert parse_conllu(written([sentence]), "file") == [sentence]
+    plain = sentence_of(["a", "b"])
+    assert plain.heads is None
+    assert parse_conllu(written([plain]), "file") == [plain]
+    with pytest.raises(ValueError, match="no tab or line break, got 'a\\\\tb'"):
+        sentence_of(["a\tb"])
+
+
+def test_lines_are_counted_where_the_last_one_has_no_end():
+    first, second = parse_conllu(f"{row(1, 'a', 0, 'root')}\n\n\n{row(1, 'b', 0, 'root')}", "file")
+    assert (first.line, second.line) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1\ta\t_\tX"], "file, line 1, sentence 1: expected 10 columns between tabs, got 4$"),
+        (
+            ["# sent_id = s9", row(1, "a", 0, "root").replace("\tX\t", " X ")],
+            "file, line 2, sentence s9: expected 10 columns between tabs, got 8; some columns have spaces",
+        ),
+        ([row(1, "a", 0, "root"), row(3, "b", 1)], "line 2, sentence 1: expected the ID 2, got '3'"),
+        ([row("x", "a", 0, "root")], "line 1, sentence 1: expected an ID such as 8, 8-9 or 8.1, got 'x'"),
+        ([row(1, " ", 0, "root")], "line 1, sentence 1: the word has no FORM"),
+        ([row(1, "a", 0, "root"), row(2, "b", 3)], "line 2, sentence 1: the HEAD of 'b' must be a number from 0 to 2"),
+        ([row(1, "a", "_", "_"), row(2, "b", 0, "root")], "line 1, .* the HEAD of 'a' must be .* got '_'"),
+        ([row(1, "a", 0, "_")], "line 1, sentence 1: 'a' has a HEAD and no DEPREL"),
+        (
+            ["# a", row(1, "a", 0, "root"), row(2, "b", 3), row(3, "c", 2)],
+            "line 3, sentence 1: expected a tree, got a cycle: the heads of the words 2 -> 3 -> 2",
+        ),
+        ([row(1, "a", 1)], "line 1, sentence 1: expected a tree, got a cycle: the heads of the words 1 -> 1"),
+        (
+            [row(1, "a", 0, "root"), row(2, "b", 0, "root")],
+            "line 2, sentence 1: expected one root, got 2: words 1, 2 have HEAD 0",
+        ),
+        (
+            [row(1, "a", 0, "root"), row(2, "b", 1, "root")],
+            "line 2, .* 'b' has the relation root and the HEAD 1; only the word with HEAD 0 has it",
+        ),
+        (["# only a comment"], "line 1, sentence 1: no words; expected a line for each word"),
+    ],
+)
+def test_errors_name_file_line_and_sentence(lines, message):
+    with pytest.raises(ValueError, match=message):
+        parse_conllu("\n".join(lines) + "\n", "file")
+
+
+def test_an_empty_file_is_refused():
+    with pytest.raises(ValueError, match="file has no sentences; expected CoNLL-U"):
+        parse_conllu("\n\n", "file")
+
+
+def test_a_tree_without_a_root_is_a_cycle():
+    assert tree_problem([2, 1])[1].startswith("expected a tree, got a cycle")
+    assert tree_problem([2, 0, 2]) is None
+
+
+def test_subtypes_are_after_the_colon():
+    assert [universal(name) for name in ("nsubj:pass", "nsubj", "acl:relcl:x")] == ["nsubj", "nsubj", "acl"]

@@ -1,0 +1,44 @@
+import json
+
+import numpy as np
+import pytest
+
+from jaxnlp.text.tag_schemes import LabelledSpan, labels_of
+from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
+
+INPUTS = WordInputs.of_sentences([["Ann", "sees", "New", "York"]])
+ENTITIES = TaggerProcessor(INPUTS, labels_of(("PER", "LOC"), "bioes"), "bioes")
+TAGS = TaggerProcessor(INPUTS, ("NOUN", "VERB"), "none", "characters")
+
+
+def test_batches_have_labels_and_a_mask_of_words():
+    sentences = [
+        TaggedSentence("1", ("Ann", "sees", "York"), ("S-PER", "O", "S-LOC")),
+        TaggedSentence("2", ("Ann",)),
+    ]
+    batch = ENTITIES.batch(sentences, 3, 4)
+    assert batch["labels"].shape == batch["loss_mask"].shape == (3, 4)
+    assert [ENTITIES.labels[i] for i in batch["labels"][0, :3]] == ["S-PER", "O", "S-LOC"]
+    np.testing.assert_array_equal(batch["loss_mask"].sum(axis=1), [3, 1, 0])
+    np.testing.assert_array_equal(batch["word_mask"], batch["loss_mask"])
+
+
+def test_entities_have_types_and_tags_are_types():
+    assert (ENTITIES.types, ENTITIES.has_entities) == (("PER", "LOC"), True)
+    assert ENTITIES.spans(["B-PER", "E-PER", "O"]) == [LabelledSpan(0, 2, "PER")]
+    assert (TAGS.types, TAGS.has_entities) == (("NOUN", "VERB"), False)
+    assert TAGS.spans(["VERB", "VERB"]) == [LabelledSpan(0, 1, "VERB"), LabelledSpan(1, 2, "VERB")]
+    assert TAGS.allowed.transitions.all()
+    assert not ENTITIES.allowed.transitions.all()
+
+
+def test_processors_survive_json():
+    for processor in (ENTITIES, TAGS):
+        assert TaggerProcessor.from_json(json.loads(json.dumps(processor.to_json()))) == processor
+    with pytest.raises(ValueError, match="scheme is missing or not of type str"):
+        TaggerProcessor.from_json(TAGS.to_json() | {"scheme": 3})
+    with pytest.raises(ValueError, match="unknown scheme or unit: 'xyz' and 'words'"):
+        TaggerProcessor(INPUTS, ("A",), "xyz")
+    with pytest.raises(ValueError, match="labels must be distinct, and at least one, got none"):
+        TaggerProcessor(INPUTS, (), "none")
