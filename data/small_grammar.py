@@ -21,6 +21,11 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+def _pairs(text: str) -> dict[str, str]:
+    words = _words(text)
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
 PERSONS = ("Anna", "Carl", "David", "Elena", "Jordan", "Lincoln", "Maria", "Omar", "Paris", "Peter", "Sofia", "Tom")
 SURNAMES = ("Becker", "Diaz", "Ford", "Jones", "Kim", "Lopez", "Morgan", "Novak", "Okoye", "Rossi", "Smith", "Tanaka")
 PLACES = ("Berlin", "Cairo", "Jordan", "Lima", "Lincoln", "Norway", "Oslo", "Paris", "Peru", "Rome", "Texas", "Tokyo")
@@ -38,32 +43,18 @@ THINGS = _words(
 INSTRUMENTS = _words("binoculars camera glass microscope mirror telescope")
 ATTRIBUTES = _words("beard collar eye feather hat scar smile tail")
 PLACES_COMMON = _words("city forest garden kitchen library market museum park school station street village")
-IRREGULAR = {"child": "children", "man": "men", "woman": "women", "binoculars": "binoculars", "boy": "boys"}
+IRREGULAR = _pairs("child children man men woman women binoculars binoculars boy boys")
 PERCEIVE = _words("find notice see spot watch")
 TRANSITIVE = _words("admire chase describe draw follow help like paint plan remember visit")
 INTRANSITIVE = _words("arrive dance laugh run sing sleep smile wait walk work")
 THINK = _words("believe claim hope know say think")
 WANT = _words("decide hope plan try want")
 GIVE = _words("bring give send show")
-PAST = {
-    "find": "found",
-    "see": "saw",
-    "draw": "drew",
-    "run": "ran",
-    "sing": "sang",
-    "sleep": "slept",
-    "know": "knew",
-    "say": "said",
-    "think": "thought",
-    "bring": "brought",
-    "give": "gave",
-    "send": "sent",
-    "show": "showed",
-    "plan": "planned",
-    "spot": "spotted",
-}
-PARTICIPLE = {"see": "seen", "draw": "drawn", "run": "run", "sing": "sung", "know": "known", "give": "given"}
-PARTICIPLE |= {"show": "shown"}
+PAST = _pairs(
+    "find found see saw draw drew run ran sing sang sleep slept know knew say said think thought bring brought give "
+    "gave send sent show showed plan planned spot spotted"
+)
+PARTICIPLE = _pairs("see seen draw drawn run run sing sung know known give given show shown")
 ADJECTIVES = _words(
     "black bright clever famous happy heavy large long old quiet red sad small strange tall white young"
 )
@@ -175,14 +166,12 @@ def plural_of(noun: str) -> str:
         return IRREGULAR[noun]
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return f"{noun[:-1]}ies"
-    return f"{noun}es" if noun.endswith(("s", "ch", "sh", "ss")) else f"{noun}s"
+    return f"{noun}es" if noun.endswith(("s", "ch", "sh")) else f"{noun}s"
 
 
 def third_person(verb: str) -> str:
-    """The form of a verb after he, she or it."""
-    if verb.endswith("y") and verb[-2] not in "aeiou":
-        return f"{verb[:-1]}ies"
-    return f"{verb}es" if verb.endswith(("s", "ch", "sh")) else f"{verb}s"
+    """The form of a verb after he, she or it, which has the endings of plurals."""
+    return plural_of(verb)
 
 
 def past_of(verb: str) -> str:
@@ -360,10 +349,8 @@ class _Grammar:
 
     def _with_instrument(self) -> _Node:
         noun = self._one(INSTRUMENTS)
-        node = _Node(noun, "NOUN")
-        if noun != "binoculars":
-            node.left.append(_Node(self._one(("a", "the")), "DET", "det"))
-        return self._with_case("with", node, "obl")
+        determiner = [] if noun == "binoculars" else [_Node(self._one(("a", "the")), "DET", "det")]
+        return self._with_case("with", _Node(noun, "NOUN", left=determiner), "obl")
 
     # Noun phrases.
 

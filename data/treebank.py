@@ -103,8 +103,8 @@ class Treebank(DataConfig):
 
         Args:
           seed: decides the order of training, and the training sentences of the small grammar.
-          processor: that of an earlier run, whose words, tags and relations are used; or one with the
-            tokenizer of a BERT; None = those of the training sentences.
+          processor: that of an earlier parser, whose words, tags and relations are used; or one with the tokenizer of
+            a BERT, or this tokenizer; None = the words, tags and relations of the training sentences.
 
         Raises:
           FileNotFoundError: when there is no such file.

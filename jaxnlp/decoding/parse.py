@@ -72,13 +72,17 @@ def beam_parse(
         nodes = describing_nodes(state, system)
         return nodes, labels_of(nodes, state.relations, num_relations)
 
+    def ended(state: ParserState, totals: Array) -> Array:
+        """Which sequences are finished, or not there, as where a sentence has fewer sequences than N [B, N] bool."""
+        return of_all(finished)(state) | (totals == -jnp.inf)
+
     def step(carry: tuple[ParserState, Array, Array]) -> tuple[ParserState, Array, Array]:
         state, totals, number = carry
         logits = score(*of_all(described)(state)).astype(jnp.float32)
         chex.assert_shape(logits, (batch, beams, num_transitions(num_relations)))
         kinds = of_all(lambda one: legal_kinds(one, system))(state)
         legal = legal_transitions(kinds, num_relations)
-        done = of_all(finished)(state)
+        done = ended(state, totals)
         if beams == 1:
             masked = jnp.where(legal, logits, -jnp.inf)
             chosen = masked.argmax(axis=-1)
@@ -92,8 +96,8 @@ def beam_parse(
         return jax.tree.map(lambda new, old: _where(done, old, new), moved, state), totals, number + 1
 
     def unfinished(carry: tuple[ParserState, Array, Array]) -> Array:
-        state, _, number = carry
-        return ~of_all(finished)(state).all() & (number < 4 * positions)
+        state, totals, number = carry
+        return ~ended(state, totals).all() & (number < 4 * positions)
 
     # At first one sequence of each sentence counts: equal ones would fill the beam.
     totals = jnp.where(jnp.arange(beams)[None] == 0, jnp.zeros((batch, beams)), -jnp.inf)

@@ -43,7 +43,8 @@ class Parsing(Task):
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         loss = MetricKind("transitions", "nats", "lower")
-        found = {"loss": loss, "transition_accuracy": MetricKind("transitions")}
+        found = {"loss": loss, "loss_per_word": loss._replace(of="words")}
+        found["transition_accuracy"] = MetricKind("transitions")
         if self.l2 or self.label_smoothing:
             found["objective"] = loss._replace(training_only=True)
         if split.examples and split.scored:
@@ -96,7 +97,9 @@ class Parsing(Task):
             count = mask.sum(dtype=jnp.float32)
             nll = -jnp.where(mask, gold, 0.0).sum()
             right = ((allowed.argmax(axis=-1) == batch["transitions"]) & mask).sum(dtype=jnp.float32)
-            metrics: Metrics = {"loss": (nll, count), "transition_accuracy": (right, count)}
+            words = batch["word_mask"].sum(dtype=jnp.float32)
+            metrics: Metrics = {"loss": (nll, count), "loss_per_word": (nll, words)}
+            metrics["transition_accuracy"] = (right, count)
             total = nll
             if key is not None and self.label_smoothing:
                 spread = jnp.where(legal, logprobs, 0.0).sum(axis=-1) / legal.sum(axis=-1)
@@ -109,7 +112,7 @@ class Parsing(Task):
                 metrics["objective"] = (scalar * count, count)
             return scalar, (metrics, carry)
 
-        return Objective(loss)
+        return Objective(loss, progress="loss_per_word")
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
         return {"validation": Validation}

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxnlp.blocks import MarkedText
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
@@ -52,10 +53,7 @@ class Validation(Evaluator):
             tagged = with_predicted_tags(scoring.load_run(self.tagger), sentences, processor)
             with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.params_here())
             if scoring.split.scored:
-                found = scores(judged(sentences, with_tags))
-                values = (tag_accuracy(sentences, tagged), found["uas"].value, found["las"].value)
-                count = found["uas"].count
-                measured = {name: Metric(value, count) for name, value in zip(PREDICTED, values, strict=True)}
+                measured = _measured_with_tags(sentences, tagged, with_tags)
             else:
                 trees = with_tags
         parsed = [sentence.with_tree(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
@@ -64,7 +62,19 @@ class Validation(Evaluator):
             return Evaluation({}, files)
         words = judged(sentences, trees)
         metrics = scoring.sums() | measured | scores(words) | {"exact_match": exact_match(sentences, trees)}
-        return Evaluation(metrics, files, [*blocks(words), *error_blocks(sentences, trees)])
+        remarks: dict[str, Any] = {"num_beams": self.num_beams}
+        if self.tagger is not None:
+            remarks["tagger"] = self.tagger
+        return Evaluation(metrics, files, [*blocks(words), *error_blocks(sentences, trees)], remarks)
+
+
+def _measured_with_tags(
+    sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence], trees: Sequence[Tree]
+) -> dict[str, Metric]:
+    """The metrics of `PREDICTED`."""
+    found = scores(judged(sentences, trees))
+    values = (tag_accuracy(sentences, tagged), found["uas"].value, found["las"].value)
+    return {name: Metric(value, found["uas"].count) for name, value in zip(PREDICTED, values, strict=True)}
 
 
 def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Block]:

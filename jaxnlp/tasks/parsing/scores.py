@@ -23,6 +23,8 @@ PUNCTUATION = "punct"
 LENGTHS = (1, 2, 3, 4, 6, 9, 14, 24)
 """Arcs are grouped by their length: up to each of these, and longer ones."""
 MAX_CONFUSIONS = 20
+MAX_OPEN = 20
+"""A table of more relations is folded."""
 MAX_CURVE = 30
 """The longest arc of the curve."""
 
@@ -115,7 +117,7 @@ def _by_relation(words: Judged) -> Table:
         rows.append((relation, count, float(words.head[own].mean()), recall, precision, f1))
     header = ("relation", "words", "UAS", "LAS (recall)", "precision", "F1")
     note = "Precision is the share of right arcs among those that were found with the relation."
-    return Table(header, tuple(rows), bars=(2, 3, 4, 5), note=note)
+    return Table(header, tuple(rows), bars=(2, 3, 4, 5), note=note, folded=len(rows) > MAX_OPEN)
 
 
 def _groups(words: Judged) -> list[tuple[str, np.ndarray]]:

@@ -107,6 +107,20 @@ def test_every_output_is_a_tree_with_one_root_whatever_the_scores(system, beams)
             )
 
 
+def test_a_beam_that_is_larger_than_the_number_of_sequences_takes_no_more_steps():
+    steps = []
+
+    def score(nodes, labels):
+        jax.debug.callback(lambda: steps.append(1))
+        return random_score(0)[0](nodes, labels)
+
+    found = beam_parse(score, jnp.array([1, 1]), 8, num_relations=RELATIONS, system="arc_standard", num_beams=4)
+    jax.block_until_ready(found)
+    jax.effects_barrier()
+    assert np.asarray(found.heads)[:, 0].tolist() == [0, 0]
+    assert len(steps) == 2
+
+
 def test_a_larger_beam_finds_more_probable_sequences():
     lengths = np.arange(2, 10)
     greedy, beam = (parse(lengths, 9, "arc_standard", 0, num_beams=beams).scores for beams in (1, 16))

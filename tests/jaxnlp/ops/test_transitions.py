@@ -51,13 +51,14 @@ def test_random_parses_are_those_of_the_configuration_step_by_step(system):
             dependent = configuration.apply(kind)
             if dependent > 0:
                 relations[row, dependent] = relation
-        state, nodes, legal, done, front = step(state, numbers)
-        for row, one in enumerate(configurations):
-            assert np.asarray(nodes[row]).tolist() == one.nodes()
-            assert bool(done[row]) == one.finished
-            assert int(front[row]) == one.front
-            if not one.finished:
-                assert tuple(np.asarray(legal[row]).tolist()) == one.legal()
+        state, *found = step(state, numbers)
+        for one, nodes, legal, done, front in zip(
+            configurations, *(np.asarray(x).tolist() for x in found), strict=True
+        ):
+            assert nodes == one.nodes()
+            assert done == one.finished
+            assert front == one.front
+            assert done or tuple(legal) == one.legal()
         if all(one.finished for one in configurations):
             break
     assert all(one.finished for one in configurations)

@@ -6,7 +6,7 @@ import re
 import jax
 import pytest
 
-from configs import number_words, small_grammar_tagger, vit_digits
+from configs import number_words, small_grammar_parser, small_grammar_tagger, vit_digits
 from jaxnlp.nn.compute import Compute
 from jaxnlp.ops.devices import compile_for
 from jaxnlp.serialization import ConfigError
@@ -48,6 +48,13 @@ def small_tagger():
     return update(small_grammar_tagger.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
 
 
+def small_parser():
+    model = {"word_width": 4, "tag_width": 4, "label_width": 4, "hidden_width": 8}
+    data = {"sentences": 64, "held_out_sentences": 16, "lengths": (), "max_length": 40, "batch_words": 320}
+    fields = {f"model.{name}": value for name, value in model.items()} | {"task.l2": 1e-8}
+    return update(small_grammar_parser.get_config(), **fields | {f"data.{name}": value for name, value in data.items()})
+
+
 CONFIGS = {
     "LanguageModel": lambda files: smoothed(guards.gpt_characters(files)),
     "RecurrentLanguageModel": guards.lstm_streams,
@@ -60,6 +67,7 @@ CONFIGS = {
     "Translation": translation,
     "Classification": lambda files: images_of_digits(),
     "Tagging": lambda files: small_tagger(),
+    "Parsing": lambda files: small_parser(),
     "ImageClassification": lambda files: images.get_config(),
 }
 

@@ -9,7 +9,7 @@ from train.config import update
 from train.loop import fit
 
 SMALL = {
-    "data.sentences": 600,
+    "data.sentences": 400,
     "data.held_out_sentences": 40,
     "data.lengths": (),
     "data.max_length": 32,
