@@ -23,6 +23,7 @@ def get_config() -> TrainConfig:
         ),
         model=TaggerConfig(
             word_width=100,
+            bigram_width=50,
             character_features=0,
             recurrent_widths=(128,),
             word_dropout_rate=0.1,

@@ -177,11 +177,14 @@ class TaggedSentences(DataConfig):
         """A file of labelled sentences, or of sentences without labels. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TaggerProcessor)
         sentences = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
-        labels = [one.labels or () for one in sentences]
-        scheme = find_scheme(labels) if self.scheme == "auto" else self.scheme
-        scheme = processor.scheme if sentences[0].labels is None else scheme
-        if processor.has_entities != (scheme != "none"):
-            raise DataError(f"{path} has labels of the scheme {scheme}, and the model's are of {processor.scheme}")
+        if sentences[0].labels is None:
+            scheme = processor.scheme
+        else:
+            scheme = find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
+            if processor.has_entities and scheme == "none":
+                scheme = "bio"  # so that the first label that is none of an entity is named
+            if not processor.has_entities:
+                scheme = "none"
         check_labels(path, sentences, scheme)
         counts = Counts()
         return self._split(self._rows(str(path), sentences, processor, counts, scheme), processor, counts)

@@ -1,8 +1,9 @@
 """What models of words have in common: a vector of each word, from its embedding, its characters or a BERT.
 
-The vector of a word has up to three parts, side by side:
+The vector of a word has up to four parts, side by side:
 
     the embedding of the word, found by its id
+    the embedding of the pair of the word and the next one, found by a hash of both ids
     features of its characters: a convolution over them, and the maximum of each feature over the word
     the vector of its first token in a BERT that reads the whole sentence
 
@@ -11,7 +12,7 @@ A stack of bidirectional LSTM layers may read the vectors.
 E is the width of the vectors, W counts the characters of a word, S the tokens of a sentence in BERT.
 
 Sources: Ma and Hovy 2016 for words, characters and BiLSTM; Devlin et al. 2019, section 5.3, for the first token.
-Differs: features of characters go through ReLU.
+Differs: features of characters go through ReLU. Weinberger et al. 2009 for embeddings by a hash.
 """
 
 import dataclasses
@@ -54,6 +55,10 @@ class WordEncoderConfig(ModelConfig):
     """Width of the word embeddings, D; 0 = no word embeddings."""
     vectors_path: str | None = None
     """Text file of word vectors, as word2vec or GloVe writes it, with which word embeddings begin; None = random."""
+    bigram_width: int = 0
+    """Width of the embeddings of pairs of neighbouring words, for words that are single characters; 0 = none."""
+    bigram_buckets: int = 32_768
+    """Number of embeddings that the pairs share, by a hash."""
     character_width: int = 30
     """Width of the character embeddings."""
     character_features: int = 50
@@ -76,17 +81,17 @@ class WordEncoderConfig(ModelConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name, least in (("word_width", 0), ("character_features", 0), ("character_width", 1)):
+        may_be_0 = ("word_width", "bigram_width", "character_features")
+        for name in (*may_be_0, "character_width", "bigram_buckets", "character_window"):
+            least = 0 if name in may_be_0 else 1
             if getattr(self, name) < least:
                 raise ValueError(f"model.{name} must be at least {least}, got {getattr(self, name)}")
-        if self.character_window < 1:
-            raise ValueError(f"model.character_window must be at least 1, got {self.character_window}")
         if any(width < 1 for width in self.recurrent_widths):
             raise ValueError(f"model.recurrent_widths must be at least 1 each, got {self.recurrent_widths}")
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
                 raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
-        if not (self.bert or self.word_width or self.character_features):
+        if not (self.bert or self.word_width or self.bigram_width or self.character_features):
             raise ValueError(
                 "the model reads nothing of a word: set model.bert, model.word_width or model.character_features"
             )
@@ -97,6 +102,7 @@ class WordEncoderConfig(ModelConfig):
                 ReadWhen("freeze_bert", False, self.bert, "models with model.bert"),
                 ReadWhen("vectors_path", None, words, "models with word embeddings"),
                 ReadWhen("word_dropout_rate", 0.0, words, "models with word embeddings"),
+                ReadWhen("bigram_buckets", 32_768, self.bigram_width > 0, "models with model.bigram_width"),
                 ReadWhen("character_width", 30, characters, "models that read characters"),
                 ReadWhen("character_window", 3, characters, "models that read characters"),
                 ReadWhen("cell", "lstm", layers > 0, "models with recurrent layers"),
@@ -114,7 +120,8 @@ class WordEncoderConfig(ModelConfig):
         """E, of the encoder's output."""
         if self.recurrent_widths:
             return 2 * self.recurrent_widths[-1]
-        return (self.encoder.width if self.bert else 0) + self.word_width + self.character_features
+        bert = self.encoder.width if self.bert else 0
+        return bert + self.word_width + self.bigram_width + self.character_features
 
     @property
     def max_pieces(self) -> int | None:
@@ -153,6 +160,8 @@ class WordEncoderConfig(ModelConfig):
         table = parameter_table.Table()
         if self.word_width:
             table |= parameter_table.entries({("words", "embedding"): "VD"})
+        if self.bigram_width:
+            table |= parameter_table.entries({("bigrams", "embedding"): "VD"})
         if self.character_features:
             table |= parameter_table.entries({("characters", "embedding"): "VD"})
             table |= parameter_table.entries(parameter_table.dense(("convolution",), "DF"))
@@ -241,6 +250,10 @@ class WordEncoder(nn.Module):
         if config.word_width:
             initial = nn.initializers.normal(config.word_width**-0.5)
             self.words = nn.Embed(self.vocabulary_size, config.word_width, compute.dtype, embedding_init=initial)
+        if config.bigram_width:
+            # Zeros at first: a pair that training did not see mostly finds a vector that says nothing.
+            zeros = nn.initializers.zeros
+            self.bigrams = nn.Embed(config.bigram_buckets, config.bigram_width, compute.dtype, embedding_init=zeros)
         if config.character_features:
             initial = nn.initializers.normal(config.character_width**-0.5)
             self.characters = nn.Embed(
@@ -297,6 +310,8 @@ class WordEncoder(nn.Module):
             parts.append(self._first_vectors(pieces, piece_mask, first_pieces, deterministic=deterministic))
         if config.word_width:
             parts.append(self.words(self._with_unknown(words, deterministic=deterministic)))
+        if config.bigram_width:
+            parts.append(self.bigrams(_bigram_ids(words, config.bigram_buckets)))
         if config.character_features:
             parts.append(self._of_characters(characters))
         if further is not None:
@@ -336,3 +351,11 @@ class WordEncoder(nn.Module):
         features = self.convolution(jnp.where(mask[:, :, None], x, jnp.zeros_like(x)), mask)
         chex.assert_shape(features, (batch * length, self.config.character_features))
         return features.reshape(batch, length, -1)
+
+
+def _bigram_ids(words: jax.Array, buckets: int) -> jax.Array:
+    """The bucket of each word and the next one [B, T] int32; after the last word is padding, 0."""
+    following = jnp.pad(words[:, 1:], ((0, 0), (0, 1))).astype(jnp.uint32)
+    mixed = words.astype(jnp.uint32) * jnp.uint32(2_654_435_761) ^ following * jnp.uint32(2_246_822_519)
+    mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(3_266_489_917)
+    return ((mixed ^ (mixed >> 16)) % jnp.uint32(buckets)).astype(jnp.int32)

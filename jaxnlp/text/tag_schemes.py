@@ -137,20 +137,20 @@ def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     """The scheme of labelled sentences, by the labels that occur; bio where several fit.
 
-    It is none where a label is neither O nor a prefix of a scheme with a type.
+    It is none where fewer than half of the different labels, O not counted, are a prefix of a scheme with a type. So a
+    few malformed labels do not make entities classes of words: `check_label` refuses them.
     """
     sentences = list(sentences)
-    labels = {label for sentence in sentences for label in sentence}
-    prefixes = {prefix_and_type(label)[0] for label in labels - {OUTSIDE}}
-    if any(not prefix_and_type(label)[1] for label in labels - {OUTSIDE}):
+    labels = {label for sentence in sentences for label in sentence} - {OUTSIDE}
+    prefixes = [prefix for prefix, kind in map(prefix_and_type, labels) if kind and prefix in "BIMES"]
+    if 2 * len(prefixes) < len(labels):
         return "none"
-    if prefixes <= {"B", "I"}:
-        as_bio, as_iob1 = (sum(len(illegal_places(s, scheme)) for s in sentences) for scheme in ("bio", "iob1"))
-        return "iob1" if as_iob1 < as_bio else "bio"
-    for scheme in ("bioes", "bmes"):
-        if prefixes <= set(PREFIXES[scheme]):
-            return scheme
-    return "none"
+    if "M" in prefixes:
+        return "bmes"
+    if "E" in prefixes or "S" in prefixes:
+        return "bioes"
+    as_bio, as_iob1 = (sum(len(illegal_places(s, scheme)) for s in sentences) for scheme in ("bio", "iob1"))
+    return "iob1" if as_iob1 < as_bio else "bio"
 
 
 def allowed_labels(labels: Sequence[str], scheme: Scheme) -> AllowedLabels:

@@ -110,7 +110,9 @@ def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus
     with pytest.raises(DataError, match=r"line 1 \(sentence 1\): no training sentence has the label S-GOD; expected"):
         GRAMMAR.read_file(path, corpus.processor)
     path.write_text("Anna NOUN\n")
-    with pytest.raises(DataError, match="has labels of the scheme none, and the model's are of bioes"):
+    with pytest.raises(
+        DataError, match=r"line 1 \(sentence 1, word 1\): the label 'NOUN' is not one of the scheme bio"
+    ):
         GRAMMAR.read_file(path, corpus.processor)
 
 

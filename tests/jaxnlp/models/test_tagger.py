@@ -27,7 +27,7 @@ VARIANTS = {
     "bert_crf": TaggerConfig(bert=True, **NONE),
     "bert_bilstm_crf": TaggerConfig(bert=True, **(NONE | {"recurrent_widths": (3,)})),
     "bilstm_crf": TaggerConfig(recurrent_widths=(3, 2), **SMALL),
-    "bigru_softmax": TaggerConfig(recurrent_widths=(3,), crf=False, cell="gru", **SMALL),
+    "bigru_softmax": TaggerConfig(recurrent_widths=(3,), crf=False, cell="gru", bigram_width=2, **SMALL),
 }
 BATCH = PROCESSOR.batch([TaggedSentence("1", ("Ann", "sees", "Rome"))], 2, 4)
 

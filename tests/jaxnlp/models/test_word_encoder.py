@@ -100,6 +100,23 @@ def test_words_are_unknown_at_random_in_training_only():
     assert not (np.abs(np.asarray(plain)[:, :4] - unknown) < 1e-6).all(axis=-1).any()
 
 
+def test_pairs_of_neighbours_have_embeddings_of_their_own():
+    config = WordEncoderConfig(
+        word_width=0, character_features=0, recurrent_widths=(), bigram_width=4, bigram_buckets=1_000
+    )
+    with pytest.raises(ValueError, match="the model reads nothing of a word"):
+        dataclasses.replace(config, bigram_width=0, bigram_buckets=32_768)
+    sentences = [["the", "dog", "the", "dog"], ["dog", "the", "dogs"]]
+    found = np.asarray(encoded(config, batch_of(sentences))[0])
+    np.testing.assert_array_equal(found[0, 0], found[0, 2])  # the dog
+    np.testing.assert_array_equal(found[0, 1], found[1, 0])  # dog the
+    others = [found[0, 0], found[0, 1], found[0, 3], found[1, 1], found[1, 2]]
+    assert len({tuple(vector.tolist()) for vector in others}) == 5
+    encoder = WordEncoder(config, *config.sizes(INPUTS))
+    first = encoder.init(jax.random.key(0), *(batch_of(sentences)[name] for name in config.inputs))
+    assert not np.any(first["params"]["bigrams"]["embedding"])
+
+
 def test_a_frozen_bert_has_no_gradient():
     config = dataclasses.replace(WHOLE, freeze_bert=True, recurrent_widths=())
     batch = batch_of(SENTENCES)
@@ -148,6 +165,8 @@ def test_word_vectors_of_a_file_are_the_first_embeddings(tmp_path):
         ({"recurrent_widths": (0,)}, "model.recurrent_widths must be at least 1 each"),
         ({"word_dropout_rate": 1.0}, "model.word_dropout_rate must lie in"),
         ({"character_features": -1}, "model.character_features must be at least 0, got -1"),
+        ({"bigram_buckets": 7}, "model.bigram_buckets applies only to models with model.bigram_width"),
+        ({"bigram_width": -1}, "model.bigram_width must be at least 0, got -1"),
         ({"character_window": 0}, "model.character_window must be at least 1, got 0"),
     ],
 )

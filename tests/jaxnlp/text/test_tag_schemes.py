@@ -62,7 +62,8 @@ def test_illegal_labels_are_read_as_conll_counts_them():
 
 def test_labels_of_words_are_no_entities():
     assert find_scheme([["NOUN", "VERB"]]) == "none"
-    assert find_scheme([["B-PER", "NOUN"]]) == "none"
+    assert find_scheme([["B-PER", "NOUN", "VERB"]]) == "none"
+    assert find_scheme([["B-PER", "E-PER", "Q-PER"]]) == "bioes"
     assert labels_of(("NOUN", "VERB"), "none") == ("NOUN", "VERB")
     assert convert(["NOUN"], "none") == ["NOUN"]
     assert find_scheme([["O", "O"]]) == "bio"
