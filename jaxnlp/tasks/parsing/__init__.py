@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -14,7 +14,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
 from jaxnlp.ops.transitions import labels_of, legal_transitions
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
-from jaxnlp.tasks.parsing.commands import Parse
+from jaxnlp.tasks.parsing.commands import Parse, parse
 from jaxnlp.tasks.parsing.evaluators import Validation
 from jaxnlp.tasks.parsing.scores import SCORES
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
@@ -119,3 +119,6 @@ class Parsing(Task):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"parse": Parse}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {"parse": parse}

@@ -5,11 +5,13 @@ import gzip
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import tyro
 
 from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.files import write_file
+from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
@@ -73,10 +75,7 @@ class Parse(Command):
         parse = SentenceParser(trained, num_beams=self.num_beams)
         drawn, lines, count = list[Drawn](), list[str](), 0
         for sentences in chunks(self._sentences(), CHUNK):
-            if tagger is not None:
-                sentences = with_predicted_tags(tagger, sentences, processor)
-            if processor.tags:
-                _require_tags(sentences, processor)
+            sentences = _tagged(sentences, processor, tagger)
             for sentence, tree in zip(sentences, parse(sentences), strict=True):
                 if count and not self.json:
                     print()
@@ -100,8 +99,52 @@ class Parse(Command):
             yield from read_conllu(self.conllu)
             return
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
-            words = [placed.word for placed in split_words(one_line(text))]
-            yield dataclasses.replace(sentence_of(words, name=str(number)), line=number)
+            yield sentence_of_text(text, number)
+
+
+class ParsedSentence(NamedTuple):
+    """A sentence's tree: words, tags ("_" = not known), heads (numbers of words from 1; 0 = the root), relations."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+
+
+@one_or_many
+def parse(
+    trained: Trained, texts: Sequence[str], *, tagger: Trained | None = None, num_beams: int = 1
+) -> list[ParsedSentence]:
+    """The dependency tree of each sentence, or of one.
+
+    Args:
+      trained: a parser.
+      texts: sentences; a simple rule splits them into words.
+      tagger: of parsers that read tags: a trained tagger.
+      num_beams: sequences of transitions that are kept.
+
+    Raises: ValueError for a sentence that is too long, and when tags are missing.
+    """
+    sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
+    sentences = _tagged(sentences, trained.processor, tagger)
+    return [
+        ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations))
+        for sentence, tree in zip(sentences, SentenceParser(trained, num_beams=num_beams)(sentences), strict=True)
+    ]
+
+
+def sentence_of_text(text: str, number: int) -> TreeSentence:
+    """A text as a sentence of words, with its number."""
+    words = [placed.word for placed in split_words(one_line(text))]
+    return dataclasses.replace(sentence_of(words, name=str(number)), line=number)
+
+
+def _tagged(sentences: list[TreeSentence], processor: ParserProcessor, tagger: Trained | None) -> list[TreeSentence]:
+    """The sentences with a tagger's tags, if there is one. Raises: ValueError when the parser reads tags that miss."""
+    found = sentences if tagger is None else with_predicted_tags(tagger, sentences, processor)
+    if processor.tags:
+        _require_tags(found, processor)
+    return found
 
 
 def read_conllu(path: Path) -> list[TreeSentence]:

@@ -1,5 +1,6 @@
 """A trained parser as a function from sentences to trees."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,12 +63,17 @@ def trees_of(sentences: Sequence[TreeSentence], found: Trees, processor: ParserP
     ]
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _parse(model: Any, processor: ParserProcessor, num_beams: int, params: Params, batch: Batch) -> Trees:
+    return parse_of(model, processor, num_beams=num_beams)(params, batch)
+
+
 class SentenceParser:
     """Parses sentences in batches of similar length. Its programs are compiled once for each length."""
 
     def __init__(self, trained: Trained, *, num_beams: int = 1):
         self._trained = trained
-        self._parse = jax.jit(parse_of(trained.model, trained.processor, num_beams=num_beams))
+        self._parse = functools.partial(_parse, trained.model, trained.processor, num_beams)
 
     def __call__(self, sentences: Sequence[TreeSentence], params: Params | None = None) -> list[Tree]:
         """The trees of sentences, in their order. Args: params: None = those that were trained.

@@ -1,7 +1,7 @@
 """Tagging: a label for each word of a sentence, such as the entity that it belongs to, or its part of speech."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -14,7 +14,7 @@ from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import crf_log_likelihood
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.tagging import scores
-from jaxnlp.tasks.tagging.commands import Predict
+from jaxnlp.tasks.tagging.commands import Predict, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
 from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
 
@@ -82,3 +82,6 @@ class Tagging(Task):
 
     def commands(self) -> Mapping[str, type[Command]]:
         return {"predict": Predict}
+
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        return {"tag": tag}

@@ -10,6 +10,7 @@ import tyro
 
 from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.files import write_file
+from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.tagging.column_files import read_columns
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
@@ -60,10 +61,7 @@ class Predict(Command):
         processor: TaggerProcessor = trained.processor
         texts, entities = list[str](), list[list[Entity]]()
         for chunk in chunks(rows_of(self.inputs, (), self.file, count=1)):
-            words = [split_words(text, processor.unit) for (text,) in chunk]
-            found = label_sentences(trained, [[word.word for word in row] for row in words])
-            for (text,), placed, labelled in zip(chunk, words, found, strict=True):
-                spans = entities_of(processor, placed, labelled)
+            for (text,), spans in zip(chunk, tag(trained, [text for (text,) in chunk]), strict=True):
                 if self.html is not None:
                     texts.append(text)
                     entities.append(spans)
@@ -87,6 +85,18 @@ class Predict(Command):
         else:
             write_file(self.out, text.encode())
             print(self.out)
+
+
+@one_or_many
+def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
+    """The entities in each text, or the labels of its words; of one text its list.
+
+    Raises: ValueError for a text without words.
+    """
+    processor: TaggerProcessor = trained.processor
+    words = [split_words(text, processor.unit) for text in require_texts(texts)]
+    found = label_sentences(trained, [[word.word for word in row] for row in words])
+    return [entities_of(processor, placed, labelled) for placed, labelled in zip(words, found, strict=True)]
 
 
 def entities_of(processor: TaggerProcessor, words: Sequence[PlacedWord], found: Labelled) -> list[Entity]:

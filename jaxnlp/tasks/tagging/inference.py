@@ -1,5 +1,6 @@
 """The best labels of sentences, and how probable they are."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -69,6 +70,11 @@ def _scores(model: Any, params: Params, batch: Batch) -> tuple[LabelScores, Arra
     return found, batch["word_mask"].sum(axis=1)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _predict(model: Any, processor: TaggerProcessor, constrained: bool, params: Params, batch: Batch) -> Any:
+    return labels_and_confidence(model, processor, constrained=constrained)(params, batch)
+
+
 def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> list[Labelled]:
     """The labels of sentences of words; those that are too long are divided and put together again.
 
@@ -76,7 +82,7 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
     """
     processor: TaggerProcessor = trained.processor
     task: Any = trained.task
-    predict = jax.jit(labels_and_confidence(trained.model, processor, constrained=task.constrained))
+    predict = functools.partial(_predict, trained.model, processor, task.constrained)
     parts = []
     for number, words in enumerate(sentences):
         if not words:

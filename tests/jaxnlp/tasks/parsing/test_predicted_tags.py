@@ -92,3 +92,15 @@ def test_scores_with_predicted_tags_stand_beside_those_with_gold_tags(run, tmp_p
     out = capsys.readouterr().out
     for name in ("uas", "las", "uas_predicted_tags", "las_predicted_tags", "tag_accuracy"):
         assert f" {name} " in out
+
+
+def test_in_python_a_sentence_has_its_tree(parser, make_tagger):
+    several = parser.parse(["The dog sleeps.", "The dog sleeps."], tagger=make_tagger())
+    one = parser.parse("The dog sleeps.", tagger=make_tagger())
+    assert several == [one, one]
+    assert one.words == tuple(WORDS)
+    assert set(one.tags) <= set(parser.processor.tags)
+    assert one.heads.count(0) == 1
+    assert one.relations[one.heads.index(0)] == "root"
+    with pytest.raises(ValueError, match="this parser reads tags"):
+        parser.parse("The dog sleeps.")

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from jaxnlp.__main__ import main
+from jaxnlp.runs import load_run
 
 TEXT = "Anna visits New York."
 
@@ -62,3 +63,11 @@ def test_options_that_do_not_fit_are_one_line(run, capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_in_python_a_text_has_its_entities(run):
+    trained = load_run(run)
+    first, second = trained.tag([TEXT, "the dog sleeps ."])
+    assert [(one.type, TEXT[one.start : one.stop]) for one in first] == [("PER", "Anna"), ("LOC", "New York")]
+    assert second == []
+    assert [one.type for one in trained.tag(TEXT)] == ["PER", "LOC"]
