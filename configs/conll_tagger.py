@@ -5,7 +5,7 @@ is beside it. The encoder learns at a tenth of the rate of the layers above it (
 --model.no-crf, --model.recurrent-widths and --model.character-features 0 leave out one part each; see docs/tagging.md.
 Source: Devlin et al. 2019, section 5.3, and Lample et al. 2016. Differs: MiniLM, the character CNN, true case.
 Cost: 30 minutes on two CPU cores with bfloat16 instructions.
-Expect: F1 of dev 0.93.
+Expect: F1 of dev 0.93, which 1,200 steps reach.
 Command: python -m train conll_tagger --workdir runs/conll_tagger
 """
 

@@ -2,8 +2,8 @@
 
 Source: Zhang and Yang 2018, the character baseline with bigrams of table 8. Differs: random embeddings, those of
 bigrams by a hash; AdamW, characters of the training data are unknown at random, a moving average of the parameters.
-Cost: 10 minutes on two CPU cores.
-Expect: F1 of dev 0.94.
+Cost: 5 minutes on two CPU cores.
+Expect: F1 of dev 0.90; token accuracy 0.955. Training longer does not help: the small data is memorised.
 Command: python -m train resume_tagger --workdir runs/resume_tagger
 """
 
@@ -40,7 +40,7 @@ def get_config() -> TrainConfig:
         ),
         ema_decay=0.998,
         best_metric="f1",
-        total_steps=4_000,
-        evaluate_every_steps=1_000,
-        checkpoint_every_steps=1_000,
+        total_steps=2_500,
+        evaluate_every_steps=500,
+        checkpoint_every_steps=500,
     )

@@ -3,7 +3,7 @@
 The data is small (1,350 posts) and two thirds of its entities are nominal, such as "friend".
 Source: Peng and Dredze 2015 for the data; Zhang and Yang 2018, the character baseline. Differs: random embeddings.
 Cost: 5 minutes on two CPU cores.
-Expect: F1 of dev 0.45.
+Expect: F1 of dev 0.35 after 900 steps.
 Command: python -m train weibo_tagger --workdir runs/weibo_tagger
 """
 
