@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,6 +24,23 @@ import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives the tests of a file to one process, and those of a task: they share a trained run."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByTask(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid.partition("::")[0])
+
+    return ByTask(config, log)
+
+
+def group_of(file: str) -> str:
+    """The file, or the folder of its task."""
+    folder = file.rpartition("/")[0]
+    return folder if folder.startswith("tests/jaxnlp/tasks/") else file
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads -m

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from tests.conftest import covering, evenly_spaced, pytest_collection_modifyitems
+from tests.conftest import covering, evenly_spaced, group_of, pytest_collection_modifyitems
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,10 @@ def test_the_cases_of_each_sweep_that_are_not_chosen_are_thorough():
     ]
     pytest_collection_modifyitems(items)
     assert [item.nodeid for item in items if item.given == ["thorough"]] == ["a[1]", "a[2]", "b[1]", "b[2]", "b[3]"]
+
+
+def test_the_tests_of_a_task_are_one_group_and_those_of_other_files_are_their_own():
+    names = ("tests/jaxnlp/tasks/tagging/test_init.py", "tests/jaxnlp/tasks/tagging/test_commands.py")
+    assert {group_of(name) for name in names} == {"tests/jaxnlp/tasks/tagging"}
+    assert group_of("tests/jaxnlp/tasks/test_init.py") == "tests/jaxnlp/tasks/test_init.py"
+    assert group_of("tests/train/test_loop.py") == "tests/train/test_loop.py"

@@ -16,7 +16,7 @@ SECOND_SIGNAL_SECONDS = 2.0
 class StopSignal:
     """A context that records the first SIGTERM, SIGINT or SIGHUP. A later second signal has its usual effect.
 
-    A signal that the process ignores stays ignored: nohup does so with SIGHUP.
+    SIGHUP stays ignored where it is, as nohup has it. SIGINT is heeded: shells ignore it for jobs in the background.
 
     Attributes:
       received: name of the signal; None = no signal was received.
@@ -28,7 +28,8 @@ class StopSignal:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopSignal":
-        heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        hang_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+        heeded = [number for number in STOP_SIGNALS if hang_up or number != signal.SIGHUP]
         self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 

@@ -225,6 +225,7 @@ def transformer_weights(params):
     return found
 
 
+@pytest.mark.thorough
 def test_transformer_gives_our_logits_and_its_search_our_translations():
     config = EncoderDecoderConfig(**TINY | {"context_length": 16}, embeddings="shared", dropout_rate=0.0)
     model = config.build(VOCABULARY)
@@ -328,6 +329,7 @@ def test_parser_gives_our_logits_and_has_as_many_parameters():
     assert size_of(theirs) == size(params)
 
 
+@pytest.mark.thorough
 def test_both_sides_of_parse_find_trees_of_all_sentences(monkeypatch):
     sentences = parse.sentences()[:20]
     monkeypatch.setattr(parse, "sentences", lambda: sentences)

@@ -37,3 +37,22 @@ def test_the_models_of_the_page_are_those_of_the_recipes(page):
     assert [int(cell) for cell in cells[2:4]] == [
         recipe.get_config().model.recurrent_widths[0] for recipe in (conll_tagger, conll_bilstm_crf)
     ]
+
+
+def test_results_are_what_the_ledger_holds(table, entries, root):
+    rows = table("tagging.md", r"(?:conll|resume|weibo|ud|small_grammar)_\w*(?:tagger|crf)")
+    held = {path.stem for path in (root / "docs" / "results").glob("*_tagger.json")}
+    held |= {path.stem for path in (root / "docs" / "results").glob("*_crf.json")}
+    assert {name for name, *_ in rows} == held
+    for name, *scores, accuracy, steps, seconds in rows:
+        found = entries(name)
+        for shown, metric in zip(scores, ("f1", "precision", "recall"), strict=True):
+            entry = found.get((metric, "validation"))
+            if entry is None:  # labels that are no entities
+                assert shown == ""
+                continue
+            assert float(shown) == pytest.approx(entry["value"], abs=0.00051)
+        entry = found["accuracy", "validation"]
+        assert float(accuracy) == pytest.approx(entry["value"], abs=0.00051)
+        assert int(steps.replace(",", "")) == entry["steps"]
+        assert int(seconds.removesuffix(" s").replace(",", "")) == pytest.approx(entry["train_seconds"], abs=0.51)

@@ -25,6 +25,7 @@ def pairs(tmp_path):
     return (str(tmp_path / "source"), str(tmp_path / "target"))
 
 
+@pytest.mark.thorough
 def test_an_epoch_of_pairs_compiles_at_most_one_program_for_each_length(tiny_config, pairs):
     small = {"batch_size": 16, "batch_tokens": 96, "vocabulary_size": 20}
     data = ParallelText(train=pairs, lengths=LENGTHS, subwords="words", **small)

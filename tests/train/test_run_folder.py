@@ -442,6 +442,7 @@ def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_len
         quick_fit(decaying, tmp_path / "decaying")
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_extended_says_so_and_its_older_checkpoints_still_load(
     tiny_config, tiny_gpt, quick_fit, tmp_path
 ):

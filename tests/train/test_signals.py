@@ -7,6 +7,14 @@ import pytest
 from train.signals import SECOND_SIGNAL_SECONDS, STOP_SIGNALS, StopSignal, exit_status
 
 
+@pytest.fixture(autouse=True)
+def hang_up_is_heeded():
+    """Whoever starts the tests may ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_first_signal_is_noted_by_name_and_does_nothing_else(number):
     with StopSignal() as stop:
@@ -47,14 +55,11 @@ def test_later_second_signal_acts_as_it_always_did(clock, first, second):
         signal.signal(signal.SIGINT, before)
 
 
-def test_an_ignored_signal_stays_ignored():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
-        with StopSignal() as stop:
-            signal.raise_signal(signal.SIGHUP)
-        assert stop.received is None
-    finally:
-        signal.signal(signal.SIGHUP, before)
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    with StopSignal() as stop:
+        signal.raise_signal(signal.SIGHUP)
+    assert stop.received is None
 
 
 def test_after_the_terminal_is_closed_output_to_it_is_discarded(monkeypatch):

@@ -122,6 +122,7 @@ def test_two_classes_of_pairs_read_apart_have_the_function_of_one_logit_of_text_
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), gradients, expected_gradients)
 
 
+@pytest.mark.thorough
 def test_single_texts_have_the_function_and_the_dropout_of_text_tasks():
     """The recorded numbers of CS224N's data sets are of text tasks."""
     labels, rate = Labels("classification", 1, ("a", "b", "c")), 0.3

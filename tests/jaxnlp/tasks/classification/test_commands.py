@@ -63,6 +63,7 @@ def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(
         assert error.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
     run = str(text_run("class"))
     assert main(["embed", run, "the cat", "the cat sat", "--out", str(tmp_path / "vectors.npy")]) == 0

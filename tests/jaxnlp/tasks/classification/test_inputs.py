@@ -38,7 +38,9 @@ def test_inputs_that_do_not_fit_the_processor_are_refused():
         image_files(())
 
 
-@pytest.mark.parametrize("kind", ["class", "classes", "number"])
+@pytest.mark.parametrize(
+    "kind", ["class", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("classes", "number"))]
+)
 def test_texts_are_predicted_as_lines_and_as_json(text_run, kind, capsys, tmp_path):
     run = str(text_run(kind))
     file = tmp_path / "texts.txt"

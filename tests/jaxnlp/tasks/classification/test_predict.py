@@ -24,6 +24,7 @@ def test_texts_have_the_class_and_the_probabilities_of_the_command(text_run, cap
     assert trained.predict(TEXTS[0]).label == "arts"
 
 
+@pytest.mark.thorough
 def test_any_number_of_classes_and_numbers(text_run):
     several = load_run(text_run("classes")).predict(TEXTS)
     assert [one.label for one in several] == [("arts",), ("sport",)]
