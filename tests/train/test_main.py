@@ -31,6 +31,11 @@ SAVE_EVERY = 5
 MAX_WAIT_SECONDS = 120
 
 
+def heed_hang_up():
+    """Whoever starts the tests may ignore SIGHUP, which processes inherit."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Runs:
     """Starts one small run, with dropout, in folders of the test's choice."""
 
@@ -71,6 +76,7 @@ class Runs:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=heed_hang_up,
         )
 
     def resume(self, workdir):
