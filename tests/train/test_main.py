@@ -31,9 +31,12 @@ SAVE_EVERY = 5
 MAX_WAIT_SECONDS = 120
 
 
-def heed_hang_up():
-    """Whoever starts the tests may ignore SIGHUP, which processes inherit."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+@pytest.fixture(scope="module", autouse=True)
+def hang_up_is_heeded():
+    """Whoever starts the tests may ignore SIGHUP, and the processes of tests would inherit that."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 class Runs:
@@ -76,7 +79,6 @@ class Runs:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=heed_hang_up,
         )
 
     def resume(self, workdir):
