@@ -66,8 +66,7 @@ class _Settings(NamedTuple):
 class _Search(NamedTuple):
     """State between two steps; entries with score -inf are empty."""
 
-    cache: PyTree  # B N rows: what the hypotheses before the newest token have read
-    rows: Array  # [B N], which of these rows each running hypothesis continues
+    cache: PyTree  # B N rows: all tokens of the running hypotheses except the newest
     running: BeamResult  # log-probabilities without penalties; all hypotheses have the same length
     finished: BeamResult
 
@@ -177,20 +176,17 @@ def _begin(decoder, rules, params, window, count, settings, cache):
     )
     # Several empty hypotheses would all have the same continuations, so there is only one.
     running = empty._replace(scores=empty.scores.at[:, 0].set(0.0))
-    rows = jnp.repeat(jnp.arange(batch), num_beams)
-    cache = cache_rows(cache, rows)
+    cache = cache_rows(cache, jnp.repeat(jnp.arange(batch), num_beams))
     logits = jnp.broadcast_to(logits[:, None], (batch, num_beams, size))
-    return _extend(decoder, rules, _Search(cache, rows, running, empty), logits, 1, settings)
+    return _extend(decoder, rules, _Search(cache, running, empty), logits, 1, settings)
 
 
-# The search is not donated: rows are chosen from one cache into another, and then a token is added in place.
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnames="search")
 def _advance(decoder, rules, params, search, length, settings):
     """Reads the newest token of each running hypothesis, and chooses token number `length`."""
     tokens = search.running.tokens
     newest = jax.lax.dynamic_index_in_dim(tokens, length - 2, axis=2, keepdims=False)
-    cache = decoder.reorder(search.cache, search.rows)
-    logits, cache = decoder.read(params, newest.reshape(-1, 1), cache, 1)
+    logits, cache = decoder.read(params, newest.reshape(-1, 1), search.cache, 1)
     logits = logits.reshape(*newest.shape, logits.shape[-1])
     return _extend(decoder, rules, search._replace(cache=cache), logits, length, settings)
 
@@ -232,8 +228,9 @@ def _extend(
     running = running._replace(scores=jnp.where(truncated, -jnp.inf, running.scores))
     best = _best(finished)
     rows = jnp.arange(batch)[:, None] * num_beams + parents
+    cache = decoder.reorder(search.cache, rows.reshape(-1))
     bound = running.scores[:, 0] / _penalty(settings.max_lengths, settings.length_penalty)
-    return _Search(search.cache, rows.reshape(-1), running, best), (best.scores[:, rules.n_best - 1] >= bound).all()
+    return _Search(cache, running, best), (best.scores[:, rules.n_best - 1] >= bound).all()
 
 
 def _repeats(tokens: Array, length: Array | int, size: int, vocabulary_size: int) -> Array:
