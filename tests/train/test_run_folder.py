@@ -4,7 +4,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import chex
 import jax
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from jaxnlp.checkpoints import DamagedCheckpointError, RunError, find_checkpoint
 from jaxnlp.runs import load_run
 from jaxnlp.serialization import ConfigError, to_json
-from tests.train.loop_helpers import arrays
 from train import run_folder
 from train.config import TrainConfig, update
 from train.report.__main__ import main as report
@@ -23,7 +21,6 @@ from train.run_folder import (
     create,
     keep_lines_until,
     read_config,
-    read_environment,
     read_ledger,
     update_environment,
     write_environment,
@@ -428,36 +425,3 @@ def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt
     create(tmp_path, spec(config))
     assert isinstance(read_config(tmp_path), TrainConfig)
     assert read_config(tmp_path) == config
-
-
-def test_a_run_becomes_longer_where_the_learning_rate_does_not_depend_on_its_length(tiny_config, quick_fit, tmp_path):
-    """The straight run of the new length and the one that was made longer end at the same bits."""
-    config = tiny_config(total_steps=6, **{"optimizer.schedule": "constant"})
-    quick_fit(update(config, total_steps=3), tmp_path / "longer")
-    longer = quick_fit(config, tmp_path / "longer").state
-    chex.assert_trees_all_equal(arrays(longer), arrays(quick_fit(config, tmp_path / "straight").state))
-    decaying = update(config, **{"optimizer.schedule": "cosine"})
-    quick_fit(update(decaying, total_steps=3), tmp_path / "decaying")
-    with pytest.raises(RunMismatchError, match="total_steps: 3 -> 6"):
-        quick_fit(decaying, tmp_path / "decaying")
-
-
-@pytest.mark.thorough
-def test_a_run_that_is_extended_says_so_and_its_older_checkpoints_still_load(
-    tiny_config, tiny_gpt, quick_fit, tmp_path
-):
-    config = tiny_config(model=tiny_gpt, total_steps=3, evaluate_every_steps=3, **{"optimizer.schedule": "cosine"})
-    quick_fit(config, tmp_path)
-    longer = update(config, total_steps=6)
-    with pytest.raises(
-        RunMismatchError, match=r"(?s)depend on total_steps\. --extend continues all the same.*: 3 -> 6"
-    ):
-        quick_fit(longer, tmp_path)
-    with pytest.raises(RunMismatchError, match="seed: 0 -> 1"):
-        quick_fit(update(longer, seed=1), tmp_path, extend=True)
-    assert int(quick_fit(longer, tmp_path, extend=True).state.step) == 6
-    assert read_environment(tmp_path)["extended_from_total_steps"] == [3]
-    assert read_config(tmp_path).total_steps == 6
-    assert load_run(tmp_path, checkpoint=3).step == 3
-    quick_fit(longer, tmp_path)  # it is finished, and needs no flag
-    assert read_environment(tmp_path)["extended_from_total_steps"] == [3]
