@@ -140,6 +140,11 @@ class TaggedSentences(DataConfig):
         known = KNOWN.get(self.source)
         return self.unit if known is None else known.unit
 
+    @property
+    def needs(self) -> str:
+        """The data set's folder."""
+        return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the files; the splits are `validation` and, where there is a file, `test`.
 

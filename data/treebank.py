@@ -98,6 +98,11 @@ class Treebank(DataConfig):
     def _lengths(self) -> tuple[int, ...]:
         return (*(length for length in self.lengths if length < self.max_length), self.max_length)
 
+    @property
+    def needs(self) -> str:
+        """The data set's folder."""
+        return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
+
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the treebank; the splits are `validation` and, where there is a file, `test`.
 
