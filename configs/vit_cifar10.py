@@ -37,7 +37,7 @@ def get_config() -> TrainConfig:
         ),
         ema_decay=0.998,
         best_metric="accuracy",
-        total_steps=8_000,
+        total_steps=5_000,
         evaluate_every_steps=1_000,
         checkpoint_every_steps=1_000,
     )
