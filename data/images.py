@@ -82,6 +82,8 @@ class Images(DataConfig):
     """The same for validation; None = a part of the images in path is held out."""
     validation_fraction: float = 0.1
     """Share of each class that is held out."""
+    split_seed: int = 0
+    """Another seed holds out other images."""
     flip: bool = False
     """Exchange left and right in half of the training images."""
     shift: int = 0
@@ -97,7 +99,7 @@ class Images(DataConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self.require_at_least(0, "shift", "erase_rate")
+        self.require_at_least(0, "split_seed", "shift", "erase_rate")
         self.require_at_least(1, "evaluation_batch_size")
         if self.erase_rate > 1.0:
             raise ValueError(f"data.erase_rate must lie in [0, 1], got {self.erase_rate}")
@@ -113,6 +115,7 @@ class Images(DataConfig):
                 ReadWhen("path", None, self.source != "digits", "data.source cifar10 and files"),
                 ReadWhen("validation_path", None, own, "data.source files"),
                 ReadWhen("validation_fraction", 0.1, held_out, "images without a validation set of their own"),
+                ReadWhen("split_seed", 0, held_out, "images without a validation set of their own"),
                 ReadWhen("mix_alpha", 1.0, self.mix != "none", "data.mix mixup and cutmix"),
             ],
         )
@@ -194,7 +197,7 @@ class Images(DataConfig):
                     f"{images.images.shape[1:]}"
                 )
             return images, held_out
-        return held_out_part(images, self.validation_fraction)
+        return held_out_part(images, self.validation_fraction, self.split_seed)
 
     def _training_batches(self, train: LabelledImages, seed: int) -> Any:
         count = len(train.images)
@@ -247,8 +250,8 @@ def digits() -> LabelledImages:
     return LabelledImages(images, found.target.astype(np.int64), tuple(map(str, range(10))), numbered(len(images)))
 
 
-def held_out_part(found: LabelledImages, fraction: float) -> tuple[LabelledImages, LabelledImages]:
-    """The images for training, and a fraction of each class, at least one image, for validation.
+def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
+    """The images for training, and a fraction of each class, at least one image, for validation; the seed chooses them.
 
     Raises: DataError for a class with fewer than two images.
     """
@@ -258,7 +261,7 @@ def held_out_part(found: LabelledImages, fraction: float) -> tuple[LabelledImage
         if len(rows) < 2:
             raise DataError(f"the class {name} has {len(rows)} images; two are needed, one of them for validation")
         count = max(1, round(fraction * len(rows)))
-        held_out[np.random.default_rng(label).permutation(rows)[: min(count, len(rows) - 1)]] = True
+        held_out[np.random.default_rng([label, seed]).permutation(rows)[: min(count, len(rows) - 1)]] = True
     return found.part(~held_out), found.part(held_out)
 
 

@@ -38,6 +38,14 @@ def test_digits_are_whole_and_a_part_of_each_class_is_held_out():
     assert sum(image.tobytes() in rows for image in held_out.images) <= 1  # two digits are drawn alike
 
 
+def test_another_seed_holds_out_other_images_and_as_many():
+    found = digits()
+    first, other = (held_out_part(found, 0.2, seed)[1] for seed in (0, 1))
+    np.testing.assert_array_equal(np.bincount(first.labels), np.bincount(other.labels))
+    assert 0.1 < np.mean(np.isin(other.names, first.names)) < 0.3  # a fifth by chance
+    assert Images(split_seed=1).load(0).fingerprint != Images().load(0).fingerprint
+
+
 def test_what_is_no_image_of_a_class_is_counted_and_images_of_both_parts_are(folder, tmp_path, caplog):
     save(folder, "loose.png")
     save(folder, "dog/puppies/c.png")
