@@ -19,7 +19,10 @@ def get_config() -> TrainConfig:
         text_cnn.get_config(),
         recipe="text_rnn",
         model=TextRNNConfig(
-            embedding_width=128, widths=(64,), pooling="attention", dropout_rate=0.5, embedding_dropout_rate=0.4
+            embedding_width=300, widths=(128,), pooling="attention", dropout_rate=0.5, embedding_dropout_rate=0.6
         ),
+        total_steps=600,
+        evaluate_every_steps=600,
+        checkpoint_every_steps=300,
         **{"optimizer.learning_rate": 2e-3},
     )
