@@ -27,3 +27,6 @@ def test_a_summary_says_what_the_data_has():
         "3 words and 7 characters in the vocabulary, 5 labels",
     ]
     assert Counts().notes() == ()
+    counts.add_illegal(RawSentence((7, 8), 3, ("a", "b"), ("I-Y", "I-X")), [0, 1])
+    note = "3 labels may not follow the ones before them and begin entities (first: sentence 3, line 7, word 2)"
+    assert counts.notes()[0] == note
