@@ -9,40 +9,28 @@ Expect: F1 of dev 0.93.
 Command: python -m train conll_tagger --workdir runs/conll_tagger
 """
 
-from data.tagged_sentences import TaggedSentences
-from jaxnlp.models.tagger import TaggerConfig
-from jaxnlp.nn.compute import Compute
-from jaxnlp.tasks.tagging import Tagging
-from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from configs import conll_bilstm_crf
+from train.config import TrainConfig, update
 
 
 def get_config() -> TrainConfig:
-    return TrainConfig(
+    return update(
+        conll_bilstm_crf.get_config(),
         recipe="conll_tagger",
-        data=TaggedSentences(source="conll2003_ner", length_multiple=32, max_pieces=192, batch_size=32),
-        model=TaggerConfig(
-            bert=True,
-            word_width=0,
-            character_features=60,
-            recurrent_widths=(128,),
-            input_dropout_rate=0.3,
-            output_dropout_rate=0.3,
-            compute=Compute(matmul_dtype="auto"),
-        ),
-        task=Tagging(),
-        optimizer=OptimizerConfig(
-            name="adamw",
-            learning_rate=3e-3,
-            blocks_lr_ratio=0.1,
-            weight_decay=0.01,
-            warmup_steps=200,
-            min_lr_ratio=0.02,
-        ),
         init_from="sentence-transformers/all-MiniLM-L6-v2",
-        ema_decay=0.998,
-        best_metric="f1",
         total_steps=1_800,
         evaluate_every_steps=600,
         checkpoint_every_steps=600,
+        **{
+            "data.length_multiple": 32,
+            "data.max_pieces": 192,
+            "model.bert": True,
+            "model.word_width": 0,
+            "model.word_dropout_rate": 0.0,
+            "model.recurrent_widths": (128,),
+            "model.input_dropout_rate": 0.3,
+            "model.output_dropout_rate": 0.3,
+            "optimizer.learning_rate": 3e-3,
+            "optimizer.blocks_lr_ratio": 0.1,
+        },
     )

@@ -7,31 +7,15 @@ Expect: UAS of dev above 0.91, LAS above 0.89, with gold tags.
 Command: python -m train ud_parser_bert --workdir runs/ud_parser_bert
 """
 
-from data.treebank import Treebank
-from jaxnlp.models.recurrent_parser import RecurrentParserConfig
-from jaxnlp.nn.compute import Compute
-from jaxnlp.tasks.parsing import Parsing
-from train.config import TrainConfig
+from configs import ud_parser_lstm
+from train.config import TrainConfig, update
 from train.optimizer import OptimizerConfig
 
 
 def get_config() -> TrainConfig:
-    return TrainConfig(
+    return update(
+        ud_parser_lstm.get_config(),
         recipe="ud_parser_bert",
-        data=Treebank(source="ud_en_ewt", tags="both", batch_words=1_024, lengths=(16, 32, 64, 128)),
-        model=RecurrentParserConfig(
-            bert=True,
-            word_width=0,
-            character_features=50,
-            tag_width=50,
-            recurrent_widths=(200,),
-            hidden_width=200,
-            input_dropout_rate=0.3,
-            output_dropout_rate=0.3,
-            dropout_rate=0.3,
-            compute=Compute(matmul_dtype="auto"),
-        ),
-        task=Parsing(),
         optimizer=OptimizerConfig(
             name="adamw",
             learning_rate=2e-3,
@@ -42,8 +26,14 @@ def get_config() -> TrainConfig:
         ),
         init_from="sentence-transformers/all-MiniLM-L6-v2",
         ema_decay=0.998,
-        best_metric="las",
         total_steps=3_000,
         evaluate_every_steps=1_000,
-        checkpoint_every_steps=1_000,
+        **{
+            "data.lengths": (16, 32, 64, 128),
+            "model.bert": True,
+            "model.word_width": 0,
+            "model.word_dropout_rate": 0.0,
+            "model.recurrent_widths": (200,),
+            "model.hidden_dropout_rate": 0.0,
+        },
     )

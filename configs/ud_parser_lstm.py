@@ -6,18 +6,16 @@ Expect: UAS of dev about 0.90, LAS about 0.885, with gold tags; with --num-beams
 Command: python -m train ud_parser_lstm --workdir runs/ud_parser_lstm
 """
 
-from data.treebank import Treebank
+from configs import ud_parser
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
 from jaxnlp.nn.compute import Compute
-from jaxnlp.tasks.parsing import Parsing
-from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from train.config import TrainConfig, update
 
 
 def get_config() -> TrainConfig:
-    return TrainConfig(
+    return update(
+        ud_parser.get_config(),
         recipe="ud_parser_lstm",
-        data=Treebank(source="ud_en_ewt", tags="both", batch_words=1_024),
         model=RecurrentParserConfig(
             word_width=100,
             character_width=30,
@@ -32,10 +30,6 @@ def get_config() -> TrainConfig:
             dropout_rate=0.3,
             compute=Compute(matmul_dtype="auto"),
         ),
-        task=Parsing(),
-        optimizer=OptimizerConfig(learning_rate=2e-3, warmup_steps=200, min_lr_ratio=0.02, max_grad_norm=5.0),
-        ema_decay=0.999,
-        best_metric="las",
         total_steps=3_500,
         evaluate_every_steps=1_750,
         checkpoint_every_steps=875,

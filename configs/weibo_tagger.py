@@ -7,35 +7,23 @@ Expect: F1 of dev 0.41.
 Command: python -m train weibo_tagger --workdir runs/weibo_tagger
 """
 
-from data.tagged_sentences import TaggedSentences
-from jaxnlp.models.tagger import TaggerConfig
-from jaxnlp.nn.compute import Compute
-from jaxnlp.tasks.tagging import Tagging
-from train.config import TrainConfig
-from train.optimizer import OptimizerConfig
+from configs import resume_tagger
+from train.config import TrainConfig, update
 
 
 def get_config() -> TrainConfig:
-    return TrainConfig(
+    return update(
+        resume_tagger.get_config(),
         recipe="weibo_tagger",
-        data=TaggedSentences(
-            source="weibo_ner_zh", max_characters=1, max_length=192, length_multiple=32, batch_size=16
-        ),
-        model=TaggerConfig(
-            word_width=100,
-            bigram_width=50,
-            character_features=0,
-            recurrent_widths=(128,),
-            word_dropout_rate=0.1,
-            compute=Compute(matmul_dtype="auto"),
-        ),
-        task=Tagging(),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=2e-3, weight_decay=0.01, warmup_steps=100, min_lr_ratio=0.02
-        ),
         ema_decay=0.995,
-        best_metric="f1",
         total_steps=1_500,
         evaluate_every_steps=250,
         checkpoint_every_steps=250,
+        **{
+            "data.source": "weibo_ner_zh",
+            "data.zero_digits": True,
+            "model.recurrent_widths": (128,),
+            "model.word_dropout_rate": 0.1,
+            "optimizer.learning_rate": 2e-3,
+        },
     )

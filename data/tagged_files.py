@@ -3,21 +3,22 @@
 import bisect
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from data import DataError
 from data.text_sources import read_utf8
+from jaxnlp.text.columns import parse_columns, position
 from jaxnlp.text.conllu import parse_conllu
 from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, check_label, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
-DOCUMENT = "-DOCSTART-"
-"""The word of the lines between CoNLL's documents; these lines are no sentences."""
 SHOWN = 60
-"""Characters of a line that a message shows."""
+"""Characters of an entity that a message shows."""
+_WITH_INDEX = re.compile(r"(.+?)\d+$")
 
 
 class Columns(NamedTuple):
@@ -26,7 +27,7 @@ class Columns(NamedTuple):
     Attributes:
       word: number of the column, from 0.
       label: number of the column; negative ones count from the end.
-      has_index: whether the last character of each word is the position in a segmented word, as in Weibo NER.
+      has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
     """
 
     word: int = 0
@@ -38,16 +39,21 @@ class RawSentence(NamedTuple):
     """A sentence as a file has it.
 
     Attributes:
-      line: of the file, on which it begins, from 1.
+      lines: the number of each word's line in the file, from 1 [T].
       number: of the sentence, from 1.
       words: [T].
       labels: in the scheme of the file [T]; None = the file has none.
     """
 
-    line: int
+    lines: tuple[int, ...]
     number: int
     words: tuple[str, ...]
     labels: tuple[str, ...] | None
+
+    @property
+    def line(self) -> int:
+        """The line on which it begins."""
+        return self.lines[0]
 
 
 def format_of(path: Path) -> FileFormat:
@@ -91,7 +97,9 @@ def read_tagged(
         raise DataError(f"{path} has no sentences")
     without = [one for one in found if one.labels is None]
     if without and labelled:
-        raise DataError(f"{path}, line {without[0].line} (sentence {without[0].number}): expected labels, got none")
+        raise DataError(
+            f"{path}, line {without[0].line} (sentence {without[0].number}): expected a label for each word, got none"
+        )
     if without and len(without) < len(found):
         raise DataError(
             f"{path}, line {without[0].line} (sentence {without[0].number}): has no labels, and other sentences have "
@@ -107,60 +115,23 @@ def check_labels(path: Path, sentences: Sequence[RawSentence], scheme: Scheme) -
             try:
                 check_label(label, scheme)
             except ValueError as error:
-                line = sentence.line + place
-                raise DataError(
-                    f"{path}, line {line} (sentence {sentence.number}, word {place + 1}): {error}"
-                ) from error
+                where = position(str(path), sentence.lines[place], sentence.number, place + 1)
+                raise DataError(f"{where}: {error}") from error
 
 
 def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | None) -> Iterator[RawSentence]:
-    lines = text.removesuffix("\n").split("\n")
-    first = next((number for number, line in enumerate(lines, 1) if line.strip()), 0)
-    if not first:
-        return
-    tabs = "\t" in lines[first - 1]
-    between = "tabs" if tabs else "blanks"
-    words, labels = list[str](), list[str]()
-    begins = number = 0
-    reads_labels = labelled is not False and len(_fields(lines[first - 1], tabs)) > 1
-    for line_number, line in enumerate([*lines, ""], 1):
-        if not line.strip():
-            if words:
-                number += 1
-                yield RawSentence(begins, number, tuple(words), tuple(labels) if reads_labels else None)
-                words, labels = [], []
-            continue
-        where = f"{path}, line {line_number} (sentence {number + 1}, word {len(words) + 1})"
-        if ("\t" in line) != tabs:
-            other = "blanks" if tabs else "tabs"
-            raise DataError(
-                f"{where}: expected {between} between the columns, as in line {first}, got {other}: {_shown(line)}"
-            )
-        fields = _fields(line, tabs)
-        if fields[0] == DOCUMENT:
-            continue
-        needed = [columns.word, columns.label] if reads_labels else [columns.word]
-        least = max(2 if reads_labels else 1, *(place + 1 if place >= 0 else -place for place in needed))
-        if len(fields) < least:
-            raise DataError(
-                f"{where}: expected at least {least} columns between {between}, got {len(fields)}: {_shown(line)}"
-            )
-        word = fields[columns.word]
-        word = word[:-1] if columns.has_index and word[-1:].isdigit() else word
-        if not word:
-            raise DataError(f"{where}: expected a word in column {columns.word}, got nothing: {_shown(line)}")
-        begins = begins if words else line_number
-        words.append(word)
-        if reads_labels:
-            labels.append(fields[columns.label])
-
-
-def _fields(line: str, tabs: bool) -> list[str]:
-    return [field.strip() for field in line.split("\t")] if tabs else line.split()
-
-
-def _shown(line: str) -> str:
-    return repr(line[:SHOWN] + ("..." if len(line) > SHOWN else ""))
+    try:
+        found = parse_columns(text, str(path))
+        # A file whose only column, or last one, is that of the words has no labels.
+        reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - found.width)
+        for sentence in found.sentences:
+            words = sentence.column(columns.word, str(path))
+            if columns.has_index:
+                words = tuple(_WITH_INDEX.sub(r"\1", word) for word in words)
+            labels = sentence.column(columns.label, str(path)) if reads_labels else None
+            yield RawSentence(sentence.lines, sentence.number, words, labels)
+    except ValueError as error:
+        raise DataError(str(error)) from error
 
 
 def _conllu_sentences(path: Path, text: str) -> Iterator[RawSentence]:
@@ -170,7 +141,8 @@ def _conllu_sentences(path: Path, text: str) -> Iterator[RawSentence]:
         raise DataError(str(error)) from error
     for number, sentence in enumerate(found, 1):
         labels = None if set(sentence.upos) == {"_"} else sentence.upos
-        yield RawSentence(sentence.line, number, sentence.words, labels)
+        lines = (place for place, line in enumerate(sentence.lines, sentence.line) if line.split("\t")[0].isdecimal())
+        yield RawSentence(tuple(lines), number, sentence.words, labels)
 
 
 def _json_sentences(path: Path, text: str, unit: Unit) -> Iterator[RawSentence]:
@@ -189,7 +161,7 @@ def _json_sentences(path: Path, text: str, unit: Unit) -> Iterator[RawSentence]:
         words, labels = _words_of_object(fields, unit, where)
         if not words:
             raise DataError(f"{where}: expected a sentence, got no words; remove the line")
-        yield RawSentence(line_number, number, words, labels)
+        yield RawSentence((line_number,) * len(words), number, words, labels)
 
 
 def _words_of_object(fields: dict[str, Any], unit: Unit, where: str) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
@@ -210,6 +182,9 @@ def _words_of_object(fields: dict[str, Any], unit: Unit, where: str) -> tuple[tu
     words = tuple(word for word, _, _ in placed)
     if spans is None:
         return words, None
+    for start, stop, kind in spans or ():
+        if not text[start:stop].strip():
+            raise DataError(f"{where}: expected words from {start} to {stop}, the entity {kind}, got blanks")
     starts = [word.start for word in placed]
     inner = [
         LabelledSpan(bisect.bisect_left(starts, span.start), bisect.bisect_left(starts, span.stop), span.type)

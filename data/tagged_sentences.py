@@ -14,7 +14,7 @@ from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.buckets import bucketed
 from data.download import locate_folder
 from data.sentence_classes import find_file
-from data.small_grammar import grammar_sentences
+from data.small_grammar import GrammarSentence, grammar_sentences
 from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, read_tagged
 from data.tagged_summary import Counts, summary
 from jaxnlp.config import ReadWhen, refuse_unread
@@ -200,16 +200,7 @@ class TaggedSentences(DataConfig):
             validation = grammar_sentences(self.held_out_sentences, seed=0)
             train = grammar_sentences(self.sentences, seed=1 + seed, without=validation)
             drawn = {"train": train, "validation": validation}
-            return {
-                split: (
-                    "the small grammar",
-                    [
-                        RawSentence(number, number, one.words, one.labels if self.predict == "entities" else one.tags)
-                        for number, one in enumerate(sentences, 1)
-                    ],
-                )
-                for split, sentences in drawn.items()
-            }
+            return {split: ("the small grammar", self._raw(sentences)) for split, sentences in drawn.items()}
         known = KNOWN.get(self.source)
         if known is not None:
             holds = f"{known.train} and {known.validation}"
@@ -243,6 +234,14 @@ class TaggedSentences(DataConfig):
         for place, one in enumerate(sentences):
             parts["validation" if place in held_out else "train"].append(one)
         return found | {split: (name, part) for split, part in parts.items()}
+
+    def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
+        """Sentences of the small grammar as if they were read from a file, each from its own line."""
+        return [
+            RawSentence((number,) * len(labels), number, one.words, labels)
+            for number, one in enumerate(sentences, 1)
+            for labels in (one.labels if self.predict == "entities" else one.tags,)
+        ]
 
     def _scheme(self, sentences: Sequence[RawSentence]) -> Scheme:
         if self.source == "small_grammar":

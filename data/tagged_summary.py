@@ -39,11 +39,10 @@ class Counts:
         """Remarks for the person who scores the sentences."""
         found = []
         if self.illegal:
-            what = "label may" if self.illegal == 1 else "labels may"
-            found.append(
-                f"{self.illegal:,} {what} not follow the one before it and begins an entity (first: "
-                f"{self.first_illegal})"
-            )
+            what = "label may not follow the one before it and begins an entity"
+            if self.illegal > 1:
+                what = "labels may not follow the ones before them and begin entities"
+            found.append(f"{self.illegal:,} {what} (first: {self.first_illegal})")
         if self.divided:
             what = "sentence is" if self.divided == 1 else "sentences are"
             found.append(f"{self.divided:,} {what} too long and divided (first: {self.first_divided})")

@@ -1,7 +1,9 @@
 """What commands read and say: texts, one a line."""
 
+import gzip
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
@@ -57,6 +59,21 @@ def rows_of(
         if any("\ud800" <= character <= "\udfff" for text in row for character in text):
             raise ValueError(f"text {number} is not UTF-8, or its pair is not: {' and '.join(row)!a}")
         yield row
+
+
+def read_text(path: Path) -> str:
+    """A whole text file, uncompressed where its name ends in .gz; line ends become LF.
+
+    Raises:
+      ValueError: naming the file, when it is damaged or not UTF-8.
+      OSError: when it cannot be read.
+    """
+    raw = path.read_bytes()
+    try:
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:

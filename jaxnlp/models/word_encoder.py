@@ -32,7 +32,7 @@ from jaxnlp.models.text_cnn import Convolution
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.recurrent import CellName, Recurrent, find_cell
 from jaxnlp.ops.dropout import keep_mask
-from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
+from jaxnlp.text.word_inputs import FIRST_ID, PAD_ID, UNKNOWN_ID, WordInputs
 from jaxnlp.text.word_vectors import read_word_vectors
 from jaxnlp.typing import Params
 
@@ -305,6 +305,7 @@ class WordEncoder(nn.Module):
         batch, length = word_mask.shape
         chex.assert_shape(words, (batch, length))
         chex.assert_shape(characters, (batch, length, None))
+        words = jnp.where(word_mask, words, PAD_ID)
         parts = []
         if config.bert:
             parts.append(self._first_vectors(pieces, piece_mask, first_pieces, deterministic=deterministic))

@@ -172,6 +172,8 @@ def _in_log_space(transitions: Array) -> _Sums:
         def step(total: Array, now: tuple[Array, Array, Array]) -> tuple[Array, None]:
             a, v, weight = now
             joint = a[:, :, None] + transitions[None] + v[:, None]
+            # Where a weight is 0, as at padding, all pairs may be forbidden: their distribution would be NaN.
+            joint = jnp.where((weight != 0)[:, None, None], joint, 0.0)
             share = jax.nn.softmax(joint.reshape(len(a), -1), axis=-1).reshape(joint.shape)
             return total + jnp.einsum("bij,b->ij", share, weight), None
 
@@ -203,7 +205,9 @@ def _relative(x: Array) -> tuple[Array, Array]:
 
 def _forward_step(sums: _Sums, alpha: Array, unary: Array, valid: Array) -> tuple[Array, Array]:
     """alpha at the next position [B, C], and its maximum [B]; unchanged, and 0, at padding."""
-    new, shift = _relative(sums.forward(alpha) + unary)
+    # Nothing may follow the last label of some chains: at padding, the maximum would be -inf, and the gradient NaN.
+    before = jnp.where(valid[:, None], alpha, 0.0)
+    new, shift = _relative(sums.forward(before) + unary)
     return jnp.where(valid[:, None], new, alpha), jnp.where(valid, shift, 0.0)
 
 

@@ -53,7 +53,7 @@ class TreeSentence:
         lines, word = list(self.lines), 0
         for place, line in enumerate(lines):
             fields = line.split("\t")
-            if line.startswith("#") or not fields[ID].isdigit():
+            if line.startswith("#") or not fields[ID].isdecimal():
                 continue
             fields[HEAD], fields[DEPREL] = str(heads[word]), relations[word]
             if upos:
@@ -168,11 +168,11 @@ def _hint(line: str) -> str:
 
 def _is_word(identifier: str, where: str) -> bool:
     """Whether an ID is that of a word; otherwise it is that of a multiword token or of an empty node."""
-    if identifier.isdigit():
+    if identifier.isdecimal():
         return True
     for separator in "-.":
         first, found, last = identifier.partition(separator)
-        if found and first.isdigit() and last.isdigit():
+        if found and first.isdecimal() and last.isdecimal():
             return False
     raise ValueError(f"{where}: expected an ID such as 8, 8-9 or 8.1, got {identifier!r}")
 
@@ -185,7 +185,7 @@ def _tree(
         return None, None
     heads = []
     for fields, place in zip(words, places, strict=True):
-        if not fields[HEAD].isdigit() or int(fields[HEAD]) > len(words):
+        if not fields[HEAD].isdecimal() or int(fields[HEAD]) > len(words):
             raise ValueError(
                 f"{where.format(place)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
                 f"{fields[HEAD]!r}"
@@ -198,10 +198,10 @@ def _tree(
         word, message = problem
         raise ValueError(f"{where.format(places[word - 1])}: {message}")
     for fields, place in zip(words, places, strict=True):
-        if universal(fields[DEPREL]) == ROOT and fields[HEAD] != "0":
+        if (universal(fields[DEPREL]) == ROOT) != (fields[HEAD] == "0"):
             raise ValueError(
-                f"{where.format(place)}: {fields[FORM]!r} has the relation {fields[DEPREL]} and the HEAD "
-                f"{fields[HEAD]}; only the word with HEAD 0 has it"
+                f"{where.format(place)}: {fields[FORM]!r} has the HEAD {fields[HEAD]} and the relation "
+                f"{fields[DEPREL]}; expected the relation root where the HEAD is 0, and only there"
             )
     return tuple(heads), tuple(fields[DEPREL] for fields in words)
 

@@ -142,7 +142,8 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     """
     sentences = list(sentences)
     labels = {label for sentence in sentences for label in sentence} - {OUTSIDE}
-    prefixes = [prefix for prefix, kind in map(prefix_and_type, labels) if kind and prefix in "BIMES"]
+    known = {prefix for of_scheme in PREFIXES.values() for prefix in of_scheme}
+    prefixes = [prefix for prefix, kind in map(prefix_and_type, labels) if kind and prefix in known]
     if 2 * len(prefixes) < len(labels):
         return "none"
     if "M" in prefixes:

@@ -30,14 +30,16 @@ def test_columns_between_tabs_or_blanks_are_read(write):
 
 def test_words_with_blanks_need_tabs_and_positions_are_taken_off(write):
     assert read_tagged(write("New York\tB-LOC\n"))[0].words == ("New York",)
-    found = read_tagged(write("科0\tO\n技1\tB-ORG.NAM\n"), columns=Columns(has_index=True))
-    assert (found[0].words, found[0].labels) == (("科", "技"), ("O", "B-ORG.NAM"))
+    found = read_tagged(write("科0\tO\n技1\tB-ORG.NAM\nS10\tO\n310\tO\n20\tO\n"), columns=Columns(has_index=True))
+    assert (found[0].words, found[0].labels) == (("科", "技", "S", "3", "2"), ("O", "B-ORG.NAM", "O", "O", "O"))
 
 
 def test_files_without_labels_are_read_where_labels_are_optional(write):
     path = write("Ann\nsees\n\nRome\n")
     assert [one.labels for one in read_tagged(path, labelled=None)] == [None, None]
-    with pytest.raises(DataError, match=r"line 1 \(sentence 1\): expected labels, got none"):
+    index = write("1 Ann\n2 sees\n", "y.txt")
+    assert [one.labels for one in read_tagged(index, columns=Columns(1), labelled=None)] == [None]
+    with pytest.raises(DataError, match=r"line 1 \(sentence 1\): expected a label for each word, got none"):
         read_tagged(path)
 
 
@@ -70,12 +72,9 @@ def test_conllu_gives_universal_tags(write):
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        ("Ann O\nsees\n", "x.txt", r"x.txt, line 2 \(sentence 1, word 2\): expected at least 2 columns between blanks, "
-         "got 1: 'sees'"),
-        ("Ann O\n\nsees\tO\n", "x.txt", r"line 3 \(sentence 2, word 1\): expected blanks between the columns, as in "
-         r"line 1, got tabs: 'sees\\tO'"),
-        ("Ann\tO\nsees O\n", "x.txt", r"line 2 \(sentence 1, word 2\): expected tabs between the columns, as in"),
-        ("\tO\n", "x.txt", r"line 1 \(sentence 1, word 1\): expected a word in column 0, got nothing"),
+        ("Ann O\nsees\n", "x.txt", r"x.txt, line 2 \(sentence 1, word 2\): expected 2 columns between blanks, as in "
+         "line 1, got 1: 'sees'"),
+        ("\tO\n", "x.txt", r"line 1 \(sentence 1, word 1\): expected text in column 0, where 0 is the first column"),
         ("\n\n", "x.txt", "x.txt has no sentences"),
         ("nope\n", "x.json", r"line 1 \(sentence 1\): not JSON: Expecting value at character 1"),
         ("[1]\n", "x.json", r"line 1 \(sentence 1\): expected an object, got list"),
@@ -85,6 +84,7 @@ def test_conllu_gives_universal_tags(write):
         ('{"text": "a", "entities": [[0, 2, "X"]]}', "x.json", "expected 0 <= start < end <= 1, the length of the "
          "text, got 0 and 2"),
         ('{"text": "a", "entities": [[0, 1]]}', "x.json", r'expected \{"start": 0, "end": 5, "type": "PER"\}, got'),
+        ('{"text": "a b", "entities": [[1, 2, "X"]]}', "x.json", "expected words from 1 to 2, the entity X, got"),
         ('{"text": "a b", "entities": [[0, 3, "X"], [2, 3, "Y"]]}', "x.json", "two entities share a word"),
         ('{"words": ["a", "b"], "labels": ["O"]}', "x.json", "expected a label for each of 2 words, got 1 labels"),
         ('{"words": ["a", ""]}', "x.json", "words must be a list of strings that are not empty"),
@@ -103,3 +103,13 @@ def test_labels_outside_the_scheme_are_named_by_their_line(write):
     message = r"x.txt, line 4 \(sentence 2, word 2\): the label 'S-LOC' is not one of the scheme bio: expected O, B-"
     with pytest.raises(DataError, match=message):
         check_labels(path, sentences, "bio")
+
+
+def test_labels_outside_the_scheme_are_named_by_their_line_also_where_a_line_is_no_word(write):
+    path = write('\n{"words": ["a", "b"], "labels": ["O", "Q-X"]}\n', "x.json")
+    with pytest.raises(DataError, match=r"x.json, line 2 \(sentence 1, word 2\): the label 'Q-X'"):
+        check_labels(path, read_tagged(path), "bio")
+    rows = ["# text = a b", "1-2\tab" + "\t_" * 8, "1\ta\t_\tX" + "\t_" * 6, "2\tb\t_\t" + "\t_" * 6]
+    path = write("\n".join(rows) + "\n", "x.conllu")
+    with pytest.raises(DataError, match=r"x.conllu, line 4 \(sentence 1, word 2\): the label ''"):
+        check_labels(path, read_tagged(path), "none")

@@ -11,9 +11,9 @@ def test_a_summary_says_what_the_data_has():
         WordInputs.of_sentences(one.words for one in train), labels_of(("LOC", "PER"), "bio"), "bio"
     )
     counts = Counts()
-    counts.add_illegal(RawSentence(7, 3, ("a", "b"), ("O", "I-X")), [1])
-    counts.add_illegal(RawSentence(9, 4, ("a",), ("O",)), [])
-    counts.add_divided(RawSentence(12, 5, ("a",) * 2_000, None))
+    counts.add_illegal(RawSentence((7, 8), 3, ("a", "b"), ("O", "I-X")), [1])
+    counts.add_illegal(RawSentence((9,), 4, ("a",), ("O",)), [])
+    counts.add_divided(RawSentence((12,) * 2_000, 5, ("a",) * 2_000, None))
     held_out = [TaggedSentence("1", ("Ann", "falls"), ("B-PER", "O"))]
     text = summary(processor, {"training": train, "validation": held_out}, "iob1", {"train": counts})
     assert text.split("\n") == [
@@ -27,3 +27,6 @@ def test_a_summary_says_what_the_data_has():
         "3 words and 7 characters in the vocabulary, 5 labels",
     ]
     assert Counts().notes() == ()
+    counts.add_illegal(RawSentence((7, 8), 3, ("a", "b"), ("I-Y", "I-X")), [0, 1])
+    note = "3 labels may not follow the ones before them and begin entities (first: sentence 3, line 7, word 2)"
+    assert counts.notes()[0] == note

@@ -1,7 +1,6 @@
 """`jaxnlp parse`."""
 
 import dataclasses
-import gzip
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import NamedTuple
 
 import tyro
 
-from jaxnlp.commands.files import chunks, one_line, rows_of
+from jaxnlp.commands.files import chunks, one_line, read_text, rows_of
 from jaxnlp.files import write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -21,8 +20,6 @@ from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
 from jaxnlp.text.word_split import split_words
 
-CHUNK = 1_024
-"""Sentences that are parsed before the next ones are read."""
 MOST_DRAWN = 200
 """Sentences in a picture or on a page."""
 
@@ -74,7 +71,7 @@ class Parse(Command):
         processor: ParserProcessor = trained.processor
         parse = SentenceParser(trained, num_beams=self.num_beams)
         drawn, lines, count = list[Drawn](), list[str](), 0
-        for sentences in chunks(self._sentences(), CHUNK):
+        for sentences in chunks(self._sentences()):
             sentences = _tagged(sentences, processor, tagger)
             for sentence, tree in zip(sentences, parse(sentences), strict=True):
                 if count and not self.json:
@@ -96,7 +93,7 @@ class Parse(Command):
 
     def _sentences(self) -> Iterator[TreeSentence]:
         if self.conllu is not None:
-            yield from read_conllu(self.conllu)
+            yield from parse_conllu(read_text(self.conllu), str(self.conllu))
             return
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
             yield sentence_of_text(text, number)
@@ -145,16 +142,6 @@ def _tagged(sentences: list[TreeSentence], processor: ParserProcessor, tagger: T
     if processor.tags:
         _require_tags(found, processor)
     return found
-
-
-def read_conllu(path: Path) -> list[TreeSentence]:
-    """The sentences of a file, decompressed if its name ends in .gz. Raises: ValueError, OSError, naming the file."""
-    raw = path.read_bytes()
-    try:
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    return parse_conllu(text.replace("\r\n", "\n"), str(path))
 
 
 def _require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:

@@ -9,6 +9,7 @@ import html
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from jaxnlp.commands.page import page
 from jaxnlp.tasks.parsing.scores import Tree
 
 CHARACTER = 8.0
@@ -32,12 +33,11 @@ _STYLE = """
 .tree rect { fill: var(--paper, #fff) }
 """
 _PAGE_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --faint: #68737d; --arc: #0067a3; --paper: #fff }
+:root { --ink: #1b1f24; --faint: #68737d; --arc: #0067a3; --paper: #fff }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ec; --faint: #99a4ae; --arc: #6cc4f5; --paper: #16191d }
 }
-body { margin: auto; padding: 24px; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif }
+body { background: var(--paper); color: var(--ink) }
 h2 { margin: 1.5em 0 .3em; font-size: 1rem; color: var(--faint); font-weight: 400 }
 .scroll { overflow-x: auto; padding-bottom: 8px }
 """
@@ -195,8 +195,4 @@ def as_html(drawn: Sequence[Drawn], name: str) -> str:
         group, width, height = svg(one)
         title = html.escape(f"{one.name}. {' '.join(one.words)}")
         parts.append(f'<h2>{title}</h2>\n<div class="scroll">{_picture([group], width, height)}</div>')
-    title = html.escape(f"Trees of {name}")
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{_PAGE_STYLE}{_STYLE}</style>\n<h1>{title}</h1>\n" + "\n".join(parts) + "\n</html>\n"
-    )
+    return page(f"Trees of {name}", "\n".join(parts), _PAGE_STYLE + _STYLE)

@@ -8,13 +8,13 @@ from typing import Any
 
 import tyro
 
-from jaxnlp.commands.files import chunks, one_line, rows_of
+from jaxnlp.commands.files import chunks, one_line, read_text, rows_of
 from jaxnlp.files import write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.tagging.column_files import read_columns
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
+from jaxnlp.text.columns import parse_columns
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_split import PlacedWord, split_words
 
@@ -73,12 +73,13 @@ class Predict(Command):
             print(self.html)
 
     def _label_columns(self, trained: Trained, path: Path) -> None:
-        columns = read_columns(path, self.word_column)
-        found = label_sentences(trained, [[word for _, word in sentence] for sentence in columns.sentences])
+        columns = parse_columns(read_text(path), str(path))
+        words = [sentence.column(self.word_column, str(path)) for sentence in columns.sentences]
+        found = label_sentences(trained, words)
         lines = list(columns.lines)
         for sentence, labelled in zip(columns.sentences, found, strict=True):
-            for (place, _), label in zip(sentence, labelled.labels, strict=True):
-                lines[place] += columns.separator + label
+            for place, label in zip(sentence.lines, labelled.labels, strict=True):
+                lines[place - 1] += columns.separator + label
         text = "\n".join(lines) + "\n"
         if self.out is None:
             print(text, end="")

@@ -4,14 +4,15 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from jaxnlp.commands.page import page
+
 _STYLE = """
-:root { color-scheme: light dark }
-body { margin: auto; max-width: 900px; padding: 24px; font: 16px/2 system-ui, "Segoe UI", Roboto, sans-serif }
+body { max-width: 900px; line-height: 2 }
 mark { padding: .15em .3em; border-radius: 4px; color: inherit; background: hsl(var(--hue) 70% 50% / .3);
   box-decoration-break: clone; -webkit-box-decoration-break: clone }
 mark b { margin-left: .4em; font-size: .7em; letter-spacing: .03em; color: hsl(var(--hue) 60% 35%) }
 @media (prefers-color-scheme: dark) { mark b { color: hsl(var(--hue) 60% 75%) } }
-p { margin: .8em 0; overflow-wrap: anywhere; white-space: pre-wrap }
+p { margin: .8em 0; white-space: pre-wrap }
 """
 GOLDEN_ANGLE = 137.5
 """Degrees between the hues of two types: neighbours in the list are far from each other on the colour wheel."""
@@ -39,11 +40,7 @@ def render_page(texts: Sequence[str], entities: Sequence[Sequence[Entity]], type
     used = {entity.type for found in entities for entity in found}
     legend = " ".join(_mark(kind, "", hues, "") for kind in types if kind in used)
     paragraphs = [f"<p>{_paragraph(text, found, hues)}</p>" for text, found in zip(texts, entities, strict=True)]
-    title = html.escape(f"Entities found by {name}")
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
-        f"<h1>{title}</h1>\n<p>{legend}</p>\n" + "\n".join(paragraphs) + "\n</html>\n"
-    )
+    return page(f"Entities found by {name}", "\n".join([f"<p>{legend}</p>", *paragraphs]), _STYLE)
 
 
 def _paragraph(text: str, entities: Sequence[Entity], hues: Mapping[str, int]) -> str:

@@ -1,9 +1,10 @@
+import gzip
 import re
 from pathlib import Path
 
 import pytest
 
-from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.commands.files import chunks, one_line, read_text, report_truncated, rows_of
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -92,3 +93,18 @@ def test_truncated_texts_are_reported_when_there_are_some(capsys):
     report_truncated(range(1150, 2350), 3000, 128)
     message = "note: 1,200 of 3,000 texts were truncated to 128 tokens; the first is text 1,151\n"
     assert capsys.readouterr() == ("", message)
+
+
+def test_a_whole_file_may_be_compressed_and_have_other_line_ends(tmp_path):
+    for name, raw in (("a.txt", b"\xef\xbb\xbfa\r\nb\n"), ("a.gz", gzip.compress(b"a\rb\n"))):
+        (tmp_path / name).write_bytes(raw)
+        assert read_text(tmp_path / name) == "a\nb\n"
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    whole = gzip.compress(b"abc" * 100)
+    damaged = whole[:12] + bytes([whole[12] ^ 0xFF]) + whole[13:]
+    for name, raw in (("a.gz", b"plain"), ("a.gz", whole[:-9]), ("a.gz", damaged), ("a.txt", b"\xff")):
+        (tmp_path / name).write_bytes(raw)
+        with pytest.raises(ValueError, match=rf"{name} cannot be read: "):
+            read_text(tmp_path / name)

@@ -60,6 +60,14 @@ def test_sentences_and_padding_do_not_change_each_other(whole):
     np.testing.assert_allclose(dirty, found, atol=1e-6)
 
 
+def test_the_pair_of_the_last_word_does_not_read_padding():
+    config = WordEncoderConfig(word_width=0, character_features=0, recurrent_widths=(), bigram_width=4)
+    found, params = encoded(config, batch_of(SENTENCES))
+    batch = batch_of(SENTENCES)
+    batch["words"][1, 2] = 3
+    np.testing.assert_array_equal(encoded(config, batch, params)[0], found)
+
+
 def test_parts_stand_side_by_side_the_berts_first():
     config = dataclasses.replace(WHOLE, recurrent_widths=())
     batch = batch_of(SENTENCES)

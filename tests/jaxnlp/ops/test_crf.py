@@ -164,6 +164,24 @@ def test_minus_infinity_forbids_a_transition():
     assert all_of(scores, labels.at[0, 1].set(2), lengths, forbidding)[0][0] == -jnp.inf
 
 
+def test_a_label_that_nothing_may_follow_leaves_gradients_at_padding_finite():
+    scores, _, _, chain = random_case(2, 4, 3, seed=6)
+    labels, lengths = jnp.array([[0, 2, 0, 0], [0, 1, 1, 2]]), jnp.array([2, 4])
+    last = jnp.array([-jnp.inf, -jnp.inf, 0.0])  # only label 2 ends a sequence
+    ending = Chain(chain.transitions.at[2].set(-jnp.inf), chain.start, last)
+    value, gradient = with_gradient(scores, labels, lengths, ending)
+    chex.assert_tree_all_finite((value, gradient))
+    rows = [
+        with_gradient(scores[i : i + 1, :n], labels[i : i + 1, :n], lengths[i : i + 1], ending)
+        for i, n in ((0, 2), (1, 4))
+    ]
+    np.testing.assert_allclose(
+        gradient[1].transitions, rows[0][1][1].transitions + rows[1][1][1].transitions, atol=1e-12
+    )
+    of_normalizer = jax.jit(jax.grad(lambda s: crf_log_normalizer(s, lengths, ending).sum()))(scores)
+    np.testing.assert_allclose(of_normalizer, crf_marginals(scores, lengths, ending), atol=1e-12)
+
+
 def test_shapes_that_do_not_fit_are_named():
     scores, labels, lengths, chain = random_case(2, 4, 3)
     with pytest.raises(ValueError, match=r"lengths \[B\] int.*got scores \(2, 4, 3\), lengths \(3,\)"):

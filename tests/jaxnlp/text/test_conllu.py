@@ -102,8 +102,11 @@ def test_lines_are_counted_where_the_last_one_has_no_end():
         ),
         (
             [row(1, "a", 0, "root"), row(2, "b", 1, "root")],
-            "line 2, .* 'b' has the relation root and the HEAD 1; only the word with HEAD 0 has it",
+            "line 2, .* 'b' has the HEAD 1 and the relation root; expected the relation root where",
         ),
+        ([row(1, "a", 0, "ROOT")], "line 1, sentence 1: 'a' has the HEAD 0 and the relation ROOT; expected"),
+        ([row(1, "a", "²", "root")], "line 1, .* the HEAD of 'a' must be a number from 0 to 1, got '²'"),
+        ([row("²", "a", 0, "root")], "line 1, .* expected an ID such as 8, 8-9 or 8.1, got '²'"),
         (["# only a comment"], "line 1, sentence 1: no words; expected a line for each word"),
     ],
 )

@@ -64,6 +64,7 @@ def test_labels_of_words_are_no_entities():
     assert find_scheme([["NOUN", "VERB"]]) == "none"
     assert find_scheme([["B-PER", "NOUN", "VERB"]]) == "none"
     assert find_scheme([["B-PER", "E-PER", "Q-PER"]]) == "bioes"
+    assert find_scheme([["-x", "BI-x", "ME-x"]]) == "none"
     assert labels_of(("NOUN", "VERB"), "none") == ("NOUN", "VERB")
     assert convert(["NOUN"], "none") == ["NOUN"]
     assert find_scheme([["O", "O"]]) == "bio"

@@ -1,0 +1,19 @@
+"""The frame of pages that verbs write: one file that loads nothing, for wide and narrow screens, light and dark."""
+
+import html
+
+_STYLE = """
+:root { color-scheme: light dark }
+body { margin: auto; padding: 24px; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; overflow-wrap: anywhere }
+h1 { font-size: clamp(1.25rem, 5vw, 2rem); line-height: 1.25 }
+"""
+
+
+def page(title: str, body: str, style: str) -> str:
+    """A page. Args: title: a text; body: HTML below the title; style: CSS of the page, after that of all pages."""
+    title = html.escape(title)
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title><style>{_STYLE}{style}</style>\n<h1>{title}</h1>\n{body}\n</html>\n"
+    )

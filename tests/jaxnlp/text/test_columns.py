@@ -1,0 +1,57 @@
+import pytest
+
+from jaxnlp.text.columns import parse_columns
+
+TEXT = "-DOCSTART- -X- O\n\nAnn NNP B-PER\nsees VBZ O\n\n \nRome NNP B-LOC\n"
+
+
+def test_sentences_have_the_rows_and_the_line_numbers_of_their_words():
+    found = parse_columns(TEXT, "file")
+    assert (found.separator, found.width) == (" ", 3)
+    assert "\n".join(found.lines) + "\n" == TEXT
+    first, second = found.sentences
+    assert (first.number, first.lines) == (1, (3, 4))
+    assert first.rows == (("Ann", "NNP", "B-PER"), ("sees", "VBZ", "O"))
+    assert (second.number, second.lines, second.rows) == (2, (7,), (("Rome", "NNP", "B-LOC"),))
+    assert parse_columns(TEXT.replace(" ", "\t"), "file").separator == "\t"
+    assert [first.column(place, "file") for place in (0, 2, -1)] == [("Ann", "sees"), *[("B-PER", "O")] * 2]
+
+
+def test_a_line_between_documents_ends_a_sentence_and_needs_no_columns():
+    found = parse_columns("a X\n-DOCSTART-\nb Y\n", "file")
+    assert [one.rows for one in found.sentences] == [(("a", "X"),), (("b", "Y"),)]
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u3000", "\u2028", "\x0c"])
+def test_only_tabs_and_blanks_separate_columns(space):
+    (blanks,) = parse_columns(f"10{space}000 NUM\n", "file").sentences
+    assert blanks.rows == ((f"10{space}000", "NUM"),)
+    (tabs,) = parse_columns(f"{space}\tSYM\nNew York\tPROPN\n", "file").sentences
+    assert tabs.rows == ((space, "SYM"), ("New York", "PROPN"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n \n", "file has no sentences; expected a word a line, and an empty line after each sentence"),
+        ("Ann O\nsees\n", r"file, line 2 \(sentence 1, word 2\): expected 2 columns between blanks, as in line 1, "
+         "got 1"),
+        ("Ann O\n\nNew York O\n", r"line 3 \(sentence 2, word 1\): expected 2 columns between blanks, as in line 1, "
+         "got 3: 'New York O'"),
+        ("Ann\nsees O\n", "line 2 .*: expected 1 column, as in line 1, got 2"),
+        ("Ann\tX\tO\nsees\tO\n", "line 2 .*: expected 3 columns between tabs, as in line 1, got 2"),
+        ("Ann O\nsees\tO\n", r"line 2 .*: expected blanks between the columns, as in line 1, got tabs: 'sees\\tO'"),
+        ("Ann\tO\nsees O\n", "line 2 .*: expected tabs between the columns, as in line 1, got blanks: 'sees O'"),
+        ("Ann\tO\nsees\n", "line 2 .*: expected 2 columns between tabs, as in line 1, got 1: 'sees'"),
+    ],
+)  # fmt: skip
+def test_lines_that_do_not_fit_are_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_columns(text, "file")
+
+
+@pytest.mark.parametrize(("text", "place"), [("a X\n", 2), ("a X\n", -3), ("\tX\n", 0)])
+def test_a_column_that_is_missing_or_empty_is_named(text, place):
+    (sentence,) = parse_columns(text, "file").sentences
+    with pytest.raises(ValueError, match=rf"file, line 1 \(sentence 1, word 1\): expected text in column {place}, "):
+        sentence.column(place, "file")
