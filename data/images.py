@@ -161,6 +161,9 @@ class Images(DataConfig):
         seen = set(map(_digest, train.images))
         repeated = sum(_digest(image) in seen for image in validation.images)
         note = f"\n{repeated:,} images of validation are also in training" if repeated else ""
+        missing = sorted(set(range(len(train.classes))) - set(validation.labels.tolist()))
+        if missing:
+            note += f"\nvalidation has no image of {len(missing):,} of the classes, such as {train.classes[missing[0]]}"
         counts = np.bincount(train.labels, minlength=len(train.classes))
         rarest = int(counts.argmin())
         return Corpus(
@@ -308,7 +311,8 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
     counts = Counter(name for _, name in files)
     empty = [name for name in names if classes is None and not counts[name]]
     if empty or not files:
-        raise DataError(f"{path / (empty[0] if empty else '')}: no image files ({', '.join(SUFFIXES)})")
+        place = path / (empty[0] if empty else "")
+        raise DataError(f"{place}: no image files ({', '.join(SUFFIXES)}); add some, or remove the folder")
     first = _read_file(files[0][0])
     images = np.empty((len(files), *first.shape), np.uint8)
     for row, (file, _) in enumerate(files):
@@ -316,7 +320,7 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
         if image.shape != first.shape or first.shape[0] != first.shape[1]:
             raise DataError(
                 f"{file}: {image.shape[1]} x {image.shape[0]} pixels; all images must be square and of one size, and "
-                f"{files[0][0]} has {first.shape[1]} x {first.shape[0]}"
+                f"{files[0][0]} has {first.shape[1]} x {first.shape[0]}; crop and scale them first"
             )
         images[row] = image
     labels = np.array([names.index(name) for _, name in files])
@@ -343,7 +347,7 @@ def _read_npz(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu" or labels.min() < 0:
         raise DataError(
             f"{path}: labels must be whole numbers from 0, one for each of {len(images)} images, got {labels.dtype} "
-            f"{labels.shape}"
+            f"{labels.shape}{f', the lowest {labels.min()}' if labels.dtype.kind in 'iu' and labels.size else ''}"
         )
     names = tuple(map(str, range(int(labels.max()) + 1))) if classes is None else classes
     if labels.max() >= len(names):

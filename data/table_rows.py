@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -193,7 +194,7 @@ def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: s
             continue
         where = f"{path}, line {line}"
         try:
-            fields = json.loads(text)
+            fields = json.loads(text, object_pairs_hook=_object)
         except ValueError as error:
             what = f"{error.msg} at character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
             raise DataError(f"{where}: not JSON: {what}; expected one JSON object a line") from error
@@ -217,6 +218,14 @@ def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: s
         name = str(number) if columns.id is None else _json_label(fields[columns.id], separator, f"{where}: name")
         label = _json_label(fields[columns.label], separator, f"{where}: {columns.label}") if labelled else None
         yield TableRow(line, name, texts, label)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises: ValueError for a name that occurs twice, of which only the last would count."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError(f"the name {Counter(name for name, _ in pairs).most_common(1)[0][0]!r} occurs twice")
+    return fields
 
 
 def _json_text(value: Any, where: str) -> str:

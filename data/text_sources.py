@@ -53,9 +53,10 @@ def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
         text = raw.decode()
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
+        encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
         raise DataError(
             f"{path}, line {line}: byte {raw[error.start]:#04x} is not UTF-8; convert the file, "
-            f"for example with: iconv -f latin1 -t utf-8"
+            f"for example with: iconv -f {encoding} -t utf-8"
         ) from error
     if not text:
         raise DataError(f"{path} is empty")

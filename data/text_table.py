@@ -183,6 +183,8 @@ class TextTable(DataConfig):
         splits = {name: self._labelled(rows, targets) for name, rows in other.items()}
         if "validation" not in splits:
             train, splits = self._held_out(train, targets, splits)
+            if isinstance(targets, Scale) and self._known is None:  # what is held out does not decide the scale
+                targets = _scale_of([row.label for row in train], Path(str(self.path)), self.columns.label)
         self._refuse_classes_without_rows(train, targets)
         vocabulary = self._vocabulary(train, processor)
         found = TextClassifierProcessor(vocabulary, self.max_length, len(self.columns.texts), targets, self.pairs)
@@ -248,9 +250,7 @@ class TextTable(DataConfig):
         column, labels = self.columns.label, [str(row.label) for row in rows]
         if self.predict == "number":
             numbers = [_parsed(Scale(0.0, 1.0), row, path, column) for row in rows]
-            if min(numbers) == max(numbers):
-                raise DataError(f"{path}: all numbers in the column {column} are {numbers[0]:g}; they must differ")
-            return Scale(min(numbers), max(numbers))
+            return _scale_of(numbers, path, column)
         if self.predict == "classes":
             names = sorted({part.strip() for label in labels for part in label.split(self.separator)} - {""})
         else:
@@ -299,8 +299,8 @@ class TextTable(DataConfig):
         once = [name for name, count in zip(targets.names, counts, strict=True) if count == 1]
         if once:
             _logger.warning(
-                "%d of the %d classes have a single training row, such as %r: they can hardly be learned, and none of "
-                "their rows is held out; add rows, or remove these",
+                "%d of the %d classes have a single training row, such as %r: they can hardly be learned; add rows of "
+                "them, or remove these",
                 *(len(once), len(targets.names), once[0]),
             )
 
@@ -373,6 +373,13 @@ def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
 def _order(counts: Counter[str]) -> Any:
     """The most frequent first, equals in alphabetical order."""
     return lambda word: (-counts[word], word)
+
+
+def _scale_of(numbers: Sequence[float], path: Path, column: str) -> Scale:
+    """From the lowest to the highest. Raises: DataError when they are equal."""
+    if min(numbers) == max(numbers):
+        raise DataError(f"{path}: all training numbers in the column {column} are {numbers[0]:g}; they must differ")
+    return Scale(min(numbers), max(numbers))
 
 
 def _parsed(targets: Targets, row: TableRow, path: Path, column: str) -> Any:

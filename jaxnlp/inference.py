@@ -11,19 +11,19 @@ import numpy as np
 def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a trained model and a list of inputs, which also takes a single one.
 
-    A text, a path or an image [I, I, R] is one input: its result is returned, not a list. A second positional argument,
-    such as the second texts of pairs, is then a single one, too.
+    A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The second texts of pairs,
+    the function's argument `pairs`, are then a single one, too.
     """
 
     @functools.wraps(function)
-    def called(trained: Any, inputs: Any, second: Any = None, **options: Any) -> Any:
-        several = second if second is None or not is_one(inputs) else [second]
-        seconds = () if second is None else (several,)
+    def called(trained: Any, inputs: Any, pairs: Any = None, **options: Any) -> Any:
+        several = pairs if pairs is None or not is_one(inputs) else [pairs]
+        seconds = () if pairs is None else (several,)
         if is_one(inputs):
             return function(trained, [inputs], *seconds, **options)[0]
         if not isinstance(inputs, Iterable):
             raise ValueError(f"{function.__name__}: expected one input, or a list of them, got {type(inputs).__name__}")
-        if isinstance(second, str):
+        if isinstance(pairs, str):
             raise ValueError(f"{function.__name__}: a list of inputs needs a list of second texts, got one text")
         return function(trained, list(inputs), *seconds, **options)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,12 +92,9 @@ class Classes:
 
 
 def whole_number(text: str) -> str:
-    """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is."""
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return str(int(number)) if number.is_integer() else text
+    """1 for 1.0, as tables have whole numbers where some are missing; other text is returned as it is, such as 007."""
+    found = re.fullmatch(r"(-?(?:0|[1-9][0-9]*))\.0+", text)
+    return found[1] if found else text
 
 
 @dataclasses.dataclass(frozen=True)

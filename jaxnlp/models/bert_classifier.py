@@ -103,7 +103,7 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
 
     def only_classes(self, processor: Any) -> ClassHead | None:
         found = processor.targets.one_class and not processor.apart
-        return ClassHead("head", processor.targets.names) if found else None
+        return ClassHead("head", processor.targets.names, processor.texts) if found else None
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":

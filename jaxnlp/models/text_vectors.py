@@ -27,10 +27,12 @@ class ClassHead(NamedTuple):
     Attributes:
       head: the name of its parameters.
       names: of the classes.
+      texts: of an example, 1, or 2 that are read together.
     """
 
     head: str
     names: tuple[str, ...]
+    texts: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

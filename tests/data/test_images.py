@@ -56,6 +56,12 @@ def test_what_is_no_image_of_a_class_is_counted_and_images_of_both_parts_are(fol
     assert "2 images of validation are also in training" in corpus.description  # all images of this test are equal
 
 
+def test_a_class_that_validation_lacks_is_told(folder, tmp_path):
+    save(tmp_path / "held_out", "cat/a.png")
+    found = Images(source="files", path=str(folder), validation_path=str(tmp_path / "held_out"), batch_size=1).load(0)
+    assert "validation has no image of 1 of the classes, such as dog" in found.description
+
+
 def flipped(images):
     return images[:, :, ::-1]
 
@@ -146,7 +152,8 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
         read_images(folder, ("bird", "cat"))
     save(folder, "cat/wide.png", IMAGE[:4])
     with pytest.raises(
-        DataError, match=r"wide.png: 6 x 4 pixels; all images must be square and of one size, and .*a.png"
+        DataError,
+        match=r"wide.png: 6 x 4 pixels; all images must be square and of one size, and .*a.png .*; crop and scale",
     ):
         read_images(folder)
     (folder / "cat" / "wide.png").write_bytes((folder / "cat" / "a.png").read_bytes()[:60])
@@ -157,7 +164,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
         read_images(folder)
     (folder / "cat" / "wide.png").unlink()
     (folder / "empty").mkdir()
-    with pytest.raises(DataError, match=r"animals/empty: no image files \(.png"):
+    with pytest.raises(DataError, match=r"animals/empty: no image files \(.png, .*\); add some, or remove the folder"):
         read_images(folder)
     (folder / "empty").rmdir()
     for name in ("a", "b"):
@@ -175,6 +182,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
         (np.zeros((4, 6, 6), np.uint8), np.arange(3), "labels must be whole numbers from 0, one for each of 4 images"),
         (np.zeros((4, 6, 6), np.uint8), np.array([0, 1, 3, 3]), "no image has the label 2; each class needs some"),
         (np.zeros((2, 6, 6), np.uint8), np.zeros(2, int), "no image has the label 1"),
+        (np.zeros((2, 6, 6), np.uint8), np.array([-1, 0]), r"whole numbers from 0, .* got int64 \(2,\), the lowest -1"),
     ],
 )
 def test_arrays_that_cannot_be_are_refused(tmp_path, images, labels, message):

@@ -112,6 +112,7 @@ def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
         ('{"text": "x", "label": ["a", "b"]}', "line 1: label is a list; set --data.predict classes"),
         ('{"text": "x", "label": NaN}', "line 1: label must be a text or a finite number, got NaN"),
         ('{"text": "\\ud800", "label": "a"}', "line 1: text has half of a surrogate pair"),
+        ('{"text": "x", "label": "a", "text": "y"}', "line 1: not JSON: the name 'text' occurs twice; expected"),
         ('{"text": "x", "label": }', "line 1: not JSON: Expecting value at character 24; expected one JSON object"),
     ],
 )

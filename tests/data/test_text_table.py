@@ -108,6 +108,18 @@ def test_several_classes_and_numbers(tmp_path):
     assert 0.0 <= next(iter(corpus.train))["labels"].min() <= 1.0
 
 
+def test_held_out_numbers_do_not_decide_the_scale(tmp_path):
+    path = write(tmp_path / "t.csv", ("text", "label"), [(f"the {n}", n**2) for n in range(20)])
+    ends = set()
+    for fold in range(5):
+        corpus = config(path, predict="number", validation_fraction=0.2, fold=fold).load(0, VOCABULARY)
+        held_out = {label for _, label in texts_and_labels(corpus.split("validation"))}
+        trained = {float(n**2) for n in range(20)} - held_out
+        assert corpus.processor.targets == Scale(min(trained), max(trained))
+        ends.add(corpus.processor.targets.highest)
+    assert len(ends) == 2  # one fold holds out the highest
+
+
 def test_pairs_are_read_together_and_in_both_orders(tmp_path):
     path = write(tmp_path / "p.csv", ("a", "b", "same"), [("the cat", "mat", "no"), ("sat", "sat on", "yes")] * 6)
     columns = {"text": "a", "pair": "b", "label": "same", "validation_fraction": 0.5}
@@ -234,7 +246,9 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_told(tmp_path, ca
         corpus = config(path).load(0, VOCABULARY)
     assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
     assert "1 rows without a label are left out, the first in line 14" in caplog.text
-    assert "1 of the 4 classes have a single training row, such as 'rare': they can hardly be learned" in caplog.text
+    assert (
+        "1 of the 4 classes have a single training row, such as 'rare': they can hardly be learned; add" in caplog.text
+    )
     assert "validation has no row of 2 of the classes, such as rare" in corpus.description
 
 
@@ -275,7 +289,7 @@ def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
         ([(f"the {n}", f"l{n % 10_001}") for n in range(20_002)], {}, "has 10,001 distinct labels in 20,002 rows"),
         ([("the", "4"), ("cat", "many")], {"predict": "number"}, "line 3: label must be a finite number, got 'many'"),
         ([("the", "4"), ("cat", "nan")], {"predict": "number"}, "line 3: label must be a finite number, got 'nan'"),
-        ([("the", "4"), ("cat", "4")], {"predict": "number"}, "all numbers in the column label are 4"),
+        ([("the", "4"), ("cat", "4")], {"predict": "number"}, "all training numbers in the column label are 4"),
         ([("the", ""), ("cat", "")], {}, "no row has a label in the column label"),
         ([("the", "a"), (" ", "b")], {}, "line 3: text is empty"),
         ([("the", "a"), ("cat", "b")], {"text": "body"}, "got text, label; missing: body"),

@@ -23,6 +23,7 @@ def test_one_input_gives_one_result_and_a_list_gives_a_list():
 
 def test_a_pair_is_given_as_its_first_text_is():
     assert joined("m", "a", "b") == "a+b"
+    assert joined("m", "a", pairs="bc") == "a+bc"
     assert joined("m", ["a", "c"], ["b", "d"]) == ["a+b", "c+d"]
     with pytest.raises(ValueError, match="joined: a list of inputs needs a list of second texts, got one text"):
         joined("m", ["a", "c"], "bd")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jaxnlp.targets import Classes, Scale, targets_from_json
+from jaxnlp.targets import Classes, Scale, targets_from_json, whole_number
 
 ONE = Classes(("arts", "sport"))
 SEVERAL = Classes(("arts", "sport", "world"), several=True)
@@ -37,6 +37,12 @@ def test_classes_named_by_whole_numbers_may_be_written_with_a_point():
     for text in ("2.0", "0.5", "nan", "inf", ""):
         with pytest.raises(ValueError, match=f"must be one of 0, 1, 1.5, got '{text}'"):
             numbers.parse(text)
+
+
+def test_names_that_are_codes_keep_their_zeros():
+    same = ("007", "01", "1e3", "1_000", "+1", "1.", "1.50", "-", "nan", "\u0663", "1.0\n")
+    assert tuple(map(whole_number, same)) == same
+    assert list(map(whole_number, ("1.0", "-1.00", "0.0", "10.0", "12"))) == ["1", "-1", "0", "10", "12"]
 
 
 def test_several_classes_are_parsed_shown_and_counted():

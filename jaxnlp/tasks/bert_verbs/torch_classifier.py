@@ -11,7 +11,7 @@ _POOLING = {
     "mean": "(hidden * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)",
     "cls": "hidden[:, 0]",
 }
-_PROGRAM = '''"""The classifier of this folder in PyTorch: python classify.py "A text." "Another." """
+_PROGRAM = '''"""The classifier of this folder in PyTorch: python classify.py {usage} """
 
 import pathlib
 import sys
@@ -36,9 +36,11 @@ def classify(texts, pairs=None):
 
 
 if __name__ == "__main__":
-    for text, row in zip(sys.argv[1:], classify(sys.argv[1:])):
-        print(NAMES[row.argmax()], f"{{row.max():.2f}}", text, sep="\\t")
+    columns = [sys.argv[1 + place :: {texts}] for place in range({texts})]
+    for *shown, row in zip(*columns, classify(*columns)):
+        print(NAMES[row.argmax()], f"{{row.max():.2f}}", *shown, sep="\\t")
 '''
+_USAGE = {1: '"A text." "Another."', 2: '"A text." "Its pair." "Another." "Its pair."'}
 
 
 def torch_classifier(trained: Trained, max_length: int) -> str | None:
@@ -54,5 +56,5 @@ def torch_classifier(trained: Trained, max_length: int) -> str | None:
     found = config.only_classes(trained.processor)
     if found is None:
         return None
-    fields = {"names": list(found.names), "max_length": max_length, "head": found.head}
-    return _PROGRAM.format(pooling=_POOLING[config.pooling], **fields)
+    fields = {"names": list(found.names), "max_length": max_length, "head": found.head, "texts": found.texts}
+    return _PROGRAM.format(pooling=_POOLING[config.pooling], usage=_USAGE[found.texts], **fields)

@@ -30,7 +30,8 @@ BINS = 15
 
 
 def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
-    """What `scores` measures of examples with these labels [N]; areas under curves need examples of every class.
+    """What `scores` measures of examples with these labels [N]; areas under curves need examples of every class,
+    and F1 of a class examples of it.
 
     `of` is what the examples are called.
     """
@@ -39,7 +40,7 @@ def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> d
     if len(np.unique(labels)) == len(classes):
         found |= {name: MetricKind(of) for name in ("roc_auc", "average_precision")}
     if len(classes) <= MAX_CLASSES:
-        found |= {f"{name}/f1": MetricKind(of) for name in classes}
+        found |= {f"{classes[label]}/f1": MetricKind(of) for label in np.unique(labels)}
     return found
 
 
@@ -68,7 +69,7 @@ def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
         values["roc_auc"] = float(roc_auc_score(onehot, columns))
         values["average_precision"] = float(average_precision_score(onehot, columns))
     if len(classes) <= MAX_CLASSES:
-        values |= {f"{name}/f1": float(value) for name, value in zip(classes, f1, strict=True)}
+        values |= {f"{classes[label]}/f1": float(f1[label]) for label in present}
     return {name: Metric(value, len(labels)) for name, value in values.items()}
 
 

@@ -1,4 +1,5 @@
 import importlib.util
+import runpy
 import subprocess
 import sys
 
@@ -30,9 +31,18 @@ def test_the_program_gives_the_models_probabilities(make_classifier, tmp_path, p
     np.testing.assert_allclose(module.classify(TEXTS).numpy(), expected, atol=1e-5)
 
 
-def test_pairs_that_are_read_together(make_classifier, tmp_path):
+def test_pairs_that_are_read_together(make_classifier, tmp_path, monkeypatch, capsys):
     trained = make_classifier(texts=2, pooling="mean")
     Export(tmp_path / "out")(trained)
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["classify.py", "the cat", "a dog", "fish", "the mat"])
+    runpy.run_path(str(tmp_path / "out" / "classify.py"), run_name="__main__")
+    two = zip(
+        trained.predict(["the cat", "fish"], ["a dog", "the mat"]), ["the cat\ta dog", "fish\tthe mat"], strict=True
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        f"{one.label}\t{one.probability:.2f}\t{shown}" for one, shown in two
+    ]
     expected = list(trained.predict("the cat", "a dog").probabilities.values())
     np.testing.assert_allclose(
         loaded(tmp_path / "out").classify(["the cat"], ["a dog"]).numpy()[0], expected, atol=1e-5

@@ -49,6 +49,8 @@ def test_what_is_declared_is_measured_whichever_classes_occur():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert scores(CLASSES, labels, predictions()).keys() == kinds(CLASSES, labels).keys()
+    assert "eel/f1" in kinds(CLASSES, LABELS)
+    assert "eel/f1" not in kinds(CLASSES, np.minimum(LABELS, 1))  # 0 would say that the model fails
     two = scores(CLASSES[:2], np.minimum(LABELS, 1), predictions(2))
     assert "roc_auc" in two
     names = tuple(map(str, range(31)))
