@@ -11,6 +11,8 @@ import numpy as np
 
 HIDDEN = 65535
 """Stands for a weight that a mask hides; other weights are multiples of 1 / 65534."""
+VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+"""Without this element, phones show a page as small as on a desk."""
 
 
 class AttentionMaps(NamedTuple):
@@ -266,7 +268,7 @@ _PAGE = Template("""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
+$viewport
 <title>Attention: $title</title>
 <style>$style</style>
 </head>
@@ -309,6 +311,7 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
     if not maps:
         raise ValueError("a page about attention needs maps, got none")
     return _PAGE.substitute(
+        viewport=VIEWPORT,
         style=_STYLE,
         script=_SCRIPT,
         title=html.escape(title),

@@ -85,12 +85,13 @@ def _json_line(text: str, vector: np.ndarray) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class PairAttention(Attention):
-    """Draws the attention weights on a text, of all layers and heads, as a page that opens from disk."""
+    """Draws the attention weights of a BERT on a text, or on a pair of texts, as a page that opens from disk."""
 
     pair: str | None = None
     """A second text, read together with the first as BERT reads pairs."""
 
     def second(self) -> str | None:
+        """The second text of the pair."""
         return self.pair
 
 

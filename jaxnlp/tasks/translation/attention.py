@@ -27,6 +27,7 @@ class TranslationAttention(Attention):
     """The translation; none = the model's own, by greedy search."""
 
     def second(self) -> str | None:
+        """The translation."""
         return self.target
 
 
