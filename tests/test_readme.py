@@ -132,7 +132,7 @@ def test_the_python_of_the_readme_trains_and_generates_as_it_is_written(root: Pa
         capsys.readouterr()
         exec(use.replace("runs/mine", folder).replace("max_new_tokens=100", "max_new_tokens=8"), found := {})
     shown, text = capsys.readouterr().out.split("\n", 1)
-    assert re.fullmatch(r"Trained\(gpt_python_docs, .*, step 2; generate\)", shown)
+    assert re.fullmatch(r"Trained\(gpt_python_docs, .*, step 2; generate, attend\)", shown)
     assert text.startswith("To be, or not")
     assert found["logits"].shape[:2] == (1, 13)
 

@@ -28,6 +28,7 @@ from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train import ledger, run_folder
 from train.config import TrainConfig
 from train.parallel import make_parallel
+from train.report import write_report
 from train.scoring import SplitScoring
 
 _logger = logging.getLogger(__name__)
@@ -234,6 +235,8 @@ def run(arguments: list[str]) -> int:
             raise DataError(f"--predictions: {found[0].split} has nothing to predict")
         for written in write_predictions(evaluation, options.predictions):
             print(f"predictions in {written}")
+        if options.predictions.resolve().is_relative_to(folders[0].resolve()):
+            print(f"the report links to them: {write_report(folders[0])}")
     if options.record is not None:
         for number, (scores, folder) in enumerate(zip(found, folders, strict=True)):
             record(scores, folder, ledger_of(options.record, number, scores.config.seed))

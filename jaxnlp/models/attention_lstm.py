@@ -298,6 +298,10 @@ class AttentionLSTM(nn.Module):
         decoded: Any = self.apply({"params": params}, inputs, cache, deterministic=True, method="_decode")
         return decoded.weights.astype(jnp.float32)
 
+    def attention_maps(self, params: Params, source: jax.Array, inputs: jax.Array) -> dict[str, jax.Array]:
+        """`cross` [1, B, 1, T, S]: the weights of `alignment`, of one layer and one head."""
+        return {"cross": self.alignment(params, source, inputs)[None, :, None]}
+
     def decoding_params(self, params: Params) -> Params:
         """Parameters as `read` takes them: unchanged."""
         return params

@@ -1,12 +1,13 @@
 """What decoder-only language models share: embeddings, output layer, cache, and their configuration."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn.initializers import normal
 
 from jaxnlp.models import ModelConfig, parameter_table
@@ -95,6 +96,22 @@ class DecoderConfig(ModelConfig):
         above = parameter_table.entries(parameter_table.norm(("final_norm",), use_bias=self.use_bias))
         head = {} if self.tie_embeddings else parameter_table.entries({("head", "kernel"): "DV"}, head=True)
         return below | above | head
+
+
+class Places(NamedTuple):
+    """Where the rows or the columns of an attention map are in a sequence.
+
+    Attributes:
+      positions: of each; what attends sees nothing at a later position.
+      latents: how many of them, the first ones, are latents and not tokens.
+    """
+
+    positions: tuple[int, ...]
+    latents: int = 0
+
+    def see(self, others: "Places") -> np.ndarray:
+        """Whether these, as rows, see the others, as columns [T, S] bool."""
+        return np.array(others.positions)[None, :] <= np.array(self.positions)[:, None]
 
 
 class Decoder(nn.Module):
@@ -221,6 +238,11 @@ class Decoder(nn.Module):
             for weights in jax.tree.leaves(found["intermediates"].get(name)):
                 maps |= {f"block_{n}": one for n, one in enumerate(weights)} if name == "blocks" else {name: weights}
         return maps
+
+    def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:
+        """Rows and columns of the maps of a sequence of T positions, by `blocks`, `down_project` and `up_project`."""
+        tokens = Places(tuple(range(positions)))
+        return {"blocks": (tokens, tokens)}
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array | None]:
         """W [D, V] and b [V] or None: logits = hidden W + b."""

@@ -366,6 +366,23 @@ class EncoderDecoder(nn.Module):
         _, kept = self.apply({"params": decoding}, inputs, cache, method="read", mutable=["intermediates"])
         return self._source_weights(kept).astype(jnp.float32)
 
+    def attention_maps(self, params: Params, source: jax.Array, inputs: jax.Array) -> dict[str, jax.Array]:
+        """The attention weights of all layers and heads, without dropout and without padding.
+
+        Args:
+          params: as trained.
+          source: [B, S] int.
+          inputs: [B, T] int, a start symbol and the target.
+
+        Returns:
+          Float32, each row sums to 1: of the source on itself, `encoder` [L, B, H, S, S]; of the inputs on themselves,
+          `decoder` [L, B, H, T, T]; and of the inputs on the source, `cross` [L, B, H, T, S].
+        """
+        _, found = self.apply({"params": params}, source, inputs, mutable=["intermediates"])
+        encoder, decoder = (found["intermediates"][name]["blocks"] for name in ("encoder", "decoder"))
+        kept = {"encoder": encoder["attention"], "decoder": decoder["attention"], "cross": decoder["cross_attention"]}
+        return {name: attention["weights"][0] for name, attention in kept.items()}
+
     def _source_weights(self, kept: Any) -> jax.Array:
         """Attention weights [B, T, S] of the last block, from the intermediates of `read`."""
         last = kept["intermediates"]["decoder"][f"block_{self.config.num_layers - 1}"]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.models import Parameter, parameter_table
-from jaxnlp.models.decoder import Decoder, DecoderConfig
+from jaxnlp.models.decoder import Decoder, DecoderConfig, Places
 from jaxnlp.nn.cache import LayerCache
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.perceiver import DownProject, LatentPlacement, UpProject, latent_positions
@@ -105,6 +105,18 @@ class Perceiver(Decoder):
             positions = (*positions, *range(inputs.shape[1]))
         project_up = up(**arguments, mixer="memory", normalise_queries=along, name="up_project")
         return project_up(x, latents, positions, first), caches
+
+    def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:
+        config = self.config
+        reached = latent_positions(config.latent_placement, config.num_latents, config.context_length, positions)
+        latents, tokens = Places(reached, len(reached)), tuple(range(positions))
+        inputs = Places(tokens[: reached[-1] + 1])
+        memory = Places((*reached, *tokens), len(reached)) if config.latent_placement == "along" else latents
+        return {
+            "down_project": (latents, inputs),
+            "blocks": (latents, latents),
+            "up_project": (Places(tokens), memory),
+        }
 
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:
         return [((batch, self.config.context_length, self.config.width),)]

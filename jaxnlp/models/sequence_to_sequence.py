@@ -13,7 +13,8 @@ class SequenceToSequenceConfig(ModelConfig):
 
     The module is called with (source, target inputs, source_mask). It also has `output_layer(params)`, and for decoding
     `begin(params, source, source_mask)`, which returns the cache that holds a source, `read(tokens, cache, count)` and
-    `alignment(params, source, inputs, source_mask)`.
+    `alignment(params, source, inputs, source_mask)`; and for pages `attention_maps(params, source, inputs)`, which
+    returns weights [L, B, H, T, S] by name: `encoder`, `decoder` and `cross`, or some of these.
     """
 
     def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> nn.Module:

@@ -14,8 +14,8 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
-from jaxnlp.tasks.bert_verbs.commands import Attention, Embed, Export
-from jaxnlp.tasks.bert_verbs.encodings import embed
+from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
+from jaxnlp.tasks.bert_verbs.encodings import attend, embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 
@@ -121,10 +121,10 @@ class MaskedLanguageModel(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"embed": Embed, "attention": Attention, "export": Export}
+        return {"embed": Embed, "attention": PairAttention, "export": Export}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"embed": embed}
+        return {"embed": embed, "attend": attend}
 
 
 @dataclasses.dataclass(frozen=True)

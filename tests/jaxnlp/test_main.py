@@ -30,7 +30,7 @@ def generate(run, *options):
         (["generate", "RUN", "--max-new-tokens", "many"], "--max-new-tokens"),
         (["generate", "--max-new-tokens", "3"], "python -m jaxnlp generate PLACE --max-new-tokens 3"),
         (["generat", "RUN"], "the model in RUN has no verb 'generat'; did you mean generate?"),
-        (["predict", "RUN", "a?"], "the model in RUN has no verb 'predict'; there are: generate"),
+        (["predict", "RUN", "a?"], "the model in RUN has no verb 'predict'; there are: generate, attention"),
         (["generate"], "python -m jaxnlp generate PLACE --help"),
         (["generat"], "there is no verb 'generat'; did you mean generate?"),
         ([], "generate"),

@@ -152,6 +152,19 @@ def test_several_runs_are_not_asked_for_predictions(run, other_seed, capsys, mon
     assert capsys.readouterr().out == "a\n"
 
 
+def test_the_report_links_to_predictions_that_are_written_into_the_folder(run, tmp_path, capsys, monkeypatch):
+    found = score(run, Validation(), Options())
+    found = dataclasses.replace(found, evaluation=Evaluation({}, {"answers.txt": "a\n"}))
+    monkeypatch.setattr(evaluate, "score", lambda *_: found)
+    elsewhere, inside = tmp_path / "answers.txt", run / "answers.txt"
+    assert evaluate.main([str(run), "--predictions", str(elsewhere)]) == 0
+    assert capsys.readouterr().out == f"predictions in {elsewhere}\n"
+    assert not (run / "report.html").exists()
+    assert evaluate.main([str(run), "--predictions", str(inside)]) == 0
+    assert capsys.readouterr().out == f"predictions in {inside}\nthe report links to them: {run / 'report.html'}\n"
+    assert 'href="./answers.txt"' in (run / "report.html").read_text()
+
+
 def test_a_file_is_scored_character_by_character(run, tmp_path):
     text = tmp_path / "other.txt"
     text.write_text((tmp_path / "text.txt").read_text()[:50])

@@ -17,12 +17,15 @@ from train.report.metrics import charts, declared_metrics, progress_of
 from train.report.page import Figure, render_page
 
 Rows = list[dict[str, Any]]
+WRITTEN = frozenset(("checkpoints", "tensorboard", "plots", "config.json", "processor.json", "typed_model.json"))
+WRITTEN |= {"environment.json", "metrics.jsonl", "blocks.jsonl", "report.html"}
+"""What training and the report write into a run's folder."""
 
 
 def write_report(run: Path) -> Path:
     """Path of the run's new `report.html`; its charts are also saved in `plots/`, each as an SVG file.
 
-    A pure function of what the run has written so far, finished or not: the same folder gives the same bytes.
+    A pure function of what is in the folder, finished or not, and of its name: the same folder gives the same bytes.
 
     Args:
       run: folder with config.json, environment.json and metrics.jsonl; blocks.jsonl where the task reports blocks.
@@ -39,14 +42,14 @@ def write_report(run: Path) -> Path:
     rows = read_metrics(run / "metrics.jsonl")
     blocks = read_blocks(run / "blocks.jsonl")
     figures = draw_figures(rows, environment)
-    page = render_page(config, environment, metrics, rows, blocks, figures)
+    page = render_page(run.resolve().name, config, environment, metrics, rows, blocks, figures, further_files(run))
     for figure in figures:
         _replace(run / "plots" / f"{figure.name}.svg", figure.wide)
     return _replace(run / "report.html", page)
 
 
 def draw_figures(rows: Rows, environment: dict[str, Any]) -> list[Figure]:
-    """A chart for each unit of the declared metrics, the learning rate and the throughput."""
+    """A chart for each unit and direction of the declared metrics; learning rate, gradient norm and throughput."""
     metrics = declared_metrics(environment)
     of = progress_of(environment, metrics)
     drawn = [
@@ -61,8 +64,19 @@ def draw_figures(rows: Rows, environment: dict[str, Any]) -> list[Figure]:
     return [
         *drawn,
         Figure("learning_rate", "Learning rate by step", plots.draw_learning_rate(rows)),
+        Figure("gradient_norm", "Gradient norm by step", plots.draw_gradient_norm(rows)),
         Figure("throughput", f"{of.capitalize()} per second by step", plots.draw_throughput(rows, of)),
     ]
+
+
+def further_files(run: Path) -> list[str]:
+    """What else is in a run's folder and the folders within it, such as predictions and pages: sorted paths.
+
+    Hidden files are left out, and what is deeper.
+    """
+    paths = [path.relative_to(run) for pattern in ("*", "*/*") for path in run.glob(pattern) if path.is_file()]
+    hidden = [path for path in paths if any(part.startswith(".") for part in path.parts)]
+    return sorted(path.as_posix() for path in paths if path.parts[0] not in WRITTEN and path not in hidden)
 
 
 def read_metrics(path: Path) -> Rows:

@@ -38,7 +38,7 @@ MAX_CURVES = 8
 
 
 class Chart(NamedTuple):
-    """Declared metrics of one unit.
+    """Declared metrics of one unit and one direction.
 
     Attributes:
       name: of the SVG file.
@@ -49,6 +49,11 @@ class Chart(NamedTuple):
     name: str
     unit: str
     metrics: Mapping[str, Declared]
+
+    @property
+    def better(self) -> str:
+        """Whether lower or higher values are better."""
+        return next(iter(self.metrics.values())).better
 
 
 def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
@@ -80,26 +85,27 @@ def progress_of(environment: Mapping[str, Any], metrics: Mapping[str, Declared])
 
 
 def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
-    """The declared metrics by unit; where they are many, one measured on several parts has a chart of its own.
+    """The declared metrics by unit and direction; where they are many, one of several parts has a chart of its own.
 
     The objective, which is not declared, is drawn with the loss.
     """
-    by_unit: dict[str, dict[str, Declared]] = {}
+    groups: dict[tuple[str, str], dict[str, Declared]] = {}
     for name, metric in metrics.items():
-        by_unit.setdefault(metric.unit, {})[name] = metric
+        group = groups.setdefault((metric.unit, metric.better), {})
+        group[name] = metric
         if name == "loss" and OBJECTIVE not in metrics:
-            by_unit[metric.unit][OBJECTIVE] = metric
+            group[OBJECTIVE] = metric
     found: list[Chart] = []
-    for unit, members in [(unit, apart) for unit, group in by_unit.items() for apart in _apart(group)]:
+    for unit, members in [(unit, apart) for (unit, _), group in groups.items() for apart in _apart(group)]:
         bases = {base(name) for name in members} - {OBJECTIVE}
         name = _file_name(bases.pop() if len(bases) == 1 else unit or "scores")
-        taken = {"learning_rate", "throughput", *(chart.name for chart in found)}
+        taken = {"learning_rate", "gradient_norm", "throughput", *(chart.name for chart in found)}
         found.append(Chart(f"{name}_{len(found) + 1}" if name in taken else name, unit, members))
     return found
 
 
 def _apart(members: dict[str, Declared]) -> list[dict[str, Declared]]:
-    """The metrics of a unit, in groups: those that belong together, then each that is measured on several parts."""
+    """The metrics of a chart, in groups: those that belong together, then each that is measured on several parts."""
     if len(members) <= MAX_CURVES:
         return [members]
     parts = Counter(base(name) for name in members if "/" in name)

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from string import Template
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from train.report.blocks import Drawn, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
@@ -15,6 +16,7 @@ Object = dict[str, Any]
 Rows = Sequence[Object]
 
 _BEST_TILES = 4
+_MAX_FILES = 50
 
 STYLE = """
 :root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --soft: #f0f2f5; --line: #e3e7ec; --ink: #1b222b;
@@ -31,6 +33,8 @@ h1 { margin: 0; font-size: clamp(1.5rem, 4.5vw, 2.25rem); letter-spacing: -.02em
   overflow-wrap: anywhere }
 h2 { margin: 2.75rem 0 1rem; font-size: 1.2rem; letter-spacing: -.01em }
 h3 { margin: 0 0 .6rem; font-size: 1rem }
+a { color: var(--series-0) }
+ul { margin: 0; padding-left: 1.1em }
 :is(h2, h3) small { margin-left: .35em; color: var(--muted); font: .8rem var(--mono); letter-spacing: 0 }
 p { margin: .5rem 0; color: var(--muted) }
 code, pre { font-family: var(--mono); font-size: .85em; overflow-wrap: anywhere }
@@ -46,13 +50,13 @@ svg * { stroke-linejoin: round }
 .finished .state { color: var(--good) }
 .warning { margin: 0 0 12px; padding: .7rem 1.15rem; border-left: 4px solid var(--series-1); border-radius: 4px;
   background: var(--soft); color: var(--ink) }
-dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; margin: 0 0 12px }
+dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 12px; margin: 0 0 12px }
 dt { color: var(--muted); font-size: .85rem }
 dd { margin: .1rem 0 0; font-size: 1.45rem; font-weight: 650; letter-spacing: -.02em; white-space: nowrap;
   font-variant-numeric: tabular-nums }
 dd small { display: block; white-space: normal; color: var(--muted); font-size: .8rem; font-weight: 400;
   letter-spacing: 0 }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 12px;
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); gap: 12px;
   margin-top: 12px }
 .narrow { display: none }
 figure + figure { margin-top: 12px }
@@ -77,7 +81,7 @@ tr:first-child > * { border-top: 0 }
 .block p:first-child { margin-top: 0 }
 .block > :is(.card, figure) + :is(.card, figure) { margin-top: 12px }
 .block figure { width: fit-content; max-width: 100% }
-.block .lines { width: 660px }
+.block .lines { width: 500px }
 .share { white-space: nowrap }
 .share > span { display: inline-block; vertical-align: middle }
 .share > span:first-child { width: 3.6em; margin-right: .7em; text-align: right }
@@ -88,7 +92,7 @@ tr:first-child > * { border-top: 0 }
 .heat th { color: var(--ink); font-weight: 650; width: 1ch }
 .heat caption { padding-bottom: .3rem; color: var(--muted); text-align: left; white-space: pre }
 .heat span { background: color-mix(in srgb, var(--series-0) calc(.7 * var(--share)), transparent) }
-.heat.words td { line-height: 1.7 }
+.heat.words :is(th, td) { line-height: 1.7 }
 .heat.words span { padding: .1em .35em; margin-right: 2px; border-radius: 3px }
 .picture img { display: block; max-width: 100%; height: auto }
 .card.tree th { width: 50%; font: .8rem/1.7 var(--mono); overflow-wrap: anywhere }
@@ -118,13 +122,13 @@ _PAGE = Template("""<!doctype html>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$recipe: run report</title>
+<title>$title: run report</title>
 <style>$style</style>
 </head>
 <body>
 <main>
 <header class="$state">
-<p class="eyebrow">$device</p>
+<p class="eyebrow">$place</p>
 <h1>$recipe</h1>
 <p><span class="state">$status</span> $progress</p>
 <div class="progress"><div style="width: $percent%"></div></div>
@@ -135,6 +139,7 @@ $charts
 <div class="pair">$pair</div>
 $blocks
 $measured
+$files
 <section><h2>Config</h2><div class="columns">$config</div></section>
 <section><h2>Environment</h2><div class="columns">$environment</div></section>
 <footer>$continuation<p><code>python -m train.report RUN</code> rebuilds this page from the run's folder.</p></footer>
@@ -151,7 +156,7 @@ class Figure(NamedTuple):
       name: of its SVG file.
       label: what it shows, for screen readers.
       wide: SVG.
-      narrow: SVG for small screens; None = two such charts share a row.
+      narrow: SVG for small screens; None = such charts share a row.
     """
 
     name: str
@@ -161,30 +166,37 @@ class Figure(NamedTuple):
 
 
 def render_page(
+    folder: str,
     config: Object,
     environment: Object,
     metrics: Mapping[str, Declared],
     rows: Rows,
     blocks: Sequence[Drawn],
     figures: Sequence[Figure],
+    files: Sequence[str] = (),
 ) -> str:
     """The document.
 
     Args:
+      folder: name of the run's folder.
       config: the run's config, nested objects with a key `type`.
       environment: the machine, the software and what the run declares.
       metrics: what the run declares of its metrics.
       rows: the measured values, in step order.
       blocks: what the task reports, in step order.
       figures: the charts.
+      files: paths in the folder to which the page links.
     """
     step, total = max((row["step"] for row in rows), default=0), config.get("total_steps")
     finished = total is not None and step >= total
+    recipe = config.get("recipe", "run")
+    device = " x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)
     shown_environment = {key: value for key, value in environment.items() if key not in ("metrics", "best_metric")}
     return _PAGE.substitute(
         style=STYLE,
-        recipe=text(config.get("recipe", "run")),
-        device=text(" x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)),
+        title=text(recipe if folder == recipe else f"{folder} ({recipe})"),
+        recipe=text(recipe),
+        place=f"Run <code>{text(folder)}</code>" + (f" on {text(device)}" if device else ""),
         state="finished" if finished else "unfinished",
         status="Finished" if finished else "Unfinished",
         progress=f"at step {step:,}" + (f" of {total:,}" if total else ""),
@@ -198,6 +210,7 @@ def render_page(
         pair="".join(_chart(figure, n) for n, figure in enumerate(figures) if figure.narrow is None),
         blocks=render_blocks(blocks),
         measured=_measured(rows, metrics),
+        files=_files(files),
         config="".join(_section(*section) for section in _sections("run", config)),
         environment="".join(_section(*section) for section in _sections("machine", shown_environment)),
         continuation="" if finished else _continuation(environment),
@@ -259,6 +272,17 @@ def _measured(rows: Rows, metrics: Mapping[str, Declared]) -> str:
     )
     table = f'<table class="measured"><thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>'
     return f'<section><h2>Last measured</h2><div class="card scroll">{table}</div></section>'
+
+
+def _files(files: Sequence[str]) -> str:
+    """Links to files of the run's folder."""
+    if not files:
+        return ""
+    shown = "".join(f'<li><a href="{quote(f"./{name}")}">{text(name)}</a></li>' for name in files[:_MAX_FILES])
+    more = f"<p>And {len(files) - _MAX_FILES:,} more in the folder.</p>" if len(files) > _MAX_FILES else ""
+    return (
+        f'<section><h2>Predictions and other files</h2><div class="card scroll"><ul>{shown}</ul>{more}</div></section>'
+    )
 
 
 def _unit(metric: Declared | None) -> str:

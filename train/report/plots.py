@@ -3,6 +3,7 @@
 import functools
 import io
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +35,10 @@ MARKERS = "osD^"
 STYLES = ("-", "--", ":", "-.")
 MAX_POINTS = 1200  # about one a pixel at the widest
 MAX_CURVES = 16  # colours times line styles
-MAX_LABEL = 60  # characters
+MAX_LABEL, MAX_TITLE = 60, 200  # characters
+SMALL = (360, 220)  # pixels of charts of which three share a row
+FLAT = 2 / 3
+"""A chart has a logarithmic axis where the values after the start would take less than this share of a linear one."""
 
 
 class Series(NamedTuple):
@@ -48,24 +52,29 @@ class Series(NamedTuple):
 
 def draw_chart(chart: Chart, rows: Rows, *, narrow: bool = False) -> str:
     """SVG of the metrics of one unit by step, a curve for each metric and split; narrow = for small screens."""
-    size, columns = ((420, 330), 2) if narrow else ((1040, 380), 5)
-    return _draw(f"{chart.name}{'_narrow' * narrow}", size, lambda axes: _chart(axes, chart, rows, columns))
+    size = (420, 330) if narrow else (1040, 380)
+    return _draw(f"{chart.name}{'_narrow' * narrow}", size, lambda axes: _chart(axes, chart, rows))
 
 
 def draw_learning_rate(rows: Rows) -> str:
     """SVG of the learning rate by step."""
-    return _draw("learning_rate", (480, 240), lambda axes: _learning_rate(axes, rows))
+    return _draw("learning_rate", SMALL, lambda axes: _learning_rate(axes, rows))
+
+
+def draw_gradient_norm(rows: Rows) -> str:
+    """SVG of the gradient's norm by step, before it is clipped: the mean over the steps of each row."""
+    return _draw("gradient_norm", SMALL, lambda axes: _gradient_norm(axes, rows))
 
 
 def draw_throughput(rows: Rows, of: str) -> str:
     """SVG of the throughput by step; `of` is what it counts."""
-    return _draw("throughput", (480, 240), lambda axes: _throughput(axes, rows, of))
+    return _draw("throughput", SMALL, lambda axes: _throughput(axes, rows, of))
 
 
 @functools.lru_cache(maxsize=128)  # the blocks of earlier steps are drawn again at each evaluation
 def draw_lines(lines: Lines) -> str:
     """SVG of a block's curves on common axes."""
-    return _draw("lines", (620, 320), lambda axes: _lines(axes, lines), plain(lines.x_label), steps=False)
+    return _draw("lines", (460, 300), lambda axes: _lines(axes, lines), plain(lines.x_label), steps=False)
 
 
 def inline(svg: str, name: str, label: str) -> str:
@@ -89,10 +98,10 @@ def inline(svg: str, name: str, label: str) -> str:
     return f'<svg {view_box} role="img" aria-label="{escaped(label)}">{_in_tags(body, adapted)}</svg>'
 
 
-def plain(text: str) -> str:
-    """A text that fonts and XML can hold: on one line, without control characters, at most MAX_LABEL characters."""
+def plain(text: str, most: int = MAX_LABEL) -> str:
+    """A text that fonts and XML can hold: on one line, without control characters, of limited length."""
     text = "".join(letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text)
-    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "\u2026"
+    return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
 def curve(rows: Rows, split: str, key: str) -> Curve:
@@ -131,23 +140,29 @@ def smooth(steps: np.ndarray, values: np.ndarray, window: int, most: int = 400) 
 
 
 def value_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
-    """Ends of the vertical axis: high values of the first twentieth and rare spikes may lie above it.
+    """Ends of a linear vertical axis that shows every finite value; None = no value is finite."""
+    finite = [values[np.isfinite(values)] for _, values in curves]
+    every = np.concatenate(finite) if finite else np.zeros(0)
+    if not len(every):
+        return None
+    low, high = every.min(), every.max()
+    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - margin, high + margin
 
-    They are left out only where they would take more than a third of the height. None = no value is finite.
+
+def needs_logarithm(curves: Sequence[Curve]) -> bool:
+    """Whether high values at the start, or rare high ones, would flatten the rest of the curves on a linear axis.
+
+    The start is the first twentieth of the steps. Values that are not positive have no logarithm.
     """
     finite = [(steps[np.isfinite(values)], values[np.isfinite(values)]) for steps, values in curves]
     finite = [(steps, values) for steps, values in finite if len(values)]
-    if not finite:
-        return None
-    every_step, every_value = (np.concatenate(parts) for parts in zip(*finite, strict=True))
-    settled = every_step.min() + 0.05 * np.ptp(every_step)
-    later = [values[steps >= settled] for steps, values in finite]
-    low, top = every_value.min(), every_value.max()
-    high = max(np.quantile(values, 0.99) for values in later if len(values))
-    if top - low <= 1.5 * (high - low):
-        high = top
-    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-    return low - margin, high + margin
+    if not finite or min(values.min() for _, values in finite) <= 0.0:
+        return False
+    start, end = min(steps.min() for steps, _ in finite), max(steps.max() for steps, _ in finite)
+    later = [values[steps >= start + 0.05 * (end - start)] for steps, values in finite]
+    low, top = min(values.min() for _, values in finite), max(values.max() for _, values in finite)
+    return bool(max(np.quantile(values, 0.99) for values in later if len(values)) - low < FLAT * (top - low))
 
 
 def series_of(chart: Chart, rows: Rows) -> list[Series]:
@@ -161,7 +176,7 @@ def series_of(chart: Chart, rows: Rows) -> list[Series]:
 
 
 def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
-    """The metrics by name and their unit: `Loss (nats per token)`."""
+    """The metrics by name, their unit and their direction: `Loss (nats per token), lower is better`."""
     metrics = list(dict.fromkeys(series.metric for series in shown)) or list(chart.metrics)
     names = list(dict.fromkeys(spaced(base(metric)) for metric in metrics))
     if OBJECTIVE in names and not shown:
@@ -169,15 +184,13 @@ def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
     title = ", ".join(names[:3]) + (", \u2026" if len(names) > 3 else "")
     units = {chart.metrics[metric].per for metric in metrics}
     unit = units.pop() if len(units) == 1 else chart.unit
-    return f"{title[:1].upper()}{title[1:]}" + (f" ({unit})" if unit else "")
+    return f"{title[:1].upper()}{title[1:]}" + (f" ({unit})" if unit else "") + f", {chart.better} is better"
 
 
-def _chart(axes: "Axes", chart: Chart, rows: Rows, legend_columns: int) -> None:
+def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
     measured = series_of(chart, rows)
     shown = measured[:MAX_CURVES]
-    limits = value_limits([(series.steps, series.values) for series in shown])
-    if limits is None:
-        _say_nothing_measured(axes)
+    is_logarithmic = _scale(axes, [(series.steps, series.values) for series in shown])
     only_split = len({series.metric for series in shown}) == 1
     few = sum(series.split == "train" for series in shown) == 1
     handles: list[Any] = []
@@ -205,30 +218,36 @@ def _chart(axes: "Axes", chart: Chart, rows: Rows, legend_columns: int) -> None:
             smoothed = smooth(steps, values, len(values) // 40)
             mean = axes.plot(*smoothed, color=colour, lw=1.8, ls=style, label=f"{label}, smoothed" if few else label)
             handles += [*raw, *mean] if few else mean
-    if limits:
-        axes.set_ylim(*limits)
-        top = max(np.max(series.values, initial=-np.inf, where=np.isfinite(series.values)) for series in shown)
-        if top > limits[1]:
-            axes.annotate(
-                f"up to {top:.4g} above",
-                (1, 1),
-                (-4, -2),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                ha="right",
-                va="top",
-                color=PALETTE["--muted"],
-            )
     left_out = f", first {len(shown)} of {len(measured)} curves" if len(shown) < len(measured) else ""
-    _legend(axes, handles, chart_title(chart, shown) + left_out, legend_columns)
+    scale = ", log scale" if is_logarithmic else ""
+    _legend(axes, handles, chart_title(chart, shown) + scale + left_out)
 
 
-def _legend(axes: "Axes", handles: list[Any], title: str, columns: int) -> None:
+def _scale(axes: "Axes", curves: Sequence[Curve]) -> bool:
+    """Sets a vertical axis that shows every finite value of the curves. Returns: whether it is logarithmic."""
+    limits = value_limits(curves)
+    if limits is None:
+        _say_nothing_measured(axes)
+        return False
+    if not needs_logarithm(curves):
+        axes.set_ylim(*limits)
+        return False
+    positive = np.concatenate([values[np.isfinite(values)] for _, values in curves])
+    margin = (positive.max() / positive.min()) ** 0.06
+    axes.set_yscale("log")
+    axes.set_ylim(positive.min() / margin, positive.max() * margin)
+    return True
+
+
+def _legend(axes: "Axes", handles: list[Any], title: str) -> None:
+    """The title, on several lines where it is long, and the curves in as many columns as their names leave room for."""
+    width = 72 * axes.figure.bbox.width / axes.figure.dpi
+    longest = max((len(handle.get_label()) for handle in handles), default=0)
     legend = axes.figure.legend(
         handles=handles,
         loc="outside upper left",
-        ncols=columns,
-        title=plain(title),
+        ncols=max(1, min(5, int(width / (8 * longest + 45)))),
+        title=textwrap.fill(plain(title, MAX_TITLE), int(width / 8.5)),
         alignment="left",
         labelcolor=PALETTE["--muted"],
         frameon=False,
@@ -257,12 +276,20 @@ def _lines(axes: "Axes", lines: Lines) -> None:
         _say_nothing_measured(axes)
     left_out = f", first {len(shown)} of {len(lines.lines)} lines" if len(shown) < len(lines.lines) else ""
     named = [handle for handle in handles if handle.get_label()]
-    _legend(axes, named, lines.y_label + left_out, 3)
+    _legend(axes, named, lines.y_label + left_out)
 
 
 def _learning_rate(axes: "Axes", rows: Rows) -> None:
     _single(axes, "Learning rate", 1.0, *curve(rows, "train", "learning_rate"))
     axes.yaxis.set_major_formatter(lambda value, _: re.sub(r"e([+-])0*", r"e\1", f"{value:g}"))
+
+
+def _gradient_norm(axes: "Axes", rows: Rows) -> None:
+    steps, values = curve(rows, "train", "grad_norm")
+    is_logarithmic = needs_logarithm([(steps, values)])
+    _single(axes, "Gradient norm" + (", log scale" if is_logarithmic else ""), 0.6, steps, values)
+    if is_logarithmic:
+        _scale(axes, [(steps, values)])
 
 
 def _throughput(axes: "Axes", rows: Rows, of: str) -> None:
@@ -309,7 +336,11 @@ def _draw(
         round_steps = [1, 2, 2.5, 5, 10]
         axes.set_xlabel(x_label, color=PALETTE["--muted"], loc="right")
         axes.xaxis.set_major_locator(MaxNLocator(8 if size[0] > 720 else 5, integer=steps, steps=round_steps))
-        axes.yaxis.set_major_locator(MaxNLocator(6 if size[1] > 300 else 4, steps=round_steps))
+        most = 6 if size[1] > 300 else 4
+        if axes.get_yscale() == "log":
+            _logarithmic_ticks(axes, most, round_steps)
+        else:
+            axes.yaxis.set_major_locator(MaxNLocator(most, steps=round_steps))
         axes.margins(x=0.01)
         if steps:
             axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
@@ -323,6 +354,17 @@ def _draw(
         figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
     svg = re.sub(r"<!--.*?-->\s*", "", stream.getvalue(), flags=re.DOTALL)
     return _in_tags(svg, _smaller)
+
+
+def _logarithmic_ticks(axes: "Axes", most: int, round_steps: Sequence[float]) -> None:
+    """Round numbers where the axis has fewer than two powers of ten, and otherwise powers of ten."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    low, high = axes.get_ylim()
+    narrow = high < 20 * low
+    axes.yaxis.set_major_locator(MaxNLocator(most, steps=round_steps) if narrow else LogLocator(numticks=most + 1))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}" if value < 1e5 else f"{value:.0e}")
 
 
 def _smaller(tag: str) -> str:

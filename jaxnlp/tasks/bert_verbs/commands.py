@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from jaxnlp.files import write_file
 from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
 from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.attention_page import render_page
+from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.encodings import (
-    attend_text,
     embed_texts,
     encoder_config,
     l2_normalize,
@@ -30,8 +28,6 @@ from jaxnlp.tasks.bert_verbs.encodings import (
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
 
 HEADS = "heads.safetensors"
-PAGE_TOKENS = 128
-"""Tokens on a page of attention by default: its size grows with their square."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,37 +84,15 @@ def _json_line(text: str, vector: np.ndarray) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Attention(Command):
-    """Draws the attention weights of a text, of all layers and heads, as a page that opens from disk."""
+class PairAttention(Attention):
+    """Draws the attention weights of a BERT on a text, or on a pair of texts, as a page that opens from disk."""
 
-    text: tyro.conf.Positional[str]
-    """What is read."""
     pair: str | None = None
     """A second text, read together with the first as BERT reads pairs."""
-    out: Path = Path("attention.html")
-    """Where to write the page."""
-    max_length: int = PAGE_TOKENS
-    """Maximum length in tokens; longer texts are truncated."""
 
-    def __call__(self, trained: Trained) -> None:
-        """Writes the page and prints where. Raises: ValueError, OSError for a blank text; when it cannot be written."""
-        page = page_of_maps(trained, self.text, self.pair, max_length=self.max_length)
-        write_file(self.out, page.encode())
-        print(self.out)
-
-
-def page_of_maps(trained: Trained, text: str, pair: str | None = None, *, max_length: int = PAGE_TOKENS) -> str:
-    """The page of all layers and heads; a note on standard error when the text is truncated.
-
-    Raises: ValueError for a blank text, and what `attend_text` refuses.
-    """
-    pairs = () if pair is None else (pair,)
-    (row,) = rows_of([text], pairs, None, count=1 + len(pairs))
-    maps = attend_text(trained, *row, max_length=max_length)
-    if maps.truncated:
-        print(f"note: the text was truncated to {len(maps.tokens)} tokens", file=sys.stderr)
-    model = trained.folder.resolve().name if trained.folder is not None else trained.name
-    return render_page(maps.tokens, maps.weights, title=" | ".join(row), model=model)
+    def second(self) -> str | None:
+        """The second text of the pair."""
+        return self.pair
 
 
 @dataclasses.dataclass(frozen=True)

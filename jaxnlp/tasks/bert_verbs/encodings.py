@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
@@ -37,20 +38,6 @@ class TextOutputs(NamedTuple):
     def truncated(self) -> int:
         """Number of texts that were longer than the maximum length."""
         return len(self.truncated_rows)
-
-
-class AttentionMaps(NamedTuple):
-    """Attention weights on a text.
-
-    Attributes:
-      tokens: of the text, T of them.
-      weights: of all layers and heads [L, H, T, T] float32; row t is what token t attends to, and sums to 1.
-      truncated: whether the text was longer than allowed.
-    """
-
-    tokens: list[str]
-    weights: np.ndarray
-    truncated: bool
 
 
 def vocabulary_of(trained: Trained) -> WordPieceVocabulary:
@@ -112,10 +99,8 @@ def l2_normalize(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def attend_text(
-    trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None
-) -> AttentionMaps:
-    """The attention weights of the encoder on a text.
+def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights of the encoder on a text: one map, of its tokens on themselves.
 
     Args:
       trained: a model with a BERT.
@@ -135,7 +120,9 @@ def attend_text(
     (tokens,), (segments,) = found.tokens, found.segments
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
     weights = _attention(bert, trained.params["encoder"], tokens[None], segments[None])[:, 0]
-    return AttentionMaps(vocabulary.tokens(tokens), np.asarray(weights, np.float32), bool(found.truncated))
+    names = vocabulary.tokens(tokens)
+    maps = AttentionMaps(names, names, np.asarray(weights, np.float32))
+    return TextAttention(" | ".join([text, pair] if pair is not None else [text]), (maps,), bool(found.truncated))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -18,6 +18,7 @@ from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
 from jaxnlp.tasks.bert_verbs.encodings import embed
+from jaxnlp.tasks.classification.attention import attend
 from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
 from jaxnlp.tasks.classification.predict import predict
@@ -151,7 +152,7 @@ class Classification(Task):
         return {"predict": Predict, "attention": Attention, "embed": Embed, "export": Export}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"predict": predict, "embed": embed}
+        return {"predict": predict, "embed": embed, "attend": attend}
 
 
 def _shares(batch: Batch, classes: int) -> Array:

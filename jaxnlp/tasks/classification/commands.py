@@ -14,7 +14,7 @@ from jaxnlp.files import write_file
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.commands import PAGE_TOKENS, page_of_maps
+from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
@@ -118,7 +118,7 @@ class Attention(Command):
         elif config.has_attention_weights:
             page = _page_of_texts(trained, given)
         else:
-            raise ValueError(f"{trained.name} has no attention to show: its model is a {type(trained.model).__name__}")
+            raise without_attention(trained)
         write_file(self.out, page.encode())
         print(self.out)
 
@@ -128,7 +128,7 @@ def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
         raise ValueError("the page of a BERT shows one text: give one, and with --pair its second text; no --file")
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
-    return page_of_maps(trained, *given.inputs, *given.pair, max_length=max_length)
+    return page_of(trained, (*given.inputs, *given.pair), max_length)
 
 
 def _page_of_images(trained: Trained, given: Given) -> str:

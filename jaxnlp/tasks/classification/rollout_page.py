@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxnlp.commands.attention_page import VIEWPORT
 from jaxnlp.images.pictures import png
 
 DARKEST = 0.15
@@ -16,7 +17,7 @@ _STYLE = """
 :root { color-scheme: light dark }
 body { margin: auto; max-width: 1100px; padding: 24px; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif }
 figure { display: inline-block; margin: 0 24px 24px 0 }
-img { display: inline-block; margin-right: 8px; image-rendering: pixelated; border-radius: 4px }
+img { display: inline-block; max-width: 100%; margin-right: 8px; image-rendering: pixelated; border-radius: 4px }
 figcaption { color: GrayText; overflow-wrap: anywhere }
 """
 
@@ -54,7 +55,8 @@ def render_page(images: np.ndarray, shares: np.ndarray, captions: Sequence[str],
         )
     title = html.escape(f"Attention of {name}")
     return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8">{VIEWPORT}<title>{title}</title>'
+        f"<style>{_STYLE}</style>\n"
         f"<h1>{title}</h1>\n<p>Left the image, right the same image: a patch is as bright as its share of the "
         f"attention of all layers (rollout).</p>\n{''.join(figures)}\n</html>\n"
     )

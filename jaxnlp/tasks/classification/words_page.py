@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxnlp.commands.attention_page import VIEWPORT
+
 STRONG = 1.5
 """A word is marked in the report when its weight is so many times that of equal weights."""
 
@@ -40,7 +42,8 @@ def render_page(
         paragraphs.append(f"<h2>{html.escape(caption)}</h2>\n<p>{words}</p>")
     title = html.escape(f"Attention of {name}")
     return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>\n'
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8">{VIEWPORT}<title>{title}</title>'
+        f"<style>{_STYLE}</style>\n"
         f"<h1>{title}</h1>\n<p>A word is as dark as its weight, relative to the largest weight of its text.</p>\n"
         + "\n".join(paragraphs)
         + "\n</html>\n"

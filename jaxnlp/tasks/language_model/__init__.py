@@ -17,6 +17,8 @@ from jaxnlp.models.recurrent import RecurrentModelConfig
 from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.language_model.attention import attend
 from jaxnlp.tasks.language_model.commands import Generate, generate
 from jaxnlp.tasks.language_model.evaluators import (
     Continuations,
@@ -157,10 +159,10 @@ class LanguageModel(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"generate": Generate}
+        return {"generate": Generate, "attention": Attention}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"generate": generate}
+        return {"generate": generate, "attend": attend}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
 from jaxnlp.ops.transitions import labels_of, legal_transitions
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
-from jaxnlp.tasks.parsing.commands import Parse, parse
+from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.parsing.commands import Parse, attend, parse
 from jaxnlp.tasks.parsing.evaluators import Validation
 from jaxnlp.tasks.parsing.scores import SCORES
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
@@ -118,7 +119,7 @@ class Parsing(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"parse": Parse}
+        return {"parse": Parse, "attention": Attention}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"parse": parse}
+        return {"parse": parse, "attend": attend}

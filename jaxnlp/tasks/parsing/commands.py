@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import tyro
 
+from jaxnlp.commands.attention_page import TextAttention
 from jaxnlp.commands.files import chunks, one_line, read_text, rows_of
 from jaxnlp.files import write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
 from jaxnlp.tasks.parsing.predicted_tags import with_predicted_tags
@@ -106,6 +108,14 @@ class ParsedSentence(NamedTuple):
     tags: tuple[str, ...]
     heads: tuple[int, ...]
     relations: tuple[str, ...]
+
+
+def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights of the BERT that reads the words of a text; see `attend_words`.
+
+    Raises: ValueError for a model without a BERT.
+    """
+    return attend_words(trained, text, max_length=max_length)
 
 
 @one_or_many

@@ -13,8 +13,9 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import crf_log_likelihood
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.tagging import scores
-from jaxnlp.tasks.tagging.commands import Predict, tag
+from jaxnlp.tasks.tagging.commands import Predict, attend, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
 from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
 
@@ -81,7 +82,7 @@ class Tagging(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict}
+        return {"predict": Predict, "attention": Attention}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"tag": tag}
+        return {"tag": tag, "attend": attend}

@@ -8,10 +8,12 @@ from typing import Any
 
 import tyro
 
+from jaxnlp.commands.attention_page import TextAttention
 from jaxnlp.commands.files import chunks, one_line, read_text, rows_of
 from jaxnlp.files import write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
 from jaxnlp.text.columns import parse_columns
@@ -86,6 +88,14 @@ class Predict(Command):
         else:
             write_file(self.out, text.encode())
             print(self.out)
+
+
+def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights of the BERT that reads the words of a text; see `attend_words`.
+
+    Raises: ValueError for a model without a BERT.
+    """
+    return attend_words(trained, text, trained.processor.unit, max_length=max_length)
 
 
 @one_or_many

@@ -17,8 +17,8 @@ from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
-from jaxnlp.tasks.bert_verbs.commands import Attention, Embed, Export
-from jaxnlp.tasks.bert_verbs.encodings import embed
+from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
+from jaxnlp.tasks.bert_verbs.encodings import attend, embed
 from jaxnlp.tasks.text_tasks.commands import Predict
 from jaxnlp.tasks.text_tasks.evaluators import Validation
 from jaxnlp.tasks.text_tasks.predictions import predict
@@ -162,10 +162,10 @@ class TextTasks(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "embed": Embed, "attention": Attention, "export": Export}
+        return {"predict": Predict, "embed": Embed, "attention": PairAttention, "export": Export}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"predict": predict, "embed": embed}
+        return {"predict": predict, "embed": embed, "attend": attend}
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

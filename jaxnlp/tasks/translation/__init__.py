@@ -10,6 +10,7 @@ from jaxnlp.corpus import Corpus, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Command, Evaluator, MetricKind
 from jaxnlp.tasks.text_to_text import TextToText
+from jaxnlp.tasks.translation.attention import TranslationAttention, attend
 from jaxnlp.tasks.translation.commands import Translate, translate
 from jaxnlp.tasks.translation.evaluators import Tokenizer, Translations, Validation
 from jaxnlp.text.translation import TranslationProcessor
@@ -51,7 +52,7 @@ class Translation(TextToText):
         return {"validation": Validation, "translation": Translations}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"translate": Translate}
+        return {"translate": Translate, "attention": TranslationAttention}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        return {"translate": translate}
+        return {"translate": translate, "attend": attend}

@@ -247,6 +247,26 @@ def test_attention_maps_are_causal_weights_in_the_order_of_the_layers(variant):
         np.testing.assert_array_equal(weights > 0.0, np.broadcast_to(sees, weights.shape))
 
 
+@pytest.mark.parametrize("length", [1, 6, CONTEXT])
+@each_variant
+def test_the_places_of_a_map_say_what_is_a_latent_and_what_its_mask_lets_see(variant, length):
+    model = make_model(**VARIANTS[variant])
+    places = model.attention_places(length)
+    latents = sum(position < length for position in STANDS_AT.get(variant, ())) or 1  # the first is always there
+    expected = {"blocks": (0, 0)}
+    if variant in STANDS_AT:
+        expected = {"down_project": (latents, 0), "blocks": (latents, latents), "up_project": (0, latents)}
+    assert {name: (rows.latents, columns.latents) for name, (rows, columns) in places.items()} == expected
+    shapes = jax.eval_shape(model.attention_maps, shapes_of(model), TOKENS[:, :length])
+    for name, weights in shapes.items():
+        rows, columns = places["blocks" if name.startswith("block_") else name]
+        assert rows.see(columns).shape == weights.shape[2:], name
+    if length == CONTEXT:
+        for name, weights in attention_maps(model, random_params(model)).items():
+            rows, columns = places["blocks" if name.startswith("block_") else name]
+            np.testing.assert_array_equal(weights > 0.0, np.broadcast_to(rows.see(columns), weights.shape))
+
+
 @each_variant
 def test_each_attention_map_is_its_own_layers(variant):
     model = make_model(**VARIANTS[variant])

@@ -152,6 +152,29 @@ def test_alignments_are_the_mean_weights_of_the_last_cross_attention_in_pytorch(
     assert found[0].std(axis=-1).min() > 0.01  # no uniform weights
 
 
+def test_attention_maps_are_those_of_every_layer_and_head_in_pytorch():
+    model, params = model_of(**PYTORCH_SHAPE)
+    transformer = (theirs := PyTorchModel("pre", pytorch_state(params))).transformer
+    modules = {"encoder": [layer.self_attn for layer in transformer.encoder.layers]}
+    modules["decoder"] = [layer.self_attn for layer in transformer.decoder.layers]
+    modules["cross"] = [layer.multihead_attn for layer in transformer.decoder.layers]
+    seen = {}
+    for layers in modules.values():
+        for layer in layers:
+            layer.register_forward_pre_hook(lambda layer, inputs: seen.setdefault(layer, inputs))
+    theirs(SOURCE, INPUTS, np.ones_like(MASK))
+    hidden = {"decoder": torch.tensor(~np.tri(INPUTS.shape[1], dtype=bool))}
+    found = jax.jit(model.attention_maps)(params, SOURCE, INPUTS)
+    assert found.keys() == modules.keys()
+    for name, layers in modules.items():
+        expected = [
+            layer(*seen[layer], attn_mask=hidden.get(name), average_attn_weights=False)[1].detach().numpy()
+            for layer in layers
+        ]
+        assert len(expected) == LAYERS
+        np.testing.assert_allclose(found[name], np.stack(expected), atol=1e-5, err_msg=name)
+
+
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "changes",

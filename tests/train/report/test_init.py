@@ -24,7 +24,7 @@ ENVIRONMENT["metrics"] = {
     "loss": {"of": "tokens", "unit": "nats", "better": "lower"},
     "accuracy": {"of": "tokens", "unit": "", "better": "higher"},
 }
-PLOTS = ["accuracy.svg", "learning_rate.svg", "loss.svg", "throughput.svg"]
+PLOTS = ["accuracy.svg", "gradient_norm.svg", "learning_rate.svg", "loss.svg", "throughput.svg"]
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
@@ -61,7 +61,7 @@ BLOCKS = [
 
 
 def write_run(folder, rows=ROWS, blocks=BLOCKS):
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -137,8 +137,8 @@ def test_blocks_are_sections_in_the_order_in_which_their_names_came(report):
 
 @pytest.mark.thorough
 def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path):
-    here = write_run(tmp_path / "here")
-    there = shutil.copytree(here, tmp_path / "there")
+    here = write_run(tmp_path / "here" / "run")
+    there = shutil.copytree(here, tmp_path / "there" / "run")
     printed = subprocess.run(
         [sys.executable, "-m", "train.report", str(there)],
         cwd=Path(__file__).parents[3],
@@ -167,7 +167,7 @@ def test_same_folder_gives_the_same_bytes_in_another_place_and_process(tmp_path)
 )
 def test_report_of_a_sparse_run_is_whole(tmp_path, rows, blocks):
     page = Elements(write_report(write_run(tmp_path, rows, blocks)).read_text())
-    assert sum(tag == "svg" for tag, _ in page.seen) == 6
+    assert sum(tag == "svg" for tag, _ in page.seen) == 7
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
@@ -183,7 +183,23 @@ def test_report_of_losses_that_are_never_finite_is_whole(tmp_path):
     rows = [train_row(step, loss=math.nan, tokens_per_second=math.nan) for step in range(1, 80)]
     text = write_report(write_run(tmp_path, rows)).read_text()
     Elements(text)
-    assert text.count("nothing measured") == 5  # a wide and a narrow chart for each unit, and throughput
+    assert text.count("nothing measured") == 6  # a wide and a narrow chart for each unit, gradient norm, throughput
+
+
+def test_the_folder_is_in_the_title_and_further_files_are_linked(tmp_path):
+    run = write_run(tmp_path / "<mine>")
+    for name in ("predictions.csv", "a b#?.html", "out/test.txt", "out/deep/x", ".lock", "checkpoints/5", "plots/old"):
+        (run / name).parent.mkdir(exist_ok=True, parents=True)
+        (run / name).touch()
+    text = write_report(run).read_text()
+    assert "<title>&lt;mine&gt; (gpt_tiny): run report</title>" in text
+    page = Elements(text)
+    assert [attributes["href"] for tag, attributes in page.seen if tag == "a"] == [
+        "./a%20b%23%3F.html",
+        "./out/test.txt",
+        "./predictions.csv",
+    ]
+    assert ">a b#?.html</a>" in text
 
 
 def test_half_written_last_line_is_dropped(tmp_path):

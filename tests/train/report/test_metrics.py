@@ -51,6 +51,11 @@ def test_each_unit_has_one_chart_and_the_objective_is_drawn_with_the_loss():
     assert list(by_unit[1].metrics) == ["accuracy", "bleu"]
 
 
+def test_metrics_of_one_unit_and_different_directions_have_charts_of_their_own():
+    declared = {"bleu": Declared(unit="points"), "ter": Declared(unit="points", better="lower")}
+    assert [(chart.name, chart.better) for chart in charts(declared)] == [("bleu", "higher"), ("ter", "lower")]
+
+
 def test_a_metric_of_many_parts_has_a_chart_of_its_own():
     few = {"accuracy": Declared(), "a/f1": Declared(), "b/f1": Declared()}
     assert [list(chart.metrics) for chart in charts(few)] == [["accuracy", "a/f1", "b/f1"]]

@@ -36,8 +36,8 @@ FIGURES = [
 ]
 
 
-def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, blocks=(), figures=()):
-    return render_page(config, environment, declared_metrics(environment), rows, blocks, figures)
+def page(config=CONFIG, environment=ENVIRONMENT, rows=ROWS, blocks=(), figures=(), folder="mine"):
+    return render_page(folder, config, environment, declared_metrics(environment), rows, blocks, figures)
 
 
 def tiles(text):
@@ -112,7 +112,9 @@ def test_blocks_are_sections_before_the_last_values():
 
 def test_head_names_recipe_and_devices():
     assert "<h1>gpt_tiny</h1>" in page()
-    assert '<p class="eyebrow">2 x cpu</p>' in page()
+    assert '<p class="eyebrow">Run <code>mine</code> on 2 x cpu</p>' in page()
+    assert "<title>mine (gpt_tiny): run report</title>" in page()
+    assert "<title>gpt_tiny: run report</title>" in page(folder="gpt_tiny")
 
 
 def test_without_validation_the_head_says_that_its_losses_are_of_training():

@@ -19,10 +19,12 @@ from train.report.plots import (
     curve,
     downsample,
     draw_chart,
+    draw_gradient_norm,
     draw_learning_rate,
     draw_lines,
     draw_throughput,
     inline,
+    needs_logarithm,
     plain,
     series_of,
     smooth,
@@ -104,19 +106,52 @@ def test_smoothing_leaves_a_gap_where_nothing_is_finite():
     assert list(np.flatnonzero(gap)) == list(range(21, 29))
 
 
-def test_high_first_losses_do_not_flatten_the_rest():
-    steps = np.arange(1.0, 1001.0)
-    low, high = value_limits([(steps, 2.0 + 9.0 * np.exp(-steps / 10))])
-    assert low < 2.0
-    assert high < 3.0
+STEPS = np.arange(1.0, 1001.0)
+FALLING = 2.0 + 9.0 * np.exp(-STEPS / 10)
+SPIKE = np.where(STEPS == 500, 900.0, 2.0 + 1.0 / STEPS)
 
 
-def test_axis_shows_everything_where_nothing_sticks_out():
-    steps = np.arange(1.0, 1001.0)
-    rising = np.linspace(2.0, 5.0, 8)
-    low, high = value_limits([(steps, 3.0 - steps / 1000), (np.linspace(100, 1000, 8), rising)])
-    assert low < 2.0
-    assert high > 5.0
+@pytest.mark.parametrize(
+    ("curves", "expected"),
+    [
+        ([FALLING], True),
+        ([SPIKE], True),
+        ([3.0 - STEPS / 1000, 2.0 + STEPS / 500], False),
+        ([np.where(STEPS == 7, np.inf, 3.0 - STEPS / 1000)], False),
+        ([FALLING - 2.0 - 1e-9], False),  # the last ones are below 0
+        ([np.full(1000, np.nan)], False),
+        ([], False),
+    ],
+    ids=["first values", "a spike", "even", "not finite", "negative", "nothing", "no curve"],
+)
+def test_the_axis_is_logarithmic_where_high_values_would_flatten_the_rest(curves, expected):
+    assert needs_logarithm([(STEPS, values) for values in curves]) is expected
+
+
+def heights_of(drawing):
+    """Vertical places of the axes' corners and of the points of lines within them, from the top."""
+    paths = re.findall(r'<path d="(M [^"]*)"( clip-path|)', drawing)
+    heights = [([float(y) for y in re.findall(r"[ML] \S+ (\S+)", path)], clipped) for path, clipped in paths]
+    return heights[1][0], [y for places, clipped in heights if clipped for y in places]
+
+
+@pytest.mark.parametrize("values", [FALLING, SPIKE, FALLING - 3.0], ids=["first values", "a spike", "negative"])
+def test_every_value_of_a_chart_is_within_its_axes(values):
+    rows = [loss_row(int(step), loss=value) for step, value in zip(STEPS, values, strict=True)]
+    drawing = draw_chart(LOSS, rows)
+    corners, found = heights_of(drawing)
+    assert min(corners) < min(found) < min(corners) + 30.0
+    assert max(corners) - 30.0 < max(found) < max(corners)
+    assert ("Loss (nats per token), lower is better, log scale" in drawing) is bool(values.min() > 0.0)
+
+
+def test_a_logarithmic_axis_spreads_the_later_losses_and_names_round_numbers():
+    rows = [loss_row(int(step), loss=value) for step, value in zip(STEPS, FALLING, strict=True)]
+    drawing = draw_chart(LOSS, rows)
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", drawing)
+    assert {"2", "4", "10"} <= set(texts)
+    wide = draw_chart(LOSS, [loss_row(step, loss=10.0 ** (8.0 / step)) for step in range(1, 101)])
+    assert "1e+06" in re.findall(r"<text[^>]*>(.*?)</text>", wide)
 
 
 def test_axis_ignores_what_is_not_finite_and_is_never_empty():
@@ -185,7 +220,7 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
     texts = re.findall(r"<text[^>]*>(.*?)</text>", hostile_chart)
     for name in ("train loss", "train objective", "validation loss", "validation objective"):
         assert name in texts
-    assert "Loss, objective (nats per token)" in texts
+    assert "Loss, objective (nats per token), lower is better" in " ".join(texts)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +229,7 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
         ({"loss": NATS, "objective": NATS}, [], "Loss (nats per token)"),
         ({"loss": NATS, "objective": NATS}, ["loss"], "Loss (nats per token)"),
         ({"sst/loss": NATS, "sts/loss": NATS}, ["sst/loss", "sts/loss"], "Loss (nats per token)"),
-        ({"loss": NATS, "b": Declared("words", "nats")}, ["loss", "b"], "Loss, b (nats)"),
+        ({"loss": NATS, "b": Declared("words", "nats", "lower")}, ["loss", "b"], "Loss, b (nats)"),
         ({"exact_match": Declared()}, ["exact_match"], "Exact match"),
         ({name: Declared() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
     ],
@@ -202,7 +237,8 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
 def test_a_title_names_the_metrics_and_their_unit(metrics, measured, title):
     chart = Chart("c", next(iter(metrics.values())).unit, metrics)
     assert (
-        chart_title(chart, series_of(chart, [{"step": 1, "split": "train", **dict.fromkeys(measured, 1.0)}])) == title
+        chart_title(chart, series_of(chart, [{"step": 1, "split": "train", **dict.fromkeys(measured, 1.0)}]))
+        == f"{title}, {chart.better} is better"
     )
 
 
@@ -210,7 +246,7 @@ def test_more_curves_than_can_be_told_apart_are_left_out_and_the_title_says_so()
     chart = Chart("scores", "", {f"part{n}/f1": Declared() for n in range(MAX_CURVES + 3)})
     rows = [{"step": step, "split": "dev", **dict.fromkeys(chart.metrics, 0.5)} for step in (1, 2)]
     drawing = draw_chart(chart, rows)
-    assert f"F1, first {MAX_CURVES} of {MAX_CURVES + 3} curves" in drawing
+    assert f"F1, higher is better, first {MAX_CURVES} of {MAX_CURVES + 3} curves" in drawing
     assert f"dev part{MAX_CURVES - 1}/f1" in drawing
     assert f"dev part{MAX_CURVES}/f1" not in drawing
 
@@ -220,6 +256,25 @@ def test_throughput_is_that_of_the_progress_metric():
     assert "Throughput (questions/s)" in draw_throughput(rows, "questions")
     assert "nothing measured" not in draw_throughput(rows, "questions")
     assert "nothing measured" in draw_throughput(rows, "tokens")
+
+
+def test_the_gradient_norm_is_drawn_where_it_was_logged():
+    rows = [loss_row(step, grad_norm=1.0 / step) for step in range(1, 101)]
+    assert "Gradient norm, log scale" in draw_gradient_norm(rows)
+    even = draw_gradient_norm([loss_row(step, grad_norm=2.0) for step in (1, 2)])
+    assert "Gradient norm<" in even
+    assert "nothing measured" not in even
+    assert "nothing measured" in draw_gradient_norm([loss_row(1)])
+
+
+def test_long_titles_and_names_stay_within_a_narrow_chart():
+    metrics = {f"root_mean_squared_error_{n}": Declared("pairs", "degrees Celsius", "lower") for n in range(2)}
+    chart = Chart("errors", "degrees Celsius", metrics)
+    rows = [{"step": step, "split": "validation", **dict.fromkeys(metrics, 0.5)} for step in (1, 2)]
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", draw_chart(chart, rows, narrow=True))
+    assert max(map(len, texts)) < 50
+    places = re.findall(r'translate\((\S+) \S+\)"[^>]*>validation root', draw_chart(chart, rows, narrow=True))
+    assert len(set(places)) < 2  # below each other
 
 
 def test_lines_of_a_block_have_their_names_and_labels():

@@ -7,7 +7,7 @@ import pytest
 
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.tasks.bert_verbs import encodings
-from jaxnlp.tasks.bert_verbs.encodings import attend_text, embed_texts
+from jaxnlp.tasks.bert_verbs.encodings import attend, embed_texts
 from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.tasks.text_tasks.predictions import predict_texts
 
@@ -59,14 +59,16 @@ def test_truncated_texts_are_counted_and_read_up_to_the_maximum_length(trained):
 
 
 def test_attention_is_that_of_the_encoder_on_the_tokens_of_the_text(trained):
-    maps = attend_text(trained, "The cats ate.", "A zebra")
-    assert maps.tokens == ["[CLS]", "the", "cat", "##s", "ate", ".", "[SEP]", "a", "[UNK]", "[SEP]"]
-    assert (maps.weights.shape, maps.truncated) == ((2, 2, 10, 10), False)
+    found = attend(trained, "The cats ate.", "A zebra")
+    (maps,) = found.maps
+    assert maps.rows == maps.columns == ["[CLS]", "the", "cat", "##s", "ate", ".", "[SEP]", "a", "[UNK]", "[SEP]"]
+    assert (maps.weights.shape, found.truncated) == ((2, 2, 10, 10), False)
+    assert (found.title, maps.visible) == ("The cats ate. | A zebra", None)
     np.testing.assert_allclose(maps.weights.sum(axis=-1), 1.0, atol=1e-5)
 
     params, vocabulary = trained.params, trained.processor.vocabulary
     # The first layer's, by the equations.
-    tokens = np.array([vocabulary.id_of(piece) for piece in maps.tokens])
+    tokens = np.array([vocabulary.id_of(piece) for piece in maps.rows])
     p = jax.tree.map(np.asarray, params["encoder"])
     x = p["tokens"]["embedding"][tokens] + p["positions"][:10] + p["segments"][[0] * 7 + [1] * 3]
     x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-12)
@@ -79,18 +81,18 @@ def test_attention_is_that_of_the_encoder_on_the_tokens_of_the_text(trained):
 
 
 def test_attention_of_a_long_text_ends_at_the_maximum_length(trained):
-    maps = attend_text(trained, "the cat sat on the mat", max_length=5)
-    assert (maps.tokens, maps.truncated) == (["[CLS]", "the", "cat", "sat", "[SEP]"], True)
-    assert len(attend_text(trained, "cat " * 99, max_length=1000).tokens) == 40
+    found = attend(trained, "the cat sat on the mat", max_length=5)
+    assert (found.maps[0].rows, found.truncated) == (["[CLS]", "the", "cat", "sat", "[SEP]"], True)
+    assert len(attend(trained, "cat " * 99, max_length=1000).maps[0].rows) == 40
     for wrong in (0, 2):
         with pytest.raises(ValueError, match=f"must be at least 3, got {wrong}"):
-            attend_text(trained, "the cat", max_length=wrong)
+            attend(trained, "the cat", max_length=wrong)
 
 
 def test_an_encoder_without_segment_embeddings_reads_no_pair(make_trained):
     encoder = BertConfig(num_layers=1, num_heads=2, width=8, max_positions=40, num_segments=1)
     with pytest.raises(ValueError, match="no segment embeddings, so text pairs are not supported; remove the pair"):
-        attend_text(make_trained("sst", encoder=encoder), "the cat", "the dog")
+        attend(make_trained("sst", encoder=encoder), "the cat", "the dog")
 
 
 @pytest.mark.parametrize("pooling", ["cls", "pooler"])
@@ -122,9 +124,9 @@ def test_a_classifier_embeds_and_attends_as_the_encoder_that_it_has(make_classif
     classifier = make_classifier(pooling="mean", **fields)
     same = dataclasses.replace(trained, params={"encoder": classifier.params["encoder"]})
     np.testing.assert_array_equal(embed_texts(classifier, TEXTS).values, embed_texts(same, TEXTS).values)
-    found, expected = (attend_text(model, "the cats", "a dog") for model in (classifier, same))
-    assert found.tokens == expected.tokens
-    np.testing.assert_array_equal(found.weights, expected.weights)
+    found, expected = (attend(model, "the cats", "a dog") for model in (classifier, same))
+    assert found.maps[0].rows == expected.maps[0].rows
+    np.testing.assert_array_equal(found.maps[0].weights, expected.maps[0].weights)
 
 
 def test_in_python_one_text_has_a_vector_and_several_a_matrix(trained):

@@ -1,0 +1,65 @@
+"""`jaxnlp attention`: what a model attends to when it reads a text.
+
+A task whose models may attend has the function `attend` among its functions, and this verb, or one derived from it,
+among its commands. `attend(trained, text, ..., max_length=None)` returns a `TextAttention`.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+
+from jaxnlp.commands.attention_page import render_page
+from jaxnlp.commands.files import rows_of
+from jaxnlp.files import write_file
+from jaxnlp.tasks import Command, Trained
+
+PAGE_TOKENS = 128
+"""Tokens on a page of attention by default: its size grows with their square."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention(Command):
+    """Draws the attention weights on a text, of all layers and heads, as a page that opens from disk."""
+
+    text: tyro.conf.Positional[str]
+    """What is read."""
+    out: Path = Path("attention.html")
+    """Where to write the page."""
+    max_length: int = PAGE_TOKENS
+    """Maximum length in tokens; longer texts are truncated."""
+
+    def second(self) -> str | None:
+        """A second text, where the model reads two; None = there is none."""
+        return None
+
+    def __call__(self, trained: Trained) -> None:
+        """Writes the page and prints where.
+
+        Raises: ValueError, OSError for a blank text; for a model without attention; when the page cannot be written.
+        """
+        second = self.second()
+        page = page_of(trained, (self.text,) if second is None else (self.text, second), self.max_length)
+        write_file(self.out, page.encode())
+        print(self.out)
+
+
+def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKENS) -> str:
+    """The page of all layers and heads; a note on standard error when a text is truncated.
+
+    Raises: ValueError for a blank text, and what the task's `attend` refuses.
+    """
+    (row,) = rows_of(texts[:1], texts[1:], None, count=len(texts))
+    found = trained.attend(*row, max_length=max_length)
+    if found.truncated:
+        longest = max(len(maps.columns) for maps in found.maps)
+        print(f"note: the text was truncated to {longest} tokens", file=sys.stderr)
+    model = trained.folder.resolve().name if trained.folder is not None else trained.name
+    return render_page(found.maps, title=found.title, model=model)
+
+
+def without_attention(trained: Trained) -> ValueError:
+    """The error for a model that does not attend."""
+    return ValueError(f"{trained.name} has no attention to show: its model is a {type(trained.model).__name__}")

@@ -1,0 +1,47 @@
+"""What the BERT of a model of words attends to: of taggers and parsers that have one."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
+from jaxnlp.models.bert import Bert
+from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.attention import without_attention
+from jaxnlp.text.word_inputs import WordInputs
+from jaxnlp.text.word_split import Unit, split_words
+
+
+def attend_words(trained: Trained, text: str, unit: Unit = "words", *, max_length: int | None = None) -> TextAttention:
+    """The attention weights of the BERT that reads the words of a text.
+
+    Args:
+      trained: a tagger or a parser.
+      text: one sentence. A longer one than the model reads is truncated after a word.
+      unit: how it is split.
+      max_length: in tokens, [CLS] and [SEP] included, at most the model's; None = the model's.
+
+    Raises: ValueError for a model without a BERT, and for a text without words.
+    """
+    config: Any = trained.model.config
+    if not isinstance(config, WordEncoderConfig) or not config.bert:
+        raise without_attention(trained)
+    inputs: WordInputs = trained.processor.inputs
+    if max_length is not None:
+        inputs = dataclasses.replace(inputs, max_pieces=min(max_length, inputs.max_pieces))
+    words = [word.word for word in split_words(text, unit)]
+    if not words:
+        raise ValueError("the text has no words")
+    read = words[inputs.parts(words)[0]]
+    tokens = inputs.encode(read)["pieces"]
+    *_, num_pieces = config.sizes(inputs)
+    bert = Bert(config.encoder, num_pieces, config.compute)
+    params = trained.params[NAME]["bert"]
+    _, weights = jax.jit(bert.attention_maps)(params, tokens[None])
+    assert inputs.pieces is not None
+    names = inputs.pieces.tokens(tokens)
+    maps = AttentionMaps(names, names, np.asarray(weights, np.float32)[:, 0])
+    return TextAttention(text, (maps,), len(read) < len(words))

@@ -1,0 +1,40 @@
+"""What a classifier of texts attends to."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
+from jaxnlp.models.bert import BertModelConfig
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.attention import without_attention
+from jaxnlp.tasks.bert_verbs import encodings
+from jaxnlp.tasks.classification.inputs import read_chunk
+
+POOLED = "the text"
+"""Name of the only row of weights with which a model pools the words of a text."""
+
+
+def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights on a text: of a BERT all layers and heads, of a recurrent network those of its pooling.
+
+    Arguments: as `jaxnlp.tasks.bert_verbs.encodings.attend`; without a BERT only the text.
+
+    Raises: ValueError for a model that does not attend to texts.
+    """
+    config: Any = trained.model.config
+    if isinstance(config, BertModelConfig):
+        return encodings.attend(trained, text, pair, max_length=max_length)
+    if not config.has_attention_weights:
+        raise without_attention(trained)
+    if pair is not None or max_length is not None:
+        raise ValueError("pair and max_length apply only to a BERT; remove them")
+    model: Any = trained.model
+    chunk = read_chunk(trained.processor, [(text,)])
+    ((_, batch),) = chunk.batches
+    weights = jax.jit(model.attention_weights)(trained.params, batch["tokens"], batch["attention_mask"])
+    seen = batch["attention_mask"][0]
+    names = trained.processor.vocabulary.tokens(batch["tokens"][0][seen])
+    maps = AttentionMaps([POOLED], names, np.asarray(weights, np.float32)[None, None, :1, seen])
+    return TextAttention(text, (maps,), bool(chunk.truncated))

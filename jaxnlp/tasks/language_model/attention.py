@@ -1,0 +1,60 @@
+"""What a language model attends to when it reads a text."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
+from jaxnlp.models.decoder import Decoder, Places
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.attention import without_attention
+
+SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
+"""Signs for white space, which would be invisible as a token."""
+
+
+def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights of a decoder on a text. No position sees later ones.
+
+    Args:
+      trained: a GPT, a Synthesizer or a Perceiver. A Perceiver has maps of its latents on the tokens, of the latents on
+        themselves, and of the tokens on the latents.
+      text: what is read.
+      max_length: in tokens, at most the model's context; None = the context.
+
+    Raises: ValueError for a model that does not attend, and a text that is empty or not in the vocabulary.
+    """
+    model: Any = trained.model
+    if not isinstance(model, Decoder):
+        raise without_attention(trained)
+    limit = model.capacity if max_length is None else min(max_length, model.capacity)
+    if limit < 1:
+        raise ValueError(f"max_length must be at least 1, got {limit}")
+    ids = trained.processor.encode(text)
+    if not len(ids):
+        raise ValueError("the text has no tokens")
+    read = ids[:limit]
+    found = jax.jit(lambda params, tokens: model.attention_maps(params, tokens))(trained.params, read[None])
+    names = [trained.processor.decode([token]).translate(SIGNS) for token in read]
+    stacks: dict[str, list[np.ndarray]] = {}
+    for name in sorted(found, key=_layer):
+        stacks.setdefault("blocks" if name.startswith("block_") else name, []).append(np.asarray(found[name])[0])
+    maps = []
+    for name, (rows, columns) in model.attention_places(len(read)).items():
+        if name in stacks:  # a Perceiver may have no blocks
+            weights, shown = np.stack(stacks[name]), name.replace("_", " ")
+            maps.append(AttentionMaps(_named(rows, names), _named(columns, names), weights, shown, rows.see(columns)))
+    if len(maps) == 1:
+        maps = [maps[0]._replace(name="")]
+    return TextAttention(text, tuple(maps), len(ids) > len(read))
+
+
+def _layer(name: str) -> int:
+    """The number of a block; jit sorts their names as texts."""
+    return int(name.rpartition("_")[2]) if name.startswith("block_") else 0
+
+
+def _named(places: Places, tokens: list[str]) -> list[str]:
+    latents = [f"latent {number}" for number in range(1, places.latents + 1)]
+    return [*latents, *(tokens[position] for position in places.positions[places.latents :])]

@@ -1,0 +1,82 @@
+"""What a translator attends to: `jaxnlp attention RUN SOURCE [TARGET]`."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.translation.commands import max_source_length, search, sources_of
+from jaxnlp.tasks.translation.search import SearchOptions
+from jaxnlp.text.subwords import END, START
+from jaxnlp.text.translation import TranslationProcessor
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationAttention(Attention):
+    """Draws the attention weights of encoder and decoder on a text and its translation, as a page.
+
+    `jaxnlp translate --alignment` shows many translations at once, with the mean over the heads of the last layer.
+    """
+
+    target: tyro.conf.Positional[str | None] = None
+    """The translation; none = the model's own, by greedy search."""
+
+    def second(self) -> str | None:
+        """The translation."""
+        return self.target
+
+
+def attend(trained: Trained, text: str, target: str | None = None, *, max_length: int | None = None) -> TextAttention:
+    """The attention weights on a source and a target.
+
+    Args:
+      trained: a translator.
+      text: the source.
+      target: its translation; None = the model's own, by greedy search.
+      max_length: of each in tokens, at most the model's; None = the model's.
+
+    Returns:
+      Maps of the encoder on itself, of the decoder on itself, and `cross`, of the decoder on the source. A row of
+      `cross` has the name of the token that it predicts, and a row of the decoder that of the token that it reads. A
+      model with a recurrent network only has `cross`.
+
+    Raises: ValueError for a blank text.
+    """
+    model: Any = trained.model
+    processor: TranslationProcessor = trained.processor
+    limit = max_source_length(trained)
+    limit = limit if max_length is None else min(max_length, limit)
+    if limit < 1:
+        raise ValueError(f"max_length must be at least 1, got {limit}")
+    if not text.strip():
+        raise ValueError("the source is blank")
+    kept, too_long = sources_of(processor, [text], limit)
+    if target is None:
+        ((written, _),) = search(trained, [kept[0]], SearchOptions(num_beams=1))[0]
+        written = written[: written.index(END) + 1 if END in written else len(written)]
+        target = processor.target.decode(written)
+    else:
+        written = processor.encode_target(target)
+    truncated = bool(too_long) or len(written) > limit
+    written = written[:limit]
+    inputs = [START, *written[:-1]]
+    weights = jax.jit(model.attention_maps)(trained.params, np.array([kept[0]]), np.array([inputs]))
+    read, predicted = processor.source.tokens(kept[0]), processor.target.tokens(written)
+    given = processor.target.tokens(inputs)
+    names = {"encoder": (read, read), "decoder": (given, given), "cross": (predicted, read)}
+    maps = tuple(
+        AttentionMaps(
+            *names[name],
+            np.asarray(weights[name], np.float32)[:, 0],
+            name,
+            np.tri(len(inputs), dtype=bool) if name == "decoder" else None,
+        )
+        for name in names
+        if name in weights
+    )
+    return TextAttention(f"{text} | {target}", maps, truncated)
