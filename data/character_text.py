@@ -1,8 +1,9 @@
-"""Character language modelling: windows of a text, each character the target of the ones before it."""
+"""Character language modelling: windows of texts, each character the target of the ones before it."""
 
 import dataclasses
 import hashlib
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,29 @@ import numpy as np
 from absl import flags
 
 from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
-from data.text_sources import TextSource, read_text, read_utf8
+from data.text_sources import TextSource, read_documents, read_utf8
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import CharacterVocabulary
 
 
 @dataclasses.dataclass(frozen=True)
 class CharacterText(DataConfig):
-    """A text in windows of characters."""
+    """Texts in windows of characters.
+
+    Each file is a document of its own: no window reaches from one into the next, and the end of each is held out.
+    """
 
     source: TextSource = "python_docs"
-    """Text: Python's embedded language reference, Tiny Shakespeare, or your UTF-8 file (set path)."""
-    path: str | None = None
-    """File of the text; required for text_file, optional for tiny_shakespeare."""
+    """Text: Python's embedded language reference, Tiny Shakespeare, or your UTF-8 files (set path)."""
+    path: str | tuple[str, ...] | None = None
+    """Files of the text, folders of .txt files, or patterns such as "poems/*.txt"; required for text_file. For
+    tiny_shakespeare, its file."""
     sequence_length: int = 128
     """Length of an example in characters, T."""
     evaluation_batch_size: int = 64
     """Examples in an evaluation step."""
     validation_fraction: float = 0.1
-    """Share of the text, at its end, that is held out for validation."""
+    """Share of each document, at its end, that is held out for validation."""
     num_workers: int = 0
     """Processes that prepare batches; 0 = this one, which is enough for text in memory."""
 
@@ -53,29 +58,36 @@ class CharacterText(DataConfig):
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the text and makes its batches.
 
-        The first 90 % (with the default fraction) are training text, the rest validation text. The vocabulary is the
-        alphabet of both, as in karpathy/nanoGPT, unless one is given.
+        The first 90 % of each document (with the default fraction) are training text, the rest validation text. The
+        vocabulary is the alphabet of both, as in karpathy/nanoGPT, unless one is given.
 
         Raises:
           FileNotFoundError: when there is no such text.
           DataError: when a part is too short for one window, or the given vocabulary does not have all its characters.
         """
-        text = read_text(self.source, self.path)
+        documents = read_documents(self.source, self.path)
         vocabulary = (
-            CharacterVocabulary.of(text) if processor is None else require_processor(processor, CharacterVocabulary)
+            CharacterVocabulary.of("".join(documents))
+            if processor is None
+            else require_processor(processor, CharacterVocabulary)
         )
-        try:
-            tokens = vocabulary.encode(text)
-        except UnknownTokenError as error:
-            raise DataError(f"the text of data.source {self.source}: {error}") from error
-        boundary = int(len(tokens) * (1.0 - self.validation_fraction))
-        parts = {"train": tokens[:boundary], "validation": tokens[boundary:]}
-        for name, part in parts.items():
-            if len(part) <= self.sequence_length:
+        parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
+        for document in documents:
+            try:
+                tokens = vocabulary.encode(document)
+            except UnknownTokenError as error:
+                raise DataError(f"the text of data.source {self.source}: {error}") from error
+            boundary = int(len(tokens) * (1.0 - self.validation_fraction))
+            parts["train"].append(tokens[:boundary])
+            parts["validation"].append(tokens[boundary:])
+        counts = {name: sum(map(len, part)) for name, part in parts.items()}
+        for name, count in counts.items():
+            if count <= self.sequence_length:
                 raise DataError(
-                    f"the {name} text has {len(part)} characters, but one window needs {self.sequence_length + 1}; "
+                    f"the {name} text has {count} characters, but one window needs {self.sequence_length + 1}; "
                     f"use a longer text or a smaller --data.sequence-length"
                 )
+        several = f"{len(documents):,} files, each a document; " if len(documents) > 1 else ""
         return Corpus(
             train=shuffled_windows(
                 parts["train"], self.sequence_length, self.batch_size, seed=seed, num_workers=self.num_workers
@@ -86,10 +98,10 @@ class CharacterText(DataConfig):
             },
             processor=vocabulary,
             description=(
-                f"{self.source}: {len(text):,} characters, {vocabulary.size} distinct; "
-                f"{boundary:,} for training, {len(tokens) - boundary:,} for validation"
+                f"{self.source}: {several}{sum(counts.values()):,} characters, {vocabulary.size} distinct; "
+                f"{counts['train']:,} for training, {counts['validation']:,} for validation"
             ),
-            fingerprint=hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest(),
+            fingerprint=_fingerprint(documents),
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
@@ -106,33 +118,39 @@ class CharacterText(DataConfig):
             raise DataError(f"{path}: {error}") from error
         if len(tokens) < 2:
             raise DataError(f"{path} has one character, but two are needed: the first is not scored")
-        return Split(consecutive_windows(tokens, self.sequence_length, self.evaluation_batch_size))
+        return Split(consecutive_windows([tokens], self.sequence_length, self.evaluation_batch_size))
+
+
+def _fingerprint(documents: Sequence[str]) -> str:
+    digests = [hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest() for text in documents]
+    return digests[0] if len(digests) == 1 else hashlib.sha256(" ".join(digests).encode()).hexdigest()
 
 
 def shuffled_windows(
-    tokens: np.ndarray, sequence_length: int, batch_size: int, *, seed: int, num_workers: int = 0
+    documents: Sequence[np.ndarray], sequence_length: int, batch_size: int, *, seed: int, num_workers: int = 0
 ) -> grain.IterDataset:
-    """Every window of T + 1 tokens in a random order, then all again in another order, without end.
+    """Every window of T + 1 tokens of a document in a random order, then all again in another order, without end.
 
     Args:
-      tokens: [N] int32, N > T.
+      documents: their tokens, [N] int32 each. A document of 2 to T tokens is one window; a shorter one is none.
       sequence_length: T.
       batch_size: B.
       seed: decides the order.
       num_workers: processes that prepare batches; the order does not depend on it.
 
     Returns:
-      Batches of `tokens` [B, T] int32, `targets` [B, T] int32 (the next tokens) and `loss_mask` [B, T] bool. The
-      iterator's state can be saved and set.
+      Batches of `tokens` [B, T] int32, `targets` [B, T] int32 (the next tokens) and `loss_mask` [B, T] bool; after the
+      end of a document, tokens are 0 and `loss_mask` is False. The iterator's state can be saved and set.
     """
-    # Starting points are batched first; the windows of a batch are then read in one NumPy call.
-    windows = len(tokens) - sequence_length
+    windows = _Windows(documents, sequence_length)
+    starts = windows.starts(lambda length: np.arange(max(length - sequence_length, 1)))
     # Grain's endless repeat() overflows in batch(1); this many epochs are effectively infinite.
-    epochs = 2**62 // windows
-    starts = grain.MapDataset.range(windows).seed(seed).shuffle().repeat(epochs).batch(batch_size)
+    epochs = 2**62 // len(starts)
+    # Starting points are batched first; the windows of a batch are then read in one NumPy call.
+    numbers = grain.MapDataset.range(len(starts)).seed(seed).shuffle().repeat(epochs).batch(batch_size)
     # No threads that read ahead: a batch takes microseconds, and on few cores threads slow down the training step.
     reading = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-    batches = starts.map(_Windows(tokens, sequence_length)).to_iter_dataset(reading)
+    batches = numbers.map(_Chosen(windows, starts)).to_iter_dataset(reading)
     if num_workers:
         if not flags.FLAGS.is_parsed():
             flags.FLAGS.mark_as_parsed()  # grain reads absl's flags, which nothing else in this project parses
@@ -140,22 +158,21 @@ def shuffled_windows(
     return batches
 
 
-def consecutive_windows(tokens: np.ndarray, sequence_length: int, batch_size: int) -> grain.MapDataset:
-    """One pass over a text: each token but the first is the target of exactly one position.
+def consecutive_windows(documents: Sequence[np.ndarray], sequence_length: int, batch_size: int) -> grain.MapDataset:
+    """One pass over documents: each token but a document's first is the target of exactly one position.
 
     Args:
-      tokens: [N] int32, N > 1.
+      documents: their tokens, [N] int32 each; at least one has two.
       sequence_length: T.
       batch_size: B.
 
     Returns:
-      Batches as `shuffled_windows` gives them; where the text ends, `loss_mask` is False and tokens are 0.
+      Batches as `shuffled_windows` gives them. Rows that fill the last batch are all after an end.
     """
-    windows_count = -(-(len(tokens) - 1) // sequence_length)
-    rows = -(-windows_count // batch_size) * batch_size
-    starts = np.arange(rows) * sequence_length
-    padded = np.pad(tokens, (0, rows * sequence_length + 1 - len(tokens)))
-    windows = _Windows(padded, sequence_length, length=len(tokens))
+    windows = _Windows(documents, sequence_length)
+    starts = windows.starts(lambda length: np.arange(0, length - 1, sequence_length))
+    rows = -(-len(starts) // batch_size) * batch_size
+    starts = np.append(starts, np.full(rows - len(starts), windows.end))
     return grain.MapDataset.range(rows // batch_size).map(
         lambda batch: windows(starts[batch * batch_size : (batch + 1) * batch_size])
     )
@@ -167,17 +184,38 @@ def _ignore_interrupts(worker_index: int, worker_count: int) -> None:
 
 
 class _Windows:
-    """The windows of a text at given starting points: a class, since worker processes receive it by pickle."""
+    """The windows of documents at given starting points: a class, since worker processes receive it by pickle."""
 
-    def __init__(self, tokens: np.ndarray, sequence_length: int, length: int | None = None):
-        self.tokens = tokens
+    def __init__(self, documents: Sequence[np.ndarray], sequence_length: int):
         self.sequence_length = sequence_length
-        self.length = len(tokens) if length is None else length
+        self.lengths = np.array([len(document) for document in documents])
+        self.end = int(self.lengths.sum())
+        self.tokens = np.pad(np.concatenate(documents), (0, sequence_length + 1))
+        self.ends = np.append(np.cumsum(self.lengths), self.end)  # at the end, too, there is nothing to read
+
+    def starts(self, within: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Starting points of all documents of two tokens or more, given those within a document of a length."""
+        begins = np.cumsum(self.lengths) - self.lengths
+        pairs = zip(begins, self.lengths, strict=True)
+        return np.concatenate([begin + within(length) for begin, length in pairs if length > 1])
 
     def __call__(self, starts: np.ndarray) -> NumpyBatch:
-        positions = np.asarray(starts)[:, None] + np.arange(self.sequence_length)
+        starts = np.asarray(starts)
+        ends = self.ends[np.minimum(np.searchsorted(self.ends, starts, side="right"), len(self.ends) - 1)][:, None]
+        positions = starts[:, None] + np.arange(self.sequence_length)
         return {
-            "tokens": self.tokens[positions],
-            "targets": self.tokens[positions + 1],
-            "loss_mask": positions + 1 < self.length,
+            "tokens": np.where(positions < ends, self.tokens[positions], 0),
+            "targets": np.where(positions + 1 < ends, self.tokens[positions + 1], 0),
+            "loss_mask": positions + 1 < ends,
         }
+
+
+class _Chosen:
+    """The windows of given numbers."""
+
+    def __init__(self, windows: _Windows, starts: np.ndarray):
+        self.windows = windows
+        self.starts = starts
+
+    def __call__(self, numbers: np.ndarray) -> NumpyBatch:
+        return self.windows(self.starts[np.asarray(numbers)])

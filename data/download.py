@@ -1,58 +1,39 @@
-"""Finding a public data set's file or folder: a given path, the user's folder, the cache, a checked download."""
+"""Finding public data sets: a given path, the user's folder, the cache; and downloading them with their checksums.
 
+`python -m data.download` lists the data sets, `python -m data.download NAME` downloads one.
+"""
+
+import difflib
+import gzip
+import hashlib
 import logging
 import os
-import re
+import shutil
+import sys
 import tempfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urljoin, urlsplit
 
 import pooch
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from data.archives import leads_out, short_reason
+from data.archives import short_reason
+from data.data_sets import DATA_SETS, DataSet, RemoteFile
 from jaxnlp.caches import cache_folder
 
 _logger = logging.getLogger(__name__)
 
+(TINY_SHAKESPEARE,) = DATA_SETS["tinyshakespeare"].remote
+
 
 class DataNotFoundError(FileNotFoundError):
     """A data set's file is not found; the message says what to do."""
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """One file of a public data set, the same bytes wherever it is fetched.
-
-    Attributes:
-      name: what messages call it.
-      relative_path: its path in the folder JAXNLP_DATA and under the cache's `data/`, such as `set/train.txt`.
-      url: where it is downloaded from, https only.
-      sha256: its checksum, 64 lower-case hex digits.
-    """
-
-    name: str
-    relative_path: str
-    url: str
-    sha256: str
-
-    def __post_init__(self) -> None:
-        if not PurePosixPath(self.relative_path).name or leads_out(self.relative_path):
-            raise ValueError(f"relative_path is {self.relative_path!r}, expected a relative path without '..'")
-        address = urlsplit(self.url)
-        if address.scheme != "https" or not address.hostname:
-            raise ValueError(f"url is {self.url!r}, expected an address that begins with https://")
-        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise ValueError(f"sha256 is {self.sha256!r}, expected 64 lower-case hex digits")
-
-
-TINY_SHAKESPEARE = RemoteFile(
-    name="tinyshakespeare",
-    relative_path="tinyshakespeare/input.txt",
-    url="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
-    sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-)
 
 
 def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
@@ -82,20 +63,15 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
         return given
 
     searched = "JAXNLP_DATA is not set"
-    if own := os.environ.get("JAXNLP_DATA"):
-        folder = Path(own).expanduser()
-        if not folder.is_dir():
-            raise DataNotFoundError(
-                f"{file.name}: JAXNLP_DATA is {own!r}, which is not a directory; correct or unset it"
-            )
-        if (found := folder / file.relative_path).is_file():
+    if (own := own_folder(file.name)) is not None:
+        if (found := own / file.relative_path).is_file():
             return found
         searched = f"not in JAXNLP_DATA at {found}"
 
-    cached = cache_folder() / "data" / file.relative_path
+    cached = cached_data() / file.relative_path
     searched += f", not in the cache at {cached}"
     if cached.is_file():
-        if pooch.file_hash(str(cached)) == file.sha256:
+        if digest_of(cached) == file.sha256:
             return cached
         searched += " (damaged: its SHA-256 differs)"
         _logger.warning("%s: %s is damaged (its SHA-256 differs) and is downloaded again", file.name, cached)
@@ -109,49 +85,163 @@ def locate(file: RemoteFile, path: str | Path | None = None) -> Path:
     return cached
 
 
-def locate_folder(relative_path: str, path: str | None, *, holds: str, otherwise: str) -> Path:
-    """Path of a data set's folder, which is never downloaded: `path`, or else one in the folder JAXNLP_DATA.
+def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, takes_path: bool = True) -> Path:
+    """Path of a data set's folder, which is never downloaded here: `path`, or else one in JAXNLP_DATA or the cache.
 
     Args:
-      relative_path: its path in the folder JAXNLP_DATA.
+      name: of the folder in JAXNLP_DATA and in the cache.
       path: the user's own folder; None = look for it.
       holds: what it must contain, such as "train.txt and valid.txt".
       otherwise: what the user can do without it.
+      takes_path: whether --data.path gives `path`.
 
     Raises:
-      DataNotFoundError: when there is none; one line that names the place and the remedies.
+      DataNotFoundError: when there is none; one line that names the places and the remedies.
     """
     if path is not None:
-        folder, remedy = Path(path).expanduser(), f"give a folder that contains {holds} with --data.path"
-    elif own := os.environ.get("JAXNLP_DATA"):
-        folder, remedy = (
-            Path(own).expanduser() / relative_path,
-            f"copy {holds} there, or give their folder with --data.path",
-        )
+        if not (folder := Path(path).expanduser()).is_dir():
+            raise DataNotFoundError(
+                f"there is no folder {folder}; give a folder that contains {holds} with --data.path, or {otherwise}"
+            )
+        return folder
+    own, cached = own_folder(name), cached_data() / name
+    if own is not None and (own / name).is_dir():
+        return own / name
+    if cached.is_dir():
+        return cached
+    known = DATA_SETS.get(name)
+    wanted = f"{own / name}" if own is not None else f"a folder {name} in a folder that JAXNLP_DATA names"
+    if known is None:
+        remedy = f"copy {holds} to {wanted}"
+    elif known.remote:
+        remedy = f"download it from {known.page} with python -m data.download {name}"
     else:
-        raise DataNotFoundError(
-            f"the data set {relative_path} is not found: give its folder with --data.path, set JAXNLP_DATA to a folder "
-            f"that contains {relative_path}, or {otherwise}; docs/data.md says where it comes from"
-        )
-    if not folder.is_dir():
-        raise DataNotFoundError(f"there is no folder {folder}; {remedy}, or {otherwise}")
+        remedy = f"get it from {known.page}, as docs/data.md says, and copy {holds} to {wanted}"
+    give = "give its folder with --data.path, " if takes_path else ""
+    searched = "JAXNLP_DATA is not set" if own is None else f"there is no folder {own / name}"
+    raise DataNotFoundError(
+        f"the data set {name} is not found: {searched}, and there is no folder {cached}; {remedy}, {give}or {otherwise}"
+    )
+
+
+def own_folder(name: str) -> Path | None:
+    """The folder that JAXNLP_DATA names. Raises: DataNotFoundError, naming the data set, when it is not a directory."""
+    if not (own := os.environ.get("JAXNLP_DATA")):
+        return None
+    if not (folder := Path(own).expanduser()).is_dir():
+        raise DataNotFoundError(f"{name}: JAXNLP_DATA is {own!r}, which is not a directory; correct or unset it")
     return folder
 
 
-def _download(file: RemoteFile, destination: Path) -> None:
+def cached_data() -> Path:
+    """The cache's folder of data sets."""
+    return cache_folder() / "data"
+
+
+def digest_of(path: Path) -> str | None:
+    """SHA-256 of a file's content, uncompressed where its name ends in .gz; None = it is not a gzip file."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        return None
+
+
+def fetch(data_set: DataSet, folder: Path, progress: Progress | None = None) -> int:
+    """Downloads the files of a data set that its folder does not have; all arrive, or none.
+
+    Args:
+      data_set: what is downloaded.
+      folder: where its files belong; made if need be.
+      progress: shows a bar for each file; None = no bars.
+
+    Returns:
+      How many files were downloaded.
+
+    Raises:
+      DataNotFoundError: when nothing of it can be downloaded, a download fails, or a checksum differs.
+      FileExistsError: when a file in the folder has other content; nothing is overwritten.
+    """
+    if not data_set.remote:
+        raise DataNotFoundError(
+            f"{data_set.name} cannot be downloaded from here: get {', '.join(data_set.checksums)} from {data_set.page} "
+            f"and copy them to {folder}. {data_set.note}"
+        )
+    missing = []
+    for file in data_set.remote:
+        there = folder.parent / file.relative_path
+        if not there.is_file():
+            missing.append(file)
+        elif digest_of(there) != file.sha256:
+            raise FileExistsError(f"{there} has other content (its SHA-256 differs); move or delete it first")
+    if not missing:
+        return 0
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{data_set.name}-", dir=folder.parent) as temporary:
+        for file in missing:
+            bar = None if progress is None else _Bar(progress, file.relative_path)
+            try:
+                _download(file, Path(temporary, file.relative_path), bar)
+            except (OSError, ValueError) as error:
+                raise DataNotFoundError(
+                    f"{data_set.name}: the download from {file.url} failed ({short_reason(error)})"
+                ) from error
+        for file in missing:
+            there = folder.parent / file.relative_path
+            there.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(Path(temporary, file.relative_path), there)
+    return len(missing)
+
+
+class _Bar:
+    """A bar of rich's, as pooch wants it."""
+
+    def __init__(self, progress: Progress, name: str):
+        self._progress = progress
+        self._task = progress.add_task(name, total=None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "total":  # 0 = the server does not say
+            self._progress.update(self._task, total=value or None)
+        else:
+            super().__setattr__(name, value)
+
+    def update(self, count: int) -> None:
+        """Adds bytes."""
+        self._progress.advance(self._task, count)
+
+    def reset(self) -> None:
+        """Starts again from 0 bytes."""
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        """The bar stays."""
+
+
+def _download(file: RemoteFile, destination: Path, bar: _Bar | None = None) -> None:
     _logger.info("%s: downloading %s to %s", file.name, file.url, destination)
     destination.parent.mkdir(parents=True, exist_ok=True)
     # A folder of its own for each process; the file appears at its place whole, checked and in one step.
     with tempfile.TemporaryDirectory(prefix=".download-", dir=destination.parent) as temporary:
-        partial = os.path.join(temporary, destination.name)
+        served = Path(temporary, PurePosixPath(urlsplit(file.url).path).name or "served")
         seconds_to_connect_and_to_read = (10, 60)
-        fetch = pooch.HTTPDownloader(
-            chunk_size=2**16, timeout=seconds_to_connect_and_to_read, hooks={"response": _refuse_plain_http}
+        get = pooch.HTTPDownloader(
+            chunk_size=2**16,
+            timeout=seconds_to_connect_and_to_read,
+            hooks={"response": _refuse_plain_http},
+            progressbar=bar or False,
         )
-        fetch(file.url, partial, None)
-        if (digest := pooch.file_hash(partial)) != file.sha256:
-            raise ValueError(f"its SHA-256 is {digest}, expected {file.sha256}")
-        os.replace(partial, destination)
+        get(file.url, str(served), None)
+        if (digest := digest_of(served)) != file.sha256:
+            found = "it is not a gzip file" if digest is None else f"its SHA-256 is {digest}"
+            raise ValueError(f"{found}, expected {file.sha256}")
+        whole = served
+        if destination.suffix == ".gz" and served.suffix != ".gz":
+            whole = Path(temporary, f"{served.name}.gz")
+            with served.open("rb") as plain, gzip.open(whole, "wb") as compressed:
+                shutil.copyfileobj(plain, compressed)
+        os.replace(whole, destination)
 
 
 def _refuse_plain_http(response: Any, **_: Any) -> None:
@@ -159,3 +249,113 @@ def _refuse_plain_http(response: Any, **_: Any) -> None:
     target = urljoin(response.url, response.headers.get("location", ""))
     if urlsplit(target).scheme != "https":
         raise ValueError(f"redirected to {target}, which is not https")
+
+
+def places_of(data_set: DataSet) -> dict[str, Path]:
+    """Where a data set can be: "JAXNLP_DATA" if it is set, and "the cache", in the order in which they are searched."""
+    own = own_folder(data_set.name)
+    found = {} if own is None else {"JAXNLP_DATA": own / data_set.name}
+    return {**found, "the cache": cached_data() / data_set.name}
+
+
+def state_of(data_set: DataSet) -> str:
+    """What of a data set is at hand, and otherwise where it comes from, in a few words."""
+    needed = [file.relative_path.partition("/")[2] for file in data_set.remote] or list(data_set.checksums)
+    found = []
+    for place, folder in places_of(data_set).items():
+        count = sum((folder / name).is_file() for name in needed)
+        if count == len(needed):
+            return f"in {place}"
+        if count:
+            found.append(f"{count} of {len(needed)} files in {place}")
+    found.append("to download" if data_set.remote else f"by hand, from {data_set.page}")
+    return "; ".join(found)
+
+
+def print_list() -> None:
+    """Prints one line a data set."""
+    width = max(map(len, DATA_SETS))
+    for name, data_set in DATA_SETS.items():
+        print(f"{name:{width}}  {data_set.megabytes:4.1f} MB  {state_of(data_set)}")
+    print("python -m data.download NAME downloads a data set; docs/data.md has titles, addresses and licences")
+
+
+def check(data_sets: Sequence[DataSet]) -> bool:
+    """Compares the files at hand with their checksums, and prints what was found. Returns: whether all are equal."""
+    equal = True
+    for data_set in data_sets:
+        for place, folder in places_of(data_set).items():
+            there = {name: folder / name for name in data_set.checksums if (folder / name).is_file()}
+            different = [name for name, path in there.items() if digest_of(path) != data_set.checksums[name]]
+            for name in different:
+                print(f"{there[name]}: its SHA-256 differs from the one in data/data_sets.toml")
+            equal = equal and not different
+            if there:
+                count = len(there) - len(different)
+                print(f"{data_set.name} in {place}: {count} of {len(there)} files have the right checksum")
+    return equal
+
+
+def find_data_sets(names: Sequence[str]) -> list[DataSet]:
+    """The data sets of these names. Raises: ValueError for an unknown name; it suggests a similar one."""
+    for name in names:
+        if name not in DATA_SETS:
+            close = difflib.get_close_matches(name, DATA_SETS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(DATA_SETS)}"
+            raise ValueError(f"there is no data set {name!r}; {hint}")
+    return [DATA_SETS[name] for name in names]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Downloads public data sets to the folder that JAXNLP_DATA names, or else to the cache."""
+
+    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[NAME ...]")] = ()
+    """Data sets, as --list names them."""
+    list: bool = False
+    """List the data sets, and what is at hand; also without any names."""
+    check: bool = False
+    """Compare the files at hand with their checksums; without names, those of all data sets."""
+
+
+def run(options: Options, console: Console) -> int:
+    """Does what the options say. Returns: the exit status."""
+    chosen = find_data_sets(options.names)
+    if options.check:
+        return 0 if check(chosen or list(DATA_SETS.values())) else 1
+    if options.list or not chosen:
+        print_list()
+        return 0
+    for data_set in chosen:
+        folder = next(iter(places_of(data_set).values()))
+        console.print(f"{data_set.name}: {data_set.title}, from {data_set.page}", highlight=False, soft_wrap=True)
+        console.print(f"licence: {data_set.licence}", highlight=False, soft_wrap=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Progress(*columns, console=console) as progress:
+            count = fetch(data_set, folder, progress)
+        what = f"{count} files downloaded" if count else "nothing to download"
+        console.print(f"{what}; {data_set.name} is in {folder}", highlight=False, soft_wrap=True)
+        if data_set.by_hand:
+            print(f"not downloaded: {', '.join(data_set.by_hand)}. {data_set.note}")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 1 a download failed or a checksum differs, 2 a wrong command, 130 interrupted."""
+    off = tyro.conf.FlagCreatePairsOff
+    options = tyro.cli(Options, args=arguments, prog="python -m data.download", config=(off,))
+    try:
+        return run(options, Console())
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; no file was left half written", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

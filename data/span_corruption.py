@@ -221,9 +221,8 @@ class CorruptedText(DataConfig):
     def _paths(self) -> list[Path]:
         if self.data_set is None:
             return [Path(name).expanduser() for name in self.files]
-        folder = locate_folder(
-            self.data_set, None, holds=", ".join(self.files), otherwise="give your own files with --data.files"
-        )
+        holds, otherwise = ", ".join(self.files), "give your own files with --data.files"
+        folder = locate_folder(self.data_set, None, holds=holds, otherwise=otherwise, takes_path=False)
         return [folder / name for name in self.files]
 
     def _divided(self, lines: Sequence[str]) -> tuple[list[str], list[str]]:

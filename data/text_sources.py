@@ -1,9 +1,11 @@
 """Where texts come from: embedded in Python, a public corpus, or the user's file."""
 
 import codecs
+import glob
 import gzip
 import pydoc_data.topics
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -36,7 +38,7 @@ def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
 
     Raises:
       FileNotFoundError: when there is no such file.
-      DataError: when it is damaged, not UTF-8 (names the line of the first bad byte) or empty.
+      DataError: when it is damaged, not UTF-8 (names the line and the offset of the first bad byte) or empty.
     """
     if not path.is_file():
         raise FileNotFoundError(
@@ -48,15 +50,16 @@ def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
             raw = gzip.decompress(raw)
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{path} is not a gzip file, or is damaged: {error}") from error
-    raw = raw.removeprefix(codecs.BOM_UTF8)
+    content = raw.removeprefix(codecs.BOM_UTF8)
     try:
-        text = raw.decode()
+        text = content.decode()
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
+        line = content[: error.start].count(b"\n") + 1
+        offset = len(raw) - len(content) + error.start
         encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin1"
         raise DataError(
-            f"{path}, line {line}: byte {raw[error.start]:#04x} is not UTF-8; convert the file, "
-            f"for example with: iconv -f {encoding} -t utf-8"
+            f"{path}, line {line}: byte {raw[offset]:#04x} is not UTF-8; convert the file, "
+            f"for example with: iconv -f {encoding} -t utf-8 (the byte's offset is {offset})"
         ) from error
     if not text:
         raise DataError(f"{path} is empty")
@@ -88,3 +91,69 @@ def read_text(source: TextSource, path: str | None = None) -> str:
             return read_utf8(Path(path))
         case _:
             raise DataError(f"data.source must be one of {', '.join(get_args(TextSource))}, got {source!r}")
+
+
+def text_files(given: Sequence[str]) -> list[Path]:
+    """The text files that were given: their names, folders, and patterns such as "poems/*.txt"; sorted.
+
+    A folder stands for the files in it and below it whose names end in .txt or .txt.gz.
+
+    Raises:
+      DataError: when a file is given twice, or a folder or a pattern has no files.
+      FileNotFoundError: when there is no such file.
+    """
+    found: dict[Path, str] = {}
+    paths: list[Path] = []
+    for name in given:
+        path = Path(name).expanduser()
+        if path.is_dir():
+            files = [file for file in path.rglob("*") if file.name.endswith((".txt", ".txt.gz")) and file.is_file()]
+            if not files:
+                raise DataError(
+                    f'the folder {path} has no .txt files; give others by a pattern: --data.path "{path}/*"'
+                )
+        elif path.is_file():
+            files = [path]
+        elif any(sign in name for sign in "*?["):
+            files = [file for file in map(Path, glob.glob(str(path), recursive=True)) if file.is_file()]
+            if not files:
+                raise DataError(f"no file fits the pattern {name}")
+        else:
+            raise FileNotFoundError(
+                f"there is no text file at {path}; give UTF-8 files, a folder or a pattern with --data.path"
+            )
+        for file in files:
+            if (same := file.resolve()) in found:
+                raise DataError(f"{file} is given twice, by {found[same]} and by {name}")
+            found[same] = name
+            paths.append(file)
+    return sorted(paths)
+
+
+def read_documents(source: TextSource, path: str | Sequence[str] | None = None) -> list[str]:
+    """The texts of a source: one, or one for each file of the user's.
+
+    Args:
+      source: as for `read_text`; only `text_file` takes several files.
+      path: a file, a folder or a pattern of the user's, or several; see `text_files`.
+
+    Raises:
+      DataError: as `read_text` and `text_files`, and for a binary file.
+      FileNotFoundError: when a file is not found.
+    """
+    given = [path] if isinstance(path, str) else list(path or ())
+    if source != "text_file":
+        if len(given) > 1:
+            raise DataError(f"data.source {source} takes one path, got {', '.join(given)}")
+        return [read_text(source, *given)]
+    if not given:
+        raise DataError("data.source text_file needs the text: give files, a folder or a pattern with --data.path")
+    return [_read_plain(file) for file in text_files(given)]
+
+
+def _read_plain(path: Path) -> str:
+    text = read_utf8(path)
+    if (place := text.find("\0")) >= 0:
+        offset = len(text[:place].encode())
+        raise DataError(f"{path} is a binary file, not a text: byte 0x00 at offset {offset}")
+    return text

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -58,20 +58,25 @@ class Pretrained(NamedTuple):
     modules_after_pooling: tuple[str, ...] = ()
 
 
+Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
+
+
 class Classifier(NamedTuple):
     """The head of a BertForSequenceClassification: dropout and a dense layer, on the pooler's output.
 
     Attributes:
-      kernel: [D, C] for C classes.
+      kernel: [D, C] for C outputs.
       bias: [C].
       dropout_rate: in training.
-      names: of the classes, C of them.
+      names: of the outputs, C of them.
+      problem: what the outputs mean, as Transformers' config says it: one class, any number of classes, or a number.
     """
 
     kernel: np.ndarray
     bias: np.ndarray
     dropout_rate: float
     names: tuple[str, ...]
+    problem: Problem = "single_label_classification"
 
 
 FIELDS = {
@@ -193,6 +198,7 @@ def save_pretrained(
         tensors["classifier.weight"] = np.array(classifier.kernel.T, np.float32, order="C")
         tensors["classifier.bias"] = np.array(classifier.bias, np.float32)
         settings |= {
+            "problem_type": classifier.problem,
             "classifier_dropout": classifier.dropout_rate,
             "id2label": {str(label): name for label, name in enumerate(classifier.names)},  # gives num_labels too
             "label2id": {name: label for label, name in enumerate(classifier.names)},

@@ -16,7 +16,7 @@ from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert
 from jaxnlp.models.classifier import ClassifierConfig, heads_for
-from jaxnlp.models.text_vectors import ClassHead, TextVectorsConfig, cosine, embed, pair_features
+from jaxnlp.models.text_vectors import TargetHead, TextVectorsConfig, cosine, embed, pair_features
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
@@ -101,9 +101,8 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
         names = ("targets", "texts", "pairs")
         return found._replace(params_for=functools.partial(heads_for, pretrained, heads, names))
 
-    def only_classes(self, processor: Any) -> ClassHead | None:
-        found = processor.targets.one_class and not processor.apart
-        return ClassHead("head", processor.targets.names, processor.texts) if found else None
+    def only_head(self, processor: Any) -> TargetHead | None:
+        return None if processor.apart else TargetHead("head", processor.targets, processor.texts)
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models import Adopted, Parameter, parameter_table
 from jaxnlp.models.bert import Bert
-from jaxnlp.models.text_vectors import ClassHead, TextVectorsConfig, cosine, embed, pair_features
+from jaxnlp.models.text_vectors import TargetHead, TextVectorsConfig, cosine, embed, pair_features
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
+from jaxnlp.targets import Classes
 from jaxnlp.text.labels import Labels
 from jaxnlp.typing import Params
 
@@ -89,10 +90,10 @@ class TextTasksConfig(TextVectorsConfig):
 
         return found._replace(params_for=heads_for)
 
-    def only_classes(self, processor: Any) -> ClassHead | None:
+    def only_head(self, processor: Any) -> TargetHead | None:
         (name, labels), *others = processor.parts
         single = not others and labels.kind == "classification" and labels.texts == 1
-        return ClassHead(f"heads_{name}", labels.names) if single else None
+        return TargetHead(f"heads_{name}", Classes(labels.names)) if single else None
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
         if path[0] == "encoder":

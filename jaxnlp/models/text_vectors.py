@@ -17,21 +17,22 @@ from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models.bert import Bert, BertModelConfig, BertOutput
 from jaxnlp.nn.dropout import first_row_of_shard
 from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.targets import Targets
 
 Pooling = Literal["cls", "pooler", "mean"]
 
 
-class ClassHead(NamedTuple):
-    """A dense layer on the vector of an input, which gives scores to classes.
+class TargetHead(NamedTuple):
+    """A dense layer on the vector of an input, which gives scores to classes, or predicts a number.
 
     Attributes:
       head: the name of its parameters.
-      names: of the classes.
+      targets: the classes, or the scale of the number.
       texts: of an example, 1, or 2 that are read together.
     """
 
     head: str
-    names: tuple[str, ...]
+    targets: Targets
     texts: int = 1
 
 
@@ -76,8 +77,8 @@ class TextVectorsConfig(BertModelConfig):
             f"the heads of {pretrained.name} are not used, since its {', '.join(changed)} differs" if changed else None
         )
 
-    def only_classes(self, processor: Any) -> ClassHead | None:
-        """The only head, where the processor's data is one classification of inputs with one vector each."""
+    def only_head(self, processor: Any) -> TargetHead | None:
+        """The only head, where the processor's data has one kind of targets, of inputs with one vector each."""
         del processor
         return None
 

@@ -17,8 +17,8 @@ LENGTH = 5
 WINDOWS = len(TOKENS) - LENGTH
 
 
-def stream(**changes):
-    options = {"tokens": TOKENS, "sequence_length": LENGTH, "batch_size": 7, "seed": 0} | changes
+def stream(tokens=TOKENS, **changes):
+    options = {"documents": [tokens], "sequence_length": LENGTH, "batch_size": 7, "seed": 0} | changes
     return iter(shuffled_windows(**options))
 
 
@@ -140,7 +140,7 @@ def test_worker_processes_give_the_same_batches_and_the_same_continuation():
 @pytest.mark.parametrize("batch_size", [1, 3, 4])
 def test_evaluation_scores_each_token_but_the_first_exactly_once(length, batch_size):
     tokens = np.random.default_rng(length).integers(1, 9, size=length).astype(np.int32)
-    batches = list(consecutive_windows(tokens, LENGTH, batch_size))
+    batches = list(consecutive_windows([tokens], LENGTH, batch_size))
     assert all(x.shape == (batch_size, LENGTH) for batch in batches for x in batch.values())
     mask = np.concatenate([batch["loss_mask"] for batch in batches])
     np.testing.assert_array_equal(np.concatenate([batch["targets"] for batch in batches])[mask], tokens[1:])
@@ -148,13 +148,73 @@ def test_evaluation_scores_each_token_but_the_first_exactly_once(length, batch_s
 
 
 def test_evaluation_padding_holds_zeros_and_no_loss():
-    batches = list(consecutive_windows(TOKENS[:13], LENGTH, 2))
+    batches = list(consecutive_windows([TOKENS[:13]], LENGTH, 2))
     np.testing.assert_array_equal(
         batches[-1]["tokens"], [[11, 12, 13, 0, 0], [0, 0, 0, 0, 0]], err_msg="the 13th token is the last target"
     )
     np.testing.assert_array_equal(batches[-1]["targets"][0, :2], [12, 13])
     np.testing.assert_array_equal(batches[-1]["loss_mask"], [[True, True, False, False, False], [False] * 5])
     assert len(batches) == 2
+
+
+DOCUMENTS = [np.arange(100, 112), np.arange(200, 203), np.array([300]), np.arange(400, 410)]
+"""Twelve tokens, three, one and ten: windows have six."""
+
+
+def test_windows_of_several_documents_never_reach_from_one_into_the_next():
+    count = (12 - LENGTH) + 1 + (10 - LENGTH)
+    seen = []
+    for batch in itertools.islice(stream(documents=DOCUMENTS, batch_size=1), count):
+        tokens, targets, mask = (batch[name][0] for name in ("tokens", "targets", "loss_mask"))
+        np.testing.assert_array_equal(targets[mask], tokens[mask] + 1)
+        assert {token // 100 for token in targets[mask]} == {tokens[0] // 100}
+        assert not targets[~mask].any()
+        assert mask.sum() == (2 if tokens[0] == 200 else LENGTH)
+        seen.append(int(tokens[0]))
+    assert sorted(seen) == [*range(100, 107), 200, *range(400, 405)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 4])
+def test_evaluation_of_several_documents_scores_each_token_but_their_first_once(batch_size):
+    batches = list(consecutive_windows(DOCUMENTS, LENGTH, batch_size))
+    assert all(x.shape == (batch_size, LENGTH) for batch in batches for x in batch.values())
+    mask = np.concatenate([batch["loss_mask"] for batch in batches])
+    targets, tokens = (np.concatenate([batch[name] for batch in batches]) for name in ("targets", "tokens"))
+    np.testing.assert_array_equal(targets[mask], np.concatenate([document[1:] for document in DOCUMENTS]))
+    np.testing.assert_array_equal(tokens[mask], np.concatenate([document[:-1] for document in DOCUMENTS]))
+    assert not targets[~mask].any()
+
+
+def several_files(folder, texts, **changes):
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return text_config(folder, "", path=str(folder / "?.txt"), **changes)
+
+
+def test_the_end_of_each_file_is_held_out(tmp_path):
+    corpus = several_files(tmp_path, {"b.txt": "c" * 45 + "defgh", "a.txt": "a" * 90 + "b" * 10}).load(0)
+    assert scored_text(corpus, "train")[0] == "a" * 89 + "c" * 44
+    assert scored_text(corpus, "validation") == ("b" * 9 + "efgh", "b" * 9 + "defg")
+    assert corpus.description == (
+        "text_file: 2 files, each a document; 150 characters, 8 distinct; 135 for training, 15 for validation"
+    )
+
+
+def test_the_fingerprint_of_files_knows_where_one_ends(tmp_path):
+    found = set()
+    for number, texts in enumerate(
+        [("ab" * 30, "ba" * 30), ("ab" * 30 + "b", "a" + "ba" * 29), ("ab" * 30 + "ba" * 30,)]
+    ):
+        (tmp_path / str(number)).mkdir()
+        named = {f"{place}.txt": text for place, text in enumerate(texts)}
+        found.add(several_files(tmp_path / str(number), named).load(0).fingerprint)
+    assert len(found) == 3
+
+
+def test_files_that_are_each_shorter_than_a_window_are_enough_together(tmp_path):
+    corpus = several_files(tmp_path, {f"{letter}.txt": letter * 20 for letter in "abcdef"}, sequence_length=11).load(0)
+    assert next(iter(corpus.train))["tokens"].shape == (4, 11)
+    assert scored_text(corpus, "validation")[0] == "abcdef"
 
 
 def test_text_is_split_by_position_nine_to_one(tmp_path):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from data import DataError
-from data.text_sources import python_docs, read_text, read_utf8
+from data.text_sources import python_docs, read_documents, read_text, read_utf8, text_files
 
 
 def written(folder, content):
@@ -66,7 +66,7 @@ def test_bytes_that_are_not_utf8_are_named_with_file_and_line(tmp_path, content,
 
 
 def test_what_a_spreadsheet_calls_unicode_text_is_told_how_to_convert(tmp_path):
-    with pytest.raises(DataError, match=r"line 1: byte 0xff is not UTF-8; .* iconv -f utf-16 -t utf-8$"):
+    with pytest.raises(DataError, match=r"line 1: byte 0xff is not UTF-8; .* iconv -f utf-16 -t utf-8 \(the byte's offset is 0\)$"):
         read_utf8(written(tmp_path, codecs.BOM_UTF16_LE + "text\tlabel\n".encode("utf-16-le")))
 
 
@@ -127,3 +127,86 @@ def test_tiny_shakespeare_has_its_published_size():
     text = read_text("tiny_shakespeare")
     assert (len(text), len(set(text))) == (1_115_394, 65)
     assert text.startswith("First Citizen:\nBefore we proceed any further, hear me speak.")
+
+
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
+def test_the_offset_of_a_bad_byte_is_that_in_the_file(tmp_path, mark):
+    path = written(tmp_path, mark + "ä\nb".encode() + b"\xe9")
+    with pytest.raises(DataError, match=rf"the byte's offset is {len(mark) + 4}\)$"):
+        read_utf8(path)
+    assert path.read_bytes()[len(mark) + 4] == 0xE9
+
+
+def test_utf16_is_recognised_by_its_mark(tmp_path):
+    with pytest.raises(DataError, match="iconv -f utf-16 -t utf-8"):
+        read_utf8(written(tmp_path, "text".encode("utf-16")))
+
+
+@pytest.fixture
+def poems(tmp_path, monkeypatch):
+    """A folder of texts, other files, and a subfolder; it is the current folder."""
+    for name in ("b.txt", "a.txt", "notes.md", "deep/c.txt", "deep/.x.png"):
+        path = tmp_path / "poems" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{name}\n")
+    (tmp_path / "poems" / "d.txt.gz").write_bytes(gzip.compress(b"d\n"))
+    (tmp_path / "poems" / "folder.txt").mkdir()
+    monkeypatch.chdir(tmp_path / "poems")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["."], ["a.txt", "b.txt", "d.txt.gz", "deep/c.txt"]),
+        (["b.txt", "a.txt"], ["a.txt", "b.txt"]),
+        (["*.txt"], ["a.txt", "b.txt"]),
+        (["*"], ["a.txt", "b.txt", "d.txt.gz", "notes.md"]),
+        (["**/*.txt"], ["a.txt", "b.txt", "deep/c.txt"]),
+        (["notes.md", "deep", "[a]*"], ["a.txt", "deep/c.txt", "notes.md"]),
+    ],
+)
+def test_files_folders_and_patterns_are_sorted_files(poems, given, expected):
+    assert [path.as_posix() for path in text_files(given)] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (["a.txt", "a.txt"], DataError, "a.txt is given twice, by a.txt and by a.txt"),
+        (["a.txt", "../poems/*.txt"], DataError, "../poems/a.txt is given twice, by a.txt and by ../poems/*.txt"),
+        (["folder.txt"], DataError, 'the folder folder.txt has no .txt files; give others by a pattern: --data.path "'),
+        (["*.rst"], DataError, "no file fits the pattern *.rst"),
+        (["c.txt"], FileNotFoundError, "there is no text file at c.txt; give UTF-8 files, a folder or a pattern with"),
+    ],
+)
+def test_files_that_cannot_be_meant_are_refused(poems, given, error, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
+        text_files(given)
+
+
+def test_each_file_of_the_users_is_a_document(poems):
+    assert read_documents("text_file", ("b.txt", "d.txt.gz", "a.txt")) == ["a.txt\n", "b.txt\n", "d\n"]
+    assert read_documents("text_file", "a.txt") == ["a.txt\n"]
+    assert read_documents("python_docs") == [python_docs()]
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "message"),
+    [
+        ("text_file", None, "needs the text: give files, a folder or a pattern with --data.path"),
+        ("text_file", (), "needs the text: give files, a folder or a pattern with --data.path"),
+        ("tiny_shakespeare", ("a.txt", "b.txt"), "data.source tiny_shakespeare takes one path, got a.txt, b.txt"),
+        ("python_docs", "a.txt", "python_docs is embedded and takes no path, got a.txt"),
+    ],
+)
+def test_paths_that_a_source_does_not_take_are_refused(poems, source, path, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_documents(source, path)
+
+
+def test_a_binary_file_is_refused_with_the_offset_of_its_first_zero_byte(tmp_path):
+    path = written(tmp_path, "ä1\0".encode())
+    with pytest.raises(
+        DataError, match=rf"^{re.escape(str(path))} is a binary file, not a text: byte 0x00 at offset 3$"
+    ):
+        read_documents("text_file", str(path))

@@ -12,10 +12,11 @@ import tyro
 from safetensors.numpy import save
 
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
-from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
 from jaxnlp.files import write_file
 from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
 from jaxnlp.serialization import to_json
+from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.encodings import (
@@ -100,9 +101,10 @@ class Export(Command):
     """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
 
     Pretraining heads are included, and how the model pools and truncates, as sentence-transformers reads it. A single
-    classification by the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification.
-    Other heads are not part of any Transformers BERT class, so they are saved separately in heads.safetensors; with a
-    single classification by the mean or the first token there is also a program that computes it in PyTorch.
+    head that reads the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification,
+    whether it predicts one class, several classes or a number. Other heads are not part of any Transformers BERT class,
+    so they are saved separately in heads.safetensors; with a single head that reads the mean or the first token, there
+    is also a program that computes it in PyTorch.
     """
 
     folder: tyro.conf.Positional[Path]
@@ -154,15 +156,23 @@ def pretrained_of(trained: Trained) -> Pretrained:
 
 
 def classifier_of(trained: Trained) -> Classifier | None:
-    """The only head of a model, where that is dropout and a dense layer on the pooler's output."""
+    """The only head of a model, where that is dropout and a dense layer on the pooler's output.
+
+    A number is predicted on the scale of the labels, and is not limited to the ends of the scale.
+    """
     config: Any = trained.model.config
     if not isinstance(config, TextVectorsConfig) or config.pooling != "pooler":
         return None
-    found = config.only_classes(trained.processor)
+    found = config.only_head(trained.processor)
     if found is None:
         return None
-    head = trained.params[found.head]
-    return Classifier(np.asarray(head["kernel"]), np.asarray(head["bias"]), config.head_dropout_rate, found.names)
+    kernel, bias = (np.asarray(trained.params[found.head][name]) for name in ("kernel", "bias"))
+    targets, rate = found.targets, config.head_dropout_rate
+    if isinstance(targets, Scale):
+        bias = targets.lowest + targets.width * bias
+        return Classifier(targets.width * kernel, bias, rate, ("number",), "regression")
+    problem: Problem = "single_label_classification" if targets.one_class else "multi_label_classification"
+    return Classifier(kernel, bias, rate, targets.names, problem)
 
 
 def _by_path(tree: Any) -> dict[str, np.ndarray]:

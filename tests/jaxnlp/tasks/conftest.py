@@ -8,7 +8,7 @@ import pytest
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
-from jaxnlp.targets import Classes, Targets
+from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.tasks.text_tasks import TextTasks
@@ -71,6 +71,8 @@ def make_classifier() -> MakeTrained:
         config.check_processor(processor)
         model, inputs = Classification().build(config, processor)
         params = jax.device_put(random_parameters(model, *inputs))
+        if isinstance(targets, Scale) and "head" in params:  # predictions between the ends of the scale
+            params = {**params, "head": {"kernel": 0.2 * params["head"]["kernel"], "bias": jax.numpy.full(1, 0.5)}}
         return Trained(Classification(), model, params, processor, name="tiny")
 
     return make

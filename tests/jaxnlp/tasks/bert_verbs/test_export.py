@@ -12,9 +12,10 @@ import torch
 import transformers
 from safetensors import safe_open
 from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformer
 
 from jaxnlp.convert.bert import WeightsError
-from jaxnlp.convert.pretrained import load_pretrained
+from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.serialization import to_json
@@ -93,6 +94,31 @@ def test_the_folder_pools_and_truncates_as_the_model(make_trained, tmp_path):
         assert np.abs(predict_texts(wrong, *PAIRS, part="sts").values - expected.values).max() > 1e-3
 
 
+LONG = [*TEXTS, "the fish ate the mat . " * 20]
+
+
+@pytest.mark.parametrize(("pooling", "max_length"), [("mean", 6), ("cls", 40)])
+def test_sentence_transformers_computes_the_same_vectors(make_trained, tmp_path, pooling, max_length):
+    trained = make_trained("sts", max_length=max_length, pooling=pooling)
+    Export(tmp_path / "bert")(trained)
+    theirs = SentenceTransformer(str(tmp_path / "bert"), device="cpu")
+    assert theirs.max_seq_length == max_length
+    found = theirs.encode(LONG, show_progress_bar=False)
+    np.testing.assert_allclose(found, embed_texts(trained, LONG).values, atol=1e-5)
+    assert np.ptp(found, axis=0).max() > 1e-2
+
+
+def test_sentence_transformers_normalizes_where_the_weights_say_so(make_trained, tmp_path):
+    Export(tmp_path / "bert")(make_trained("sts"))
+    save_pretrained(
+        tmp_path / "again", load_pretrained(tmp_path / "bert")._replace(modules_after_pooling=("Normalize",))
+    )
+    found = SentenceTransformer(str(tmp_path / "again"), device="cpu").encode(LONG, show_progress_bar=False)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
+    again = TextTasks.from_pretrained(tmp_path / "again")
+    np.testing.assert_allclose(found, again.embed(LONG), atol=1e-5)
+
+
 def test_embeddings_by_the_pooler_are_announced_as_not_supported_by_others(make_trained, tmp_path, capsys):
     before = make_trained("sst", "sts", max_length=6, pooling="pooler")
     Export(tmp_path / "bert")(before)
@@ -156,13 +182,49 @@ def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_toget
     assert np.ptp(expected, axis=0).max() > 1e-2
 
 
+@pytest.mark.parametrize("texts", [1, 2])
+@pytest.mark.parametrize(
+    ("targets", "problem", "names"),
+    [
+        (Classes(("arts", "sport")), "single_label_classification", {0: "arts", 1: "sport"}),
+        (Classes(("a", "b", "c"), several=True), "multi_label_classification", {0: "a", 1: "b", 2: "c"}),
+        (Scale(-2.0, 7.0), "regression", {0: "number"}),
+    ],
+    ids=["one", "several", "number"],
+)
+def test_a_head_on_the_pooler_predicts_the_same_in_transformers(
+    make_classifier, tmp_path, texts, targets, problem, names
+):
+    trained = make_classifier(texts=texts, targets=targets, pooling="pooler")
+    Export(tmp_path / "bert")(trained)
+    model, report = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "bert", output_loading_info=True
+    )
+    assert not any(report.values())
+    assert (model.config.problem_type, model.config.id2label) == (problem, names)
+    rows = [(text, "a dog ate")[:texts] for text in TEXTS]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")
+    with torch.no_grad():
+        scores = model.eval()(
+            **tokenizer(*map(list, zip(*rows, strict=True)), padding=True, return_tensors="pt")
+        ).logits
+    found = [trained.predict(*row) for row in rows]
+    if problem == "regression":
+        expected = [[one.label] for one in found]
+        np.testing.assert_allclose(scores.clamp(-2.0, 7.0), expected, atol=1e-4)
+        assert np.ptp(expected) > 1e-3
+        return
+    values = torch.sigmoid(scores) if targets.several else torch.softmax(scores, dim=-1)
+    np.testing.assert_allclose(values, [list(one.probabilities.values()) for one in found], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("fields", "heads"),
     [
         ({"pooling": "mean"}, {"head"}),
         ({"texts": 2, "pairs": "apart", "pair_layer": True}, {"head", "pair_layer"}),
-        ({"targets": Classes(("a", "b"), several=True)}, {"head"}),
-        ({"targets": Scale(0.0, 1.0)}, {"head"}),
+        ({"targets": Classes(("a", "b"), several=True), "pooling": "cls"}, {"head"}),
+        ({"targets": Scale(0.0, 1.0), "pooling": "mean"}, {"head"}),
         ({"texts": 2, "pairs": "apart", "targets": Scale(0.0, 5.0), "similarity": "cosine"}, set()),
     ],
     ids=["pooling", "apart", "several", "number", "cosine"],

@@ -1,4 +1,5 @@
 import importlib.util
+import re
 import runpy
 import subprocess
 import sys
@@ -31,6 +32,21 @@ def test_the_program_gives_the_models_probabilities(make_classifier, tmp_path, p
     np.testing.assert_allclose(module.classify(TEXTS).numpy(), expected, atol=1e-5)
 
 
+def test_the_program_gives_the_probability_of_each_of_several_classes(make_classifier, tmp_path):
+    trained = make_classifier(pooling="mean", targets=Classes(("a", "b", "c"), several=True))
+    Export(tmp_path / "out")(trained)
+    expected = [list(found.probabilities.values()) for found in trained.predict(TEXTS)]
+    np.testing.assert_allclose(loaded(tmp_path / "out").classify(TEXTS).numpy(), expected, atol=1e-5)
+
+
+def test_the_program_gives_numbers_on_the_scale_of_the_labels(make_classifier, tmp_path):
+    trained = make_classifier(pooling="cls", targets=Scale(-2.0, 7.0))
+    Export(tmp_path / "out")(trained)
+    expected = [[found.label] for found in trained.predict(TEXTS)]
+    np.testing.assert_allclose(loaded(tmp_path / "out").classify(TEXTS).numpy(), expected, atol=1e-4)
+    assert np.ptp(expected) > 1e-3
+
+
 def test_pairs_that_are_read_together(make_classifier, tmp_path, monkeypatch, capsys):
     trained = make_classifier(texts=2, pooling="mean")
     Export(tmp_path / "out")(trained)
@@ -50,6 +66,17 @@ def test_pairs_that_are_read_together(make_classifier, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("targets", "expected"), [(Classes(("a", "b"), several=True), r"(a|b|a, b|)"), (Scale(0.0, 9.0), r"[\d.]+")]
+)
+def test_the_program_prints_several_classes_and_numbers(make_classifier, tmp_path, targets, expected):
+    Export(tmp_path / "out")(make_classifier(pooling="mean", targets=targets))
+    command = [sys.executable, str(tmp_path / "out" / "classify.py"), "the cat"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(expected + r"\tthe cat\n", shown)
+
+
+@pytest.mark.thorough
 def test_the_program_runs_by_itself(make_classifier, tmp_path):
     trained = make_classifier(pooling="mean", targets=Classes(("it's", 'a "b" {c}', "d")))
     Export(tmp_path / "out")(trained)
@@ -64,8 +91,6 @@ def test_other_models_have_no_program(make_trained, make_classifier):
     for trained in (
         make_trained(),
         make_classifier(pooling="pooler"),
-        make_classifier(targets=Scale(0.0, 1.0)),
-        make_classifier(targets=Classes(("a", "b"), several=True)),
         make_classifier(texts=2, pairs="apart"),
     ):
         assert torch_classifier(trained, 40) is None

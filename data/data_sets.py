@@ -1,0 +1,106 @@
+"""The public data sets that recipes and tests read: where they come from, their files, checksums and licences."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from data.archives import leads_out
+
+TABLE = Path(__file__).with_name("data_sets.toml")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file of a public data set, the same content wherever it is fetched.
+
+    Attributes:
+      name: what messages call it.
+      relative_path: its path in the folder JAXNLP_DATA and under the cache's `data/`, such as `set/train.txt`.
+      url: where it is downloaded from, https only.
+      sha256: checksum of its content, 64 lower-case hex digits; where relative_path ends in .gz, of the uncompressed
+        content. Such a file is compressed after the download if the url does not end in .gz.
+    """
+
+    name: str
+    relative_path: str
+    url: str
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if not PurePosixPath(self.relative_path).name or leads_out(self.relative_path):
+            raise ValueError(f"relative_path is {self.relative_path!r}, expected a relative path without '..'")
+        address = urlsplit(self.url)
+        if address.scheme != "https" or not address.hostname:
+            raise ValueError(f"url is {self.url!r}, expected an address that begins with https://")
+        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"sha256 is {self.sha256!r}, expected 64 lower-case hex digits")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One public data set.
+
+    Attributes:
+      name: of its folder in JAXNLP_DATA and in the cache.
+      title: what it is.
+      page: address of the page that it comes from.
+      licence: as far as known.
+      megabytes: size of its files.
+      checksums: SHA-256 of each file's content by the file's name, as in `RemoteFile`.
+      remote: the files that can be downloaded; () = none.
+      note: how to get the other files; "" = all can be downloaded.
+    """
+
+    name: str
+    title: str
+    page: str
+    licence: str
+    megabytes: float
+    checksums: Mapping[str, str]
+    remote: tuple[RemoteFile, ...]
+    note: str
+
+    @property
+    def by_hand(self) -> tuple[str, ...]:
+        """Names of the files that cannot be downloaded."""
+        remote = {file.relative_path for file in self.remote}
+        return tuple(name for name in self.checksums if f"{self.name}/{name}" not in remote)
+
+
+def read_data_sets(table: Path = TABLE) -> Mapping[str, DataSet]:
+    """The data sets of a table, by name; the comment at the top of data_sets.toml says what a table has.
+
+    Raises: ValueError, KeyError, TypeError when the table is not as the comment says.
+    """
+    return MappingProxyType(
+        {name: _data_set(name, **entry) for name, entry in tomllib.loads(table.read_text(encoding="utf-8")).items()}
+    )
+
+
+def _data_set(
+    name: str,
+    *,
+    title: str,
+    page: str,
+    licence: str,
+    megabytes: float,
+    files: dict[str, str],
+    address: str | None = None,
+    served: Mapping[str, str] = MappingProxyType({}),
+    note: str = "",
+) -> DataSet:
+    if unknown := served.keys() - files.keys():
+        raise ValueError(f"{name}: served names {', '.join(sorted(unknown))}, which files does not have")
+    remote = []
+    for file, sha256 in files.items():
+        there = served.get(file, file)
+        if address is not None and there:
+            remote.append(RemoteFile(name, f"{name}/{file}", address + there, sha256))
+    return DataSet(name, title, page, licence, megabytes, MappingProxyType(files), tuple(remote), note)
+
+
+DATA_SETS = read_data_sets()
