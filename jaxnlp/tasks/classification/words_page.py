@@ -14,7 +14,8 @@ _STYLE = """
 :root { color-scheme: light dark; --heat: #0067a3 }
 @media (prefers-color-scheme: dark) { :root { --heat: #6cc4f5 } }
 body { margin: auto; max-width: 900px; padding: 24px; font: 16px/2 system-ui, "Segoe UI", Roboto, sans-serif }
-span { padding: .15em .3em; border-radius: 4px; background: color-mix(in srgb, var(--heat) var(--share), transparent) }
+span { padding: .15em .3em; border-radius: 4px;
+  background: color-mix(in srgb, var(--heat) calc(.7 * var(--share)), transparent) }
 h2 { margin: 1.5em 0 0; font-size: 1rem; color: GrayText; font-weight: 400 }
 p { margin: 0; overflow-wrap: anywhere }
 """
