@@ -66,7 +66,8 @@ def test_bytes_that_are_not_utf8_are_named_with_file_and_line(tmp_path, content,
 
 
 def test_what_a_spreadsheet_calls_unicode_text_is_told_how_to_convert(tmp_path):
-    with pytest.raises(DataError, match=r"line 1: byte 0xff is not UTF-8; .* iconv -f utf-16 -t utf-8 \(the byte's offset is 0\)$"):
+    message = r"line 1: byte 0xff is not UTF-8; .* iconv -f utf-16 -t utf-8 \(the byte's offset is 0\)$"
+    with pytest.raises(DataError, match=message):
         read_utf8(written(tmp_path, codecs.BOM_UTF16_LE + "text\tlabel\n".encode("utf-16-le")))
 
 
