@@ -52,7 +52,7 @@ def read_options(parts: Sequence[Any], arguments: Sequence[str], *, program: str
         kind = part if isinstance(part, type) else type(part)
         default = dataclasses.field() if part is kind else dataclasses.field(default=part)
         fields.append((f"part{number}", Annotated[kind, FLAT], default))
-    command = tyro.cli(
+    command: Any = tyro.cli(
         dataclasses.make_dataclass("Command", fields, kw_only=True),
         args=arguments,
         prog=program,

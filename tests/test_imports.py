@@ -70,7 +70,7 @@ ALLOWED = {
         "data",
     ),
     "train": ("jaxnlp", "data", "train"),
-    "train.recipes": ("train", "configs"),
+    "train.recipes": ("train", "configs", "jaxnlp.messages"),
     "configs": (
         "train.config",
         "train.optimizer",

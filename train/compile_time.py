@@ -13,10 +13,10 @@ def compile_seconds() -> float:
     return _seconds
 
 
-def _add(event: str, duration: float, **_: Any) -> None:
+def _add(event: str, duration_secs: float, **_: Any) -> None:
     global _seconds
     if event in _EVENTS:
-        _seconds += duration
+        _seconds += duration_secs
 
 
 jax.monitoring.register_event_duration_secs_listener(_add)

@@ -35,7 +35,8 @@ class Option(NamedTuple):
 
 def options_of(config: Config, prefix: str = "") -> Iterator[Option]:
     """The options of a config: its own fields, then those of the configs in it."""
-    hints, docs = typing.get_type_hints(type(config), include_extras=True), field_docs(type(config))
+    kind: Any = type(config)
+    hints, docs = typing.get_type_hints(kind, include_extras=True), field_docs(kind)
     inner = []
     for field in dataclasses.fields(config):
         name, value = f"{prefix}{field.name.replace('_', '-')}", config.__dict__[field.name]

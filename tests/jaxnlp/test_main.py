@@ -136,7 +136,7 @@ def test_messages_name_the_program_as_it_was_typed(monkeypatch, capsys):
 
 def test_a_verb_is_given_the_further_models_that_it_names(finished_run, monkeypatch):
     @dataclasses.dataclass(frozen=True)
-    class Compare(Command):
+    class Contrast(Command):
         """Compares models."""
 
         other: str = ""
@@ -149,7 +149,7 @@ def test_a_verb_is_given_the_further_models_that_it_names(finished_run, monkeypa
             calls.append((trained.folder, other and other.folder))
 
     calls, folder = [], finished_run.folder
-    monkeypatch.setattr(LanguageModel, "commands", lambda self: {"compare": Compare})
-    assert main(["compare", str(folder)]) == 0
-    assert main(["compare", str(folder), "--other", str(folder)]) == 0
+    monkeypatch.setattr(LanguageModel, "commands", lambda self: {"contrast": Contrast})
+    assert main(["contrast", str(folder)]) == 0
+    assert main(["contrast", str(folder), "--other", str(folder)]) == 0
     assert calls == [(folder, None), (folder, folder)]
