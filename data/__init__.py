@@ -17,6 +17,7 @@ class DataConfig(Config):
     """The base of every data set's config. Its properties are the facts of `jaxnlp.corpus.DataFacts`."""
 
     section: ClassVar[str] = "data"
+    usual: ClassVar[tuple[str, ...]] = ("source", "path", "batch_size")
 
     batch_size: int = 32
     """Examples in a training step, over all devices."""

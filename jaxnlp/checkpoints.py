@@ -28,6 +28,8 @@ _logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
+MAX_RUNS_SHOWN = 20
+"""How many runs in a folder a message names."""
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints")
@@ -83,6 +85,13 @@ class Record:
         found = self.metrics or {}
         score, loss = found.get("score", math.nan), found.get("loss", math.nan)
         return (-math.inf if math.isnan(score) else score, -math.inf if math.isnan(loss) else -loss)
+
+
+def runs_inside(folder: Path) -> str:
+    """The end of a message that names the runs in a folder which is not one: `; runs inside it: a, b`, or ""."""
+    inside = sorted(child.parent.name for child in folder.glob(f"*/{CONFIG_FILE}")) if folder.is_dir() else []
+    more = f" and {len(inside) - MAX_RUNS_SHOWN} more" if len(inside) > MAX_RUNS_SHOWN else ""
+    return f"; runs inside it: {', '.join(inside[:MAX_RUNS_SHOWN])}{more}" if inside else ""
 
 
 def checkpoint_steps(folder: Path) -> list[int]:

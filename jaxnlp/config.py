@@ -20,6 +20,8 @@ class Config:
 
     section: ClassVar[str] = ""
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
+    usual: ClassVar[tuple[str, ...]] = ()
+    """Fields that are changed most often: help shows them first."""
 
     def __post_init__(self):
         for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]

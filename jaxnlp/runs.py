@@ -16,6 +16,7 @@ from jaxnlp.checkpoints import (
     find_checkpoint,
     read_params,
     read_record,
+    runs_inside,
 )
 from jaxnlp.convert import PretrainedError, pretrained_type
 from jaxnlp.models import ModelConfig
@@ -104,6 +105,9 @@ def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Train
 
 def _pretrained_task(place: str | Path) -> type[Task]:
     """The task that pretrained weights are for. Raises: PretrainedError when the library does not have their model."""
+    inside = runs_inside(Path(place))
+    if inside and not (Path(place) / CONFIG_FILE).exists():
+        raise RunError(f"{place} is not a training run{inside}")
     kind = pretrained_type(place)
     tasks: dict[str, type[Task]] = {}
     for task in every_task():
@@ -136,9 +140,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config of a run's folder as JSON. Raises: RunError when the folder is not a run."""
     path = folder / CONFIG_FILE
     if not path.is_file():
-        inside = sorted(child.parent.name for child in folder.glob(f"*/{CONFIG_FILE}")) if folder.is_dir() else []
-        hint = f"; runs inside it: {', '.join(inside)}" if inside else ""
-        raise RunError(f"{folder} is not a training run (no {CONFIG_FILE}){hint}")
+        missing = "" if folder.exists() else ": there is no such folder"
+        raise RunError(f"{folder} is not a training run (no {CONFIG_FILE}){missing}{runs_inside(folder)}")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:

@@ -22,6 +22,9 @@ LEAVES = (
     "jaxnlp.images",
     "jaxnlp.inference",
     "jaxnlp.public_names",
+    "jaxnlp.suggestions",
+    "jaxnlp.messages",
+    "jaxnlp.options",
 )
 LADDER = ("jaxnlp.ops", "jaxnlp.nn", "jaxnlp.models")
 BELOW_TASKS = (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert")
@@ -29,6 +32,11 @@ BELOW_RUNS = (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.checkpoints", "jaxnlp.comman
 ALLOWED = {
     "jaxnlp": (*BELOW_RUNS, "jaxnlp.runs"),  # lazily: tests/jaxnlp/test_init.py
     "jaxnlp.inference": (),
+    "jaxnlp.suggestions": (),
+    "jaxnlp.messages": (),
+    "jaxnlp.options": ("jaxnlp.messages",),
+    "jaxnlp.checkout": ("jaxnlp",),
+    "jaxnlp.verbs": (*BELOW_RUNS, "jaxnlp.runs"),
     "jaxnlp.public_names": (),
     "jaxnlp.typing": (),
     "jaxnlp.config": (),
@@ -50,7 +58,7 @@ ALLOWED = {
     "jaxnlp.commands": (*LEAVES, "jaxnlp.commands"),
     "jaxnlp.tasks": (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.commands"),
     "jaxnlp.runs": BELOW_RUNS,
-    "jaxnlp.__main__": (*BELOW_RUNS, "jaxnlp.runs"),
+    "jaxnlp.__main__": ("jaxnlp.messages", "jaxnlp.checkout", "jaxnlp.verbs"),
     "data": (
         "jaxnlp.text",
         "jaxnlp.targets",
@@ -62,7 +70,7 @@ ALLOWED = {
         "data",
     ),
     "train": ("jaxnlp", "data", "train"),
-    "train.recipes": ("train", "configs"),
+    "train.recipes": ("train", "configs", "jaxnlp.messages"),
     "configs": (
         "train.config",
         "train.optimizer",
@@ -82,6 +90,7 @@ EXCLUDED = {
     "train": (*FAMILIES, "data."),
     "jaxnlp.runs": FAMILIES,
     "jaxnlp.__main__": FAMILIES,
+    "jaxnlp.verbs": FAMILIES,
     "jaxnlp.checkpoints": FAMILIES,
     "jaxnlp.commands": FAMILIES,
     "jaxnlp.tasks": (),
@@ -97,6 +106,10 @@ FORBIDDEN = {
     "jaxnlp.targets": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.images": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.config": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.messages": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.options": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.checkout": ("jax", "flax", "optax", "orbax", "chex"),
+    "train.launcher": ("jax", "flax", "optax", "orbax", "chex"),
     "data": ("jax", "flax", "optax", "orbax", "chex", "torch"),
     "train": ("torch", "transformers"),
     "configs": ("jax", "flax", "torch"),
@@ -182,7 +195,7 @@ def test_modules_import_only_what_is_below_them():
         ("jaxnlp.text.new", "from jaxnlp.typing import Array\nimport jax", ["jax", "jaxnlp.typing"]),
         ("jaxnlp.serialization", "from jaxnlp.models import ModelConfig", ["jaxnlp.models"]),
         ("jaxnlp.runs", "from train.config import TrainConfig", ["train.config"]),
-        ("jaxnlp.__main__", "import jaxnlp.runs, benchmarks, torch", ["benchmarks", "torch"]),
+        ("jaxnlp.verbs", "import jaxnlp.runs, benchmarks, torch", ["benchmarks", "torch"]),
         ("jaxnlp", "from train.loop import fit", ["train.loop"]),
         ("data.new", "import jax.numpy as jnp\nfrom jaxnlp.text import characters", ["jax.numpy"]),
         ("data.new", "import jaxnlp.metrics, jaxlike", ["jaxnlp.metrics"]),
@@ -203,7 +216,7 @@ def test_modules_import_only_what_is_below_them():
         ("jaxnlp.runs", "from jaxnlp.text.labels import Labels", ["jaxnlp.text.labels"]),
         ("jaxnlp.runs", "from jaxnlp.convert.bert import load", ["jaxnlp.convert.bert"]),
         ("jaxnlp.runs", "from jaxnlp.convert import pretrained_type", []),
-        ("jaxnlp.__main__", "from jaxnlp.decoding.generate import generate", ["jaxnlp.decoding.generate"]),
+        ("jaxnlp.verbs", "from jaxnlp.decoding.generate import generate", ["jaxnlp.decoding.generate"]),
         ("jaxnlp.commands.new", "from jaxnlp.text.labels import Labels", ["jaxnlp.text.labels"]),
         ("jaxnlp.runs", "from jaxnlp.tasks.language_model import LanguageModel", ["jaxnlp.tasks.language_model"]),
         ("jaxnlp.models.new", "from jaxnlp.tasks import Task", ["jaxnlp.tasks"]),

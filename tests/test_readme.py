@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp import __main__ as verbs
+from jaxnlp import verbs
 from train import evaluate
 from train.command_line import RunOptions, UsageError, parse
 from train.recipes import load_recipe, recipe_names

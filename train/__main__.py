@@ -6,15 +6,12 @@
 import sys
 import time
 
-from train.launcher import start_time, use_huge_pages
+from train.launcher import program_name, start, start_time
 
 STARTED = start_time(time.time())
 if __name__ == "__main__":
-    use_huge_pages(STARTED)
-    if not {"-h", "--help", "--list"} & {*sys.argv}:
-        print("loading JAX", flush=True)  # its import takes seconds
+    start("train", started=STARTED, recipes=True)
 
-import logging  # noqa: E402
 import shlex  # noqa: E402
 from pathlib import Path  # noqa: E402
 
@@ -22,25 +19,27 @@ from rich.console import Console  # noqa: E402
 
 from jaxnlp.caches import use_compilation_cache  # noqa: E402
 from jaxnlp.checkpoints import DamagedCheckpointError  # noqa: E402
+from jaxnlp.messages import show_plain_warnings  # noqa: E402
 from train.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 from train.run_folder import read_environment  # noqa: E402
 from train.signals import exit_status  # noqa: E402
 
+PROGRAM = program_name("train")
+
 
 def main() -> int:
     """Exit status: 0 done; 1 a run that went wrong; 2 a wrong command; 130 stopped by SIGINT and saved, 143 by SIGTERM,
     129 by SIGHUP."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of each save without a validation loss
+    show_plain_warnings()
     console = Console(soft_wrap=True)
     typed: str | None = shlex.join(["python", "-m", "train", *sys.argv[1:]])
     try:
         if sys.argv[1:2] == ["--resume"]:
-            config, options = parse_resumed(sys.argv[2:], "python -m train")
+            config, options = parse_resumed(sys.argv[2:], PROGRAM)
             typed = command_of_resumed(Path(sys.argv[2]), sys.argv[3:])
         else:
-            config, options = parse(sys.argv[1:], RunOptions(), program="python -m train")
+            config, options = parse(sys.argv[1:], RunOptions(), program=PROGRAM)
         workdir = options.workdir or Path("runs") / config.recipe
         use_compilation_cache(options.compilation_cache)
         print_config(console, config)

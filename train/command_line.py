@@ -3,25 +3,27 @@
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import ClassVar, TypeVar
 
-import tyro
 from rich.console import Console
 
 from data import DataError
 from jaxnlp.checkpoints import RunError
+from jaxnlp.config import Config
 from jaxnlp.ops.checks import UnavailableError
+from jaxnlp.options import read_options
 from jaxnlp.runs import read_config
 from jaxnlp.serialization import ConfigError, differences, to_json
+from jaxnlp.suggestions import similar_options
 from train.begin import typed_config
 from train.config import TrainConfig
+from train.help import help_topic, options_of, show_topic
 from train.parallel import ParallelMode
-from train.recipes import UnknownRecipeError, load_recipe, recipe_docstring, recipe_names, recipe_summary
+from train.recipes import UnknownRecipeError, load_recipe, print_overview_if_asked, recipe_docstring, recipe_list
 from train.run_folder import RunMismatchError
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound=Config)
 
 
 USUAL_NAMES = {
@@ -63,8 +65,10 @@ WRONG_COMMANDS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Config):
     """Options of one start of a run; they do not change its numbers."""
+
+    usual: ClassVar[tuple[str, ...]] = ("workdir",)
 
     workdir: Path | None = None
     """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give --resume FOLDER alone."""
@@ -75,34 +79,6 @@ class RunOptions:
     """How devices share a batch: one jitted step over sharded batches (jit), or pmap."""
     compilation_cache: Path | None = None
     """Compilation cache folder; None = $JAX_COMPILATION_CACHE_DIR, or a folder in jaxnlp's cache."""
-
-
-def overview(program: str) -> str:
-    """The help text that lists every recipe."""
-    width = max(map(len, recipe_names()))
-    lines = [f"  {name:<{width}}  {recipe_summary(name)}" for name in recipe_names()]
-    return "\n".join(
-        [
-            f"usage: {program} RECIPE [--FIELD VALUE ...] [--workdir DIR]",
-            "",
-            "RECIPE is one of these, or the path of a file like those in configs.",
-            "",
-            "Recipes:",
-            *lines,
-            "",
-            f"{program} RECIPE --help shows every field of a recipe with its type, default and meaning.",
-            f"{program} --list also shows which data each recipe needs.",
-        ]
-    )
-
-
-def recipe_list() -> str:
-    """A line for each recipe: its name, its summary and the data set that it needs."""
-    rows = [(name, load_recipe(name).data.needs, recipe_summary(name)) for name in recipe_names()]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    lines = [f"{name:<{widths[0]}}  {needs or '-':<{widths[1]}}  {summary}" for name, needs, summary in rows]
-    head = f"{'recipe':<{widths[0]}}  {'data':<{widths[1]}}  what it trains"
-    return "\n".join([head, *lines, "", "docs/data.md says where the data sets come from; - = nothing is needed."])
 
 
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
@@ -122,9 +98,7 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
       UnknownRecipeError: for an unknown recipe.
       UsageError: for a missing recipe, and for values that a config refuses.
     """
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(overview(program))
-        sys.exit(0 if arguments else 2)
+    print_overview_if_asked(arguments, program)
     if arguments == ["--list"]:
         print(recipe_list())
         sys.exit(0)
@@ -155,41 +129,36 @@ def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunO
 
 def _typed(config: TrainConfig, options: Options, fields: list[str], *, program: str) -> tuple[TrainConfig, Options]:
     """A config and options with the fields of a command."""
-    known = {*_option_names(config), *_option_names(options)}
-    for option in (field.partition("=")[0] for field in fields if field.startswith("--")):
-        name = option.removeprefix("--").replace("_", "-")
-        ours = USUAL_NAMES.get(name.rpartition(".")[2])
-        if name not in known and ours is not None:
-            raise UsageError(f"there is no option {option}; did you mean --{ours}?")
-    flat = tyro.conf.arg(name="")  # no prefix: --workdir, not --options.workdir
-    fields_of_both: Any = [("config", Annotated[TrainConfig, flat]), ("options", Annotated[type(options), flat])]
-    both = dataclasses.make_dataclass("Command", fields_of_both)
     try:
         docstring = recipe_docstring(config.recipe)
     except FileNotFoundError:  # a run whose recipe was given by a path, or was renamed since
         docstring = ""
+    description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", docstring)  # lines of a paragraph are joined
+    topic = help_topic(fields)
+    if topic is None:
+        _refuse_unknown(fields, [option.name for part in (options, config) for option in options_of(part)], program)
     try:
-        typed: Any = tyro.cli(
-            both,
-            default=both(config, options),
-            args=fields,
-            prog=program,
-            description=re.sub(r"\n(?=[A-Z]\w+: )", "\n\n", docstring),  # tyro joins the lines of a paragraph
-            config=(tyro.conf.SuppressFixed,),
-        )
-        return typed.config, typed.options
+        if topic is not None:
+            show_topic(topic, (options, config), program=program, description=description)
+            sys.exit(0)
+        options, config = read_options((options, config), fields, program=program, description=description)
+        return config, options
     except ValueError as error:  # raised by a config's check of its fields
         raise UsageError(str(error)) from error
 
 
-def _option_names(config: Any, prefix: str = "") -> Iterator[str]:
-    """The names of a config's fields, and of the fields of configs in it, as options."""
-    for field in dataclasses.fields(config):
-        name = f"{prefix}{field.name.replace('_', '-')}"
-        yield name
-        value = config.__dict__[field.name]
-        if dataclasses.is_dataclass(value):
-            yield from _option_names(value, f"{name}.")
+def _refuse_unknown(fields: list[str], known: list[str], program: str) -> None:
+    """Raises UsageError for an option that there is not; it suggests others."""
+    for option in (field.partition("=")[0] for field in fields if field.startswith("--")):
+        name = option.removeprefix("--").replace("_", "-")
+        section, _, last = name.rpartition(".")
+        positive = f"{section}{'.' if section else ''}{last.removeprefix('no-')}"
+        if name in known or positive in known:
+            continue
+        ours = USUAL_NAMES.get(last)
+        similar = [ours] if ours in known else similar_options(name, known)
+        hint = f"did you mean {' or '.join(f'--{one}' for one in similar)}?" if similar else f"see {program} --help all"
+        raise UsageError(f"there is no option {option}; {hint}")
 
 
 def print_config(console: Console, config: TrainConfig) -> None:

@@ -1,18 +1,27 @@
 """`python -m train.compare RUN RUN ...`: runs side by side on one page: differing fields, results, curves."""
 
+import sys
+import time
+
+from train.launcher import program_name, start
+
+if __name__ == "__main__":
+    start("train.compare", started=time.time(), huge_pages=False, results=True)
+
 import dataclasses
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from jaxnlp.blocks import Line, Lines, Table
+from jaxnlp.checkpoints import runs_inside
 from jaxnlp.files import write_file
+from jaxnlp.options import read_options
 from train.json_lines import read_lines
 from train.report.blocks import Content, render_content
 from train.report.formats import duration, is_finite, short, text
@@ -20,6 +29,7 @@ from train.report.metrics import Declared, best, declared_metrics, main_split, s
 from train.report.page import STYLE
 from train.run_folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, read_json
 
+PROGRAM = program_name("train.compare")
 ABSENT = ""
 """The table's entry for a field that a run's config does not have."""
 
@@ -90,7 +100,8 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
     for name, folder in zip(names, folders, strict=True):
         for file in (CONFIG_FILE, ENVIRONMENT_FILE):
             if not (folder / file).is_file():
-                raise FileNotFoundError(f"{folder / file} is missing; give the folder of a run that has started")
+                inside = runs_inside(folder) or "; give the folder of a run that has started"
+                raise FileNotFoundError(f"{folder / file} is missing{inside}")
         environment = read_json(folder / ENVIRONMENT_FILE)
         try:
             metrics = declared_metrics(environment)
@@ -206,21 +217,30 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def main(runs: tuple[Path, ...], /, *, out: Path = Path("comparison.html")) -> None:
-    """Compare runs side by side on one page, and print the page's path.
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Compares runs on one page, finished or not, and prints the page's path."""
 
-    Args:
-      runs: Folders of at least two runs, finished or not.
-      out: The page's file.
-    """
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN RUN ...")]
+    """Folders of at least two runs."""
+    out: Path = Path("comparison.html")
+    """The page's file."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Does what was typed. Returns: the exit status; 2 for a wrong command."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
     try:
-        if len(runs) < 2:
-            raise ValueError(f"a comparison needs at least two runs, got {len(runs)}")
-        print(write_comparison(runs, out))
+        if len(options.runs) < 2:
+            inside = "".join(f"; {run}{runs_inside(run).removeprefix(';')}" for run in options.runs if runs_inside(run))
+            raise ValueError(f"a comparison needs at least two runs, got {len(options.runs)}{inside}")
+        print(write_comparison(options.runs, options.out))
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(main())

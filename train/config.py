@@ -1,7 +1,7 @@
 """The config of a training run."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import tyro
 
@@ -15,6 +15,8 @@ from train.optimizer import OptimizerConfig
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(Config):
     """Everything that decides the numbers of a run: two runs of equal configs on equal machines give equal bits."""
+
+    usual: ClassVar[tuple[str, ...]] = ("init_from", "total_steps", "seed", "evaluate_every_steps")
 
     recipe: tyro.conf.Fixed[str]
     """The recipe it came from."""

@@ -1,29 +1,28 @@
 """`python -m train.evaluate RUN... [EVALUATOR]`: scores runs on a split or a file, and records the numbers."""
 
+import sys
 import time
 
-from train.launcher import start_time, use_huge_pages
+from train.launcher import program_name, start, start_time
 
 if __name__ == "__main__":
-    use_huge_pages(start_time(time.time()))
+    start("train.evaluate", started=start_time(time.time()), results=True)
 
 import dataclasses
-import difflib
 import logging
 import statistics
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
 from jaxnlp.config import Config
 from jaxnlp.corpus import DataError
+from jaxnlp.messages import show_plain_warnings
+from jaxnlp.options import read_options
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
 from jaxnlp.serialization import ConfigError, differences, to_json
+from jaxnlp.suggestions import suggestion
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train import ledger, run_folder
 from train.config import TrainConfig
@@ -33,7 +32,7 @@ from train.scoring import SplitScoring
 
 _logger = logging.getLogger(__name__)
 
-PROGRAM = "python -m train.evaluate"
+PROGRAM = program_name("train.evaluate")
 USAGE = f"""usage: {PROGRAM} RUN... [EVALUATOR] [options]
 
 Scores a run, or runs of one config that differ in their seed, with the mean and the standard deviation of each number.
@@ -105,6 +104,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
         split, training = corpus.split(name), corpus.splits.get("train")
     for note in split.notes:
         _logger.warning("%s: %s", name, note)
+    print(f"scoring {run} on {name}; it compiles first", file=sys.stderr, flush=True)
     layout = make_parallel("jit")
     placed = dataclasses.replace(trained, params=layout.place(trained.params))
     objective = trained.task.objective(trained.model, corpus)
@@ -119,20 +119,14 @@ def find_evaluator(run: Path, name: str) -> type[Evaluator]:
     read_config(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
     found = find_task(run).evaluators()
     if name not in found:
-        close = difflib.get_close_matches(name, found, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(found)}"
-        raise RunError(f"the run in {run} has no evaluator {name!r}; {hint}")
+        raise RunError(f"the run in {run} has no evaluator {name!r}; {suggestion(name, found)}")
     return found[name]
 
 
 def parse(kind: type[Evaluator], flags: list[str], program: str) -> tuple[Evaluator, Options]:
     """An evaluator's own options and the common ones. Exits with status 0 after help, and 2 for wrong options."""
-    flat = tyro.conf.arg(name="")
-    fields = [("evaluator", Annotated[kind, flat]), ("options", Annotated[Options, flat])]
-    typed: Any = tyro.cli(
-        dataclasses.make_dataclass("Command", fields), args=flags, prog=program, description=kind.__doc__
-    )
-    return typed.evaluator, typed.options
+    evaluator, options = read_options([kind, Options], flags, program=program, description=kind.__doc__ or "")
+    return evaluator, options
 
 
 def write_predictions(evaluation: Evaluation, place: Path) -> list[Path]:
@@ -245,7 +239,7 @@ def run(arguments: list[str]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a damaged run, 2 a wrong command."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    show_plain_warnings()
     try:
         return run(sys.argv[1:] if arguments is None else arguments)
     except DamagedCheckpointError as error:

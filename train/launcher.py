@@ -5,8 +5,8 @@ when they are freed, so every step has page faults for all of them, in pages of 
 keeps freed memory, in pages of 2 MiB; docs/benchmarks.md has the speedup. glibc reads its settings only when a program
 starts, so the program replaces itself by a new process with these settings.
 
-`python -m train`, `train.evaluate` and `train.lr_find` call it first. The process then keeps its peak memory until it
-ends. Worker processes inherit the settings.
+`python -m train`, `train.evaluate` and `train.lr_find` call `start` first. The process then keeps its peak memory until
+it ends. Worker processes inherit the settings.
 `JAXNLP_HUGE_PAGES=0` in the environment turns this off. GLIBC_TUNABLES that the user has set are not changed.
 """
 
@@ -16,6 +16,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from jaxnlp.messages import say_that_jax_loads
+from train.recipes import print_overview_if_asked
+
+TYPED = "JAXNLP_TYPED"
+"""The environment variable in which `jaxnlp train` passes the program's name as it was typed."""
+_typed = os.environ.pop(TYPED, None)  # so that programs which this one starts do not take its name
 SWITCH = "JAXNLP_HUGE_PAGES"
 STARTED = "JAXNLP_STARTED"
 _NEVER = 1 << 34
@@ -63,9 +69,38 @@ def use_huge_pages(started: float) -> None:
     tunables = tunables_for(os.environ, platform.libc_ver(), huge_pages)
     if tunables is not None:
         environ = os.environ | {"GLIBC_TUNABLES": tunables, STARTED: str(started)}
+        if _typed is not None:
+            environ[TYPED] = _typed
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
 
 
 def start_time(now: float) -> float:
     """When the user started the program: `now`, or an earlier time when `use_huge_pages` has restarted it."""
     return float(os.environ.pop(STARTED, now))
+
+
+def program_name(module: str) -> str:
+    """The program as it was typed: `jaxnlp train`, or `python -m` and the module."""
+    return _typed or f"python -m {module}"
+
+
+def start(
+    module: str, *, started: float, recipes: bool = False, huge_pages: bool = True, results: bool = False
+) -> None:
+    """Starts a program: restarts it with huge pages, prints the overview where it is asked for, or else a first line.
+
+    Call it first, before slow imports.
+
+    Args:
+      module: the program's module.
+      started: `time.time()` when the program started.
+      recipes: whether the first argument is a recipe: without one, the recipes are listed, and the program ends.
+      huge_pages: whether the program is restarted with them.
+      results: whether the program prints results: its first line then goes to standard error.
+    """
+    if huge_pages:
+        use_huge_pages(started)
+    arguments = sys.argv[1:]
+    if recipes:
+        print_overview_if_asked(arguments, program_name(module))
+    say_that_jax_loads(arguments, sys.stderr if results else sys.stdout)

@@ -1,6 +1,7 @@
 """What a user sees of a run: progress on the terminal, metrics.jsonl, blocks.jsonl, TensorBoard events."""
 
 import contextlib
+import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from jaxnlp.blocks import MarkedText
 from jaxnlp.metrics import means, total
 from jaxnlp.tasks import Block
 from jaxnlp.typing import Metrics
+from train.compile_time import compile_seconds
 from train.report.blocks import block_to_json
 from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until, logged_steps, writes_folder
 
@@ -25,7 +27,20 @@ SECONDS_BETWEEN_BARS = 1.0
 """How often the bar moves between two rows of metrics."""
 
 STEPS_BEFORE_ESTIMATE = 10
-"""Steps of this start after which the remaining time is estimated; the first step, which compiles, is not counted."""
+"""Steps of this start after which the remaining time is estimated. The first step and what is compiled do not count."""
+
+
+@dataclasses.dataclass
+class Pace:
+    """What the estimate of the remaining time rests on; compilation is left out.
+
+    Attributes:
+      first: train_seconds at the end of this start's first step; None = it has not ended.
+      evaluation: seconds of the newest evaluation, with what is saved after it; the first ones also import and compile.
+    """
+
+    first: float | None = None
+    evaluation: float = 0.0
 
 
 class RunLog:
@@ -40,6 +55,7 @@ class RunLog:
       total_steps: the length of the run.
       first_step: steps done before this start; lines that an earlier start wrote after it are dropped.
       evaluations: evaluations done before this start; None = not known.
+      evaluate_every_steps: steps between two evaluations, to estimate the time left; None = there are none.
       train_seconds: spent on training before this start.
       progress: the metric whose count is the throughput.
       unit: what that metric counts: tokens, examples.
@@ -54,6 +70,7 @@ class RunLog:
         total_steps: int,
         first_step: int = 0,
         evaluations: int | None = None,
+        evaluate_every_steps: int | None = None,
         train_seconds: float = 0.0,
         progress: str = "loss",
         unit: str = "tokens",
@@ -64,6 +81,7 @@ class RunLog:
         self._total_steps = total_steps
         self._first_step = first_step
         self._evaluations = evaluations
+        self._evaluate_every = evaluate_every_steps
         self._train_seconds = train_seconds
         self._progress = progress
         self._unit = unit
@@ -72,7 +90,10 @@ class RunLog:
         self._pending: list[Metrics] = []
         self._step = first_step
         self._clock = time.perf_counter()
-        self._compiled_at: float | None = None
+        self._pace = Pace()
+        self._compiled_before = 0.0
+        self._evaluated = False
+        self._announced = False
         self._last_shown = float("-inf")
         self._status = "compiling"
         self._bar: Progress | None = None
@@ -138,10 +159,15 @@ class RunLog:
     def paused(self) -> Iterator[None]:
         """What happens inside is not training time."""
         self._tick()
+        compiled, self._evaluated = compile_seconds(), False
         try:
             yield
         finally:
-            self._clock = time.perf_counter()
+            now, inside = time.perf_counter(), compile_seconds() - compiled
+            if self._evaluated:
+                self._pace.evaluation = max(now - self._clock - inside, 0.0)
+            self._compiled_before += inside
+            self._clock = now
 
     def _tick(self) -> None:
         now = time.perf_counter()
@@ -155,7 +181,9 @@ class RunLog:
         here = self._step - self._first_step
         if here == 1:
             jax.block_until_ready(metrics)
-            self._compiled_at = time.perf_counter()
+            self._tick()
+            self._pace.first = self._train_seconds
+            self._compiled_before = compile_seconds()
             self._status = "compiled"
         elif here == STEPS_BEFORE_ESTIMATE and self._step < self._total_steps:
             jax.block_until_ready(metrics)
@@ -184,8 +212,17 @@ class RunLog:
         self._status = "  ".join(part for part in (_losses(row), f"{speed:,.0f} {self._unit}/s") if part)
         self._show(step, self._status, now=step == self._total_steps)
 
+    def announce_evaluation(self) -> None:
+        """Says that an evaluation starts; the first one of this start compiles, which takes a while."""
+        first, self._announced = not self._announced, True
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], status="compiling the evaluation" if first else "evaluating")
+        elif first:
+            self._print("compiling the evaluation")
+
     def log_evaluation(self, step: int, split: str, metrics: Mapping[str, float]) -> None:
         """Writes an evaluation's metrics."""
+        self._evaluated = True
         self._write(step, split, {**metrics, "train_seconds": self._train_seconds})
         values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items())
         self._print(f"step {step}/{self._total_steps}  {split} {values}")
@@ -238,14 +275,19 @@ class RunLog:
             self._print(f"step {done}/{self._total_steps}  {status}")
 
     def _time_left(self, done: int) -> str:
-        """From the mean time of the steps since the first, with the evaluations between them; "" before ten steps."""
+        """From the mean time of the steps since the first, and that of the newest evaluation; "" before ten steps."""
         here = done - self._first_step
-        if done < self._total_steps and (here < STEPS_BEFORE_ESTIMATE or self._compiled_at is None):
+        if self._pace.first is None or (done < self._total_steps and here < STEPS_BEFORE_ESTIMATE):
             return ""
-        seconds = 0.0
-        if self._compiled_at is not None and here > 1:
-            seconds = (time.perf_counter() - self._compiled_at) / (here - 1)
-        return f"{_duration((self._total_steps - done) * seconds)} left"
+        self._tick()
+        trained = self._train_seconds - self._pace.first - (compile_seconds() - self._compiled_before)
+        seconds = (self._total_steps - done) * max(trained, 0.0) / max(here - 1, 1)
+        return f"{_duration(seconds + self._evaluations_left(done) * self._pace.evaluation)} left"
+
+    def _evaluations_left(self, done: int) -> int:
+        """Evaluations after these steps; the last step is always evaluated."""
+        every = self._evaluate_every
+        return 0 if every is None else -(-self._total_steps // every) - done // every
 
     def _print(self, line: str) -> None:
         if self._writes:

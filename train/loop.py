@@ -107,7 +107,7 @@ def fit(
                 _record_environment(workdir, setup, begun, parallel, command)
             train_step = layout.compile_train(step_function(setup), setup.abstract_state())
             validate = Validation(setup, layout, workdir)
-            with _report_at_end(workdir), _open_log(workdir, console, setup, run) as log:
+            with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
                 while run.step < config.total_steps:
                     batch = layout.put_batch(next(batches), config.accumulation_steps)
                     run.state, output = train_step(run.state, batch)
@@ -217,6 +217,7 @@ def _open_log(workdir: Path, console: Console, setup: Setup, run: Progress) -> R
         total_steps=setup.config.total_steps,
         first_step=run.step,
         evaluations=len(run.losses),
+        evaluate_every_steps=setup.config.evaluate_every_steps,
         train_seconds=run.train_seconds,
         progress=setup.objective.progress,
         unit=setup.metrics[setup.objective.progress].of,
@@ -277,7 +278,8 @@ def _after_evaluation(
     if scale is not None:
         scaled = with_plateau_scale(run.state.opt_state, layout.place(jnp.float32(scale)))
         run.state = dataclasses.replace(run.state, opt_state=scaled)
-    _write_report(workdir)
+    if run.step < config.total_steps:  # the report of the last step is written when everything is saved
+        _write_report(workdir)
 
 
 def _save(
@@ -300,7 +302,7 @@ def _save(
 
 
 @contextlib.contextmanager
-def _report_at_end(workdir: Path) -> Iterator[None]:
+def _report_at_end(workdir: Path, console: Console) -> Iterator[None]:
     """A context that writes the report when it ends, also after an error."""
     try:
         yield
@@ -310,6 +312,8 @@ def _report_at_end(workdir: Path) -> Iterator[None]:
         except Exception as error:  # of any kind: it must not hide how the run ended
             logging.getLogger(__name__).warning("no report: %s", error)
         raise
+    if run_folder.writes_folder():
+        console.print("writing the report")
     _write_report(workdir)
 
 

@@ -5,17 +5,18 @@ The learning rate grows exponentially from step to step. The loss shows where le
 Source: Smith 2017, section 3.3; the suggestion is the steepest point of the smoothed curve, as in fastai.
 """
 
+import sys
 import time
 
-from train.launcher import start_time, use_huge_pages
+from train.launcher import program_name, start, start_time
 
 if __name__ == "__main__":
-    use_huge_pages(start_time(time.time()))
+    start("train.lr_find", started=start_time(time.time()), recipes=True)
 
 import dataclasses
 import math
-import sys
 from pathlib import Path
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,8 @@ import numpy as np
 from rich.console import Console
 
 from jaxnlp.caches import use_compilation_cache
+from jaxnlp.config import Config
+from jaxnlp.messages import show_plain_warnings
 from jaxnlp.typing import Array
 from train.begin import begin
 from train.command_line import WRONG_COMMANDS, parse
@@ -31,6 +34,7 @@ from train.parallel import make_parallel
 from train.setup import set_up, step_function
 from train.step import weighted
 
+PROGRAM = program_name("train.lr_find")
 SMOOTHING = 0.9
 """Decay rate of the moving average of the loss, which is bias-corrected."""
 DIVERGED = 4.0
@@ -38,8 +42,10 @@ DIVERGED = 4.0
 
 
 @dataclasses.dataclass(frozen=True)
-class FindOptions:
+class FindOptions(Config):
     """Options of the range test."""
+
+    usual: ClassVar[tuple[str, ...]] = ("smallest", "largest", "steps", "plot")
 
     smallest: float = 1e-6
     """Learning rate of the first step."""
@@ -51,6 +57,7 @@ class FindOptions:
     """File of the plot; its suffix gives the format. None = runs/RECIPE.lr_find.svg."""
 
     def __post_init__(self):
+        super().__post_init__()
         if not 0 < self.smallest < self.largest:
             raise ValueError(
                 f"--smallest must be positive and less than --largest, got {self.smallest} and {self.largest}"
@@ -148,11 +155,11 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 = done, 1 = no suggestion, 2 = wrong command."""
     console = Console(soft_wrap=True)
+    show_plain_warnings()
     try:
-        config, options = parse(
-            sys.argv[1:] if arguments is None else arguments, FindOptions(), program="python -m train.lr_find"
-        )
+        config, options = parse(sys.argv[1:] if arguments is None else arguments, FindOptions(), program=PROGRAM)
         use_compilation_cache(None)
+        console.print("compiling the training step")
         rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
     except WRONG_COMMANDS as error:
         print(f"error: {error}", file=sys.stderr)

@@ -7,9 +7,13 @@ import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import configs
-from train.config import TrainConfig
+from jaxnlp.messages import table
+
+if TYPE_CHECKING:  # the names of all recipes are listed without JAX, which takes seconds to import
+    from train.config import TrainConfig
 
 _given: dict[str, Path] = {}
 """The recipes of this process that were given by a path."""
@@ -35,7 +39,7 @@ def recipe_summary(name: str) -> str:
     return recipe_docstring(name).partition("\n")[0]
 
 
-def load_recipe(name: str) -> TrainConfig:
+def load_recipe(name: str) -> "TrainConfig":
     """A recipe's config, which has the name of its file.
 
     Args:
@@ -61,6 +65,42 @@ def load_recipe(name: str) -> TrainConfig:
     if "get_config" not in module.__dict__:
         raise UnknownRecipeError(f"{_given[name]} has no function get_config, which returns a recipe's config")
     return dataclasses.replace(module.get_config(), recipe=name)
+
+
+def overview(program: str) -> str:
+    """The help text that lists every recipe."""
+    return "\n".join(
+        [
+            f"usage: {program} RECIPE [--FIELD VALUE ...]",
+            "",
+            "RECIPE is one of these, or the path of a file like those in configs:",
+            "",
+            table([(name, recipe_summary(name)) for name in recipe_names()]),
+            "",
+            table(
+                [
+                    (f"{program} RECIPE --help", "shows a recipe's options"),
+                    (f"{program} --list", "shows which data each recipe needs"),
+                ]
+            ),
+        ]
+    )
+
+
+def print_overview_if_asked(arguments: list[str], program: str) -> None:
+    """Prints the overview and exits, where a command has no recipe: with status 0 where it asks for help, else 2."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(overview(program))
+        sys.exit(0 if arguments else 2)
+
+
+def recipe_list() -> str:
+    """A line for each recipe: its name, its summary and the data set that it needs."""
+    rows = [(name, load_recipe(name).data.needs, recipe_summary(name)) for name in recipe_names()]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = [f"{name:<{widths[0]}}  {needs or '-':<{widths[1]}}  {summary}" for name, needs, summary in rows]
+    head = f"{'recipe':<{widths[0]}}  {'data':<{widths[1]}}  what it trains"
+    return "\n".join([head, *lines, "", "docs/data.md says where the data sets come from; - = nothing is needed."])
 
 
 def _imported(path: Path) -> ModuleType:

@@ -6,6 +6,14 @@ Each run has its own process, so a run that fails does not end the others. To re
 are not trained again.
 """
 
+import sys
+import time
+
+from train.launcher import program_name, start
+
+if __name__ == "__main__":
+    start("train.sweep", started=time.time(), huge_pages=False)
+
 import csv
 import dataclasses
 import difflib
@@ -13,12 +21,12 @@ import io
 import itertools
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jaxnlp.checkpoints import checkpoint_steps
 from jaxnlp.files import write_file
+from jaxnlp.messages import show_plain_warnings
 from jaxnlp.serialization import to_json
 from train import run_folder
 from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse
@@ -26,7 +34,7 @@ from train.compare import flat_fields, measured_metrics, read_runs, write_compar
 from train.config import TrainConfig
 from train.recipes import load_recipe
 
-PROGRAM = "python -m train.sweep"
+PROGRAM = program_name("train.sweep")
 USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
        {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
 
@@ -275,6 +283,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command. Returns: 0 if all runs are finished, 1 if some failed, 2 for a wrong command, 130 if it was
     interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    show_plain_warnings()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE)
         return 0 if arguments else 2

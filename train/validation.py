@@ -23,6 +23,7 @@ class Validation:
 
     def __call__(self, step: int, state: TrainState, log: RunLog) -> Evaluation:
         """Scores the state after a step, and logs what it finds."""
+        log.announce_evaluation()
         config, corpus = self._setup.config, self._setup.corpus
         trained = Trained(
             task=config.task,

@@ -53,8 +53,9 @@ class ModelConfig(Config):
     """The base of every family's config: frozen, hashable, and able to build its module."""
 
     section: ClassVar[str] = "model"
+    usual: ClassVar[tuple[str, ...]] = ("width", "num_layers")
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
-    """How it is computed; never what."""
+    """How it is computed: no choice here changes what is computed."""
 
     @property
     def max_length(self) -> int | None:

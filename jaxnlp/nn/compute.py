@@ -1,4 +1,4 @@
-"""How a model is computed: types, implementations, memory. Never what it computes."""
+"""How a model is computed: types, implementations, memory."""
 
 import dataclasses
 from typing import ClassVar, Literal
@@ -11,9 +11,13 @@ from jaxnlp.ops.recurrent import RecurrentImplementation
 
 @dataclasses.dataclass(frozen=True)
 class Compute(Config):
-    """How, not what: no part of a run's identity, changeable at every start, recorded in environment.json."""
+    """How the model is computed: types, implementations, memory.
+
+    A run may continue with other choices: they are no part of its identity, and environment.json records them.
+    """
 
     section: ClassVar[str] = "model.compute"
+    usual: ClassVar[tuple[str, ...]] = ("matmul_dtype",)
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the computation; parameters stay float32."""

@@ -26,12 +26,14 @@ def generate(run, *options):
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["generate", "RUN", "--max-new-token", "3"], "--max-new-tokens"),
-        (["generate", "RUN", "--max-new-tokens", "many"], "--max-new-tokens"),
-        (["generate", "--max-new-tokens", "3"], "python -m jaxnlp generate PLACE --max-new-tokens 3"),
-        (["generat", "RUN"], "the model in RUN has no verb 'generat'; did you mean generate?"),
-        (["predict", "RUN", "a?"], "the model in RUN has no verb 'predict'; there are: generate, attention"),
-        (["generate"], "python -m jaxnlp generate PLACE --help"),
+        (["generate", "FOLDER", "--max-new-token", "3"], "--max-new-tokens"),
+        (["generate", "FOLDER", "--max-new-tokens", "many"], "--max-new-tokens"),
+        (["generate", "--max-new-tokens", "3"], "python -m jaxnlp generate RUN --max-new-tokens 3"),
+        (["generat", "FOLDER"], "the model in FOLDER has no verb 'generat'; did you mean generate?"),
+        (["predict", "FOLDER", "a?"], "the model in FOLDER has no verb 'predict'; there are: generate, attention"),
+        (["generate"], "usage: python -m jaxnlp generate RUN"),
+        (["generat", "nowhere"], "there is no verb 'generat'; did you mean generate?"),
+        (["tran", "gpt"], "there is no verb 'tran'; did you mean train?"),
         (["generat"], "there is no verb 'generat'; did you mean generate?"),
         ([], "generate"),
     ],
@@ -39,12 +41,12 @@ def generate(run, *options):
 )
 def test_wrong_commands_end_with_status_2_and_a_hint(finished_run, capsys, arguments, hint):
     try:
-        status = main([str(finished_run.folder) if word == "RUN" else word for word in arguments])
+        status = main([str(finished_run.folder) if word == "FOLDER" else word for word in arguments])
     except SystemExit as ended:  # tyro's
         status = ended.code
     assert status == 2
     out, err = capsys.readouterr()
-    assert hint.replace("RUN", str(finished_run.folder)) in out + err
+    assert hint.replace("FOLDER", str(finished_run.folder)) in out + err
 
 
 def test_an_interruption_ends_the_line_and_the_command(finished_run, capsys, monkeypatch):
@@ -99,7 +101,7 @@ def test_a_file_that_cannot_be_read_is_a_wrong_command(finished_run, tmp_path, c
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied", "/private")
 
-    monkeypatch.setattr("jaxnlp.__main__.load", refuse)
+    monkeypatch.setattr("jaxnlp.verbs.load", refuse)
     assert generate(finished_run.folder) == 2
     assert capsys.readouterr() == ("", "error: [Errno 13] Permission denied: '/private'\n")
 
@@ -109,7 +111,7 @@ def test_every_verb_is_listed_and_has_help_without_a_place(verb, capsys):
     assert main(["--help"]) == 0
     assert f"\n  {verb} " in capsys.readouterr().out
     assert main([verb, "--help"]) == 0
-    assert f"usage: python -m jaxnlp {verb} PLACE [options]" in capsys.readouterr().out
+    assert f"usage: python -m jaxnlp {verb} RUN [" in capsys.readouterr().out
 
 
 def test_help_with_a_place_has_the_options_of_the_verb_and_of_loading(finished_run, capsys):
@@ -129,12 +131,12 @@ def test_the_version_is_that_of_the_package(capsys):
 def test_messages_name_the_program_as_it_was_typed(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["/usr/bin/jaxnlp", "--help"])
     assert main(["--help"]) == 0
-    assert capsys.readouterr().out.startswith("usage: jaxnlp VERB PLACE [options]\n")
+    assert capsys.readouterr().out.startswith("usage: jaxnlp VERB RUN [options]\n")
 
 
 def test_a_verb_is_given_the_further_models_that_it_names(finished_run, monkeypatch):
     @dataclasses.dataclass(frozen=True)
-    class Compare(Command):
+    class Contrast(Command):
         """Compares models."""
 
         other: str = ""
@@ -147,7 +149,7 @@ def test_a_verb_is_given_the_further_models_that_it_names(finished_run, monkeypa
             calls.append((trained.folder, other and other.folder))
 
     calls, folder = [], finished_run.folder
-    monkeypatch.setattr(LanguageModel, "commands", lambda self: {"compare": Compare})
-    assert main(["compare", str(folder)]) == 0
-    assert main(["compare", str(folder), "--other", str(folder)]) == 0
+    monkeypatch.setattr(LanguageModel, "commands", lambda self: {"contrast": Contrast})
+    assert main(["contrast", str(folder)]) == 0
+    assert main(["contrast", str(folder), "--other", str(folder)]) == 0
     assert calls == [(folder, None), (folder, folder)]

@@ -31,18 +31,21 @@ def test_plain_lines_when_there_is_no_terminal(tmp_path, clock):
     ]
 
 
-def lines_of(folder, clock, steps, seconds_of, *, total=1000, first=0, log_every=None, evaluation=0.0):
+def lines_of(folder, clock, steps, seconds_of, *, total=1000, first=0, log_every=None, evaluations=()):
     """What is printed where each step takes `seconds_of(step)` of the clock."""
     folder.mkdir(exist_ok=True)
     screen = console(force_terminal=False)
-    with RunLog(folder, screen, total_steps=total, first_step=first) as log:
+    every = next(iter(evaluations), None)
+    with RunLog(folder, screen, total_steps=total, first_step=first, evaluate_every_steps=every) as log:
         for step in range(first + 1, first + steps + 1):
             clock.now += seconds_of(step)
             log.collect(step_metrics(2.5, 10))
             if log_every and step % log_every == 0:
                 log_train(log, step)
                 with log.paused():
-                    clock.now += evaluation
+                    if step in evaluations:
+                        clock.now += evaluations[step]
+                        log.log_evaluation(step, "validation", {"loss": 1.0})
     return screen.file.getvalue().splitlines()
 
 
@@ -68,9 +71,22 @@ def test_time_left_of_a_continued_run_is_that_of_its_own_steps(tmp_path, clock):
 
 
 def test_time_left_includes_the_evaluations_to_come(tmp_path, clock):
-    lines = lines_of(tmp_path, clock, 31, lambda _: 1.0, total=61, log_every=10, evaluation=10.0)
-    # 30 steps since the first and 3 evaluations took a minute.
-    assert lines[-1] == "step 31/61  1:00 left"
+    evaluations = {10: 20.0, 20: 10.0, 30: 10.0}
+    lines = lines_of(tmp_path, clock, 31, lambda _: 1.0, total=61, log_every=10, evaluations=evaluations)
+    # 30 steps of a second, and evaluations of ten seconds after steps 40, 50, 60 and 61: the newest one counts.
+    assert lines[-1] == "step 31/61  1:10 left"
+
+
+def test_time_left_has_no_compilation_of_later_steps_and_of_evaluations(tmp_path, clock, monkeypatch):
+    monkeypatch.setattr("train.log.compile_seconds", lambda: clock.compiled)
+    clock.compiled = 0.0
+
+    def seconds_of(step):
+        clock.compiled += 40.0 if step == 5 else 0.0
+        return 41.0 if step == 5 else 1.0
+
+    lines = lines_of(tmp_path, clock, 10, seconds_of, total=30)
+    assert lines == ["step 10/30  loss 2.5000  0:20 left"]
 
 
 def test_steps_that_the_device_has_not_finished_are_not_counted(tmp_path, clock, monkeypatch):

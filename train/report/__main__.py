@@ -1,26 +1,33 @@
 """`python -m train.report RUN`."""
 
 import sys
+import time
+
+from train.launcher import program_name, start
+
+if __name__ == "__main__":
+    start("train.report", started=time.time(), huge_pages=False, results=True)
+
 from pathlib import Path
 from typing import NoReturn
 
-import tyro
-
-from jaxnlp.checkpoints import DamagedCheckpointError, check_run_files, checkpoint_steps, read_record
+from jaxnlp.checkpoints import DamagedCheckpointError, check_run_files, checkpoint_steps, read_record, runs_inside
 from train.report import write_report
 
+PROGRAM = program_name("train.report")
+USAGE = f"""usage: {PROGRAM} RUN
 
-def main(run: Path, /) -> None:
-    """Rebuild the report of a run and print its path.
+Rebuilds the report of a run, and prints its path. RUN is the run's folder."""
 
-    Args:
-      run: The run's folder.
-    """
+
+def main(run: Path) -> None:
+    """Rebuilds the report of a run and prints its path. Raises: SystemExit with status 2 when it cannot."""
     try:
         _check_config(run)
         print(write_report(run))
     except FileNotFoundError as error:
-        _fail(f"{error.filename} is missing; a run's folder has config.json, environment.json and metrics.jsonl")
+        inside = runs_inside(run) or "; a run's folder has config.json, environment.json and metrics.jsonl"
+        _fail(f"{error.filename} is missing{inside}")
     except (OSError, ValueError) as error:
         _fail(str(error))
 
@@ -40,5 +47,16 @@ def _fail(message: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def command(arguments: list[str]) -> int:
+    """Does what was typed. Returns: the exit status; 2 for a wrong command."""
+    if arguments in ([], ["-h"], ["--help"]):
+        print(USAGE)
+        return 0 if arguments else 2
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        _fail(f"give one run: {PROGRAM} RUN")
+    main(Path(arguments[0]))
+    return 0
+
+
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(command(sys.argv[1:]))

@@ -6,15 +6,6 @@ Axes: N examples, C classes.
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from sklearn.metrics import (
-    average_precision_score,
-    confusion_matrix,
-    f1_score,
-    precision_recall_curve,
-    recall_score,
-    roc_auc_score,
-    roc_curve,
-)
 
 from jaxnlp.blocks import Line, Lines, Table
 from jaxnlp.tasks import Block, Metric, MetricKind
@@ -50,6 +41,9 @@ def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
     Of two classes, areas are those of the second one; of more, means over one class against the rest. The calibration
     error is in points, from 0 to 100.
     """
+    # Here: it takes longer to import than JAX, and every command would wait for it.
+    from sklearn.metrics import average_precision_score, f1_score, recall_score, roc_auc_score
+
     chosen, ids = probabilities.argmax(axis=1), np.arange(len(classes))
     f1 = f1_score(labels, chosen, labels=ids, average=None, zero_division=0.0)
     present = np.unique(labels)
@@ -92,6 +86,8 @@ def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
 
 def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> list[Block]:
     """For the report: confusions, curves of the classes against the rest, and how far confidence can be trusted."""
+    from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
+
     found = []
     if len(classes) <= MAX_CLASSES:
         matrix = confusion_matrix(labels, probabilities.argmax(axis=1), labels=np.arange(len(classes)))

@@ -6,7 +6,6 @@ The functions are those of `scores`; numbers have no classes.
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
 
 from jaxnlp.blocks import Line, Lines
 from jaxnlp.tasks import Block, Metric, MetricKind
@@ -24,6 +23,8 @@ def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> d
 
 def scores(classes: Sequence[str], labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
     """Errors in the unit of the labels, and correlations, of [N] and [N]; a constant correlates with nothing: 0."""
+    from scipy.stats import pearsonr, spearmanr  # here: it takes as long to import as JAX
+
     del classes
     varied = len(labels) > 1 and np.ptp(labels) > 0.0 and np.ptp(predicted) > 0.0
     values = {

@@ -6,7 +6,6 @@ Axes: N examples, C classes.
 from collections.abc import Sequence
 
 import numpy as np
-from sklearn.metrics import average_precision_score, f1_score, precision_recall_curve, roc_auc_score
 
 from jaxnlp.blocks import Lines, Table
 from jaxnlp.tasks import Block, Metric, MetricKind
@@ -41,6 +40,9 @@ def scores(
 
     Areas under curves are means over those classes that some examples have and others do not.
     """
+    # Here: it takes longer to import than JAX, and every command would wait for it.
+    from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
     chosen = probabilities >= threshold
     f1 = f1_score(labels, chosen, average=None, zero_division=0.0)
     values = {
@@ -59,6 +61,8 @@ def scores(
 
 def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> list[Block]:
     """For the report: how often each class is right, missed and wrongly predicted, and precision against recall."""
+    from sklearn.metrics import precision_recall_curve
+
     chosen = probabilities >= 0.5
     counts = labels.sum(axis=0).astype(int)
     order = np.argsort(-counts, kind="stable")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-from sklearn.metrics import f1_score
 
 from jaxnlp.blocks import Line, Lines
 from jaxnlp.files import write_file
@@ -83,5 +82,7 @@ def _from_half(threshold: float) -> float:
 
 
 def _macro_f1(targets: Classes, labels: np.ndarray, found: np.ndarray, threshold: float) -> float:
+    from sklearn.metrics import f1_score  # here: it takes longer to import than JAX
+
     chosen = targets.array(decided(targets, found, threshold))
     return float(f1_score(labels, chosen, average="macro", zero_division=0.0))

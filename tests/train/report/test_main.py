@@ -1,9 +1,8 @@
 import json
 
 import pytest
-import tyro
 
-from train.report.__main__ import main
+from train.report.__main__ import command
 
 
 def write_run(folder):
@@ -14,7 +13,7 @@ def write_run(folder):
 
 
 def test_command_prints_the_path_of_the_report(tmp_path, capsys):
-    tyro.cli(main, args=[str(write_run(tmp_path))])
+    assert command([str(write_run(tmp_path))]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
     assert (tmp_path / "report.html").exists()
 
@@ -23,7 +22,7 @@ def test_command_prints_the_path_of_the_report(tmp_path, capsys):
 def test_command_names_a_missing_file_in_one_line_and_exits_with_2(tmp_path, capsys, name):
     (write_run(tmp_path) / name).unlink()
     with pytest.raises(SystemExit) as stop:
-        tyro.cli(main, args=[str(tmp_path)])
+        command([str(tmp_path)])
     assert stop.value.code == 2
     captured = capsys.readouterr()
     assert captured.err.startswith(f"error: {tmp_path / name} is missing")
@@ -36,8 +35,30 @@ def test_command_names_a_missing_folder_and_a_broken_file(tmp_path, capsys):
     (write_run(tmp_path) / "config.json").write_text('{"recipe": ')
     for folder, expected in ((tmp_path / "none", "none"), (tmp_path, "config.json: ")):
         with pytest.raises(SystemExit) as stop:
-            tyro.cli(main, args=[str(folder)])
+            command([str(folder)])
         assert stop.value.code == 2
         error = capsys.readouterr().err
         assert expected in error
         assert error.count("\n") == 1
+
+
+def test_a_folder_of_runs_names_them(tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    write_run(tmp_path / "mine")
+    with pytest.raises(SystemExit) as stop:
+        command([str(tmp_path)])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'config.json'} is missing; runs inside it: mine\n"
+
+
+@pytest.mark.parametrize(("arguments", "status"), [([], 2), (["--help"], 0)])
+def test_help_names_what_is_wanted(capsys, arguments, status):
+    assert command(arguments) == status
+    assert capsys.readouterr().out.startswith("usage: python -m train.report RUN\n")
+
+
+def test_more_than_a_run_is_a_wrong_command(capsys):
+    with pytest.raises(SystemExit) as stop:
+        command(["a", "b"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == "error: give one run: python -m train.report RUN\n"

@@ -63,7 +63,7 @@ def test_other_models_and_other_labels_are_refused(parser, make_tagger):
 @pytest.fixture
 def tagger_is_found(monkeypatch, make_tagger):
     """Loading the place TAGGER gives the tagger."""
-    for module, name in (("jaxnlp.__main__", "load"), ("train.scoring", "load_run")):
+    for module, name in (("jaxnlp.verbs", "load"), ("train.scoring", "load_run")):
         loaded = getattr(__import__(module, fromlist=[name]), name)
         found = lambda place, loaded=loaded, **options: make_tagger() if place == "TAGGER" else loaded(place, **options)  # noqa: E731
         monkeypatch.setattr(f"{module}.{name}", found)

@@ -1,0 +1,73 @@
+"""What every program prints beside its results: a first line, warnings as plain lines, text of the terminal's width."""
+
+import inspect
+import logging
+import re
+import shutil
+import sys
+import textwrap
+import warnings
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+
+def say_that_jax_loads(arguments: Sequence[str], file: TextIO | None = None) -> None:
+    """Prints a first line before JAX is imported, which takes seconds; nothing for help, and once it is imported.
+
+    Args:
+      arguments: the command without the program's name.
+      file: where to; None = standard error.
+    """
+    if "jax" not in sys.modules and not asks_for_help(arguments):
+        print("loading JAX", file=file or sys.stderr, flush=True)
+
+
+def asks_for_help(arguments: Sequence[str]) -> bool:
+    """Whether a command prints no more than help: without arguments it does, too."""
+    return not arguments or any(word.partition("=")[0] in ("-h", "--help", "--list") for word in arguments)
+
+
+def show_plain_warnings() -> None:
+    """Shows warnings as one line each, `warning: ...`, without the names of modules; those of Python's `warnings`, too.
+
+    Call it at the start of a program.
+    """
+    logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
+    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of each save without a validation loss
+    warnings.showwarning = _show_warning
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """A text in lines of the terminal's width; the lines of paragraphs with indented lines stay as they are."""
+    columns = max(shutil.get_terminal_size().columns, 40)
+    parts = []
+    for part in inspect.cleandoc(text).split("\n\n"):
+        if re.search(r"^\s", part, re.MULTILINE):
+            parts.append(textwrap.indent(part, indent))
+        else:
+            parts.append(
+                textwrap.fill(" ".join(part.split()), columns, initial_indent=indent, subsequent_indent=indent)
+            )
+    return "\n\n".join(parts)
+
+
+def table(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and what they mean, in two columns of the terminal's width."""
+    names = max(len(name) for name, _ in rows)
+    lines = []
+    for name, meaning in rows:
+        first = f"  {name:<{names}}  "
+        columns = max(shutil.get_terminal_size().columns, names + 30)
+        lines.append(textwrap.fill(meaning, columns, initial_indent=first, subsequent_indent=" " * len(first)))
+    return "\n".join(lines)
+
+
+class _PlainLines(logging.Handler):
+    """Prints on the standard error of the moment: a progress bar puts its own in place of it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)

@@ -1,0 +1,105 @@
+"""What trained models can do, as verbs of the command line: a model's task says which there are."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from jaxnlp.caches import use_compilation_cache
+from jaxnlp.checkpoints import DamagedCheckpointError
+from jaxnlp.messages import table, wrapped
+from jaxnlp.options import read_options, show_help
+from jaxnlp.runs import Checkpoint, find_task, load
+from jaxnlp.suggestions import suggestion
+from jaxnlp.tasks import Command, every_task
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadOptions:
+    """How the model is loaded."""
+
+    checkpoint: Checkpoint = "best"
+    """The best on the validation split, the newest, or a step."""
+    ignore: tuple[str, ...] = ()
+    """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
+
+
+def every_command() -> dict[str, tuple[type[Command], ...]]:
+    """The verbs of all tasks, by name; several tasks may have one each of the same name."""
+    found: dict[str, tuple[type[Command], ...]] = {}
+    for task in every_task():
+        for verb, kind in task().commands().items():
+            kinds = found.get(verb, ())
+            found[verb] = kinds if kind in kinds else (*kinds, kind)
+    return dict(sorted(found.items()))
+
+
+def verb_table() -> str:
+    """Every verb with a line for each of its meanings."""
+    summaries = (
+        (verb, (kind.__doc__ or "").partition("\n")[0]) for verb, kinds in every_command().items() for kind in kinds
+    )
+    return table([*summaries])
+
+
+def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:
+    """Loads the model and does what was asked.
+
+    Args:
+      verb: its name.
+      arguments: the place of the model, then the verb's options.
+      program: the program's name as it was typed, without the verb.
+      others: commands that are no verbs, to be suggested for a misspelt verb.
+
+    Returns: the exit status: 0, 1 for a damaged run, or 2 where a verb is typed alone.
+
+    Raises: ValueError, OSError saying what is wrong with the command or the model.
+    """
+    name = f"{program} {verb}"
+    if not arguments or arguments[0].startswith("-"):
+        known = _check_verb(verb, others)
+        if arguments and arguments[0] not in ("-h", "--help"):
+            raise ValueError(f"give the run's folder before the options: {name} RUN {' '.join(arguments)}")
+        _show_meanings(known[verb], name)
+        return 0 if arguments else 2
+    place, *flags = arguments
+    try:
+        verbs = find_task(place).commands()
+    except (ValueError, OSError):
+        _check_verb(verb, others)  # of two mistakes, the first is named
+        raise
+    if verb not in verbs:
+        raise ValueError(f"the model in {place} has no verb {verb!r}; {suggestion(verb, verbs)}")
+    command, options = parse(verbs[verb], flags, f"{name} {place}")
+    use_compilation_cache(None)
+    try:
+        trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
+        command(trained, *(load(further) for further in command.further_models()))
+    except DamagedCheckpointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _check_verb(verb: str, others: Sequence[str]) -> dict[str, tuple[type[Command], ...]]:
+    """Every verb. Raises: ValueError for one that there is not."""
+    known = every_command()
+    if verb not in known:
+        raise ValueError(f"there is no verb {verb!r}; {suggestion(verb, [*known, *others])}")
+    return known
+
+
+def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
+    """A verb's own options and those of loading. Exits with status 0 after help, and 2 for wrong options."""
+    command, load_options = read_options([kind, LoadOptions], flags, program=program, description=kind.__doc__ or "")
+    return command, load_options
+
+
+def _show_meanings(kinds: Sequence[type[Command]], program: str) -> None:
+    """Prints the help of a verb before it is known which model it is for."""
+    if len(kinds) == 1:
+        show_help([*kinds, LoadOptions], program=f"{program} RUN", description=kinds[0].__doc__ or "")
+        return
+    print(f"usage: {program} RUN [options]\n\nIt depends on the model what this verb does:\n")
+    for kind in kinds:
+        print(f"- {wrapped(kind.__doc__ or '')}\n")
+    print(f"{program} RUN --help shows the options for the model in RUN.")

@@ -1,0 +1,73 @@
+import io
+import logging
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from jaxnlp.messages import asks_for_help, say_that_jax_loads, show_plain_warnings, table, wrapped
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asks"),
+    [
+        ([], True),
+        (["--help"], True),
+        (["gpt", "--seed", "1", "-h"], True),
+        (["gpt", "--help=model"], True),
+        (["--list"], True),
+        (["gpt", "--seed", "1"], False),
+    ],
+    ids=str,
+)
+def test_a_command_without_arguments_asks_for_help_too(arguments, asks):
+    assert asks_for_help(arguments) is asks
+
+
+def test_the_first_line_is_printed_before_jax_is_imported_and_for_no_help(monkeypatch):
+    file = io.StringIO()
+    say_that_jax_loads(["gpt"], file)  # JAX is imported here
+    monkeypatch.delitem(sys.modules, "jax")
+    say_that_jax_loads(["gpt", "--help"], file)
+    assert file.getvalue() == ""
+    say_that_jax_loads(["gpt"], file)
+    assert file.getvalue() == "loading JAX\n"
+
+
+def test_warnings_are_plain_lines_without_names_of_modules(monkeypatch, capsys):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
+    monkeypatch.setattr(logging.getLogger("absl"), "level", logging.WARNING)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    show_plain_warnings()
+    logging.getLogger("train.tasks").warning("%s: 3 texts were truncated", "sst")
+    logging.getLogger("absl").warning("a checkpoint without metrics")
+    logging.getLogger("train.tasks").info("loaded")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("this is slow", stacklevel=1)
+    assert capsys.readouterr() == ("", "warning: sst: 3 texts were truncated\nwarning: this is slow\n")
+
+
+def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "One sentence that is longer than the width.\nAnother.\n\nExample:\n    a  b"
+    assert wrapped(text, "  ").splitlines() == [
+        "  One sentence that is longer than the",
+        "  width. Another.",
+        "",
+        "  Example:",
+        "      a  b",
+    ]
+
+
+def test_a_table_has_two_columns_within_the_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = table([("a", "short"), ("long name", "a meaning that needs a second line")]).splitlines()
+    assert lines == ["  a          short", "  long name  a meaning that needs a", " " * 13 + "second line"]
+
+
+def test_help_and_messages_need_no_jax():
+    program = "import sys, jaxnlp.messages, jaxnlp.options, jaxnlp.checkout; assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

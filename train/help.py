@@ -1,0 +1,103 @@
+"""Help for a recipe: the options that are changed most often first, the others by group."""
+
+import dataclasses
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import tyro
+
+from jaxnlp.config import Config
+from jaxnlp.messages import table
+from jaxnlp.options import field_docs, show_help
+from jaxnlp.suggestions import suggestion
+
+FLAGS = ("-h", "--help")
+RUN, ALL = "run", "all"
+"""Topics of help: the options that are in no group; all options."""
+
+
+class Option(NamedTuple):
+    """An option of a command: its name without dashes, such as `model.width`; its type, default and help; whether it is
+    changed often."""
+
+    name: str
+    kind: Any
+    default: Any
+    help: str
+    usual: bool
+
+    @property
+    def group(self) -> str:
+        """The part of its name before the last dot, or `RUN`."""
+        return self.name.rpartition(".")[0] or RUN
+
+
+def options_of(config: Config, prefix: str = "") -> Iterator[Option]:
+    """The options of a config: its own fields, then those of the configs in it."""
+    kind: Any = type(config)
+    hints, docs = typing.get_type_hints(kind, include_extras=True), field_docs(kind)
+    inner = []
+    for field in dataclasses.fields(config):
+        name, value = f"{prefix}{field.name.replace('_', '-')}", config.__dict__[field.name]
+        if isinstance(value, Config):
+            inner.append((value, f"{name}."))
+        elif tyro.conf.Fixed not in getattr(hints[field.name], "__metadata__", ()):
+            usual = field.name in config.usual
+            yield Option(name, hints[field.name], value, docs.get(field.name, ""), usual)
+    for value, name in inner:
+        yield from options_of(value, name)
+
+
+def help_topic(fields: Sequence[str]) -> str | None:
+    """What help is asked for: "" = the usual options; None = a command asks for none."""
+    for number, field in enumerate(fields):
+        flag, _, topic = field.partition("=")
+        if flag in FLAGS:
+            return topic or next((word for word in fields[number + 1 : number + 2] if not word.startswith("-")), "")
+    return None
+
+
+def show_topic(topic: str, parts: Sequence[Config], *, program: str, description: str) -> None:
+    """Prints the help of a topic.
+
+    Args:
+      topic: "" for the usual options; `RUN`, `ALL` or a group, such as `model`.
+      parts: the program's options and the config.
+      program: the program's name as it was typed, with the recipe.
+      description: at the top of the help.
+
+    Raises: ValueError for an unknown topic; it suggests one.
+    """
+    options = [option for part in parts for option in options_of(part)]
+    groups = {option.group: group_summary(parts, option.group) for option in options}
+    if topic == "":
+        show_help([_page([option for option in options if option.usual])], program=program, description=description)
+        print(f"\nThese options are changed most often. {program} --help GROUP shows others:\n")
+        print(table([*groups.items(), (ALL, "All of these groups.")]))
+    elif topic == ALL:
+        show_help(parts, program=program, description=description)
+    elif topic in groups:
+        chosen = [option for option in options if option.group == topic]
+        show_help([_page(chosen)], program=program, description=groups[topic])
+    else:
+        raise ValueError(f"there is no help on {topic!r}; {suggestion(topic, [*groups, ALL])}")
+
+
+def group_summary(parts: Sequence[Config], group: str) -> str:
+    """The first line of the docstring of a group's config."""
+    if group == RUN:
+        return "Length, seed, checkpoints, folder."
+    config: Any = parts[-1]
+    for name in group.split("."):
+        config = config.__dict__[name.replace("-", "_")]
+    return (config.__doc__ or "").partition("\n")[0]
+
+
+def _page(options: Sequence[Option]) -> Any:
+    """A dataclass with these options alone, in one group."""
+    fields: list[Any] = [
+        (f"option{number}", Annotated[option.kind, tyro.conf.arg(name=option.name, help=option.help)], option.default)
+        for number, option in enumerate(options)
+    ]
+    return dataclasses.make_dataclass("Options", fields)
