@@ -111,9 +111,9 @@ def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
     Otherwise XLA may swap the operands to spare a transposition of the result, and bfloat16 loses its fast path.
 
     Args:
-      x: the left operand; `equation` sums over its last axis.
-      y: the right operand.
-      equation: as for einsum.
+      x: the left operand, such as [N, D]; `equation` sums over its last axis.
+      y: the right operand, such as [D, F].
+      equation: as for einsum, such as "nd,df->nf".
     """
     return row_major(jnp.einsum(equation, x, y, preferred_element_type=accumulator(x.dtype)))
 
@@ -136,7 +136,7 @@ def column_sums(x: jax.Array) -> jax.Array:
 
 
 def transposed(x: jax.Array) -> jax.Array:
-    """The last two axes swapped. On CPU they are swapped in memory too, where XLA would only relabel them."""
+    """[..., M, N] as [..., N, M]. On CPU the axes are swapped in memory too, where XLA would only relabel them."""
     return row_major(jnp.swapaxes(x, -1, -2))
 
 
