@@ -141,7 +141,7 @@ def transposed(x: jax.Array) -> jax.Array:
 
 
 def row_major(x: jax.Array) -> jax.Array:
-    """The same array. On CPU it lies in memory in the order of its axes, so a transposition before it is carried out.
+    """The same array [...]. On CPU its memory has the order of its axes, so a transposition before it is carried out.
 
     Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path.
     """

@@ -71,7 +71,7 @@ def front_of(state: ParserState) -> Array:
 
 
 def finished(state: ParserState) -> Array:
-    """Whether the tree is complete, a bool."""
+    """Whether the tree is complete, [] bool."""
     return (front_of(state) == ABSENT) & (state.size <= 1)
 
 

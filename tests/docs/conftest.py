@@ -79,7 +79,8 @@ def run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         for file, content in SAMPLES.items():
             Path(file).write_text(content, encoding="utf-8")
         with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            for place in {*re.findall(r'load_run\("([^"]+)"\)', code)} - {*re.findall(r'"(runs/\w+)"\)$', code, re.M)}:
+            loaded, trained = re.findall(r'load_run\("([^"]+)"', code), re.findall(r'fit\(.*, "([^"]+)"\)', code)
+            for place in {*loaded} - {*trained}:
                 train_as_on_the_pages(place, [page, *PAGES])
             capsys.readouterr()
             code = code.replace("FOLDER_OR_NAME", str(get_model_path()))

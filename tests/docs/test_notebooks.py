@@ -1,6 +1,7 @@
 """The notebooks run from the first cell to the last, and are stored without outputs."""
 
 import json
+import sys
 
 import jax
 import matplotlib
@@ -20,8 +21,7 @@ def shown(monkeypatch):
     matplotlib.use("Agg")
     figures = []
     monkeypatch.setattr(plt, "show", lambda: figures.append(plt.gcf()) or plt.close())
-    monkeypatch.setattr("sys.path", [])  # what a notebook adds is forgotten
-    monkeypatch.syspath_prepend("")
+    monkeypatch.setattr(sys, "path", list(sys.path))  # what a notebook adds is forgotten
     return figures
 
 
