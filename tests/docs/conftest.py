@@ -65,7 +65,17 @@ def train_as_on_the_pages(place: str, pages: list[Path]) -> None:
 
 
 @pytest.fixture
-def run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Callable[..., Any]:
+def quick_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trains on one device, as the parameters of all eight would take gigabytes, and without a report."""
+    first = jax.devices()[:1]
+    monkeypatch.setattr(jax, "devices", lambda *_: first)
+    monkeypatch.setattr("train.loop.write_report", lambda _: None)
+
+
+@pytest.fixture
+def run_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, quick_training: None
+) -> Callable[..., Any]:
     """Runs the Python of a page in a new folder: returns its names, and what it printed.
 
     Runs that the code loads and does not train are trained first, by the commands of the page, or else of the others.

@@ -16,7 +16,7 @@ STEPS = 200
 
 
 @pytest.fixture
-def shown(monkeypatch):
+def shown(monkeypatch, quick_training):
     """Figures that a notebook has shown."""
     matplotlib.use("Agg")
     figures = []
