@@ -1,7 +1,7 @@
 # Two commands for everyone: make demo, make test. Both can be interrupted and repeated, and write to .venv and runs/ only.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-rest test-all test-optimized lint types clean
+.PHONY: help demo docs docs-serve test test-rest test-all test-optimized lint types clean
 
 VENV := .venv
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -11,6 +11,7 @@ SOURCES := jaxnlp data train configs benchmarks tests docs
 
 help:
 	@echo "make demo    install, train a character GPT for about a minute, print a sample"
+	@echo "make docs    build the documentation in site/, with warnings as errors; make docs-serve shows it while it is edited"
 	@echo "make test    install what the tests need, and run every property and every family: minutes"
 	@echo "make test-all          all tests: make test, test-rest and test-optimized"
 	@echo "make test-rest         the tests that make test leaves out: sweeps of parameters, repeated kills"
@@ -29,6 +30,16 @@ demo: $(VENV)/.installed
 	@echo "The run's folder  $(CURDIR)/runs/demo"
 	@echo "Its report        $(CURDIR)/runs/demo/report.html"
 	@echo "Its plots         $(CURDIR)/runs/demo/plots"
+
+# Material's notice about its successor is no warning of the build.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+
+docs: $(VENV)/.installed-docs
+	$(MKDOCS) build --quiet
+	@echo "The documentation  $(CURDIR)/site/index.html"
+
+docs-serve: $(VENV)/.installed-docs
+	$(MKDOCS) serve
 
 # Files keep their order: xdist would start those with many tests, and end with the few long ones on one core.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --quiet
@@ -57,9 +68,13 @@ $(VENV)/.installed: requirements.txt pyproject.toml | $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
+$(VENV)/.installed-docs: requirements.txt pyproject.toml | $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@ $(VENV)/.installed
+
 $(VENV)/.installed-dev: requirements.txt pyproject.toml | $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ $(VENV)/.installed
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-docs
 
 $(VENV)/.ready:
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer found; install one, or give make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -70,4 +85,4 @@ $(VENV)/.ready:
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist site *.egg-info

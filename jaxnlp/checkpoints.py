@@ -273,7 +273,7 @@ def checksums(tree: PyTree) -> dict[str, int]:
 
 
 def array_bytes(array: Any) -> np.ndarray:
-    """An array's values as bytes, uint8; Python's buffers do not know bfloat16."""
+    """An array's values, of any shape, as bytes [N] uint8; Python's buffers do not know bfloat16."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 

@@ -1,4 +1,5 @@
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -273,6 +274,41 @@ def undocumented(tree, classes):
 @pytest.mark.parametrize("path", source_files("jaxnlp", "data", "train"), ids=str)
 def test_everything_public_has_a_docstring(path):
     assert undocumented(parsed(path), CLASSES) == []
+
+
+ARRAYS = re.compile(r"\b(Array|ndarray|ArrayLike)\b")
+
+
+def without_shapes(tree):
+    """Public functions and methods that take or return arrays, and whose docstring names no shape and no function."""
+    owners = [tree, *public(tree.body, ast.ClassDef)]
+    found = []
+    for function in [node for owner in owners for node in public(owner.body, FUNCTIONS)]:
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        types = [argument.annotation for argument in arguments] + [function.returns]
+        docstring = ast.get_docstring(function)
+        if docstring and any(ARRAYS.search(ast.unparse(type)) for type in types if type):
+            found += [] if re.search(r"\[[^\]]*\]|scalar|shape|`\w+`", docstring) else [function.name]
+    return found
+
+
+@pytest.mark.parametrize("path", source_files("jaxnlp"), ids=str)
+def test_functions_of_arrays_say_their_shapes(path):
+    assert without_shapes(parsed(path)) == []
+
+
+def test_a_missing_shape_would_be_found():
+    source = """
+def f(x: jax.Array): "Doubles x."
+def g(x: jax.Array): "Doubles x [B, T]."
+def h(n: int) -> np.ndarray: "N numbers."
+def _i(x: jax.Array): "Doubles x."
+class A:
+    def method(self, x: Array | None): "Doubles x."
+    def other(self, x: Array): "`method`, twice."
+    def inherited(self, x: Array): pass
+"""
+    assert without_shapes(ast.parse(source)) == ["f", "h", "method"]
 
 
 def test_a_missing_docstring_would_be_found():

@@ -1,32 +1,18 @@
-"""The README's code runs, and the commands of all pages are ones that there are."""
+"""The commands of all pages are ones that there are, and the README's results are those of the ledger."""
 
+import importlib.util
 import json
 import re
-import shlex
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
 from jaxnlp import verbs
+from tests.pages import PAGES, blocks_of, commands_of, shell_lines
 from train import evaluate
 from train.command_line import RunOptions, UsageError, parse
 from train.recipes import load_recipe, recipe_names
 from train.sweep import plan, read_command
-
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-
-
-def commands_of(page):
-    """The programs and arguments in a page's blocks of code."""
-    for block in re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE):
-        for line in block.replace("\\\n", " ").splitlines():
-            if line.startswith("python -m "):
-                _, _, program, *words = shlex.split(line, comments=True)
-                if program in ("train", "train.sweep", "train.evaluate", "jaxnlp"):
-                    yield program, words
 
 
 def runs_of(pages):
@@ -83,13 +69,58 @@ PROGRAMS = {"train": check_train, "train.sweep": check_sweep, "train.evaluate": 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_commands_have_the_options_that_pages_give_them(page):
     for program, words in commands_of(page):
-        if {"--help", "-h", "--list"} & {*words}:
+        if program not in PROGRAMS or {"--help", "-h", "--list"} & {*words}:
             continue
         PROGRAMS[program](*([words] if program in ("train", "train.sweep") else words))
 
 
 def test_pages_have_commands():
-    assert sum(1 for page in PAGES for _ in commands_of(page)) > 40
+    assert sum(1 for page in PAGES for program, _ in commands_of(page) if program in PROGRAMS) > 40
+
+
+LANGUAGES = {"": "shell", "python": "run: tests/docs/test_code.py", "text": "no code", "math": "formulas"}
+"""What may follow the backticks at the beginning of a block, and "python FILE": tests/docs/test_attention.py."""
+OTHER_COMMANDS = {
+    "pip": "changes the environment; the extras are those of pyproject.toml",
+    "source": "changes the shell",
+    "sha256sum": "tests/docs/test_data.py compares the files",
+    "JAXNLP_TRUST=neural_lm": "tests/docs/test_your_own_model.py",
+}
+"""Commands that are not looked at here, and why."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_block_of_a_page_is_code_that_is_tested_or_no_code(page):
+    for language, _ in blocks_of(page):
+        assert language in LANGUAGES or language.startswith("python jaxnlp/"), language
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_command_of_a_page_is_one_that_there_is(page, root: Path):
+    targets = re.findall(r"^([\w-]+):", (root / "Makefile").read_text(encoding="utf-8"), re.M)
+    for words in shell_lines(page):
+        if words[0] == "make":
+            assert words[1] in targets
+        elif words[:2] == ["python", "-m"]:
+            assert words[2] in PROGRAMS or importlib.util.find_spec(words[2])
+        elif words[:2] == ["python", "-c"]:
+            compile(words[2], page.name, "exec")
+        elif words[0] == "python":
+            assert (root / words[1]).is_file()
+        else:
+            assert words[0] in OTHER_COMMANDS, words
+
+
+def test_extras_of_the_pages_are_those_of_the_project(root: Path):
+    extras = re.findall(r"^(\w+) = \[", (root / "pyproject.toml").read_text(encoding="utf-8"), re.M)
+    installed = [words[-1] for page in PAGES for words in shell_lines(page) if words[:2] == ["pip", "install"]]
+    named = {extra for word in installed for extra in re.findall(r"\[(\w+)\]", word)}
+    assert named
+    assert named <= {*extras}
+
+
+def test_the_readme_is_ascii(root: Path):
+    assert (root / "README.md").read_bytes().isascii()
 
 
 @pytest.mark.parametrize(
@@ -104,37 +135,6 @@ def test_pages_have_commands():
 def test_wrong_commands_would_be_found(program, words):
     with pytest.raises(UsageError, match="no task of runs/"):
         PROGRAMS[program](*words)
-
-
-def test_the_functions_of_the_readme_run_as_they_are_written(root: Path, capsys):
-    page = (root / "README.md").read_text(encoding="utf-8")
-    section = page.split("## Pure functions", 1)[1].split("\n## ", 1)[0]
-    (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
-    found: dict = {}
-    exec(code, found)
-    assert capsys.readouterr().out == "(2, 10, 10) (16, 8)\n"
-    assert found["y"].shape == (2, 10, 4, 8)
-    objective, nll, count = found["loss"]
-    assert float(count) == 20.0
-    assert np.isfinite(objective)
-    assert np.isfinite(nll)
-    assert nll != objective
-
-
-@pytest.mark.thorough
-def test_the_python_of_the_readme_trains_and_generates_as_it_is_written(root: Path, tmp_path, capsys):
-    page = (root / "README.md").read_text(encoding="utf-8")
-    section = page.split("## In Python", 1)[1].split("\n## ", 1)[0]
-    use, train = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
-    folder = str(tmp_path / "run")
-    with jax.numpy_dtype_promotion("standard"):
-        exec(train.replace("runs/from_python", folder).replace("total_steps=20", "total_steps=2"), {})
-        capsys.readouterr()
-        exec(use.replace("runs/mine", folder).replace("max_new_tokens=100", "max_new_tokens=8"), found := {})
-    shown, text = capsys.readouterr().out.split("\n", 1)
-    assert re.fullmatch(r"Trained\(gpt_python_docs, .*, step 2; generate, attend\)", shown)
-    assert text.startswith("To be, or not")
-    assert found["logits"].shape[:2] == (1, 13)
 
 
 def test_results_of_the_readme_are_those_of_the_ledger(root: Path):

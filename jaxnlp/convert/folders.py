@@ -69,7 +69,7 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
-    """The tensors in a folder's safetensors, one file or many.
+    """The tensors in a folder's safetensors, one file or many, by name, each of the shape [...] that it has there.
 
     Args:
       folder: that holds them.

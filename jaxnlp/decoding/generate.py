@@ -137,7 +137,7 @@ def generate(
 
 
 def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
-    """Raises: ValueError for invalid prompts and numbers of tokens; see `generate`."""
+    """Raises: ValueError for invalid prompts [B, N] and numbers of tokens; see `generate`."""
     if prompt.ndim != 2 or not np.issubdtype(prompt.dtype, np.integer):
         raise ValueError(f"expected a prompt [B, N] of int, got {prompt.shape} of {prompt.dtype}")
     length = prompt.shape[1]
@@ -154,7 +154,7 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
 
 
 def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> None:
-    """Raises: ValueError when the context cannot hold the prompt and all new tokens except the last."""
+    """Raises: ValueError when the context cannot hold the prompt [B, N] and all new tokens except the last."""
     needed = prompt.shape[1] + max_new_tokens - 1
     if decoder.capacity is not None and needed > decoder.capacity:
         raise ValueError(

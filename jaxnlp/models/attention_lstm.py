@@ -218,7 +218,7 @@ class AttentionLSTM(nn.Module):
         return decoded.o if return_hidden else self._logits(decoded.o)
 
     def encode(self, source: jax.Array, source_mask: jax.Array, *, deterministic: bool = True) -> AttentionLSTMCache:
-        """The memory and the decoder's first state; arguments as for `__call__`."""
+        """The memory and the decoder's first state; arguments, [B, S] each, as for `__call__`."""
         chex.assert_equal_shape([source, source_mask])
         config = self.config
         x = self._embed(source, "source", deterministic=deterministic)
@@ -263,7 +263,7 @@ class AttentionLSTM(nn.Module):
     def advance(
         self, params: Params, tokens: jax.Array, cache: AttentionLSTMCache, count: jax.Array | int | None = None
     ) -> tuple[jax.Array, AttentionLSTMCache]:
-        """`read` with these parameters."""
+        """`read` with these parameters: logits [B, T, V], and the cache."""
         found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
         return found
 

@@ -294,7 +294,7 @@ class EncoderDecoder(nn.Module):
     def advance(
         self, params: Params, tokens: jax.Array, cache: TranslationCache, count: jax.Array | int | None = None
     ) -> tuple[jax.Array, TranslationCache]:
-        """`read` with these parameters; adds to `attended` if the cache counts it."""
+        """`read` with these parameters: logits [B, T, V], and the cache; adds to `attended` if the cache counts it."""
         before = cache.attended
         if before is None:
             found: Any = self.apply({"params": params}, tokens, cache, count, method="read")

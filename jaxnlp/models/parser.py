@@ -34,7 +34,7 @@ EMBEDDING_BOUND = 0.01
 
 
 def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
-    """Initial vectors of words, tags and labels."""
+    """Initial vectors of words, tags and labels, such as [V, E]: uniform in a small interval around 0."""
     return jax.random.uniform(key, shape, dtype, -EMBEDDING_BOUND, EMBEDDING_BOUND)
 
 
@@ -152,7 +152,7 @@ class Parser(nn.Module):
         raise TypeError(f"{type(self).__name__} does not define encode()")
 
     def score(self, vectors: jax.Array, nodes: jax.Array, labels: jax.Array) -> jax.Array:
-        """The logits of `__call__`, from what `encode` returned."""
+        """The logits [B, S, C] of `__call__`, from the vectors [B, T + 2, E] that `encode` returned."""
         return self.scorer(vectors, nodes, labels)
 
 

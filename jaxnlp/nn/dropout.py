@@ -9,7 +9,7 @@ from jaxnlp.typing import BATCH_AXIS
 
 
 def first_row_of_shard(rows: int) -> jax.Array | int:
-    """Where in the whole batch the first row of this device's shard stands.
+    """Where in the whole batch the first row of this device's shard stands, [] int.
 
     Inside pmap, shard_map or vmap over `BATCH_AXIS` each shard holds `rows` rows of the batch, in order. Anywhere else,
     also under jit with a sharded batch, the program sees the whole batch, and the answer is 0.

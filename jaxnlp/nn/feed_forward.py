@@ -16,7 +16,7 @@ from jaxnlp.ops.checks import expect
 
 
 def gelu(x: jax.Array) -> jax.Array:
-    """x times the normal distribution function at x, x (1 + erf(x / sqrt(2))) / 2.
+    """x [...] times the normal distribution function at x, x (1 + erf(x / sqrt(2))) / 2.
 
     Flax writes it with erfc, which takes twice the time. Results near 0 have more digits then; nothing here needs them.
     """

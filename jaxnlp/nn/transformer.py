@@ -48,8 +48,8 @@ def rows(x: jax.Array) -> jax.Array:
 class TransformerBlock(nn.Module):
     """Attention and a feed-forward layer, each added to its input and normalised before or after.
 
-    pre:   x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
-    post:  x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
+        pre:   x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
+        post:  x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
 
     With `cross`, attention to a memory stands between the two in the same way.
 

@@ -82,7 +82,7 @@ def _strides(shape: tuple[int, ...]) -> list[int]:
 
 
 def scaled(x: jax.Array, kept: jax.Array, rate: float) -> jax.Array:
-    """x / (1 - rate) where it is kept, 0 elsewhere.
+    """x / (1 - rate) where it is kept, 0 elsewhere: x [...] float, `kept` bool, of a shape that broadcasts to it.
 
     The factor is applied in float32 at least: rounded to bfloat16, 1 / 0.9 would be too small by 0.2 %, everywhere.
     """

@@ -111,9 +111,9 @@ def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
     Otherwise XLA may swap the operands to spare a transposition of the result, and bfloat16 loses its fast path.
 
     Args:
-      x: the left operand; `equation` sums over its last axis.
-      y: the right operand.
-      equation: as for einsum.
+      x: the left operand, such as [N, D]; `equation` sums over its last axis.
+      y: the right operand, such as [D, F].
+      equation: as for einsum, such as "nd,df->nf".
     """
     return row_major(jnp.einsum(equation, x, y, preferred_element_type=accumulator(x.dtype)))
 
@@ -136,12 +136,12 @@ def column_sums(x: jax.Array) -> jax.Array:
 
 
 def transposed(x: jax.Array) -> jax.Array:
-    """The last two axes swapped. On CPU they are swapped in memory too, where XLA would only relabel them."""
+    """[..., M, N] as [..., N, M]. On CPU the axes are swapped in memory too, where XLA would only relabel them."""
     return row_major(jnp.swapaxes(x, -1, -2))
 
 
 def row_major(x: jax.Array) -> jax.Array:
-    """The same array. On CPU it lies in memory in the order of its axes, so a transposition before it is carried out.
+    """The same array [...]. On CPU its memory has the order of its axes, so a transposition before it is carried out.
 
     Otherwise XLA would fold the transposition into the product, and bfloat16 would lose its fast path.
     """

@@ -70,7 +70,11 @@ def remembered(
     memory_words: jax.Array,
     memory_filled: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The memory after a batch: its newest W positions. Args: as `cache_probability`."""
+    """The memory after a batch: the newest W positions of each of its three arrays. Args: as `cache_probability`.
+
+    Returns:
+      The memory's hidden states [B, W, K], the words that followed them [B, W], and which of them there are [B, W].
+    """
     oldest = hidden.shape[1]
     return (
         jnp.concatenate([memory, hidden.astype(memory.dtype)], axis=1)[:, oldest:],

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 
 def dot(q: jax.Array, k: jax.Array) -> jax.Array:
-    """q^T k; Q = K.
+    """q^T k of q [B, T, K] and k [B, S, K]: [B, T, S].
 
     Source: Luong et al. 2015, section 3.1, "dot".
     """
@@ -18,7 +18,7 @@ def dot(q: jax.Array, k: jax.Array) -> jax.Array:
 
 
 def scaled_dot(q: jax.Array, k: jax.Array) -> jax.Array:
-    """q^T k / sqrt(K); Q = K.
+    """q^T k / sqrt(K) of q [B, T, K] and k [B, S, K]: [B, T, S].
 
     Source: Vaswani et al. 2017, eq. 1.
     """

@@ -65,13 +65,13 @@ def _from_top(state: ParserState, depth: int) -> Array:
 
 
 def front_of(state: ParserState) -> Array:
-    """The first word of the buffer, or ABSENT."""
+    """The first word of the buffer, or ABSENT, [] int."""
     unread = jnp.where(state.following <= state.length, state.following, ABSENT)
     return jnp.where(state.moved_back > 0, state.moved_back, unread)
 
 
 def finished(state: ParserState) -> Array:
-    """Whether the tree is complete, a bool."""
+    """Whether the tree is complete, [] bool."""
     return (front_of(state) == ABSENT) & (state.size <= 1)
 
 

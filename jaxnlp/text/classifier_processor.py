@@ -122,7 +122,7 @@ class TextClassifierProcessor:
         return self.batch(found.tokens, found.segments, len(found.tokens), longest)
 
     def length(self, segments: np.ndarray) -> int:
-        """How long a batch must be at least for a tokenized example; apart, for the longer text."""
+        """How long a batch must be at least for an example with segments [T]; apart, for the longer text."""
         return int(np.bincount(segments).max()) if self.apart else len(segments)
 
     def batch(self, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray], size: int, length: int) -> Any:

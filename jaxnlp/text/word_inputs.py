@@ -125,7 +125,7 @@ class WordInputs:
         return [self._pieces_of[word] for word in words]
 
     def encode(self, words: Sequence[str]) -> dict[str, np.ndarray]:
-        """The arrays of one sentence of T words, as long as they are; `batch` puts sentences together.
+        """The arrays of one sentence of T words, such as words [T]; `batch` puts sentences together.
 
         Raises: ValueError when the sentence has no word or is longer than allowed; the message has both numbers.
         """

@@ -223,7 +223,7 @@ class WordPieceVocabulary:
         return np.array(self.tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
 
     def encode_all(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """`encode` of each text, on all cores."""
+        """`encode` of each text, [N] int32, on all cores."""
         encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 

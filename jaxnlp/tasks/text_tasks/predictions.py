@@ -95,7 +95,7 @@ def predict(
 
 
 def prediction_of(labels: Labels, value: np.ndarray) -> Prediction:
-    """What a row of `predict_texts` means."""
+    """What a row of `predict_texts` means, [C] or []."""
     if labels.kind == "similarity":
         return Prediction(float(value), float("nan"), {})
     shares = [1.0 - float(value), float(value)] if labels.kind == "paraphrase" else value.tolist()
@@ -105,7 +105,7 @@ def prediction_of(labels: Labels, value: np.ndarray) -> Prediction:
 
 
 def probabilities(output: jax.Array, labels: Labels) -> jax.Array:
-    """From a part's outputs to what `predict_texts` returns."""
+    """From a part's outputs, [B, C] or [B], to what `predict_texts` returns, of the same shape."""
     if labels.kind == "classification":
         return jax.nn.softmax(output, axis=-1)
     if labels.kind == "paraphrase":
@@ -123,7 +123,7 @@ def most_likely(predicted: np.ndarray, labels: Labels) -> np.ndarray:
 
 
 def part_predictions(model: Any, part: str) -> Callable[[Params, Batch], jax.Array]:
-    """A function of parameters and a batch of the part: what `predict_texts` returns."""
+    """A function of parameters and a batch of the part: what `predict_texts` returns, [B, C] or [B]."""
     labels = dict(model.parts)[part]
 
     def predict(params: Params, batch: Batch) -> jax.Array:

@@ -1,0 +1,53 @@
+"""The Python of the README and of the pages runs as it is written, on the runs that their own commands train."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.pages import PAGES, blocks_of
+
+ELSEWHERE = {
+    "README.md": "test_code.py",
+    "attention.md": "test_attention.py",
+    "bert.md": "test_bert.py",
+    "language_models.md": "test_language_models.py",
+    "your_own_model.md": "test_your_own_model.py",
+}
+"""Pages whose code another test runs, with arrays or files that the pages do not name."""
+
+CODE = {page.name: "\n".join(block.text for block in blocks_of(page) if block.language == "python") for page in PAGES}
+
+
+def named(name):
+    """A page as a parameter; what trains or loads a model is thorough."""
+    return pytest.param(name, marks=[pytest.mark.thorough] if "load_" in CODE[name] else [])
+
+
+@pytest.mark.parametrize("name", [named(name) for name, code in CODE.items() if code and name not in ELSEWHERE])
+def test_the_python_of_a_page_runs(name, run_code):
+    run_code(name)
+
+
+def test_the_other_pages_have_a_test_that_runs_them(root):
+    for name, file in ELSEWHERE.items():
+        assert CODE[name]
+        assert name in (root / "tests" / "docs" / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.thorough
+def test_the_readme_trains_and_generates(run_code):
+    found, printed = run_code("README.md")
+    assert re.search(r"^Trained\(gpt_python_docs, .*, step 2; generate, attend\)\nThe list", printed, re.M)
+    assert found["logits"].shape[:2] == (1, 8)
+
+
+def test_the_pure_functions_give_what_the_page_says(run_code):
+    found, printed = run_code("python.md", after="## Pure functions")
+    assert printed.startswith("(2, 10, 10) (16, 8)\n")
+    assert found["y"].shape == (2, 10, 4, 8)
+    objective, nll, count = found["loss"]
+    assert float(count) == 20.0
+    assert np.isfinite(objective)
+    assert np.isfinite(nll)
+    assert nll != objective

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# What a newcomer does, in a new environment: builds and installs the wheel, imports it, runs the README's Python and its
+# short commands. Two steps of training are enough here. Dependencies come from the environment of the Python given:
+#   tests/newcomer.sh [PYTHON]    default: .venv/bin/python
+set -euo pipefail
+checkout="$(cd "$(dirname "$0")/.." && pwd)"
+base="${1:-$checkout/.venv/bin/python}"
+place="$(mktemp -d)"
+trap 'rm -rf "$place"' EXIT
+export JAX_PLATFORMS=cpu PIP_DISABLE_PIP_VERSION_CHECK=1 JAXNLP_CACHE="$place/cache" HF_HUB_OFFLINE=1
+unset JAXNLP_DATA PYTHONPATH
+
+echo "== a copy of the checkout, and its wheel"
+mkdir "$place/checkout"
+git -C "$checkout" ls-files -z | tar --directory "$checkout" --null --files-from - --create | tar --directory "$place/checkout" --extract
+cd "$place"
+"$base" -m pip wheel --quiet --no-deps --no-index --no-build-isolation --wheel-dir "$place" "$place/checkout"
+
+echo "== a new environment with the wheel"
+"$base" -m venv --without-pip "$place/venv"
+python="$place/venv/bin/python"
+"$base" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+    "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dependencies.pth"
+"$base" -m pip --python "$python" install --quiet --no-deps --no-index "$place"/*.whl
+PATH="$place/venv/bin:$PATH"
+
+echo "== the installed package"
+jaxnlp --version
+python -c 'import jaxnlp; assert "venv" in jaxnlp.__file__; print(jaxnlp.ops.attend, jaxnlp.models.GPTConfig)'
+if python -c 'import train' 2>/dev/null; then
+    echo "error: the wheel installs train, which belongs to the checkout" >&2
+    exit 1
+fi
+
+echo "== the README's commands, from the checkout"
+cd "$place/checkout"
+few=(--total-steps 2 --evaluate-every-steps 2 --checkpoint-every-steps 2 --optimizer.warmup-steps 0)
+for number in $(seq 200); do echo "Once upon a time, line $number."; done > my.txt
+python -m train --list > /dev/null
+python -m train gpt_text_file --data.path my.txt --workdir runs/my_text "${few[@]}" > /dev/null
+python -m train.evaluate runs/my_text --file my.txt > /dev/null
+python -m train small_grammar_tagger --workdir runs/small_grammar_tagger "${few[@]}" > /dev/null
+
+echo "== trained runs, without the checkout"
+mv runs "$place/runs"
+cd "$place"
+jaxnlp generate runs/my_text --prompt "Once" --max-new-tokens 30 --temperature 0.8
+jaxnlp predict runs/small_grammar_tagger "Jordan visits New York with Anna Kim."
+
+echo "== the README's Python, from the checkout"
+cd "$place/checkout"
+python - <<'PYTHON'
+import pathlib, re
+
+page = pathlib.Path("README.md").read_text()
+for block in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
+    exec(block.replace("total_steps=100", "total_steps=2"), {})
+PYTHON
+echo "== done in $SECONDS s"
