@@ -184,8 +184,9 @@ def test_the_fingerprint_changes_with_words_and_with_where_articles_begin(tmp_pa
 @pytest.mark.parametrize("source", ["cmu_hw4p1", "wikitext2"])
 def test_without_data_the_message_names_all_ways_to_some(monkeypatch, tmp_path, source):
     monkeypatch.delenv("JAXNLP_DATA", raising=False)
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "cache"))
     with pytest.raises(
-        FileNotFoundError, match=r"its folder with --data\.path, set JAXNLP_DATA.*--data\.source python_docs"
+        FileNotFoundError, match=r"JAXNLP_DATA is not set.*its folder with --data\.path.*--data\.source python_docs"
     ):
         read_articles(source)
     with pytest.raises(FileNotFoundError, match=r"^there is no .* or .* in .*--data\.source python_docs"):

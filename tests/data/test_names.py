@@ -265,8 +265,9 @@ def test_invented_people_need_no_files(monkeypatch):
 
 def test_without_data_the_message_names_all_ways_to_some(monkeypatch, tmp_path):
     monkeypatch.delenv("JAXNLP_DATA", raising=False)
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "cache"))
     with pytest.raises(
-        FileNotFoundError, match=r"its folder with --data\.path, set JAXNLP_DATA.*--data\.source invented"
+        FileNotFoundError, match=r"JAXNLP_DATA is not set.*its folder with --data\.path.*--data\.source invented"
     ):
         read_names("cs224n_a5", None)
     monkeypatch.setenv("JAXNLP_DATA", str(tmp_path))
