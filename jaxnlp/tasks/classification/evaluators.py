@@ -137,7 +137,10 @@ def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, er
 def _rollout_block(scoring: Scoring) -> Block:
     """Images, lit by the attention of all layers."""
     model: Any = scoring.trained.model
-    images = np.stack([example.image for example in scoring.split.examples[:LIT]])
+    examples = scoring.split.examples
+    # From the whole split: examples may be in the order of their classes.
+    numbers = np.linspace(0, len(examples) - 1, min(LIT, len(examples))).round().astype(int)
+    images = np.stack([examples[number].image for number in numbers])
     rollout = scoring.once("rollout", lambda: jax.jit(model.attention_rollout))
     shares = np.asarray(rollout(scoring.params_here(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))

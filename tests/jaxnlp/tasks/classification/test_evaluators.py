@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import types
 
 import jax
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from data.images import Images
 from jaxnlp.runs import load_run
-from jaxnlp.tasks.classification.evaluators import Validation
+from jaxnlp.tasks.classification.evaluators import LIT, Validation, _rollout_block
 from train import evaluate
 
 
@@ -36,3 +37,25 @@ def test_predictions_are_in_the_order_of_the_examples(run):
     shares = np.asarray(jax.nn.softmax(logits))
     for row, expected in zip(table[:5], shares, strict=True):
         np.testing.assert_allclose([float(row[str(digit)]) for digit in range(10)], expected, atol=1e-5)
+
+
+def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_classes():
+    seen = []
+
+    def rollout(params, images):
+        seen.extend(images[:, 0, 0, 0].tolist())
+        return np.full((len(images), 2, 2), 0.25)
+
+    examples = [types.SimpleNamespace(image=np.full((4, 4, 1), 60 * (number // 10), np.uint8)) for number in range(40)]
+    scoring = types.SimpleNamespace(
+        trained=types.SimpleNamespace(model=None),
+        split=types.SimpleNamespace(examples=examples),
+        once=lambda name, make: rollout,
+        params_here=dict,
+    )
+    assert _rollout_block(scoring).name == "What predictions rest on"
+    assert len(seen) == LIT
+    assert set(seen) == {0, 60, 120, 180}
+    scoring.split.examples = examples[:3]
+    _rollout_block(scoring)
+    assert len(seen) == LIT + 3
