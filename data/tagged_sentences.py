@@ -309,13 +309,14 @@ class TaggedSentences(DataConfig):
         return rows
 
     def _training_batches(self, train: list[TaggedSentence], processor: TaggerProcessor, seed: int) -> Any:
-        order = grain.MapDataset.source(train).seed(seed).shuffle().repeat(ENDLESS // len(train))
+        encoded = list(map(processor.encode, train))
+        order = grain.MapDataset.source(encoded).seed(seed).shuffle().repeat(ENDLESS // len(train))
         batches = bucketed(
             order,
             self.batch_size,
             seed=seed,
             multiple=self.length_multiple,
-            length=lambda sentence: processor.inputs.length(sentence.words),
+            length=processor.inputs.encoded_length,
             pad=processor.batch,
         )
         # No threads that read ahead: see data.character_text.
@@ -325,9 +326,10 @@ class TaggedSentences(DataConfig):
         self, sentences: Sequence[TaggedSentence], processor: TaggerProcessor, counts: Counts
     ) -> Split[TaggedSentence]:
         """One pass over the sentences, sorted by length."""
-        order = np.argsort([processor.inputs.length(one.words) for one in sentences], kind="stable")
+        encoded = list(map(processor.encode, sentences))
+        order = np.argsort(list(map(processor.inputs.encoded_length, encoded)), kind="stable")
         size = self.evaluation_batch_size
-        groups = [[sentences[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
+        groups = [[encoded[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
         return Split(
             tuple(processor.batch(group, size, self.length_multiple) for group in groups),
             examples=tuple(sentences),

@@ -80,23 +80,33 @@ class TaggerProcessor:
             return spans_of(labels)
         return [LabelledSpan(place, place + 1, label) for place, label in enumerate(labels)]
 
-    def batch(self, sentences: Sequence[TaggedSentence], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
-        """Sentences as a batch of B rows; the last ones are padding.
+    def encode(self, sentence: TaggedSentence) -> dict[str, np.ndarray]:
+        """The arrays of a sentence: those of `WordInputs.encode`, and `labels` [T] int32, 0 where they are not known.
+
+        Raises: ValueError for a sentence that is too long for `inputs`.
+        """
+        labels = np.zeros(len(sentence.words), np.int32)
+        if sentence.labels is not None:
+            labels[:] = [self.ids[label] for label in sentence.labels]
+        return {**self.inputs.encode(sentence.words), "labels": labels}
+
+    def batch(self, encoded: Sequence[dict[str, np.ndarray]], size: int, multiple: int = 16) -> dict[str, np.ndarray]:
+        """Encoded sentences as a batch of B rows; the last ones are padding.
 
         Args:
-          sentences: short enough for `inputs`.
+          encoded: at least one sentence.
           size: B.
           multiple: of T.
 
         Returns:
-          The arrays of `WordInputs.batch`; `labels` [B, T] int32, 0 where they are not known; and `loss_mask` [B, T]
-          bool, False for padding.
+          The arrays of `WordInputs.batch`; `labels` [B, T] int32, 0 at padding; and `loss_mask` [B, T] bool, False for
+          padding.
         """
-        found = self.inputs.batch([self.inputs.encode(one.words) for one in sentences], size, multiple)
+        words = [{name: value for name, value in one.items() if name != "labels"} for one in encoded]
+        found = self.inputs.batch(words, size, multiple)
         labels = np.zeros_like(found["words"])
-        for row, one in enumerate(sentences):
-            if one.labels is not None:
-                labels[row, : len(one.labels)] = [self.ids[label] for label in one.labels]
+        for row, one in enumerate(encoded):
+            labels[row, : len(one["labels"])] = one["labels"]
         return found | {"labels": labels, "loss_mask": found["word_mask"].copy()}
 
     def to_json(self) -> dict[str, Any]:

@@ -167,8 +167,7 @@ class WordInputs:
           of each word's first token. Padding is 0. The piece mask of the first position is always True, since softmax
           needs at least one token.
         """
-        name = "words" if self.pieces is None else "pieces"
-        length = _rounded(max(len(one[name]) for one in sentences), multiple, self.longest)
+        length = _rounded(max(map(self.encoded_length, sentences)), multiple, self.longest)
         found = {
             "words": np.zeros((size, length), np.int32),
             "characters": np.zeros((size, length, self.max_characters), np.int32),
@@ -191,6 +190,10 @@ class WordInputs:
     def longest(self) -> int:
         """The greatest T of a batch."""
         return self.max_length if self.pieces is None else self.max_pieces
+
+    def encoded_length(self, encoded: dict[str, np.ndarray]) -> int:
+        """As `length`, of what `encode` returned."""
+        return len(encoded["words" if self.pieces is None else "pieces"])
 
     def length(self, words: Sequence[str]) -> int:
         """How long a batch must be at least for a sentence: its words, or with a tokenizer its tokens."""

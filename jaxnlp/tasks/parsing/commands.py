@@ -16,7 +16,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
-from jaxnlp.tasks.parsing.predicted_tags import with_predicted_tags
+from jaxnlp.tasks.parsing.predicted_tags import require_tags, with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
@@ -149,19 +149,8 @@ def sentence_of_text(text: str, number: int) -> TreeSentence:
 def _tagged(sentences: list[TreeSentence], processor: ParserProcessor, tagger: Trained | None) -> list[TreeSentence]:
     """The sentences with a tagger's tags, if there is one. Raises: ValueError when the parser reads tags that miss."""
     found = sentences if tagger is None else with_predicted_tags(tagger, sentences, processor)
-    if processor.tags:
-        _require_tags(found, processor)
+    require_tags(found, processor)
     return found
-
-
-def _require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:
-    for sentence in sentences:
-        if "_" in tags_of(sentence, processor.tag_column):
-            raise ValueError(
-                f"{sentence.where}: this parser reads tags ({processor.tag_column}), and "
-                "some words have none; give --tagger RUN, a CoNLL-U file with tags, or a parser that was trained with "
-                "--data.tags none"
-            )
 
 
 def _json_line(sentence: TreeSentence, tree: Tree) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from jaxnlp.blocks import MarkedText
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
-from jaxnlp.tasks.parsing.predicted_tags import tag_accuracy, with_predicted_tags
+from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
 from jaxnlp.text.conllu import TreeSentence, universal, written
 
@@ -42,6 +42,8 @@ class Validation(Evaluator):
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, sentences = scoring.trained, scoring.split.examples
         processor = trained.processor
+        if self.tagger is None:
+            require_tags(sentences, processor)
         positions = max(batch["word_mask"].shape[1] for batch in scoring.split.batches)
         parse = scoring.once(
             ("trees", self.num_beams, positions),

@@ -7,7 +7,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.tagging import Tagging
 from jaxnlp.tasks.tagging.inference import label_sentences
 from jaxnlp.text.conllu import TreeSentence
-from jaxnlp.text.parser_processor import ParserProcessor
+from jaxnlp.text.parser_processor import ParserProcessor, tags_of
 
 
 def with_predicted_tags(
@@ -40,6 +40,19 @@ def with_predicted_tags(
         dataclasses.replace(sentence, upos=tuple(predicted.labels))
         for sentence, predicted in zip(sentences, found, strict=True)
     ]
+
+
+def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:
+    """Raises ValueError when a parser reads tags, and words have none; "_" is one where training sentences have it."""
+    if not processor.tags:
+        return
+    for sentence in sentences:
+        found = set(tags_of(sentence, processor.tag_column)).difference(processor.tags)
+        if any("_" in tag.split(" ") for tag in found):
+            raise ValueError(
+                f"{sentence.where}: this parser reads tags ({processor.tag_column}), and some words have none; give "
+                "--tagger RUN, a CoNLL-U file with tags, or a parser that was trained with --data.tags none"
+            )
 
 
 def tag_accuracy(sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence]) -> float:

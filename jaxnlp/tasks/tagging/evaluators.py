@@ -1,6 +1,7 @@
 """How taggers are scored: F1 of entities, accuracy of labels, a file of predictions, and the report's blocks."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ class Validation(Evaluator):
             [processor.labels[number] for number in row[: len(one.words)]]
             for row, one in zip(ids, examples, strict=True)
         ]
+        examples, predicted = whole_sentences(examples, predicted)
         files = {"predictions.conll": conll(examples, predicted)}
         if not scoring.split.scored:
             return Evaluation({}, files)
@@ -46,6 +48,20 @@ class Validation(Evaluator):
             # Before the sentences, which are many.
             blocks.insert(-1, _transitions(chain, processor, constrained=constrained))
         return Evaluation(metrics, files, blocks)
+
+
+def whole_sentences(
+    examples: Sequence[TaggedSentence], predicted: Sequence[list[str]]
+) -> tuple[list[TaggedSentence], list[list[str]]]:
+    """Sentences and predicted labels, where the parts of a divided sentence, such as 3.1 and 3.2, are one again."""
+    wholes, labels = list[TaggedSentence](), list[list[str]]()
+    pairs = zip(examples, predicted, strict=True)
+    for name, group in itertools.groupby(pairs, key=lambda pair: pair[0].name.partition(".")[0]):
+        parts, found = zip(*group, strict=True)
+        gold = None if parts[0].labels is None else tuple(label for part in parts for label in part.labels)
+        wholes.append(TaggedSentence(name, tuple(word for part in parts for word in part.words), gold))
+        labels.append([label for one in found for label in one])
+    return wholes, labels
 
 
 def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> str:

@@ -92,7 +92,7 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
     found: list[Labelled] = [Labelled([], [])] * len(parts)
     for start in range(0, len(order), SENTENCES):
         chosen = order[start : start + SENTENCES]
-        batch = processor.batch([TaggedSentence("", parts[i][1]) for i in chosen], SENTENCES)
+        batch = processor.batch([processor.encode(TaggedSentence("", parts[i][1])) for i in chosen], SENTENCES)
         labels, confidence = jax.device_get(predict(trained.params, batch))
         for row, i in enumerate(chosen):
             length = len(parts[i][1])

@@ -17,7 +17,7 @@ def test_batches_have_labels_and_a_mask_of_words():
         TaggedSentence("1", ("Ann", "sees", "York"), ("S-PER", "O", "S-LOC")),
         TaggedSentence("2", ("Ann",)),
     ]
-    batch = ENTITIES.batch(sentences, 3, 4)
+    batch = ENTITIES.batch([ENTITIES.encode(one) for one in sentences], 3, 4)
     assert batch["labels"].shape == batch["loss_mask"].shape == (3, 4)
     assert [ENTITIES.labels[i] for i in batch["labels"][0, :3]] == ["S-PER", "O", "S-LOC"]
     np.testing.assert_array_equal(batch["loss_mask"].sum(axis=1), [3, 1, 0])

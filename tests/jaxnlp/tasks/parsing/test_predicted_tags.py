@@ -9,9 +9,10 @@ from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.runs import load
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.parsing.predicted_tags import tag_accuracy, with_predicted_tags
+from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
 from jaxnlp.tasks.tagging import Tagging
 from jaxnlp.text.conllu import parse_conllu, sentence_of, written
+from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from tests.random_parameters import random_parameters
@@ -58,6 +59,20 @@ def test_other_models_and_other_labels_are_refused(parser, make_tagger):
         with_predicted_tags(parser, [], parser.processor)
     with pytest.raises(ValueError, match="the tagger tiny predicts B-PER, O, and the parser reads"):
         with_predicted_tags(make_tagger(("B-PER", "O")), [], parser.processor)
+
+
+@pytest.mark.parametrize(("column", "known"), [("upos", "X"), ("xpos", "Y"), ("both", "X Y")])
+def test_words_without_the_tags_that_a_parser_reads_are_refused(column, known):
+    inputs = WordInputs.of_sentences([WORDS])
+    processor = ParserProcessor(inputs, (known,), ("root",), tag_column=column)
+    one = sentence_of(["a"], ["X"])  # its XPOS is _
+    if column == "upos":
+        require_tags([one], processor)
+        one = sentence_of(["a"])
+    with pytest.raises(ValueError, match=rf"line 1, sentence 1: this parser reads tags \({column}\), and some words"):
+        require_tags([one], processor)
+    require_tags([one], dataclasses.replace(processor, tags=("_", "X _")))  # a treebank without XPOS
+    require_tags([one], dataclasses.replace(processor, tags=(), tag_column="none"))
 
 
 @pytest.fixture

@@ -1,6 +1,31 @@
 import json
 
+from jaxnlp.tasks.tagging.evaluators import conll, whole_sentences
+from jaxnlp.text.tagger_processor import TaggedSentence
 from train.evaluate import main
+
+
+def test_the_parts_of_a_divided_sentence_are_scored_and_written_as_one():
+    parts = [
+        TaggedSentence("1", ("a",), ("O",)),
+        TaggedSentence("2.1", ("b", "c"), ("O", "B-X")),
+        TaggedSentence("2.2", ("d",), ("E-X",)),
+        TaggedSentence("12", ("e",), ("O",)),
+    ]
+    examples, labels = whole_sentences(parts, [["O"], ["O", "S-X"], ["S-X"], ["O"]])
+    assert [one.name for one in examples] == ["1", "2", "12"]
+    assert (examples[1].words, examples[1].labels) == (("b", "c", "d"), ("O", "B-X", "E-X"))
+    assert labels == [["O"], ["O", "S-X", "S-X"], ["O"]]
+    assert conll(examples, labels).count("\n\n") == 2
+    (unlabelled,), _ = whole_sentences([TaggedSentence("1.1", ("a",)), TaggedSentence("1.2", ("b",))], [["O"], ["O"]])
+    assert (unlabelled.words, unlabelled.labels) == (("a", "b"), None)
+
+
+def test_a_long_sentence_of_a_file_keeps_its_lines(run, tmp_path):
+    path, out = tmp_path / "x.conll", tmp_path / "out.conll"
+    path.write_text("dog\n" * 60 + "\nAnna\n")
+    assert main([str(run), "--file", str(path), "--predictions", str(out)]) == 0
+    assert [line.split("\t")[0] for line in out.read_text().splitlines()] == path.read_text().splitlines()
 
 
 def test_a_run_learns_and_its_report_shows_types_errors_and_transitions(run):

@@ -32,7 +32,7 @@ def test_long_sentences_are_divided_and_put_together(found, trained):
 def test_the_best_labels_are_legal_and_more_probable_than_others(found, trained):
     processor, model = trained.processor, trained.model
     assert not any(illegal_places(one.labels, processor.scheme) for one in found[:2])
-    batch = processor.batch([TaggedSentence("", tuple(words)) for words in SENTENCES[:2]], 2, 24)
+    batch = processor.batch([processor.encode(TaggedSentence("", tuple(words))) for words in SENTENCES[:2]], 2, 24)
     labels = np.asarray(jax.jit(best_labels(model, processor, constrained=True))(trained.params, batch))
     assert labels.shape == (2, processor.inputs.longest)
     assert [processor.labels[i] for i in labels[0, :5]] == found[0].labels
