@@ -155,10 +155,15 @@ def _refuse_unknown(fields: list[str], known: list[str], program: str) -> None:
         positive = f"{section}{'.' if section else ''}{last.removeprefix('no-')}"
         if name in known or positive in known:
             continue
-        ours = USUAL_NAMES.get(last)
-        similar = [ours] if ours in known else similar_options(name, known)
-        hint = f"did you mean {' or '.join(f'--{one}' for one in similar)}?" if similar else f"see {program} --help all"
+        nearest = similar(name, known)
+        hint = f"did you mean {' or '.join(f'--{one}' for one in nearest)}?" if nearest else f"see {program} --help all"
         raise UsageError(f"there is no option {option}; {hint}")
+
+
+def similar(option: str, known: list[str]) -> list[str]:
+    """The known options that are most like one without its dashes, which may have its name in other programs."""
+    ours = USUAL_NAMES.get(option.rpartition(".")[2])
+    return [ours] if ours in known else similar_options(option, known)
 
 
 def print_config(console: Console, config: TrainConfig) -> None:

@@ -16,7 +16,6 @@ if __name__ == "__main__":
 
 import csv
 import dataclasses
-import difflib
 import io
 import itertools
 import signal
@@ -29,7 +28,7 @@ from jaxnlp.files import write_file
 from jaxnlp.messages import show_plain_warnings
 from jaxnlp.serialization import to_json
 from train import run_folder
-from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse
+from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
 from train.compare import flat_fields, measured_metrics, read_runs, write_comparison
 from train.config import TrainConfig
 from train.recipes import load_recipe
@@ -148,8 +147,9 @@ def read_grid(grid: Sequence[str], config: TrainConfig) -> dict[str, list[str]]:
         name, _, values = one.partition("=")
         listed = [value for value in values.split(",") if value]
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            options = [field.replace("_", "-") for field in known]
+            nearest = similar(name.replace("_", "-"), options)
+            hint = f"; did you mean {' or '.join(nearest).replace('-', '_')}?" if nearest else ""
             raise UsageError(f"{one}: recipe {config.recipe} has no field {name}{hint}")
         if not listed:
             raise UsageError(f"{one}: expected FIELD=VALUE,VALUE, such as {name}=1,2")
