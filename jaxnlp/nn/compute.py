@@ -1,4 +1,4 @@
-"""How a model is computed: types, implementations, memory. Never what it computes."""
+"""Options of the computation: types, implementations, memory. They do not change the model."""
 
 import dataclasses
 from typing import ClassVar, Literal
@@ -11,7 +11,7 @@ from jaxnlp.ops.recurrent import RecurrentImplementation
 
 @dataclasses.dataclass(frozen=True)
 class Compute(Config):
-    """How, not what: no part of a run's identity, changeable at every start, recorded in environment.json."""
+    """Options of the computation. They may change whenever a run continues; environment.json records them."""
 
     section: ClassVar[str] = "model.compute"
 

@@ -17,7 +17,7 @@ def relative_buckets(
 ) -> jax.Array:
     """The bucket of the distance between each query and each key: exact for near keys, wider the farther away.
 
-    Of N buckets a direction, with E = N // 2 and n the number of positions between query and key:
+    With N buckets a direction, E = N // 2, and n the number of positions between query and key:
 
         bucket = n                                                              n < E
         bucket = min(E + floor(log(n / E) / log(max_distance / E) (N - E)), N - 1)    otherwise
@@ -63,7 +63,7 @@ def relative_buckets(
 
 
 def _bucket_of_distance(buckets: int, exact: int, max_distance: int) -> np.ndarray:
-    """[max_distance + 1] int32. Computed once by NumPy: logarithms of other devices would round otherwise."""
+    """[max_distance + 1] int32. NumPy computes it once, because the logarithms of other devices round differently."""
     distances = np.arange(max_distance + 1)
     logarithms = np.log(np.maximum(distances, exact).astype(np.float32) / np.float32(exact))
     shares = logarithms / np.float32(np.log(max_distance / exact))

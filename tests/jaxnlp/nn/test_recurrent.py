@@ -339,7 +339,7 @@ def test_what_makes_no_layers_is_refused():
         (Recurrent("lstmm", (3,)), "cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'"),
         (Recurrent("lstm", ()), "widths must have one layer at least, got none"),
         (Recurrent("gru", (3,), forget_bias=1.0), "forget_bias is for an lstm, got 1.0 for cell gru"),
-        (Recurrent("gru", (3,), weight_dropout_rate=1.5), r"dropout rate must lie in \[0, 1\), got 1.5"),
+        (Recurrent("gru", (3,), weight_dropout_rate=1.5), r"dropout rate must be in \[0, 1\), got 1.5"),
     ):
         with pytest.raises(ValueError, match=message):
             initial_params(module)

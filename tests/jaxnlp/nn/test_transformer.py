@@ -370,7 +370,7 @@ def test_arguments_that_a_block_lacks_or_would_ignore_are_refused(settings, argu
     [
         ({"caches": (None,) * 2}, "expected caches of 3 layers, got 2"),
         ({"caches": (None,) * 4}, "expected caches of 3 layers, got 4"),
-        ({"caches": (None,) * 3, "return_layers": True}, "a stack with caches keeps no layers"),
+        ({"caches": (None,) * 3, "return_layers": True}, "return_layers cannot be combined with caches"),
     ],
 )
 def test_a_stack_refuses_caches_of_other_blocks_and_layers_beside_caches(arguments, message):

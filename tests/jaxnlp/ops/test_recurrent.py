@@ -319,8 +319,8 @@ def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(cudnn_c
 @pytest.mark.parametrize(
     ("name", "dtype", "matmul_dtype", "message"),
     [
-        ("gru", np.float32, None, "computes LSTMs alone here"),
-        ("rnn_relu", np.float32, None, "computes LSTMs alone here"),
+        ("gru", np.float32, None, "supports only LSTMs here"),
+        ("rnn_relu", np.float32, None, "supports only LSTMs here"),
         ("lstm", jnp.bfloat16, None, "computes in float32, got bfloat16 and matmul_dtype None"),
         ("lstm", np.float32, "bfloat16", "computes in float32, got float32 and matmul_dtype bfloat16"),
     ],

@@ -255,5 +255,5 @@ def test_integers_and_rates_outside_their_interval_are_refused():
     z, v, parameters = random_inputs()
     with pytest.raises(ValueError, match="expected float arrays, got z int32, w_b float32"):
         synthesize(z.astype(np.int32), v, **parameters)
-    with pytest.raises(ValueError, match=re.escape("dropout rate must lie in [0, 1), got 1.0")):
+    with pytest.raises(ValueError, match=re.escape("dropout rate must be in [0, 1), got 1.0")):
         synthesize(z, v, **parameters, dropout_rate=1.0)
