@@ -1,4 +1,4 @@
-"""`jaxnlp VERB PLACE`, or `python -m jaxnlp`: what a trained model can do; its task says which verbs there are."""
+"""`jaxnlp VERB PLACE`, or `python -m jaxnlp`: runs a verb of a trained model; its task defines the verbs."""
 
 import dataclasses
 import difflib
@@ -27,16 +27,16 @@ Verbs, if the model's task has them:
 
 @dataclasses.dataclass(frozen=True)
 class LoadOptions:
-    """How the model is loaded."""
+    """Options of loading the model."""
 
     checkpoint: Checkpoint = "best"
-    """The best on the validation split, the newest, or a step."""
+    """The checkpoint: the best on the validation split, the latest, or a step."""
     ignore: tuple[str, ...] = ()
-    """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
+    """Pretrained tensors to ignore, by their names or prefixes, such as classifier."""
 
 
 def every_command() -> dict[str, tuple[type[Command], ...]]:
-    """The verbs of all tasks, by name; several tasks may have one each of the same name."""
+    """The verbs of all tasks, by name; several tasks may have a verb of the same name."""
     found: dict[str, tuple[type[Command], ...]] = {}
     for task in every_task():
         for verb, kind in task().commands().items():
@@ -56,12 +56,12 @@ def usage() -> str:
 
 
 def program_name() -> str:
-    """The program as it was typed: the installed command, or the module."""
+    """The name of the program: the installed command, or the module."""
     return "jaxnlp" if Path(sys.argv[0]).stem == "jaxnlp" else "python -m jaxnlp"
 
 
 def run(arguments: list[str]) -> int:
-    """Loads the model and does what was asked. Returns: the exit status."""
+    """Loads the model and runs the verb. Returns: the exit status."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0 if arguments else 2
@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> int:
     if not rest or rest[0].startswith("-"):
         known = every_command()
         if verb not in known:
-            raise ValueError(f"there is no verb {verb!r}; {_nearest(verb, known)}")
+            raise ValueError(f"unknown verb {verb!r}; {_nearest(verb, known)}")
         if rest and rest[0] not in ("-h", "--help"):
             raise ValueError(f"give the run's folder before the options: {program} PLACE {' '.join(rest)}")
         meanings = "\n\n".join(kind.__doc__ or "" for kind in known[verb])
@@ -92,11 +92,11 @@ def run(arguments: list[str]) -> int:
 
 def _nearest(verb: str, verbs: Mapping[str, object]) -> str:
     close = difflib.get_close_matches(verb, verbs, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(verbs) or 'none'}"
+    return f"did you mean {close[0]}?" if close else f"known verbs: {', '.join(verbs) or 'none'}"
 
 
 def parse(kind: type[Command], flags: list[str], program: str) -> tuple[Command, LoadOptions]:
-    """A verb's own options and those of loading. Exits with status 0 after help, and 2 for wrong options."""
+    """The options of a verb and those of loading. Exits with status 0 after help, and 2 for wrong options."""
     flat = tyro.conf.arg(name="")
     both = dataclasses.make_dataclass(
         "Options", [("command", Annotated[kind, flat]), ("load", Annotated[LoadOptions, flat])]
@@ -106,7 +106,7 @@ def parse(kind: type[Command], flags: list[str], program: str) -> tuple[Command,
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 a damaged run, 2 a wrong command, or a file that cannot be read or written."""
+    """Exit status: 0 = done, 1 = damaged run, 2 = wrong command, or a file that cannot be read or written."""
     try:
         return run(sys.argv[1:] if arguments is None else arguments)
     except DamagedCheckpointError as error:
@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print()
         return 130
-    except BrokenPipeError:  # the reader, such as `head`, has enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -204,8 +204,8 @@ def test_a_processor_reads_back_equal_with_its_class():
         ([], "processor: expected an object with a key 'type', got []"),
         ({"characters": ["a"]}, "processor: expected an object with a key 'type'"),
         ({"type": "os:system"}, "processor: type 'os:system' is not of"),
-        ({"type": "jaxnlp.models.gpt:GPTConfig"}, "is not a processor: it has no from_json"),
-        ({"type": "jaxnlp.text.characters:CharacterVocabulary"}, "processor: not the fields of a CharacterVocabulary"),
+        ({"type": "jaxnlp.models.gpt:GPTConfig"}, "is not a processor: it does not define from_json"),
+        ({"type": "jaxnlp.text.characters:CharacterVocabulary"}, "processor: wrong fields of a CharacterVocabulary"),
         (
             {"type": "jaxnlp.text.characters:CharacterVocabulary", "characters": ["ab"]},
             "characters[0] must be a single character, got 'ab'",
@@ -228,12 +228,12 @@ def test_refusing_a_type_does_not_run_its_module(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("jaxnlp.models.gpt:Missing", "there is no type 'jaxnlp.models.gpt:Missing' in this version"),
+        ("jaxnlp.models.gpt:Missing", "type 'jaxnlp.models.gpt:Missing' does not exist in this version"),
         (
             "jaxnlp.models.missing:GPTConfig",
-            "there is no type 'jaxnlp.models.missing:GPTConfig' in this version: No module named",
+            "type 'jaxnlp.models.missing:GPTConfig' does not exist in this version: No module named",
         ),
-        ("jaxnlp.serialization", "there is no type 'jaxnlp.serialization' in this version"),
+        ("jaxnlp.serialization", "type 'jaxnlp.serialization' does not exist in this version"),
         ("jaxnlp.serialization:to_json", "'jaxnlp.serialization:to_json' is not a class"),
         ("jaxnlp.text.characters:CharacterVocabulary", "is not a dataclass"),
         ("jaxnlp.decoding.sampling:Sampling", "expected a ModelConfig, got a Sampling"),

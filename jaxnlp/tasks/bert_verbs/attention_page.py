@@ -1,4 +1,4 @@
-"""A page about attention: one HTML document, which asks for nothing else, with the maps of all layers and heads."""
+"""A page of attention maps: one self-contained HTML document with all layers and heads."""
 
 import base64
 import html
@@ -81,7 +81,7 @@ const mapOf = (layer, head) => {
   return weights.subarray(start, start + count * count)
 }
 const rowOf = (layer, head, token) => mapOf(layer, head).subarray(token * count, (token + 1) * count)
-// The square root, so that maps whose weights are spread over many tokens show something too.
+// The square root makes small weights visible, which are spread over many tokens.
 const shade = weight => Math.sqrt(weight / 65535)
 const percent = weight => `${(weight / 655.35).toFixed(1)}%`
 let layer = 0, head = 0, token = 0
@@ -115,7 +115,7 @@ for (let row = 0; row < layers; row++) {
       show()
       at("one").scrollIntoView({ block: "nearest" })
     }
-    // Shrunken sharply, a map would lose rows and columns; enlarged smoothly, its cells.
+    // A sharp map loses rows and columns when it shrinks. A smooth map loses its cells when it grows.
     make(button, "canvas").classList.toggle("sharp", count < 50)
     buttons.push(button)
   }
@@ -189,24 +189,14 @@ _PAGE = Template("""<!doctype html>
 <body>
 <main>
 <h1 dir="auto">$title</h1>
-<p>$model: $layers layers, $heads heads, $count tokens. Rows of a map are tokens, columns what they attend to.</p>
-<p class="legend">Weight: $legend</p>
-<noscript><p>The maps are drawn by the page's own script, which is switched off here.</p></noscript>
-<div class="columns">
-<section class="card scroll"><h2>All maps: layers down, heads across</h2><div id="maps"></div></section>
-<section class="card" id="one"><h2 id="title"></h2>
-<div id="tokens"></div>
-<div class="scroll"><div id="large"><div id="top"></div><div id="side"></div>
-<div><canvas id="map" class="sharp"></canvas><div id="row"></div></div></div></div>
-<p><code id="who"></code> attends to</p>
-<div id="bars"></div></section>
-</div>
-</main>
-<script type="application/json" id="data">$data</script>
-<script>$script</script>
-</body>
-</html>
-""")
+<p>$model: $layers layers, $heads heads, $count tokens. Rows of a map are tokens, columns are the tokens they attend
+to.</p> <p class="legend">Weight: $legend</p> <noscript><p>A script in this page draws the maps. Scripts are switched
+off.</p></noscript> <div class="columns"> <section class="card scroll"><h2>All maps: layers down, heads across</h2><div
+id="maps"></div></section> <section class="card" id="one"><h2 id="title"></h2> <div id="tokens"></div> <div
+class="scroll"><div id="large"><div id="top"></div><div id="side"></div> <div><canvas id="map"
+class="sharp"></canvas><div id="row"></div></div></div></div> <p><code id="who"></code> attends to</p> <div
+id="bars"></div></section> </div> </main> <script type="application/json" id="data">$data</script>
+<script>$script</script> </body> </html> """)
 
 
 def render_page(tokens: Sequence[str], weights: np.ndarray, *, title: str, model: str) -> str:
@@ -214,12 +204,12 @@ def render_page(tokens: Sequence[str], weights: np.ndarray, *, title: str, model
 
     Args:
       tokens: of the text, T of them.
-      weights: what each attends to [L, H, T, T], from 0 to 1; kept to five digits.
+      weights: of attention [L, H, T, T], from 0 to 1; rounded to five digits.
       title: the text.
       model: its name.
 
     Raises:
-      ValueError: when the weights are no square maps of the tokens.
+      ValueError: when the weights are not square maps of the tokens.
     """
     layers, heads = weights.shape[:2]
     if weights.shape[2:] != (len(tokens), len(tokens)):
@@ -243,6 +233,6 @@ def render_page(tokens: Sequence[str], weights: np.ndarray, *, title: str, model
             f'<span><i style="--share: {100 * share**0.5:.0f}%"></i>{100 * share:g}%</span>'
             for share in (0.01, 0.05, 0.2, 0.5, 1.0)
         ),
-        # No end tag and no comment begins in it: a token may be written like one.
+        # Escaped, because a token may look like an end tag or a comment.
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     )

@@ -31,7 +31,7 @@ from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classif
 
 HEADS = "heads.safetensors"
 PAGE_TOKENS = 128
-"""Tokens on a page of attention by default: its size grows with their square."""
+"""Default maximum number of tokens on a page of attention, whose size grows with its square."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +47,15 @@ class Embed(Command):
     similarities: bool = False
     """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
     pooling: Pooling | None = None
-    """A text's embedding: its first token's, the pooler's, or the mean over its tokens. None = as the model has it."""
+    """A text's embedding: that of its first token (cls), the pooler's, or the mean over its tokens. None = the
+    model's."""
 
     def __call__(self, trained: Trained) -> None:
         """Writes or prints the embeddings.
 
-        Raises: ValueError, OSError for texts that are missing or cannot be read; when the file cannot be written.
+        Raises: ValueError, OSError for texts that are missing or cannot be read, and if the file cannot be written.
         """
-        encoder_config(trained)  # a model without a BERT is refused before texts are read
+        encoder_config(trained)  # an error for a model without a BERT, before texts are read
         printed = self.out is None and not self.similarities
         texts: list[str] = []
         vectors: list[np.ndarray] = []
@@ -82,35 +83,36 @@ class Embed(Command):
 
 
 def _json_line(text: str, vector: np.ndarray) -> str:
-    # The shortest decimals that read back as the same float32; Python's own of a float64 have twice as many digits.
+    # The shortest decimals that read back as the same float32. Those of a Python float have twice as many digits.
     numbers = ", ".join(map(str, vector))
     return f'{{"text": {json.dumps(text, ensure_ascii=False)}, "vector": [{numbers}]}}'
 
 
 @dataclasses.dataclass(frozen=True)
 class Attention(Command):
-    """Draws the attention weights of a text, of all layers and heads, as a page that opens from disk."""
+    """Draws the attention weights of a text, for all layers and heads, on a self-contained page."""
 
     text: tyro.conf.Positional[str]
-    """What is read."""
+    """The text to read."""
     pair: str | None = None
     """A second text, read together with the first as BERT reads pairs."""
     out: Path = Path("attention.html")
-    """Where to write the page."""
+    """The page to write."""
     max_length: int = PAGE_TOKENS
     """Maximum length in tokens; longer texts are truncated."""
 
     def __call__(self, trained: Trained) -> None:
-        """Writes the page and prints where. Raises: ValueError, OSError for a blank text; when it cannot be written."""
+        """Writes the page and prints its path. Raises: ValueError, OSError for a blank text or a path it cannot
+        write."""
         page = page_of_maps(trained, self.text, self.pair, max_length=self.max_length)
         write_file(self.out, page.encode())
         print(self.out)
 
 
 def page_of_maps(trained: Trained, text: str, pair: str | None = None, *, max_length: int = PAGE_TOKENS) -> str:
-    """The page of all layers and heads; a note on standard error when the text is truncated.
+    """The page of all layers and heads. Prints a note on standard error when the text is truncated.
 
-    Raises: ValueError for a blank text, and what `attend_text` refuses.
+    Raises: ValueError for a blank text, and as `attend_text`.
     """
     pairs = () if pair is None else (pair,)
     (row,) = rows_of([text], pairs, None, count=1 + len(pairs))
@@ -125,22 +127,22 @@ def page_of_maps(trained: Trained, text: str, pair: str | None = None, *, max_le
 class Export(Command):
     """Writes the BERT of a run as a directory that Hugging Face Transformers reads, with its tokenizer.
 
-    Pretraining heads are included, and how the model pools and truncates, as sentence-transformers reads it. A single
-    classification by the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification.
-    Other heads are not part of any Transformers BERT class, so they are saved separately in heads.safetensors; with a
-    single classification by the mean or the first token there is also a program that computes it in PyTorch.
+    It includes pretraining heads, and the pooling and the maximum length for sentence-transformers. A single
+    classification by the pooler, of texts or of pairs that are encoded together, becomes a
+    BertForSequenceClassification. Other heads are not part of any Transformers BERT class, so they are saved separately
+    in heads.safetensors. For a single classification by the mean or the first token, it also writes a PyTorch program.
     """
 
     folder: tyro.conf.Positional[Path]
-    """Where to write; new, or empty."""
+    """Directory to write: new, or empty."""
 
     def __call__(self, trained: Trained) -> None:
-        """Writes the directory atomically, and prints what is in it.
+        """Writes the directory atomically, and prints its contents.
 
         Raises:
-          ValueError: when the model has no BERT.
+          ValueError: when the model does not have a BERT.
           WeightsError: for variants that Transformers' BERT does not have.
-          OSError: when the directory is not empty, or cannot be written.
+          OSError: when the directory is not empty or cannot be written.
         """
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
@@ -169,7 +171,7 @@ class Export(Command):
 
 
 def pretrained_of(trained: Trained) -> Pretrained:
-    """The BERT of a model as it is exported. Raises: ValueError when there is none."""
+    """The BERT of a model for export. Raises: ValueError when the model does not have one."""
     encoder = encoder_config(trained)
     params = jax.tree.map(np.asarray, dict(trained.params))
     heads = params.get("heads", {})
@@ -180,7 +182,7 @@ def pretrained_of(trained: Trained) -> Pretrained:
 
 
 def classifier_of(trained: Trained) -> Classifier | None:
-    """The only head of a model, where that is dropout and a dense layer on the pooler's output."""
+    """The only head of a model, if it is a dense layer on the pooler's output; otherwise None."""
     config: Any = trained.model.config
     if not isinstance(config, TextVectorsConfig) or config.pooling != "pooler":
         return None

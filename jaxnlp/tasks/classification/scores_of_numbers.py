@@ -1,6 +1,6 @@
-"""How good predicted numbers are: errors and correlations, and the report's blocks. Axis: N examples.
+"""Scores of predicted numbers: errors and correlations, and the report's blocks. Axis: N examples.
 
-The functions are those of `scores`; numbers have no classes.
+The functions are those of `scores`. Numbers do not have classes.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from jaxnlp.blocks import Line, Lines
 from jaxnlp.tasks import Block, Metric, MetricKind
 
 BINS = 20
-"""Parts of the scale for which the report has the mean prediction."""
+"""Number of parts of the scale for which the report has the mean prediction."""
 
 
 def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
-    """What `scores` measures."""
+    """The metrics of `scores`."""
     del classes, labels
     errors = {name: MetricKind(of, "label", "lower") for name in ("mean_absolute_error", "root_mean_squared_error")}
     return errors | {name: MetricKind(of) for name in ("pearson", "spearman")}
 
 
 def scores(classes: Sequence[str], labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:
-    """Errors in the unit of the labels, and correlations, of [N] and [N]; a constant correlates with nothing: 0."""
+    """Errors in the unit of the labels, and correlations, of labels [N] and predictions [N]; 0 if one is constant."""
     del classes
     varied = len(labels) > 1 and np.ptp(labels) > 0.0 and np.ptp(predicted) > 0.0
     values = {
@@ -49,5 +49,5 @@ def blocks(classes: Sequence[str], labels: np.ndarray, predicted: np.ndarray) ->
 
 
 def errors(labels: np.ndarray, predicted: np.ndarray, limit: int) -> list[int]:
-    """The examples whose predictions are farthest from their labels."""
+    """The indices of the examples with the largest errors."""
     return np.argsort(-np.abs(predicted - labels), kind="stable")[:limit].tolist()

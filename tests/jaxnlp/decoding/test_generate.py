@@ -202,7 +202,7 @@ def test_buckets_hold_their_prompts_and_are_few(capacity):
     ("shape", "count", "message"),
     [
         ((2, 0), 1, "the prompt is empty; the model needs at least one token to continue"),
-        ((2, 9), 1, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
+        ((2, 9), 1, "the prompt has 9 tokens, but the model's context has only 8; shorten it"),
         ((3,), 1, "expected a prompt [B, N] of int, got (3,) of int32"),
         ((2, 3), 0, "max_new_tokens must be at least 1, got 0"),
     ],

@@ -270,7 +270,7 @@ def test_config_reads_back_equal_from_json():
             {"cell": "gru", "forget_bias": 1.0},
             "model.forget_bias applies only to the cell lstm; set it to 0.0",
         ),
-        *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
+        *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must be in [0, 1), got 1.0") for rate in RATES),
     ],
 )
 def test_configs_that_describe_no_model_are_refused(changes, message):

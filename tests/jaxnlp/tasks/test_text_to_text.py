@@ -26,7 +26,7 @@ def test_perplexity_is_the_exponential_of_the_loss_and_stays_finite():
 def test_the_objective_is_declared_where_it_differs_from_the_loss():
     assert "objective" not in TextToText().metrics(None, Split())
     assert "objective" in TextToText(label_smoothing=0.1).metrics(None, Split())
-    with pytest.raises(ValueError, match=r"task\.label_smoothing must lie in \[0, 1\), got -0\.1"):
+    with pytest.raises(ValueError, match=r"task\.label_smoothing must be in \[0, 1\), got -0\.1"):
         TextToText(label_smoothing=-0.1)
 
 

@@ -69,7 +69,7 @@ def test_json_reads_back_equal():
         ({"characters": "ab"}, "characters: expected a list of strings, got str"),
         ({"characters": ["a", 2]}, "characters[1]: expected a string, got 2"),
         ({"characters": []}, "at least one character"),
-        ({"characters": ["a", "b", "a"]}, "characters[2] is 'a', which is characters[0] too"),
+        ({"characters": ["a", "b", "a"]}, "characters[2] and characters[0] are both 'a'"),
         ({"characters": ["a", "bc"]}, "characters[1] must be a single character, got 'bc'"),
     ],
     ids=str,

@@ -68,7 +68,7 @@ def test_a_sentence_of_words_reads_back():
     plain = sentence_of(["a", "b"])
     assert plain.heads is None
     assert parse_conllu(written([plain]), "file") == [plain]
-    with pytest.raises(ValueError, match="no tab or line break, got 'a\\\\tb'"):
+    with pytest.raises(ValueError, match="or have a tab or a line break, got 'a\\\\tb'"):
         sentence_of(["a\tb"])
 
 

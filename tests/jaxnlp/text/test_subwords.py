@@ -98,7 +98,7 @@ def test_dropout_depends_only_on_the_seed(trained):
 def test_dropout_is_refused_where_there_are_no_merges(trained):
     with pytest.raises(ValueError, match="dropout needs subwords of kind bpe, got words"):
         trained["words"].encode("a", dropout=0.1)
-    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\], got 1.5"):
         trained["bpe"].encode("a", dropout=1.5)
 
 

@@ -88,5 +88,5 @@ def test_inputs_survive_json():
         WordInputs.from_json(inputs.to_json() | {"max_length": "9"})
     with pytest.raises(ValueError, match="words must be distinct"):
         WordInputs(("a", "a"), ())
-    with pytest.raises(ValueError, match="no tokenizer of a BERT"):
+    with pytest.raises(ValueError, match="no BERT tokenizer"):
         WordInputs((), ()).word_pieces(["a"])

@@ -53,7 +53,7 @@ def test_images_are_files_or_arrays(run, digit):
     assert found[0] == found[1] == trained.predict(image)
     with pytest.raises(ValueError, match=r"the model reads images \[8, 8, 1\] of uint8, got \[9, 9\] of float64"):
         trained.predict(np.zeros((9, 9)))
-    with pytest.raises(ValueError, match="this model reads images, which have no pairs"):
+    with pytest.raises(ValueError, match="this model reads images, not pairs of texts"):
         trained.predict([digit], ["a text"])
 
 

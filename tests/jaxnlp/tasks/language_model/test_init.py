@@ -173,7 +173,7 @@ def test_evaluation_reports_the_plain_loss_alone():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"label_smoothing": 1.0}, r"task.label_smoothing must lie in \[0, 1\), got 1.0"),
+        ({"label_smoothing": 1.0}, r"task.label_smoothing must be in \[0, 1\), got 1.0"),
         ({"label_smoothing": math.nan}, "task.label_smoothing"),
         ({"z_loss": -0.1}, "task.z_loss must be finite and not negative, got -0.1"),
         ({"z_loss": math.inf}, "task.z_loss"),
@@ -307,9 +307,9 @@ def test_the_output_bias_begins_at_the_logarithm_of_the_frequencies():
         task.check(dataclasses.replace(RECURRENT_CONFIG, use_output_bias=False), facts())
     with pytest.raises(DataError, match=r"task\.init_bias_from_unigram needs token counts"):
         task.check_corpus(RECURRENT_CONFIG, corpus_of())
-    bias = task.begin(RECURRENT, corpus_of(COUNTS))["head_bias"]
+    bias = task.initial_params(RECURRENT, corpus_of(COUNTS))["head_bias"]
     np.testing.assert_allclose(np.exp(bias), (COUNTS + 1) / (COUNTS + 1).sum(), rtol=1e-6)
-    assert RecurrentLanguageModel().begin(RECURRENT, corpus_of(COUNTS)) == {}
+    assert RecurrentLanguageModel().initial_params(RECURRENT, corpus_of(COUNTS)) == {}
 
 
 def facts(parts=(), carries=False):
@@ -318,7 +318,7 @@ def facts(parts=(), carries=False):
 
 def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_that_carry_states():
     RecurrentLanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
-    with pytest.raises(ValueError, match="take the task RecurrentLanguageModel with a recurrent model"):
+    with pytest.raises(ValueError, match="use the task RecurrentLanguageModel with a recurrent model"):
         LanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
     for option in ({"chunk_tokens": 8}, {"num_sampled": 2}):
         with pytest.raises(ValueError, match="of a recurrent model need the task RecurrentLanguageModel"):
@@ -329,7 +329,7 @@ def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_th
 
 def test_data_of_several_parts_is_refused():
     LanguageModel().check(GPT, facts())
-    with pytest.raises(ValueError, match=r"learns from texts without labels, and the data has \('sst',\)"):
+    with pytest.raises(ValueError, match=r"needs texts without labels, but the data has the parts \('sst',\)"):
         LanguageModel().check(GPT, facts(parts=("sst",)))
 
 
