@@ -120,7 +120,7 @@ def test_too_few_evaluations_to_average_are_told(tiny_config, tmp_path, quick_fi
     steps = 3 if told else 5  # 2 or 3 evaluations
     config = tiny_config(nt_asgd_patience=max(patience, 0), total_steps=steps, evaluate_every_steps=2)
     quick_fit(config, tmp_path, loud)
-    message = f"averaging can begin after {patience + 2} evaluations, and the run has 2"
+    message = f"averaging needs at least {patience + 2} evaluations, but the run has 2"
     assert (message in " ".join(loud.file.getvalue().split())) == told
 
 
@@ -130,7 +130,7 @@ def test_a_plateau_that_cannot_be_found_is_told(tiny_config, quick_fit, tmp_path
     changes = {"optimizer.schedule": "plateau", "optimizer.plateau_patience": patience}
     config = update(tiny_config(total_steps=steps, evaluate_every_steps=1), **changes)
     quick_fit(config, tmp_path, loud)
-    message = f"can become lower after {patience + 2} evaluations, and the run has {steps}; evaluate more often"
+    message = f"needs at least {patience + 2} evaluations, but the run has {steps}; evaluate more often"
     assert (message in " ".join(loud.file.getvalue().split())) == told
 
 

@@ -151,7 +151,7 @@ def test_training_logs_and_reports_how_many_answers_are_right(run):
     page = write_report(run).read_text(encoding="utf-8")
     assert f"{round(10 * logged)} of 10 right" in page
     assert "Accuracy by frequency of the answer" in page
-    assert "What each character of the answer attends to" in page
+    assert "The attention of each character of the answer" in page
 
 
 def test_the_best_checkpoint_is_the_one_with_the_most_right_answers(run):

@@ -327,7 +327,7 @@ def test_progress_is_the_count_of_the_metric_that_the_objective_names():
     ("measured", "message"),
     [
         ("loss", "counts progress by 'tokens', which it did not measure; it measured loss"),
-        ("tokens", "an objective measures `loss` or `objective`; this one measured tokens"),
+        ("tokens", "an objective must measure `loss` or `objective`; this one measured tokens"),
     ],
 )
 def test_a_metric_that_the_step_needs_and_the_objective_did_not_measure_is_named(measured, message):
