@@ -114,7 +114,7 @@ def test_a_homework_vocabulary_need_not_know_the_unknown(tmp_path):
         ({"train": []}, "wiki.train.npy contains no articles"),
         ({"dtype": np.float32}, "wiki.train.npy: article[0] is of dtype float32, expected integers: the ids of words"),
         ({"train": [[[0, 1], [2, 3]]]}, "wiki.train.npy: article[0] is of shape [2, 2], expected [N]"),
-        ({"words": [*WORDS, "a"]}, "vocab.csv: words[5] is 'a', which is words[3] too"),
+        ({"words": [*WORDS, "a"]}, "vocab.csv: words[5] and words[3] are both 'a'"),
         ({"words": [*WORDS, "b c"]}, "vocab.csv: words[5] must not be empty or contain white space, got 'b c'"),
     ],
 )

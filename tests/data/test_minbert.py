@@ -245,7 +245,7 @@ def test_a_file_without_labels_is_of_all_tasks_about_such_texts(folder, tmp_path
     assert list(found.parts) == ["quora", "sts"]
     assert not any(part.scored for part in (found, *found.parts.values()))
     assert found.batches == ()
-    expected = "no labels: there is no column is_duplicate or sentiment or similarity among "
+    expected = "no labels: it does not have the column is_duplicate or sentiment or similarity, only "
     assert expected + "id, sentence1, sentence2" in caplog.text
 
 
@@ -261,7 +261,7 @@ def test_a_file_that_could_be_of_two_tasks_or_is_of_none_is_refused(folder, tmp_
 def test_what_is_to_be_scored_and_has_no_label_or_is_cut_is_counted(folder, tmp_path, caplog):
     (tmp_path / "mine.tsv").write_text(table("sst", 30, 5) + "30\tx\tthe cat\t\n")
     split = config(folder, max_length=10).read_file(tmp_path / "mine.tsv", processor("sst"))
-    assert "1 rows without a label are left out" in caplog.text
+    assert "1 rows without a label are ignored" in caplog.text
     texts = [line.split("\t")[2] for line in (tmp_path / "mine.tsv").read_text().splitlines()[1:-1]]
     long = sum(len(text.split()) > 8 for text in texts)
     assert long > 0
@@ -343,9 +343,9 @@ def test_a_file_for_ones_own_parts_is_of_the_part_whose_columns_it_has(tmp_path)
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"parts": ("mine",), "tables": ("mine=a.csv", "mine=b.csv")}, "names of their own, each once, got mine, mine"),
-        ({"parts": ("sst",), "tables": ("sst=a.csv",)}, "data.tables must have names of their own, each once, got sst"),
-        ({"tables": ("mine=a.csv",)}, "data.parts does not name mine of data.tables; add it, or remove the table"),
+        ({"parts": ("mine",), "tables": ("mine=a.csv", "mine=b.csv")}, "new, distinct names, got mine, mine"),
+        ({"parts": ("sst",), "tables": ("sst=a.csv",)}, "data.tables must have new, distinct names, got sst"),
+        ({"tables": ("mine=a.csv",)}, "data.parts does not include mine of data.tables; add it, or remove the table"),
         ({"parts": ("mine",), "tables": ("mine=a.csv",), "path": "x"}, "data.path applies only to parts of CS224N"),
         ({"parts": ("mine",), "tables": ("a.csv",)}, "data.tables must be NAME=FILE or NAME=FILE,VALIDATION_FILE"),
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),

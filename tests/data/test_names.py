@@ -73,7 +73,7 @@ def test_splits_are_train_validation_dev_and_test(folder):
     assert sorted(as_pairs["train"] + as_pairs["validation"]) == sorted(PEOPLE.train)
     assert len(corpus.split("test").batches) == 0
     with pytest.raises(
-        DataError, match=re.escape("there is no split 'held'; this data set has: train, validation, dev, test")
+        DataError, match=re.escape("this data set does not have the split 'held'; it has: train, validation, dev, test")
     ):
         corpus.split("held")
 
@@ -259,7 +259,7 @@ def test_invented_people_need_no_files(monkeypatch):
     names = read_names("invented", None)
     assert (len(names.train), len(names.dev), len(names.test)) == (300, 100, 50)
     assert names.dev[0].answer
-    with pytest.raises(DataError, match=re.escape("data.source invented has no files; remove --data.path here")):
+    with pytest.raises(DataError, match=re.escape("data.source invented does not use files; remove --data.path here")):
         read_names("invented", "here")
 
 
@@ -297,9 +297,9 @@ def test_a_file_of_questions_is_a_split(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Ada. Born .\nAb.\n", "line 2: a document has at least 4 characters, got 'Ab.'; remove the line"),
-        ("Ada. Born .\n\nBob. Born .\n", "line 2: a document has at least 4 characters, got ''"),
-        ("Ada. Born .\n     \n", "line 2: a document has at least 4 characters, got '     '"),
+        ("Ada. Born .\nAb.\n", "line 2: a document must have at least 4 characters, got 'Ab.'; remove the line"),
+        ("Ada. Born .\n\nBob. Born .\n", "line 2: a document must have at least 4 characters, got ''"),
+        ("Ada. Born .\n     \n", "line 2: a document must have at least 4 characters, got '     '"),
         (f"Ada. Born {MASK}.\n", f"line 1: contains {MASK!r} (U+2047), which is the MASK token; replace it"),
         (f"Ada. Born .\nBob{PAD}. Born\n", f"line 2: contains {PAD!r} (U+25A1), which is the PAD token; replace it"),
     ],
@@ -389,15 +389,15 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
         ({"sequence_length": 7}, "data.sequence_length must be at least 8, got 7"),
         ({"held_out": -1}, "data.held_out must be at least 0, got -1"),
-        ({"question_fraction": 1.5}, "data.question_fraction must lie in [0, 1], got 1.5"),
-        ({"place_fraction": -0.1}, "data.place_fraction must lie in [0, 1], got -0.1"),
+        ({"question_fraction": 1.5}, "data.question_fraction must be in [0, 1], got 1.5"),
+        ({"place_fraction": -0.1}, "data.place_fraction must be in [0, 1], got -0.1"),
         (
             {"place_fraction": 0.5},
             "data.place_fraction applies only to data.corruption facts; set it to 0.0, got 0.5",
         ),
         ({"facts_length": 56}, "data.facts_length applies only to data.corruption facts; set it to 72, got 56"),
         ({"facts_length": -5}, "data.facts_length must be at least 1, got -5"),
-        ({"max_left_padding": 128}, "data.max_left_padding must lie in [0, 128), got 128"),
+        ({"max_left_padding": 128}, "data.max_left_padding must be in [0, 128), got 128"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -88,12 +88,12 @@ def test_empty_file_is_refused_by_name(tmp_path, content):
 
 
 def test_missing_file_is_named_with_the_option_that_gives_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no text file at .*absent\.txt; .*--data\.path"):
+    with pytest.raises(FileNotFoundError, match=r"the text file .*absent\.txt does not exist; .*--data\.path"):
         read_utf8(tmp_path / "absent.txt")
 
 
 def test_folder_is_no_text_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=re.escape(f"no text file at {tmp_path};")):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"the text file {tmp_path} does not exist;")):
         read_utf8(tmp_path)
 
 

@@ -261,12 +261,12 @@ def test_a_validation_text_of_one_word_is_refused(folder):
         ({"sequence_length": 0}, "data.sequence_length must be at least 1, got 0"),
         ({"minimum_count": 0}, "data.minimum_count must be at least 1, got 0"),
         ({"evaluation_batch_size": 0}, "data.evaluation_batch_size must be at least 1, got 0"),
-        ({"length_multiple": 0}, "data.length_multiple must lie in [1, 70] (sequence_length), got 0"),
-        ({"sequence_length": 9}, "data.length_multiple must lie in [1, 9] (sequence_length), got 10"),
-        ({"bptt_short_probability": 1.5}, "data.bptt_short_probability must lie in [0, 1], got 1.5"),
+        ({"length_multiple": 0}, "data.length_multiple must be in [1, 70] (sequence_length), got 0"),
+        ({"sequence_length": 9}, "data.length_multiple must be in [1, 9] (sequence_length), got 10"),
+        ({"bptt_short_probability": 1.5}, "data.bptt_short_probability must be in [0, 1], got 1.5"),
         ({"bptt_length_std": -1.0}, "data.bptt_length_std must be at least 0 and finite, got -1.0"),
         ({"bptt_length_std": float("nan")}, "data.bptt_length_std must be at least 0 and finite, got nan"),
-        ({"validation_fraction": 1.0}, "data.validation_fraction must lie in (0, 1), got 1.0"),
+        ({"validation_fraction": 1.0}, "data.validation_fraction must be in (0, 1), got 1.0"),
     ],
 )
 def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
