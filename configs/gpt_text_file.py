@@ -1,8 +1,8 @@
-"""Character GPT on a text of your own: any UTF-8 file.
+"""Character GPT on your own text: any UTF-8 file.
 
 Source: the model of karpathy/minGPT at a size for a laptop.
 Cost: minutes on two CPU cores; --total-steps sets it.
-Expect: depends on the text; it wants some 100,000 characters.
+Expect: depends on the text, which should have at least 100,000 characters.
 Command: python -m train gpt_text_file --data.path my.txt --workdir runs/my_text
 """
 

@@ -1,7 +1,7 @@
 """CIFAR-10 by a small Vision Transformer, trained from scratch.
 
 Source: Dosovitskiy et al. 2021 for the model; Xiao et al. 2021 for its convolutional stem; Zhang et al. 2018 for mixup.
-Data: Krizhevsky 2009, without the 1,000 images that are held out.
+Data: Krizhevsky 2009, without 1,000 held-out images.
 Cost: to be measured.
 Expect: to be measured.
 Command: python -m train vit_cifar10 --workdir runs/vit_cifar10
