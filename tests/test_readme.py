@@ -122,7 +122,7 @@ def test_the_functions_of_the_readme_run_as_they_are_written(root: Path, capsys)
 
 
 @pytest.mark.thorough
-def test_the_python_of_the_readme_trains_and_generates_as_it_is_written(root: Path, tmp_path, capsys):
+def test_the_python_of_the_readme_trains_and_generates_unchanged(root: Path, tmp_path, capsys):
     page = (root / "README.md").read_text(encoding="utf-8")
     section = page.split("## In Python", 1)[1].split("\n## ", 1)[0]
     use, train = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)

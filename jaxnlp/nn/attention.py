@@ -109,7 +109,7 @@ class SelfAttention(nn.Module):
         if cache is not None and not self.causal:
             raise ValueError("a cache needs causal attention; set causal=True")
         if cache is not None and not deterministic and self.attention_dropout_rate:
-            raise ValueError("attention over a cache drops no weights; set deterministic=True")
+            raise ValueError("dropout cannot be combined with a cache; set deterministic=True")
         positions = x.shape[1]
         q, k, v = self._project(x)
         first = 0 if cache is None else cached_positions

@@ -81,7 +81,7 @@ class RecurrentDirection(nn.Module):
         cell, initial = find_cell(self.cell), uniform_of_width(self.width)
         check_rate(self.weight_dropout_rate)
         if self.forget_bias and self.cell != "lstm":
-            raise ValueError(f"forget_bias is for an lstm, got {self.forget_bias} for cell {self.cell}")
+            raise ValueError(f"forget_bias applies only to the cell lstm, got {self.forget_bias} for cell {self.cell}")
         gates = (cell.gates, self.width)
         w_x = self.param("kernel", initial, (x.shape[-1], *gates))
         w_h = self.param("recurrent_kernel", initial, (self.width, *gates))
@@ -159,7 +159,7 @@ class Recurrent(nn.Module):
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         if not self.widths:
-            raise ValueError("widths must have one layer at least, got none")
+            raise ValueError("widths needs at least one layer, got none")
         if states is None:
             states = empty_states(
                 self.cell, self.widths, x.shape[0], bidirectional=self.bidirectional, dtype=self.compute.dtype

@@ -55,7 +55,7 @@ def relative_buckets(
     if exact < 1:
         raise ValueError(f"num_buckets must be at least {4 if bidirectional else 2}, got {num_buckets}")
     if max_distance <= exact:
-        raise ValueError(f"max_distance must be above {exact}, which has a bucket of its own, got {max_distance}")
+        raise ValueError(f"max_distance must be above {exact}, which has its own bucket, got {max_distance}")
     table = jnp.asarray(_bucket_of_distance(of_one_direction, exact, max_distance))
     before = jnp.abs(distances) if bidirectional else jnp.maximum(-distances, 0)
     buckets = table[jnp.minimum(before, max_distance)]

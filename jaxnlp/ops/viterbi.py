@@ -26,7 +26,7 @@ def viterbi(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
       chain: transitions, start and end; -inf forbids. At least one sequence must be allowed.
 
     Returns:
-      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Of equally good labels the result
+      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Among equally good labels, it
         has those with the lower numbers at the end.
 
     Raises:

@@ -53,7 +53,7 @@ class TextClassifierProcessor:
         if self.texts not in (1, 2):
             raise ValueError(f"texts must be 1, or 2 for pairs, got {self.texts}")
         if self.pairs not in get_args(PairReading) or (self.apart and self.texts == 1):
-            raise ValueError(f"pairs must be together, or with 2 texts apart, got {self.pairs!r}")
+            raise ValueError(f"pairs must be together, or apart if there are 2 texts, got {self.pairs!r}")
         least = 3 if self.apart else 1 + 2 * self.texts
         if self.max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {self.max_length}")

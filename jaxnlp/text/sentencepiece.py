@@ -29,7 +29,7 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
         user-defined symbols.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"there is no SentencePiece model at {path}")
+        raise FileNotFoundError(f"the SentencePiece model {path} does not exist")
     try:
         return _subwords(_fields(path.read_bytes()), extra)
     except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:

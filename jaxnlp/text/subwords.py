@@ -81,10 +81,10 @@ class Subwords:
     def extra_id(self, number: int) -> int:
         """The id of an extra symbol. As in T5, number 0 has the last id, number 1 the id before it, and so on.
 
-        Raises: ValueError when there is no such symbol.
+        Raises: ValueError when it does not exist.
         """
         if not 0 <= number < self.extra:
-            raise ValueError(f"there is no extra symbol {number}: this vocabulary has {self.extra}")
+            raise ValueError(f"extra symbol {number} does not exist: this vocabulary has {self.extra}")
         return self.size - 1 - number
 
     def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:

@@ -21,7 +21,7 @@ def test_every_case_has_our_implementation_and_opponents(module):
         assert case.implementations.keys() == cases[0].implementations.keys()
 
 
-def test_unknown_case_is_refused_with_those_there_are(monkeypatch, capsys):
+def test_unknown_case_is_refused_with_the_known_ones(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmarks", "gpt_naems"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -69,7 +69,7 @@ def test_the_table_shows_numbers_and_what_was_not_measured():
     assert "not measured, no compiler" in summary(rows[1])
 
 
-def test_a_folder_that_is_no_checkout_is_refused(monkeypatch, tmp_path, capsys):
+def test_a_folder_that_is_not_a_checkout_is_refused(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmarks", "dropout", "--against", str(tmp_path)])
     with pytest.raises(SystemExit):
         main()

@@ -25,7 +25,7 @@ def test_a_cold_start_is_next_to_the_warm_one():
     assert "| a | `eager_f32` | 500; cold 2e+03 | 1e+03 | 2.00 |" in markdown([row])
 
 
-def test_only_what_lies_between_the_markers_is_replaced():
+def test_only_text_between_the_markers_is_replaced():
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert with_table(page, "new\n") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
 

@@ -56,7 +56,7 @@ def test_without_a_count_of_operations_there_is_no_rate():
 
 
 @pytest.mark.thorough
-def test_both_sides_run_in_processes_of_their_own_and_give_a_row():
+def test_both_implementations_run_in_their_own_processes_and_give_a_row():
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     (row,) = measure([case], limit_gflops=100.0)
     assert (row["case"], row["opponent"]) == ("dropout", "eager_f32")
@@ -130,7 +130,7 @@ def test_a_very_slow_implementation_takes_fewer_turns(monkeypatch):
     assert started.ran.count(("opponent", True)) == 1
 
 
-def test_a_case_that_torch_cannot_compile_is_told_with_its_reason(monkeypatch):
+def test_a_case_that_torch_cannot_compile_has_its_reason(monkeypatch):
     class Broken:
         def __init__(self, module, implementation, **settings):
             self.implementation = implementation
@@ -159,7 +159,7 @@ def test_the_gradient_of_dropout_is_that_of_another_array(monkeypatch):
 
 
 @pytest.mark.thorough
-def test_a_side_of_ours_that_cannot_run_is_an_error():
+def test_an_implementation_of_ours_that_cannot_run_is_an_error():
     worker = Worker("dropout", "nothing", huge_pages=False)
     with contextlib.closing(worker), pytest.raises(ImplementationError, match="nothing"):
         worker.wait_until_ready()
@@ -180,7 +180,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
-def test_the_other_side_runs_the_code_of_the_other_checkout(checkout):
+def test_the_other_implementation_runs_the_code_of_the_other_checkout(checkout):
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     (row,) = measure_against([case], checkout, limit_gflops=100.0)
     assert row["theirs_seconds"] == 0.5

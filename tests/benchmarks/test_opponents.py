@@ -330,7 +330,7 @@ def test_parser_gives_our_logits_and_has_as_many_parameters():
 
 
 @pytest.mark.thorough
-def test_both_sides_of_parse_find_trees_of_all_sentences(monkeypatch):
+def test_both_implementations_of_parse_find_trees_of_all_sentences(monkeypatch):
     sentences = parse.sentences()[:20]
     monkeypatch.setattr(parse, "sentences", lambda: sentences)
     ours, theirs = parse.ours()(), parse.theirs(bfloat16=False)()
@@ -380,7 +380,7 @@ def test_vit_gives_our_logits_and_has_as_many_parameters():
     assert size_of(theirs) == size(params)
 
 
-def test_both_sides_predict_a_class_of_each_sentence(monkeypatch):
+def test_both_implementations_predict_a_class_of_each_sentence(monkeypatch):
     monkeypatch.setattr(predict, "SENTENCES", 5)
     predict.sentences.cache_clear()
     encoder = dataclasses.replace(predict.CONFIG.encoder, num_layers=1, num_heads=2, width=8)

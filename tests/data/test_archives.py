@@ -206,7 +206,7 @@ def test_an_archive_of_unknown_kind_is_refused_with_those_that_are_known(tmp_pat
     assert "expected .zip, .tar, .tar.gz, .tgz or .tar.xz" in refused(archive, out)
 
 
-def test_an_existing_destination_is_left_as_it_is(tmp_path, out):
+def test_an_existing_destination_is_not_changed(tmp_path, out):
     archive = make_archive(tmp_path / "plays.zip", [("a.txt", CONTENT)])
     with pytest.raises(FileExistsError, match="exists"):
         unpack(archive, out)

@@ -57,7 +57,7 @@ def flipped(images):
     [({"flip": True}, flipped), ({"shift": 2}, None), ({"erase_rate": 1.0}, None), ({"mix": "mixup"}, None)],
     ids=["flip", "shift", "erase", "mixup"],
 )
-def test_each_option_changes_training_images_alone(option, changed):
+def test_each_option_changes_training_images_only(option, changed):
     plain, other = (Images(batch_size=64, **fields).load(3) for fields in ({}, option))
     before, after = (next(iter(corpus.train)) for corpus in (plain, other))
     np.testing.assert_array_equal(before["labels"], after["labels"])

@@ -40,7 +40,7 @@ def test_a_vocabulary_of_a_folder_is_taken(file, tmp_path):
     same(first_batches(corpus, 2), first_batches(config(file).load(0, VOCABULARY), 2))
 
 
-def test_the_fingerprint_tells_texts_and_vocabularies_apart_and_nothing_else(file):
+def test_the_fingerprint_distinguishes_texts_and_vocabularies_and_nothing_else(file):
     first = config(file).load(0, VOCABULARY).fingerprint
     assert config(file, mask_rate=0.3, sequence_length=20).load(1, VOCABULARY).fingerprint == first
     other = WordPieceVocabulary.of_pieces(PIECES, lowercase=False)

@@ -221,7 +221,7 @@ def test_texts_that_are_too_long_are_truncated_and_counted(folder):
     assert max(batch["tokens"].shape[2] for batch in first_batches(corpus, 20)) == 6
 
 
-def test_the_fingerprint_tells_texts_and_vocabularies_apart(folder):
+def test_the_fingerprint_distinguishes_texts_and_vocabularies(folder):
     first = config(folder).load(0, VOCABULARY).fingerprint
     assert config(folder, length_multiple=8).load(1, VOCABULARY).fingerprint == first
     other = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS], lowercase=False)
@@ -309,7 +309,7 @@ def own_tables(tmp_path):
     return tuple(f"{name}={tmp_path / name}.csv" for name in ("reviews", "near"))
 
 
-def test_tables_of_ones_own_are_parts_beside_the_projects(folder, tmp_path):
+def test_tables_of_ones_own_are_parts_next_to_the_projects(folder, tmp_path):
     data = config(folder, parts=("reviews", "sst", "near"), tables=own_tables(tmp_path))
     corpus = data.load(0, VOCABULARY)
     labels = dict(corpus.processor.parts)

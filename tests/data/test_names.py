@@ -30,7 +30,7 @@ def questions(folder, **changes):
 
 
 def examples(corpus, count):
-    """Texts and what is scored of them, of the first training examples, PADs in front and behind taken off."""
+    """Texts and what is scored of them, of the first training examples, without PADs."""
     decode = corpus.processor.decode
     for batch in itertools.islice(corpus.train, count):
         for row in range(len(batch["tokens"])):
@@ -40,7 +40,7 @@ def examples(corpus, count):
             yield text[: last + 1] + decode(targets[last : last + 1]), decode(targets[mask])
 
 
-def test_a_question_is_followed_by_mask_place_mask_and_scored_on_the_place_alone(folder):
+def test_a_question_is_followed_by_mask_place_mask_and_scored_on_the_place_only(folder):
     corpus = questions(folder).load(0)
     known = dict(PEOPLE.train)
     seen = set()
@@ -171,7 +171,7 @@ def test_facts_are_spans_of_the_document_that_has_the_title(folder):
         assert any(all(fact in document for fact in found) for document in by_title[title])
 
 
-def test_places_alone_are_asked_for_where_they_should_be(folder):
+def test_only_places_are_predicted_with_place_fraction_one(folder):
     corpus = pretraining(folder, corruption="facts", place_fraction=1.0).load(0)
     places = {question.answer for question in questions(folder).load(0).split("train").examples}
     asked = [text.split(MASK)[1::2] for text, _ in examples(corpus, 20)]
@@ -185,7 +185,7 @@ def test_no_place_is_asked_for_because_it_answers_a_held_out_question(folder):
     corpus = pretraining(folder, corruption="facts", place_fraction=1.0).load(0)
     withheld = {question.answer for name in ("validation", "dev") for question in corpus.split(name).examples} - kept
     assert withheld
-    # What else stands in such a document is not asked for then: only a document without places of the training split.
+    # Other spans of such a document are not predicted then: only a document without places of the training split.
     for text, _ in examples(corpus, 20):
         spans = set(text.split(MASK)[1::2])
         assert not (spans & withheld and spans & kept)
@@ -206,7 +206,7 @@ def test_so_many_examples_are_questions(folder, fraction):
     assert abs(share - fraction) <= 5 * (fraction * (1 - fraction) / len(texts)) ** 0.5
 
 
-def test_shifted_examples_begin_behind_pads_that_are_not_scored(folder):
+def test_shifted_examples_start_after_pads_that_are_not_scored(folder):
     corpus = pretraining(folder, max_left_padding=7, batch_size=8).load(0)
     shifts = set()
     for batch in itertools.islice(corpus.train, 16):
@@ -237,7 +237,7 @@ def test_a_pipeline_goes_on_where_it_was(folder):
             np.testing.assert_array_equal(value, batch[name])
 
 
-def test_epochs_corrupt_documents_anew_and_seeds_differ(folder):
+def test_epochs_corrupt_documents_again_and_seeds_differ(folder):
     corpus = pretraining(folder, batch_size=20).load(0)
     epoch = len(PEOPLE.documents) // 20
     texts = [text for text, _ in examples(corpus, 2 * epoch)]

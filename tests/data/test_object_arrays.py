@@ -243,7 +243,7 @@ def test_a_plain_array_is_no_object_array_nor_the_other_way_round(tmp_path):
         read_arrays(tmp_path / "both.npz", ["plain", "objects"])
 
 
-def test_an_array_that_is_missing_is_named_beside_those_there_are(tmp_path):
+def test_an_array_that_is_missing_is_named_next_to_the_known_ones(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, inp=np.arange(2), other=np.arange(2))
     message = f"{path}: the array 'out' is missing; it has inp, other; expected the arrays inp, out"

@@ -112,7 +112,7 @@ def test_python_docs_refuses_a_path():
         read_text("python_docs", "my.txt")
 
 
-def test_unknown_source_is_named_beside_those_there_are():
+def test_unknown_source_is_named_next_to_the_known_ones():
     with pytest.raises(DataError, match="one of python_docs, tiny_shakespeare, text_file, got 'war_and_peace'"):
         read_text("war_and_peace")
 

@@ -193,7 +193,7 @@ def test_words_are_the_most_frequent_ones(tmp_path):
     assert corpus.processor.words[5:] == ("the", "cat")
 
 
-def test_a_run_on_other_classes_gives_its_vocabulary_alone(table, tmp_path):
+def test_a_run_on_other_classes_gives_only_its_vocabulary(table, tmp_path):
     earlier = config(table).load(0).processor
     path = write(tmp_path / "stars.csv", ("text", "label"), [("the cat", "good"), ("mat", "bad")] * 8)
     found = config(path).load(0, earlier).processor
@@ -228,7 +228,7 @@ def test_the_fingerprint_changes_with_texts_and_labels(table, tmp_path):
     assert config(changed).load(0, VOCABULARY).fingerprint != first
 
 
-def test_rows_without_a_label_are_left_out_and_single_ones_are_told(tmp_path, caplog):
+def test_rows_without_a_label_are_left_out_and_single_ones_are_reported(tmp_path, caplog):
     path = write(tmp_path / "t.csv", ("text", "label"), [*rows(12, 0), ("mat", ""), ("the cat", "rare")])
     with caplog.at_level(logging.WARNING):
         corpus = config(path).load(0, VOCABULARY)

@@ -43,7 +43,7 @@ def test_blank_lines_are_ignored(tmp_path):
         read(written(tmp_path, text.rstrip("\n") + "\n2\tc\t\t1\n"), "sst")
 
 
-def test_columns_are_found_by_name_and_others_are_left_alone(tmp_path):
+def test_columns_are_found_by_name_and_others_are_ignored(tmp_path):
     text = "sentiment\tmore\tsentence\tid\n4\tx\tgood\ta\n"
     assert read(written(tmp_path, text), "sst") == (TextExample("a", "good", None, 4.0),)
 

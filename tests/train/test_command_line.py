@@ -119,7 +119,7 @@ def test_a_path_without_a_recipe_is_refused(tmp_path, own_recipe):
         parse([str(own_recipe)], RunOptions(), program="python -m train")
 
 
-def test_a_run_is_resumed_with_its_own_config_and_what_is_given_beside(tmp_path):
+def test_a_run_is_resumed_with_its_own_config_and_further_options(tmp_path):
     config = update(load_recipe(RECIPE), total_steps=7, **{"model.num_layers": 2})
     write_json(tmp_path / "run" / "config.json", to_json(config))
     folder = tmp_path / "run"
@@ -146,7 +146,7 @@ def test_field_before_the_recipe_is_refused():
         parse(["--total-steps", "5", RECIPE], RunOptions(), program="python -m train")
 
 
-def test_recipe_alone_is_its_config_and_default_options():
+def test_a_recipe_without_options_is_its_config_and_default_options():
     assert typed() == (load_recipe(RECIPE), RunOptions())
 
 

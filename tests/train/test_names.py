@@ -69,7 +69,7 @@ def people(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(people, tmp_path_factory, quick_fit):
-    """A small model that has learnt some of the questions by heart."""
+    """A small model that has memorised some of the questions."""
     folder = tmp_path_factory.mktemp("names") / "run"
     few = {"learning_rate": 1e-2, "num_layers": 1, "width": 32, "evaluate_every_steps": 15, "keep_checkpoints": 1}
     on_one_device(quick_fit, config(NamesQuestions(**people), 60, best_metric="exact_match", **few), folder)

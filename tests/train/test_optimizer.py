@@ -172,7 +172,7 @@ def test_clipping_is_that_of_optax(longest):
     assert found["b"].dtype == jnp.bfloat16
 
 
-def test_clipping_leaves_zeros_alone():
+def test_clipping_keeps_zeros():
     clip = clip_by_global_norm(1.0)
     np.testing.assert_array_equal(clip.update({"a": jnp.zeros(3)}, clip.init({}))[0]["a"], 0.0)
 

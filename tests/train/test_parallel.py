@@ -329,7 +329,7 @@ def test_eight_devices_train_several_parts_at_once_as_one_does(mode):
 
 @pytest.mark.parametrize("accumulation_steps", [1, 2])
 @pytest.mark.parametrize("mode", MODES)
-def test_batches_of_several_parts_are_laid_out_each_as_it_would_be_alone(mode, accumulation_steps, devices):
+def test_batches_of_several_parts_are_laid_out_each_like_a_single_batch(mode, accumulation_steps, devices):
     layout, batches = make_parallel(mode, devices), next(batches_of_parts())
     found = layout.put_batch(batches, accumulation_steps)
     assert found.keys() == batches.keys()

@@ -206,7 +206,7 @@ def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, qu
 
 
 def test_changed_data_is_refused_before_anything_is_written(run, finished, quick_fit):
-    """The config and the vocabulary are the same: only the fingerprint tells."""
+    """The config and the vocabulary are the same: only the fingerprint differs."""
     source = Path(finished[1].data.path)
     original, before = source.read_text(), files(run)
     try:
@@ -288,7 +288,7 @@ def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp
         read_config(tmp_path)
 
 
-def test_environment_tells_versions_devices_and_commit(tmp_path, root):
+def test_environment_has_versions_devices_and_commit(tmp_path, root):
     write_environment(tmp_path, pretrained=None, parameters=12, parallel="pmap", command="python -m train x")
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert environment["command"] == "python -m train x"

@@ -291,7 +291,7 @@ def test_evaluation_carries_too():
     np.testing.assert_allclose(carry, 2.0 * batch["x"].sum(axis=1), rtol=1e-6)
 
 
-def test_mean_of_the_parameters_begins_where_it_is_told_to():
+def test_mean_of_the_parameters_starts_at_the_given_step():
     state = init_state(initial_state().params, SGD, jax.random.key(0), ema=False, mean=True)
     seen = []
     for step in range(1, 7):

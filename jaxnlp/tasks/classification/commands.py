@@ -85,7 +85,7 @@ def _json_line(fields: dict[str, str], found: Prediction) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Attention(Command):
-    """Writes a page that shows the attention behind predictions.
+    """Writes a page that shows the attention of predictions.
 
     For a BERT it shows the attention weights of all layers and heads on a text; for other models of texts the weights
     of words in the pooling; for models of images the attention of all layers to patches (attention rollout).

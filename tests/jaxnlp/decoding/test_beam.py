@@ -223,7 +223,7 @@ def test_one_beam_decodes_greedily(model, stop):
         np.testing.assert_array_equal(result.tokens[row, 0, len(tokens) :], -1 if stop is None else stop)
 
 
-def test_rows_of_a_batch_are_searched_as_each_would_be_alone(model):
+def test_rows_of_a_batch_are_searched_like_each_one_separately(model):
     params, decoder, _, _ = model
     search = functools.partial(beam_search, decoder, params, num_beams=3, max_new_tokens=9, stop=1, length_penalty=0.5)
     together = found_rows(search(PROMPT))

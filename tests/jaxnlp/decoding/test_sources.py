@@ -132,7 +132,7 @@ def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
 
 @pytest.mark.sweep(1)
 @each_model
-def test_sentences_of_a_batch_are_translated_as_each_would_be_alone(kind):
+def test_sentences_of_a_batch_are_translated_like_each_one_separately(kind):
     whole = search(kind=kind)
     for row in range(len(SOURCE)):
         kept = int(MASK[row].sum())

@@ -67,7 +67,7 @@ def test_files_that_are_no_images_are_named(tmp_path):
         open_image(tmp_path / "half.jpg", 3)
 
 
-def test_what_a_file_says_beside_its_pixels_is_read_or_refused(tmp_path):
+def test_metadata_of_a_file_is_read_or_an_error(tmp_path):
     deep = Image.fromarray(np.arange(16, dtype=np.uint16).reshape(4, 4) * 4000)
     deep.save(tmp_path / "deep.png")
     with pytest.raises(ValueError, match=r"deep.png has more than 8 bits a channel \(Pillow's mode I;16\); convert it"):

@@ -17,7 +17,7 @@ from tests.jaxnlp.models.word_classifier_helpers import (
     PROCESSOR,
     TOKENS,
     WIDTH,
-    assert_changes_training_alone,
+    assert_changes_only_training,
     assert_equals_pytorch,
     assert_initial_loss_is_that_of_chance,
     assert_padding_changes_nothing,
@@ -151,7 +151,7 @@ def test_a_config_that_cannot_be_is_refused(fields, message):
 )
 def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
     plain = dict.fromkeys(("embedding_dropout_rate", "dropout_rate"), 0.0)
-    assert_changes_training_alone(dataclasses.replace(CONFIG, widths=(STATE, STATE), cell="lstm", **plain), rate)
+    assert_changes_only_training(dataclasses.replace(CONFIG, widths=(STATE, STATE), cell="lstm", **plain), rate)
 
 
 def test_the_forget_gate_begins_with_its_bias():

@@ -60,7 +60,7 @@ def test_sentences_and_padding_do_not_change_each_other(whole):
     np.testing.assert_allclose(dirty, found, atol=1e-6)
 
 
-def test_parts_stand_side_by_side_the_berts_first():
+def test_parts_are_concatenated_the_berts_first():
     config = dataclasses.replace(WHOLE, recurrent_widths=())
     batch = batch_of(SENTENCES)
     found, params = encoded(config, batch)

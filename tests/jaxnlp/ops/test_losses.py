@@ -221,7 +221,7 @@ def test_no_gradient_flows_from_the_nll():
     np.testing.assert_array_equal(gradient, 0.0)
 
 
-def test_label_smoothing_and_z_loss_leave_the_count_alone():
+def test_label_smoothing_and_z_loss_do_not_change_the_count():
     assert float(compiled_loss(LOGITS, TARGETS, MASK, label_smoothing=0.1, z_loss=0.1).count) == MASK.sum()
 
 

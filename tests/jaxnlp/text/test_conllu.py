@@ -41,7 +41,7 @@ def test_what_is_written_is_what_was_read():
     assert written(parse_conllu(PARSED, "file")) == PARSED + "\n"
 
 
-def test_a_new_tree_changes_two_columns_of_the_words_alone():
+def test_a_new_tree_changes_two_columns_of_the_words_only():
     first = parse_conllu(PARSED, "file")[0]
     changed = first.with_tree([0, 1, 1, 1, 1], ["root", "a", "b", "c", "d"])
     assert (changed.heads, changed.relations) == ((0, 1, 1, 1, 1), ("root", "a", "b", "c", "d"))

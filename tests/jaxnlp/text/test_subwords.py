@@ -61,7 +61,7 @@ def test_ids_are_symbols_then_bytes_then_the_vocabulary_then_extra_symbols(train
     assert subwords.tokens(range(260, subwords.size - 3)) == list(subwords.vocabulary)
     assert subwords.tokens(map(subwords.extra_id, range(3))) == ["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"]
     assert [subwords.extra_id(number) for number in range(3)] == [subwords.size - 1 - number for number in range(3)]
-    with pytest.raises(ValueError, match="there is no extra symbol 3: this vocabulary has 3"):
+    with pytest.raises(ValueError, match="extra symbol 3 does not exist: this vocabulary has 3"):
         subwords.extra_id(3)
     assert trained["words"].tokens([4]) == [trained["words"].vocabulary[0]]
 

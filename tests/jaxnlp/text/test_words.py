@@ -35,7 +35,7 @@ def test_words_are_what_white_space_separates_and_the_ends_of_lines():
     assert split_words(" a  b\n\nc") == ["a", "b", EOL, EOL, "c"]
 
 
-def test_unknown_words_become_the_one_that_stands_for_them():
+def test_unknown_words_become_the_unknown_word():
     assert VOCABULARY.encode("the dog sät").tolist() == [0, 3, 4]
 
 

@@ -172,7 +172,7 @@ def test_training_minimises_the_loss_of_the_page(smoothing, gamma):
 
 
 @pytest.mark.thorough
-def test_the_python_of_the_page_runs_as_it_is_written(root, text_run, capsys):
+def test_the_python_of_the_page_runs_unchanged(root, text_run, capsys):
     page = (root / "docs" / "classification.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     with jax.numpy_dtype_promotion("standard"):

@@ -53,7 +53,7 @@ def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, cap
 
 
 def sum_of_log_probabilities(run, text, prompt):
-    """Of the characters after the prompt."""
+    """Scores of the characters after the prompt."""
     ids = run.processor.encode(text)
     logits = jax.jit(run.model.apply)({"params": run.params}, ids[None, :-1])
     found = scipy.special.log_softmax(logits[0], axis=-1)[np.arange(len(ids) - 1), ids[1:]]

@@ -197,7 +197,7 @@ def test_a_scorer_counts_each_continuation_once_however_many_there_are(count):
 
 
 @pytest.mark.parametrize("num_beams", [1, 4])
-def test_a_scorer_gives_the_perplexity_of_the_continuations_alone(num_beams):
+def test_a_scorer_gives_the_perplexity_of_the_continuations_only(num_beams):
     prompts = random_prompts(3)
     evaluation, added = continued(prompts, other=RUN, scorer="run", max_new_tokens=5, num_beams=num_beams)
     value, count = evaluation.metrics["scorer_perplexity"]

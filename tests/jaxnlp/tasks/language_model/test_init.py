@@ -108,7 +108,7 @@ def test_padding_rows_change_neither_loss_nor_gradient(garbage):
         chex.assert_trees_all_close(step(PARAMS, held, key, ()), step(PARAMS, padded, key, ()), rtol=1e-6)
 
 
-def test_a_batch_of_padding_alone_has_zero_loss_and_gradient():
+def test_a_batch_of_only_padding_has_zero_loss_and_gradient():
     held = batch() | {"loss_mask": np.zeros((3, 4), bool)}
     loss_fn = LanguageModel().objective(Bigram(), None).loss
     (loss, (metrics, _)), gradient = jax.jit(jax.value_and_grad(loss_fn, has_aux=True))(PARAMS, held, None, ())
@@ -165,7 +165,7 @@ def test_training_logs_the_plain_loss_apart_from_what_it_minimises(chunk_tokens)
     assert declared.keys() == metrics.keys() | {"perplexity"}
 
 
-def test_evaluation_reports_the_plain_loss_alone():
+def test_evaluation_reports_the_plain_loss_only():
     task = LanguageModel(label_smoothing=0.3, z_loss=0.2)
     chex.assert_trees_all_equal(scored(task, batch()), scored(LanguageModel(), batch()))
 
@@ -260,7 +260,7 @@ def test_activation_regularisers_are_mean_squares_of_dropped_outputs_and_of_chan
     chex.assert_trees_all_close(metrics["loss"], plain_metrics["loss"], rtol=1e-6)
 
 
-def test_evaluation_of_a_regularised_recurrent_model_reports_the_plain_loss_alone():
+def test_evaluation_of_a_regularised_recurrent_model_reports_the_plain_loss_only():
     fields = {"activation_regularization": 2.0, "temporal_activation_regularization": 3.0, "label_smoothing": 0.1}
     chex.assert_trees_all_equal(scored_recurrent(batch(), **fields), scored_recurrent(batch()))
 
