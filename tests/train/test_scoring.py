@@ -15,7 +15,7 @@ from train.setup import set_up
 
 
 def surprises(params, tokens):
-    """Losses of each token except the first, given the one before it, under the tests' bigram model without dropout; in NumPy."""
+    """Losses of each token except the first under the tests' bigram model, without dropout; in NumPy."""
     tokens = np.asarray(tokens)
     embedding, head = (
         np.asarray(params[name][leaf], np.float64) for name, leaf in [("tokens", "embedding"), ("head", "kernel")]
