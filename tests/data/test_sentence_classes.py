@@ -50,7 +50,7 @@ def test_what_is_missing_or_too_small_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=message):
         read_data_set("cs224n_sts", tmp_path)
     (tmp_path / "quora-dev.csv").write_text(quora_rows(5))
-    with pytest.raises(DataError, match=r"has 5 rows; without quora-train.csv the first 16000 are used for training"):
+    with pytest.raises(DataError, match=r"has 5 rows; without quora-train.csv it needs more than 16000"):
         read_data_set("cs224n_quora", tmp_path)
 
 

@@ -217,7 +217,7 @@ def test_short_products_are_near_the_exact_ones():
 
 
 def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
-    with pytest.raises(ValueError, match="a text of 13 tokens exceeds the 12 positions"):
+    with pytest.raises(ValueError, match="the text has 13 tokens, but the model has only 12 positions"):
         Bert(CONFIG, VOCABULARY).apply({"params": initial()}, np.zeros((1, 13), np.int32))
 
 

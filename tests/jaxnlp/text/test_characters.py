@@ -104,5 +104,5 @@ def test_called_it_makes_rows_of_one_length():
     vocabulary = CharacterVocabulary("xabc")
     assert vocabulary(["ab", "c"])["tokens"].tolist() == [[1, 2], [3, 0]]
     assert vocabulary("ab")["tokens"].tolist() == [[1, 2]]
-    with pytest.raises(ValueError, match="expected texts, got int at place 0"):
+    with pytest.raises(ValueError, match="expected texts, got int at index 0"):
         vocabulary([1])
