@@ -42,7 +42,7 @@ def test_unknown_characters_are_named_with_the_place_of_the_first(text):
     first = next(i for i, character in enumerate(text, 1) if character not in "abc")
     message = (
         f"not in the vocabulary of 3 characters: {', '.join(map(repr, unknown))} (first at character {first}); "
-        f"it knows 'abc'"
+        f"it has 'abc'"
     )
     with pytest.raises(UnknownCharacterError, match=re.escape(message)):
         vocabulary.encode(text)
