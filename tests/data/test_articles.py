@@ -188,7 +188,7 @@ def test_without_data_the_message_names_all_ways_to_some(monkeypatch, tmp_path, 
         FileNotFoundError, match=r"its folder with --data\.path, set JAXNLP_DATA.*--data\.source python_docs"
     ):
         read_articles(source)
-    with pytest.raises(FileNotFoundError, match=r"^there is no .* or .* in .*--data\.source python_docs"):
+    with pytest.raises(FileNotFoundError, match=r"does not have .* or .*; add it, or .*--data\.source python_docs"):
         read_articles(source, str(tmp_path))
 
 

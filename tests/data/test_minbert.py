@@ -295,7 +295,8 @@ def test_what_is_missing_is_named(folder):
         config(folder, batch_size=91).load(0, VOCABULARY)
     (folder / files_of("sst").validation).unlink()
     with pytest.raises(
-        FileNotFoundError, match=rf"{folder} has no ids-sst-dev.csv for cs224n_sst, with or without .gz; .*--data.path"
+        FileNotFoundError,
+        match=rf"{folder} does not have ids-sst-dev.csv for cs224n_sst, with or without .gz; .*--data.path",
     ):
         config(folder).load(0, VOCABULARY)
 

@@ -16,7 +16,7 @@ def test_each_line_is_a_label_and_a_sentence(tmp_path):
     path.write_bytes(b"1 fine\n0\n")
     with pytest.raises(DataError, match=r"rt-polarity.all, line 2: expected a label, a blank and a sentence, got '0'"):
         read_data_set_file("mr", path)
-    with pytest.raises(FileNotFoundError, match=r"there is no file none.all of mr"):
+    with pytest.raises(FileNotFoundError, match=r"the file none.all of mr does not exist"):
         read_data_set_file("mr", tmp_path / "none.all")
 
 
@@ -46,7 +46,7 @@ def test_without_a_training_file_the_first_rows_with_labels_are_for_training(tmp
 
 
 def test_what_is_missing_or_too_small_is_named(tmp_path):
-    message = r"has no sts-train.csv and no sts-dev.csv for cs224n_sts, with or without .gz; .*--data.path"
+    message = r"does not have sts-train.csv and sts-dev.csv for cs224n_sts, with or without .gz; .*--data.path"
     with pytest.raises(FileNotFoundError, match=message):
         read_data_set("cs224n_sts", tmp_path)
     (tmp_path / "quora-dev.csv").write_text(quora_rows(5))
