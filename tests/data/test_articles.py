@@ -84,7 +84,7 @@ def test_a_given_vocabulary_must_be_the_homeworks(tmp_path):
     own = read_articles("cmu_hw4p1", str(folder)).vocabulary
     assert read_articles("cmu_hw4p1", str(folder), vocabulary=own).vocabulary == own
     with pytest.raises(
-        DataError, match=r"vocabularies differ: the model's has 1 words, that of data.source cmu_hw4p1 5"
+        DataError, match=r"vocabularies differ: the model's has 1 words, that of data.source cmu_hw4p1 has 5"
     ):
         read_articles("cmu_hw4p1", str(folder), vocabulary=WordVocabulary(["a"]))
 
