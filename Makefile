@@ -16,7 +16,7 @@ help:
 	@echo "make test-all          all tests: make test, test-rest and test-optimized"
 	@echo "make test-rest         the tests that make test leaves out: sweeps of parameters, repeated kills"
 	@echo "make test-optimized    run some tests again with XLA's optimisations, as users compile"
-	@echo "make lint    ruff: style and formatting"
+	@echo "make lint    ruff and codespell: style, formatting and spelling"
 	@echo "make types   mypy"
 	@echo "make clean   remove .venv and caches (runs/ stays)"
 
@@ -59,6 +59,7 @@ test-optimized: $(VENV)/.installed-dev
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/codespell $(SOURCES) README.md CONTRIBUTING.md Makefile pyproject.toml
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy

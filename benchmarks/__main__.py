@@ -1,4 +1,4 @@
-"""`python -m benchmarks [CASE ...] [--json FILE]`: speed beside PyTorch, both in one run on one machine."""
+"""`python -m benchmarks [CASE ...] [--json FILE]`: speed compared with PyTorch, in one run on one machine."""
 
 import argparse
 import datetime
@@ -42,9 +42,9 @@ def cases_of(module: str) -> list[Case]:
 
 
 def rows_of(module: str, limit_gflops: float, against: Path | None = None) -> Iterator[dict]:
-    """The rows of all cases of `benchmarks/<module>.py`, which may have a function `rows` of its own.
+    """The rows of all cases of `benchmarks/<module>.py`, by its function `rows` if it has one.
 
-    With `against`, the opponent is our side in that checkout of the project.
+    With `against`, the opponent is our implementation in that checkout of the project.
     """
     if against is not None:
         yield from measure_against(cases_of(module), against, limit_gflops=limit_gflops)
@@ -57,7 +57,7 @@ def rows_of(module: str, limit_gflops: float, against: Path | None = None) -> It
 
 
 def main() -> int:
-    """Exit status: 0 done, 2 a wrong command."""
+    """Exit status: 0 = done, 2 = wrong command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(MODULES)}; none = all")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
@@ -69,10 +69,10 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     if arguments.against is not None and not (arguments.against / "benchmarks/worker.py").is_file():
-        parser.error(f"--against {arguments.against}: not a checkout of this project, it has no benchmarks/worker.py")
+        parser.error(f"--against {arguments.against}: not a checkout of this project (no benchmarks/worker.py)")
     unknown = [case for case in arguments.cases if case not in MODULES]
     if unknown:
-        parser.error(f"no case {', '.join(unknown)}; there are: {', '.join(MODULES)}")
+        parser.error(f"unknown case {', '.join(unknown)}; choose from: {', '.join(MODULES)}")
     try:
         import torch
     except ImportError:
@@ -95,7 +95,7 @@ def main() -> int:
         for row in rows_of(module, max(limits.values()), arguments.against):
             console.print(summary(row), highlight=False)
             rows.append(row | where)
-            if arguments.json is not None:  # after every row: a suite that is interrupted keeps what it has measured
+            if arguments.json is not None:  # after every row, so that an interrupted suite keeps its results
                 write_json(arguments.json, rows)
     console.print(table(rows))
     return 0
@@ -104,17 +104,17 @@ def main() -> int:
 def summary(row: dict) -> str:
     """A row as one line."""
     if "error" in row:
-        return f"{full_name(row)} beside {row['opponent']}: not measured, {row['error']}"
-    return f"{full_name(row)} beside {row['opponent']}: {row['ratio']:.2f} times as fast"
+        return f"{full_name(row)} compared with {row['opponent']}: not measured, {row['error']}"
+    return f"{full_name(row)} compared with {row['opponent']}: {row['ratio']:.2f} times as fast"
 
 
 def full_name(row: dict) -> str:
-    """The row's case, and which of its variants."""
+    """The row's case and variant."""
     return f"{row['case']}, {row['variant']}" if row["variant"] else row["case"]
 
 
 def table(rows: list[dict]) -> Table:
-    """The rows to look at: seconds a step, ratio theirs / ours."""
+    """The rows as a table for the terminal."""
     found = Table("case", "opponent", *COLUMNS)
     for row in rows:
         found.add_row(full_name(row), row["opponent"], *cells(row))

@@ -1,4 +1,4 @@
-"""Causal attention alone, 8 heads of width 32: forward, and forward with backward, at 128, 512 and 2,048 positions."""
+"""Causal attention, 8 heads of width 32: forward, and forward with backward, at 128, 512 and 2,048 positions."""
 
 import functools
 
@@ -9,11 +9,11 @@ from jaxnlp.ops.attention import attend
 from jaxnlp.ops.matmul import operand_dtype
 
 HEADS, HEAD_WIDTH, TOKENS = 8, 32, 8192
-"""Every case has as many tokens, in shorter or longer sequences."""
+"""Number of tokens in every case, in shorter or longer sequences."""
 
 
 def flop(positions: int, *, backward: bool) -> float:
-    """Of the matrix products, all [T, T] scores counted."""
+    """Operations of the matrix products, counting all [T, T] scores."""
     return (6.0 if backward else 2.0) * 2 * TOKENS * positions * HEADS * HEAD_WIDTH
 
 

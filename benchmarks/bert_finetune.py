@@ -1,13 +1,13 @@
 """A fine-tuning step of a small BERT: 6 layers, width 384, 12 heads, vocabulary 30,522, batch 32 x 64, two classes.
 
-Ours is the model of the recipe bert_cfimdb, read by its pooler as the rival's is, without token dropout.
+Ours is the model of the recipe bert_cfimdb, with the pooler, like the opponents, and without token dropout.
 """
 
 from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.bert_classifier import BertClassifierConfig
 from jaxnlp.nn.compute import Compute
@@ -36,7 +36,7 @@ def batch() -> dict[str, np.ndarray]:
 
 
 def task_batch() -> dict[str, np.ndarray]:
-    """The same as `data.text_table` has it."""
+    """The same batch in the form of `data.text_table`."""
     arrays = batch()
     return {
         "tokens": arrays["tokens"],
@@ -48,12 +48,12 @@ def task_batch() -> dict[str, np.ndarray]:
 
 
 def flop() -> float:
-    """Of the matrix products, forward and backward."""
+    """Operations of the matrix products, forward and backward."""
     return 6.0 * BATCH * POSITIONS * LAYERS * (12 * WIDTH * WIDTH + 2 * POSITIONS * WIDTH)
 
 
 def processor() -> TextClassifierProcessor:
-    """Tokens that nothing reads: their number decides the shapes."""
+    """A processor whose number of tokens decides the shapes."""
     vocabulary = WordPieceVocabulary.of_pieces([*SPECIAL, *map(str, range(VOCABULARY - len(SPECIAL)))])
     return TextClassifierProcessor(vocabulary, POSITIONS, 1, Classes(tuple(map(str, range(CLASSES)))))
 
@@ -78,4 +78,6 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    return [Case("bert_finetune", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]
+    return [
+        Case("bert_finetune", {"ours": ours, **torch_implementations(theirs)}, tokens=BATCH * POSITIONS, flop=flop())
+    ]

@@ -1,31 +1,31 @@
-"""What a benchmark case is: the same work, done by several sides."""
+"""Benchmark cases: the same step in several implementations."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 
 Step = Callable[[], object]
-"""Does the work once. What JAX has only begun, as a training loop leaves it, is returned, to be waited for."""
+"""Computes one step. JAX computes asynchronously, so the result is returned, to wait for it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One row a rival. All cases of a module have the same sides.
+    """A case, with one row per opponent. All cases of a module have the same implementations.
 
     Attributes:
-      name: of the module that holds it.
-      variant: which of the module's cases it is; "" where there is one.
-      sides: functions that prepare a side and return its step; "ours" is one of them, the others are PyTorch's. Each
-        side runs in a process of its own.
-      tokens: that one step trains on or generates; None where there are none.
-      flop: floating-point operations in the matrix products of one step; None where they are not what counts.
-      turns: of each side, or fewer where they take very long; a disturbance of the machine meets all sides of one round
-        alike.
-      turn_seconds: about how long a turn takes; at least one step.
+      name: of the module.
+      variant: name of the case in its module; "" if there is only one.
+      implementations: functions that prepare an implementation and return its step: "ours", and those of PyTorch. Each
+        implementation runs in its own process.
+      tokens: number of tokens in one step; None = not counted.
+      flop: floating-point operations in the matrix products of one step; None = not counted.
+      turns: number of turns of each implementation, or fewer if they take very long. Implementations alternate, so that
+        noise affects all of them.
+      turn_seconds: approximate time of a turn, which has at least one step.
       steps_a_turn: steps in a turn; None = as many as turn_seconds allows.
     """
 
     name: str
-    sides: Mapping[str, Callable[[], Step]]
+    implementations: Mapping[str, Callable[[], Step]]
     variant: str = ""
     tokens: int | None = None
     flop: float | None = None
@@ -37,12 +37,11 @@ class Case:
 OURS = "ours"
 
 
-def torch_sides(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:
-    """The rivals of a case, from a function with the keywords `fused`, `bfloat16` and `compiled`.
+def torch_implementations(prepare: Callable[..., Step]) -> Mapping[str, Callable[[], Step]]:
+    """The opponents of a case, from a function with the keywords `fused`, `bfloat16` and `compiled`.
 
-    `eager_f32` is the course assignments' own style of code; `fused` stands for PyTorch's own modules, kernels and
-    AdamW. `eager_bf16` is with them the best that PyTorch can do without compiling, and `eager_fused` the best on a CPU
-    without bfloat16 instructions.
+    `eager_f32` has the style of course assignments. `fused` means PyTorch's own modules, kernels and AdamW. With them
+    `eager_bf16` is the fastest PyTorch without compiling, or `eager_fused` on a CPU without bfloat16 instructions.
     """
     return {
         "eager_f32": lambda: prepare(fused=False, bfloat16=False, compiled=False),

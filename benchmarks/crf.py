@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.ops.crf import Chain, crf_log_likelihood
 
 BATCH, LENGTH, LABELS = 32, 128, 20
@@ -33,7 +33,7 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
     import torch
     from torchcrf import CRF
 
-    del fused, bfloat16  # the package has one way, in float32
+    del fused, bfloat16  # the package has one implementation, in float32
     scores, labels = map(torch.from_numpy, batch())
     scores.requires_grad_(True)
     mask = torch.ones(BATCH, LENGTH, dtype=torch.bool)
@@ -54,5 +54,5 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
 
 
 def cases() -> list[Case]:
-    rival = torch_sides(theirs)["eager_f32"]  # torch.compile would unroll 128 positions
-    return [Case("crf", {"ours": ours, "eager_f32": rival}, tokens=BATCH * LENGTH)]
+    opponent = torch_implementations(theirs)["eager_f32"]  # torch.compile would unroll 128 positions
+    return [Case("crf", {"ours": ours, "eager_f32": opponent}, tokens=BATCH * LENGTH)]

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.ops.losses import linear_cross_entropy
 from jaxnlp.ops.matmul import operand_dtype
 
@@ -31,7 +31,7 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
     import torch
     import torch.nn.functional as F
 
-    del fused  # PyTorch has one way
+    del fused  # PyTorch has one implementation
     x = torch.randn(TOKENS, WIDTH, requires_grad=True)
     dense = torch.nn.Linear(WIDTH, VOCABULARY)
     targets = torch.randint(0, VOCABULARY, (TOKENS,))
@@ -51,5 +51,5 @@ def theirs(*, fused: bool, bfloat16: bool, compiled: bool) -> Step:
 
 
 def cases() -> list[Case]:
-    rivals = {side: prepare for side, prepare in torch_sides(theirs).items() if side != "eager_fused"}
-    return [Case("cross_entropy", {"ours": ours, **rivals}, flop=6.0 * TOKENS * WIDTH * VOCABULARY)]
+    opponents = {side: prepare for side, prepare in torch_implementations(theirs).items() if side != "eager_fused"}
+    return [Case("cross_entropy", {"ours": ours, **opponents}, flop=6.0 * TOKENS * WIDTH * VOCABULARY)]

@@ -13,7 +13,7 @@ PROMPT, NEW = 16, 100
 
 
 def prompts(batch: int) -> np.ndarray:
-    """[B, 16]; what is in them does not change the time."""
+    """Prompts [B, 16]; the tokens do not change the time."""
     return np.random.default_rng(0).integers(0, VOCABULARY, (batch, PROMPT)).astype(np.int32)
 
 
@@ -33,7 +33,7 @@ def ours(batch: int) -> Step:
 
 
 def theirs(batch: int) -> Step:
-    """As courses and minGPT do it: the whole sequence is read again for each new token."""
+    """As in courses and minGPT: each new token reads the whole sequence again."""
     import torch
 
     from benchmarks.torch_gpt import TorchGPT

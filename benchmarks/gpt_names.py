@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.language_model import LanguageModel
@@ -25,13 +25,13 @@ CONFIG = GPTConfig(
 
 
 def batch() -> dict[str, np.ndarray]:
-    """Random tokens: what is in them does not change the time."""
+    """Random tokens, which do not change the time."""
     tokens = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, POSITIONS + 1)).astype(np.int32)
     return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "loss_mask": np.ones((BATCH, POSITIONS), bool)}
 
 
 def flop() -> float:
-    """Of the matrix products, forward and backward, all [T, S] scores counted."""
+    """Operations of the matrix products, forward and backward, counting all [T, S] scores."""
     width = CONFIG.width
     dense = CONFIG.num_layers * 12 * width * width + width * VOCABULARY
     scores = CONFIG.num_layers * 2 * POSITIONS * width
@@ -57,4 +57,4 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    return [Case("gpt_names", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]
+    return [Case("gpt_names", {"ours": ours, **torch_implementations(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]

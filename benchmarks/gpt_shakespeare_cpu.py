@@ -35,7 +35,7 @@ def ours() -> Step:
 
 
 def theirs(*, bfloat16: bool) -> Step:
-    """The same model, batches, clipping, optimizer and schedule; the fused kernel, as nanoGPT has it."""
+    """The same model, batches, clipping, optimizer and schedule, with the fused kernel, as in nanoGPT."""
     import torch
 
     from benchmarks.torch_gpt import TorchGPT
@@ -68,8 +68,8 @@ def theirs(*, bfloat16: bool) -> Step:
 
 
 def cases() -> list[Case]:
-    rivals = {
+    opponents = {
         "eager_f32": functools.partial(theirs, bfloat16=False),
         "eager_bf16": functools.partial(theirs, bfloat16=True),
     }
-    return [Case("gpt_shakespeare_cpu", {"ours": ours, **rivals}, turns=TURNS, steps_a_turn=STEPS)]
+    return [Case("gpt_shakespeare_cpu", {"ours": ours, **opponents}, turns=TURNS, steps_a_turn=STEPS)]

@@ -1,4 +1,4 @@
-"""Our training step, as `train.loop` runs it."""
+"""Our training step, as in `train.loop`."""
 
 import functools
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def jax_step(
     batch: Mapping[str, np.ndarray],
     config: OptimizerConfig = ADAMW,
 ) -> Step:
-    """Forward, backward, clipping, AdamW: `train.step.train_step`, jitted, its state donated."""
+    """Forward, backward, clipping, AdamW: the jitted `train.step.train_step` with a donated state."""
     use_compilation_cache(None)
     model, inputs = task.build(model_config, processor)
     params = model.init(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
@@ -25,7 +25,7 @@ def batch() -> dict[str, np.ndarray]:
 
 
 def flop() -> float:
-    """Of the matrix products, forward and backward."""
+    """Operations of the matrix products, forward and backward."""
     return 6.0 * BATCH * POSITIONS * (LAYERS * 8 * WIDTH * WIDTH + WIDTH * VOCABULARY)
 
 
@@ -48,4 +48,4 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    return [Case("lstm_lm", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]
+    return [Case("lstm_lm", {"ours": ours, **torch_implementations(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]

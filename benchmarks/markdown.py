@@ -12,7 +12,7 @@ BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The rows as a Markdown table, below what they were measured on, and what was measured."""
+    """The rows as a Markdown table, with the device, the versions and the commit."""
     where = {(row["device"], row["date"], row["versions"], row.get("commit")) for row in rows}
     lines = [
         f"Measured on {device}, {date}, with {versions}{f', at commit {commit[:12]}' if commit else ''}.\n"
@@ -33,7 +33,7 @@ def with_table(page: str, table: str) -> str:
 
 
 def recorded() -> str:
-    """All recorded rows as tables, one a file."""
+    """All recorded rows as tables, one per file."""
     return "\n".join(markdown(json.loads(path.read_text())) for path in sorted(RESULTS.glob("benchmarks*.json")))
 
 

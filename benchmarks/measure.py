@@ -1,4 +1,4 @@
-"""Times the sides of a case in alternation."""
+"""Times the implementations of a case in alternation."""
 
 import os
 import statistics
@@ -16,17 +16,17 @@ from train.launcher import SWITCH, TUNABLES
 from train.run_folder import commit
 
 
-class SideError(RuntimeError):
-    """A side could not be prepared."""
+class ImplementationError(RuntimeError):
+    """An implementation could not be prepared."""
 
 
 class Worker:
-    """A side's process, which `wait_until_ready` waits for."""
+    """The process of an implementation."""
 
     def __init__(
         self,
         module: str,
-        side: str,
+        implementation: str,
         *,
         huge_pages: bool,
         environ: Mapping[str, str] | None = None,
@@ -34,23 +34,23 @@ class Worker:
     ):
         inherited = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
         pages = {"GLIBC_TUNABLES": TUNABLES} if huge_pages else {}
-        # Not a pipe: one that nobody reads could fill up and stop the process. `close` closes it.
+        # Not a pipe: an unread pipe could fill up and stop the process. `close` closes the file.
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", module, side],
+            [sys.executable, "-m", "benchmarks.worker", module, implementation],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            cwd=checkout,  # whose modules Python then finds first
+            cwd=checkout,  # Python imports modules from here first
             env=inherited | {SWITCH: "0"} | pages | dict(environ or {}),
         )
 
     def wait_until_ready(self) -> float:
-        """Seconds from its start to the end of its first step, less those spent on what the other side alone needs.
+        """Seconds from the process's start to the end of its first step, without imports that only others need.
 
-        To be called at once where they count. Raises: SideError when it ends before that.
+        Call it at once if the time matters. Raises: ImplementationError when the process ends before.
         """
         line = self._line()
         while line.split()[:1] != ["ready"]:  # libraries may print
@@ -64,11 +64,11 @@ class Worker:
             status = self._process.wait()
             self._errors.seek(0)
             error = self._errors.read().strip().splitlines()
-            raise SideError(error[-1] if error else f"ended with status {status}")
+            raise ImplementationError(error[-1] if error else f"ended with status {status}")
         return line
 
     def run(self, number: int, steps: int) -> float:
-        """Seconds for each of so many steps of the module's case of this number."""
+        """Mean seconds of a step, over `steps` steps of the module's case of this number."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{number} {steps}\n")
         self._process.stdin.flush()
@@ -81,18 +81,18 @@ class Worker:
 
 
 def measure_against(cases: Sequence[Case], checkout: Path, *, limit_gflops: float) -> Iterator[dict[str, Any]]:
-    """One row a case: our side beside our side in another checkout of the project, in alternation.
+    """One row per case: our implementation and that of another checkout of the project, in alternation.
 
     Args:
-      cases: all of one module, which the other checkout has too.
-      checkout: root of the other checkout; its own `benchmarks` prepares its side, and this interpreter runs it.
+      cases: all cases of one module, which the other checkout must have too.
+      checkout: root of the other checkout; its `benchmarks` prepares its implementation, and this interpreter runs it.
       limit_gflops: as in `measure`.
 
     Returns:
       Rows as those of `measure`, with the checkout's commit as the opponent.
 
     Raises:
-      SideError: the other checkout's side cannot be prepared.
+      ImplementationError: the other checkout's implementation cannot be prepared.
     """
     found = commit(checkout)
     other = str(checkout) if found is None else found[:12] + found[40:]  # with "-dirty"
@@ -113,58 +113,64 @@ def measure_against(cases: Sequence[Case], checkout: Path, *, limit_gflops: floa
 
 
 PILOTS, LONGEST_PILOT_SECONDS = 3, 4.0
-"""Turns that tell whether huge pages make a rival faster, and after how many seconds there are no more of them."""
+"""Pilot turns with and without huge pages, of which the faster counts: maximum number, and maximum total seconds."""
 
 LEAST_TURNS, LONGEST_TURNS_SECONDS = 3, 60.0
-"""After so many seconds there are no more turns, but at least so many."""
+"""Minimum number of turns, and seconds after which there are no more."""
 
 Turns = list[float]
-"""Seconds a step, of each turn of a side."""
+"""Seconds per step, of each turn of an implementation."""
 
 
 def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str, Any]]:
-    """One row a rival and case, as the cases list them.
+    """One row per opponent and case, in the order of the cases.
 
-    Ours has huge pages, as `python -m train` has them; each rival runs with and without, and the faster counts.
+    Ours has huge pages, as in `python -m train`; each opponent runs with and without, and the faster counts.
 
     Args:
-      cases: all of one module.
+      cases: all cases of one module.
       limit_gflops: the machine's rate of matrix products, for `fraction_of_limit`.
 
     Returns:
       Rows with case, variant, opponent, ours_seconds, theirs_seconds (medians over the rounds), ratio (theirs / ours),
-      spread (interquartile range of the rounds' ratios over their median), and of ours tokens_per_second, gflops and
-      fraction_of_limit. A rival that cannot run here has None for numbers, and the reason as `error`.
+      spread (interquartile range of the rounds' ratios over their median), and for ours tokens_per_second, gflops and
+      fraction_of_limit. An opponent that cannot run has None for numbers, and the reason as `error`.
     """
     workers: dict[tuple[str, bool], Worker] = {}
-    errors: dict[str, SideError] = {}
+    errors: dict[str, ImplementationError] = {}
     try:
-        for side in cases[0].sides:
-            if side == "eager_bf16" and operand_dtype("auto") is None:
-                errors[side] = SideError("this CPU has no bfloat16 instructions, and PyTorch would take minutes a step")
+        for implementation in cases[0].implementations:
+            if implementation == "eager_bf16" and operand_dtype("auto") is None:
+                errors[implementation] = ImplementationError(
+                    "this CPU has no bfloat16 instructions, and PyTorch would take minutes a step"
+                )
                 continue
-            keys = [(side, pages) for pages in ((True,) if side == OURS else (False, True))]
-            workers |= {key: Worker(cases[0].name, side, huge_pages=key[1]) for key in keys}
+            keys = [(implementation, pages) for pages in ((True,) if implementation == OURS else (False, True))]
+            workers |= {key: Worker(cases[0].name, implementation, huge_pages=key[1]) for key in keys}
             try:
                 for key in keys:
                     workers[key].wait_until_ready()
-            except SideError as error:
-                if side == OURS:
+            except ImplementationError as error:
+                if implementation == OURS:
                     raise
-                errors[side] = error
+                errors[implementation] = error
                 for key in keys:
                     workers.pop(key).close()
         for number, case in enumerate(cases):
             turns = _turns(workers, number, case)
-            for side in case.sides:
-                if side == OURS:
+            for implementation in case.implementations:
+                if implementation == OURS:
                     continue
-                row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": side}
-                if side in errors:
-                    yield row | not_measured(errors[side])
+                row: dict[str, Any] = {"case": case.name, "variant": case.variant, "opponent": implementation}
+                if implementation in errors:
+                    yield row | not_measured(errors[implementation])
                 else:
                     yield row | compared(
-                        turns[OURS], turns[side], tokens=case.tokens, flop=case.flop, limit_gflops=limit_gflops
+                        turns[OURS],
+                        turns[implementation],
+                        tokens=case.tokens,
+                        flop=case.flop,
+                        limit_gflops=limit_gflops,
                     )
     finally:
         for worker in workers.values():
@@ -172,7 +178,7 @@ def measure(cases: Sequence[Case], *, limit_gflops: float) -> Iterator[dict[str,
 
 
 def _turns(workers: Mapping[tuple[str, bool], Worker], number: int, case: Case) -> dict[str, Turns]:
-    """The turns of each side in alternation; of a rival's two processes those of the one that is faster in pilots."""
+    """The turns of each implementation in alternation; pilots choose the faster of an opponent's two processes."""
     steps, pilots = {}, {}
     for key, worker in workers.items():
         first = worker.run(number, 1)
@@ -183,13 +189,13 @@ def _turns(workers: Mapping[tuple[str, bool], Worker], number: int, case: Case) 
             if sum(pilots[key]) * steps[key] < LONGEST_PILOT_SECONDS:
                 pilots[key].append(worker.run(number, steps[key]))
     faster = {key[0]: key for key in sorted(workers, key=lambda key: min(pilots[key]), reverse=True)}
-    turns: dict[str, Turns] = {side: [] for side in faster}
+    turns: dict[str, Turns] = {implementation: [] for implementation in faster}
     started = time.perf_counter()
     for done in range(case.turns):
         if done >= LEAST_TURNS and time.perf_counter() - started > LONGEST_TURNS_SECONDS:
             break
-        for side, key in faster.items():
-            turns[side].append(workers[key].run(number, steps[key]))
+        for implementation, key in faster.items():
+            turns[implementation].append(workers[key].run(number, steps[key]))
     return turns
 
 
@@ -202,11 +208,11 @@ NUMBERS = (
     "gflops",
     "fraction_of_limit",
 )
-"""Keys of a row's numbers; all None where a rival could not run."""
+"""Keys of a row's numbers; all None if an opponent could not run."""
 
 
-def not_measured(error: SideError) -> dict[str, Any]:
-    """A row's numbers where the rival could not run, and why."""
+def not_measured(error: ImplementationError) -> dict[str, Any]:
+    """The numbers of a row whose opponent could not run, and the reason."""
     return dict.fromkeys(NUMBERS) | {"error": str(error)}
 
 
@@ -218,7 +224,7 @@ def compared(
     flop: float | None = None,
     limit_gflops: float = 0.0,
 ) -> dict[str, float | None]:
-    """The numbers of a row, from each round's seconds of both sides."""
+    """The numbers of a row, from each round's seconds of both implementations."""
     ratios = [t / o for t, o in zip(theirs, ours, strict=True)]
     lower, _, upper = statistics.quantiles(ratios, n=4)
     seconds = statistics.median(ours)
@@ -235,9 +241,9 @@ def compared(
 
 
 def matmul_limits() -> dict[str, float]:
-    """The machine's rates of matrix products, in GFLOP/s: the better of PyTorch's and XLA's at 2048^3, by operands.
+    """The machine's rates of matrix products in GFLOP/s, by type of operands: the better of PyTorch and XLA at 2048^3.
 
-    PyTorch's is left out where it takes ten times as long at 256^3, as bfloat16 does on a CPU without instructions.
+    PyTorch is skipped if it takes ten times as long at 256^3, as for bfloat16 on a CPU without instructions.
     """
     import jax
     import jax.numpy as jnp

@@ -1,7 +1,7 @@
 """`jaxnlp parse` over 2,000 sentences of the small grammar with the model of the recipe `ud_parser`, without printing.
 
-From words and tags to trees. The opponent is the parser of CS224N's assignment 3: partial parses are Python objects, a
-batch of them asks a PyTorch model for transitions, and forbidden transitions are left out.
+From words and tags to trees. The opponent is the parser of CS224N's assignment 3: partial parses are Python objects,
+and a PyTorch model predicts legal transitions for a batch of them.
 """
 
 import functools
@@ -22,20 +22,20 @@ SENTENCES, BATCH = 2_000, 1_024
 
 @functools.cache
 def sentences() -> tuple[TreeSentence, ...]:
-    """With their gold tags."""
+    """The sentences with gold tags."""
     found = grammar_sentences(SENTENCES, seed=0)
     return tuple(sentence_of(one.words, one.tags, one.heads, one.relations) for one in found)
 
 
 @functools.cache
 def processor() -> ParserProcessor:
-    """Both sides' vocabularies."""
+    """The vocabularies of both implementations."""
     inputs = WordInputs.of_sentences([one.words for one in sentences()])
     return ParserProcessor.of_sentences(sentences(), inputs, tag_column="upos", subtypes=True, system="arc_standard")
 
 
 def config() -> FeedForwardParserConfig:
-    """The recipe's model."""
+    """The model of the recipe."""
     found = ud_parser.get_config().model
     assert isinstance(found, FeedForwardParserConfig)
     return found
@@ -55,7 +55,7 @@ def ours() -> Step:
 
 
 def theirs(*, bfloat16: bool) -> Step:
-    """As the assignment does it, with the features of `Configuration`."""
+    """As in the assignment, with the features of `Configuration`."""
     import torch
 
     from benchmarks.torch_parser import TorchParser
@@ -97,14 +97,14 @@ def theirs(*, bfloat16: bool) -> Step:
 
 
 def _of_nodes(ids: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """The ids of nodes; 0 for none, and for ROOT the last row of the table, -1."""
+    """The ids of nodes; 0 for a missing node, and for ROOT the last row of the table, -1."""
     return np.where(nodes > 0, ids[np.maximum(nodes, 1) - 1], np.where(nodes == 0, -1, 0))
 
 
 def cases() -> list[Case]:
-    rivals = {
+    opponents = {
         "eager_f32": functools.partial(theirs, bfloat16=False),
         "eager_bf16": functools.partial(theirs, bfloat16=True),
     }
     words = sum(len(sentence.words) for sentence in sentences())
-    return [Case("parse", {"ours": ours, **rivals}, tokens=words)]
+    return [Case("parse", {"ours": ours, **opponents}, tokens=words)]

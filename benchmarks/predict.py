@@ -1,6 +1,6 @@
 """`jaxnlp predict` over 2,000 sentences of Python's documentation with the BERT of `bert_finetune`, without printing.
 
-From texts to classes: tokenizing, batching, padding and the forward pass count.
+From texts to classes: with tokenization, batching, padding and the forward pass.
 """
 
 import functools
@@ -20,12 +20,12 @@ SENTENCES, VOCABULARY, BATCH = 2_000, 4_000, 32
 
 @functools.cache
 def sentences() -> tuple[str, ...]:
-    """The first 2,000."""
+    """The first 2,000 sentences."""
     return tuple(sentence for document in python_documents() for sentence in document)[:SENTENCES]
 
 
 def processor() -> TextClassifierProcessor:
-    """Both sides' tokenizer, of the library `tokenizers`."""
+    """The tokenizer of both implementations, from the library `tokenizers`."""
     vocabulary = WordPieceVocabulary.of_texts(sentences(), VOCABULARY)
     return TextClassifierProcessor(vocabulary, POSITIONS, 1, Classes(tuple(map(str, range(CLASSES)))))
 
@@ -56,7 +56,7 @@ def ours() -> Step:
 
 
 def theirs(*, fused: bool, bfloat16: bool) -> Step:
-    """As courses do it: batches in the order of the texts, each padded to its longest text."""
+    """As in courses: batches in the order of the texts, each padded to its longest text."""
     import torch
 
     from benchmarks.torch_bert import TorchBert
@@ -81,9 +81,9 @@ def theirs(*, fused: bool, bfloat16: bool) -> Step:
 
 
 def cases() -> list[Case]:
-    rivals = {
+    opponents = {
         "eager_f32": functools.partial(theirs, fused=False, bfloat16=False),
         "eager_fused": functools.partial(theirs, fused=True, bfloat16=False),
         "eager_bf16": functools.partial(theirs, fused=True, bfloat16=True),
     }
-    return [Case("predict", {"ours": ours, **rivals})]
+    return [Case("predict", {"ours": ours, **opponents})]

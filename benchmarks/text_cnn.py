@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from configs.text_cnn import get_config
 from jaxnlp.models.text_cnn import TextCNNConfig
 from jaxnlp.targets import Classes
@@ -18,7 +18,7 @@ CONFIG: TextCNNConfig = RECIPE
 
 
 def batch() -> dict[str, np.ndarray]:
-    """Texts without padding: course code has its windows count, and ours leaves them out."""
+    """Texts without padding, because course code counts windows of padding, and ours does not."""
     rng = np.random.default_rng(0)
     return {
         "tokens": rng.integers(len(SPECIAL), VOCABULARY, (BATCH, WORDS)).astype(np.int32),
@@ -27,7 +27,7 @@ def batch() -> dict[str, np.ndarray]:
 
 
 def flop() -> float:
-    """Of the convolutions, forward and backward, windows over the ends not counted."""
+    """Operations of the convolutions, forward and backward, without windows over the ends."""
     return 6.0 * BATCH * WORDS * CONFIG.embedding_width * CONFIG.feature_maps * sum(CONFIG.windows)
 
 
@@ -55,4 +55,4 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    return [Case("text_cnn", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * WORDS, flop=flop())]
+    return [Case("text_cnn", {"ours": ours, **torch_implementations(theirs)}, tokens=BATCH * WORDS, flop=flop())]

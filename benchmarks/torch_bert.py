@@ -1,4 +1,4 @@
-"""BERT in PyTorch, in the style of the minBERT project: what the benchmarks compare with."""
+"""BERT in PyTorch, in the style of the minBERT project."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import nn
 
 
 class Layer(nn.Module):
-    """Post-norm attention and feed-forward layer; attention step by step, or without dropout by the fused kernel."""
+    """Post-norm attention and feed-forward layer; attention is step by step, or without dropout the fused kernel."""
 
     def __init__(self, width: int, heads: int, dropout: float, *, fused: bool):
         super().__init__()

@@ -1,9 +1,9 @@
-"""GPTs in PyTorch: what the benchmarks compare with.
+"""GPTs in PyTorch.
 
-With `CourseAttention` it is written as courses and karpathy/minGPT write it: four projections, then scores, mask,
-softmax and dropout one after the other, GELU by erf. With `FusedAttention` it is written as karpathy/nanoGPT writes it:
-a fused projection, the fused attention of PyTorch, GELU by tanh. PyTorch's fused kernel for CPUs draws no dropout: with
-it, `scaled_dot_product_attention` would go step by step in float32, also under autocast, so that it is left out there.
+`CourseAttention` has the style of courses and karpathy/minGPT: four projections, then scores, mask, softmax and dropout
+one after the other, GELU by erf. `FusedAttention` has the style of karpathy/nanoGPT: a fused projection, the fused
+attention of PyTorch, GELU by tanh. PyTorch's fused kernel for CPUs has no dropout: with dropout,
+`scaled_dot_product_attention` computes step by step in float32, also under autocast, so it is not used then.
 """
 
 import math
@@ -91,7 +91,7 @@ class Block(nn.Module):
 
 
 class TorchGPT(nn.Module):
-    """The shape of `jaxnlp.models.gpt`, with either kind of attention; the fused one layer for layer."""
+    """The shape of `jaxnlp.models.gpt`, with either attention; with the fused one it has the same layers."""
 
     def __init__(self, config: GPTConfig, vocabulary_size: int, *, fused: bool):
         super().__init__()

@@ -1,4 +1,4 @@
-"""LSTM language models in PyTorch: what the benchmarks compare with."""
+"""LSTM language models in PyTorch."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import nn
 
 
 class TorchLSTM(nn.Module):
-    """Embedding, LSTM layers, output layer: a loop of cells, as courses write it, or `nn.LSTM`."""
+    """Embedding, LSTM layers, output layer: a loop of cells, as in courses, or `nn.LSTM`."""
 
     def __init__(self, vocabulary_size: int, width: int, layers: int, *, fused: bool):
         super().__init__()

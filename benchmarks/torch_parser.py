@@ -1,4 +1,4 @@
-"""The parser of Chen and Manning in PyTorch, of `nn.Embedding` and `nn.Linear`."""
+"""The parser of Chen and Manning in PyTorch, with `nn.Embedding` and `nn.Linear`."""
 
 import torch
 from torch import nn
@@ -9,7 +9,7 @@ from jaxnlp.text.transitions import LABELLED, NODES
 
 
 class TorchParser(nn.Module):
-    """The same as `models.feed_forward_parser` with tags and ReLU, for configurations of any sentences."""
+    """The model of `models.feed_forward_parser` with tags and ReLU, for configurations of any sentences."""
 
     def __init__(self, config: FeedForwardParserConfig, processor: ParserProcessor):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A PyTorch training step, in the three ways that the benchmarks time."""
+"""A PyTorch training step, with the options of the benchmarks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +22,13 @@ def torch_step(
     """Forward, backward, clipping, AdamW.
 
     Args:
-      model: called by `loss_of`.
-      loss_of: a batch's loss under the model it is given.
-      clip_norm: longest gradient; None = no clipping.
-      fused: whether that AdamW is the one in a single kernel, which course code does not ask for.
-      bfloat16: under autocast.
-      compiled: with torch.compile.
-      optimizer: None = `torch_adamw`.
+      model: the model.
+      loss_of: from the model, maybe compiled, to the loss of a batch.
+      clip_norm: maximum norm of the gradient; None = no clipping.
+      fused: whether AdamW is a single kernel, which course code does not use.
+      bfloat16: whether the forward pass is under autocast.
+      compiled: whether torch.compile compiles the model.
+      optimizer: the optimizer; None = `torch_adamw`.
     """
     model.train()
     optimizer = optimizer or torch_adamw(model, learning_rate=1e-3, weight_decay=0.01, fused=fused)
@@ -54,7 +54,7 @@ def torch_adamw(
     betas: tuple[float, float] = (0.9, 0.999),
     fused: bool = False,
 ) -> torch.optim.AdamW:
-    """AdamW that decays the matrices of layers alone, as `train.optimizer` does: no biases, norms or embeddings."""
+    """AdamW with weight decay only of matrices, as in `train.optimizer`: not of biases, norms and embeddings."""
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     decayed = [p for p in model.parameters() if p.dim() >= 2 and id(p) not in embeddings]
     others = [p for p in model.parameters() if p.dim() < 2 or id(p) in embeddings]

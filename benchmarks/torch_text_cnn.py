@@ -1,4 +1,4 @@
-"""Kim's convolutional network in PyTorch, of `nn.Conv1d`."""
+"""Kim's convolutional network in PyTorch, with `nn.Conv1d`."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from jaxnlp.models.text_cnn import TextCNNConfig
 
 
 class TorchTextCNN(nn.Module):
-    """The same as `models.text_cnn` with trained vectors, for texts without padding."""
+    """The model of `models.text_cnn` with trained vectors, for texts without padding."""
 
     def __init__(self, config: TextCNNConfig, vocabulary_size: int, classes: int):
         super().__init__()

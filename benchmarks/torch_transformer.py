@@ -1,4 +1,4 @@
-"""The translators' Transformer in PyTorch, of `nn.Transformer`; and beam search with a cache of keys and values."""
+"""The translation Transformer in PyTorch, with `nn.Transformer`; and beam search with a cache of keys and values."""
 
 import math
 
@@ -10,7 +10,7 @@ from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 
 
 class TorchTransformer(nn.Module):
-    """Pre-norm, with shared embeddings and sinusoidal positions, as `models.encoder_decoder` with these settings."""
+    """The model of `models.encoder_decoder`: pre-norm, with shared embeddings and sinusoidal positions."""
 
     def __init__(self, config: EncoderDecoderConfig, vocabulary_size: int):
         super().__init__()
@@ -61,7 +61,7 @@ class TorchTransformer(nn.Module):
     def translate(
         self, source: torch.Tensor, padding: torch.Tensor, start: int, beams: int, steps: int
     ) -> torch.Tensor:
-        """The translations [B, N, steps] that beam search finds without an end symbol, best first."""
+        """The translations [B, N, steps] of beam search without an end symbol, best first."""
         batch, layers = len(source), self.transformer.decoder.layers
         memory = self.transformer.encoder(self.embed(source), src_key_padding_mask=padding)
         width = self.width

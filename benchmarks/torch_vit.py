@@ -1,4 +1,4 @@
-"""A Vision Transformer in PyTorch, of `nn.TransformerEncoder`, with a convolutional stem."""
+"""A Vision Transformer in PyTorch, with `nn.TransformerEncoder` and a convolutional stem."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from jaxnlp.models.vit import ViTConfig
 
 
 class TorchViT(nn.Module):
-    """The same as `models.vit` with a convolutional stem, learned positions, and the mean over the patches."""
+    """The model of `models.vit` with a convolutional stem, learned positions, and the mean over the patches."""
 
     def __init__(self, config: ViTConfig, size: int, mean: tuple[float, ...], stddev: tuple[float, ...], classes: int):
         super().__init__()

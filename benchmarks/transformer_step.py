@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.nn.compute import Compute
 
@@ -23,7 +23,7 @@ CONFIG = EncoderDecoderConfig(
 
 
 def batch() -> dict[str, np.ndarray]:
-    """Random tokens, a fifth of them padding: what the tokens are does not change the time."""
+    """Random tokens, a fifth of them padding; the tokens do not change the time."""
     generator = np.random.default_rng(0)
     tokens = {name: generator.integers(4, VOCABULARY, (BATCH, POSITIONS)) for name in ("source", "inputs", "targets")}
     there = np.arange(POSITIONS)[None] < generator.integers(10, POSITIONS + 1, BATCH)[:, None]
@@ -32,7 +32,7 @@ def batch() -> dict[str, np.ndarray]:
 
 
 def flop() -> float:
-    """Of the matrix products, forward and backward, all [T, S] scores counted."""
+    """Operations of the matrix products, forward and backward, counting all [T, S] scores."""
     width, hidden = CONFIG.width, CONFIG.feed_forward_width or 4 * CONFIG.width
     encoder, decoder = 4 * width**2 + 2 * width * hidden, 8 * width**2 + 2 * width * hidden
     scores = 3 * 2 * POSITIONS * width
@@ -68,4 +68,6 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    return [Case("transformer_step", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * POSITIONS, flop=flop())]
+    return [
+        Case("transformer_step", {"ours": ours, **torch_implementations(theirs)}, tokens=BATCH * POSITIONS, flop=flop())
+    ]

@@ -19,18 +19,18 @@ def ours() -> Step:
     model = CONFIG.build(VOCABULARY)
     arrays = {name: array[:SENTENCES] for name, array in batch().items()}
     params = model.init(jax.random.key(0), jnp.asarray(arrays["source"]), jnp.asarray(arrays["inputs"]))["params"]
-    decoder, begin = target_decoder_of(model), jax.jit(functools.partial(model.begin, capacity=NEW))
+    decoder, initial_cache = target_decoder_of(model), jax.jit(functools.partial(model.initial_cache, capacity=NEW))
     prompt = np.full((SENTENCES, 1), START, np.int32)
 
     def step() -> object:
-        cache = begin(params, arrays["source"], arrays["source_mask"])
+        cache = initial_cache(params, arrays["source"], arrays["source_mask"])
         return beam_search(decoder, params, prompt, num_beams=BEAMS, max_new_tokens=NEW, cache=cache)
 
     return step
 
 
 def theirs() -> Step:
-    """With a cache of keys and values; most course code has none."""
+    """With a cache of keys and values, which most course code does not have."""
     import torch
 
     from benchmarks.torch_transformer import TorchTransformer

@@ -1,6 +1,6 @@
 """A training step of `vit_cifar10`: 6 layers, width 192, 4 heads, 128 images of 32 x 32 pixels in 64 patches.
 
-Without its stochastic depth, which PyTorch's own layers do not have.
+Without stochastic depth, which PyTorch's layers do not have.
 """
 
 import dataclasses
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.case import Case, Step, torch_sides
+from benchmarks.case import Case, Step, torch_implementations
 from configs.vit_cifar10 import get_config
 from jaxnlp.models.vit import ViTConfig
 
@@ -29,7 +29,8 @@ def batch() -> dict[str, np.ndarray]:
 
 
 def flop() -> float:
-    """Of the matrix products, forward and backward; the first convolution has no gradient for its inputs."""
+    """Operations of the matrix products, forward and backward, without the gradient of the first convolution's
+    inputs."""
     width, hidden = CONFIG.width, CONFIG.feed_forward_width or 4 * CONFIG.width
     patches = (SIZE // CONFIG.patch) ** 2
     blocks = CONFIG.num_layers * patches * (4 * width**2 + 2 * width * hidden + 2 * patches * width)
@@ -65,4 +66,11 @@ def theirs(*, fused: bool, **settings: Any) -> Step:
 
 
 def cases() -> list[Case]:
-    return [Case("vit", {"ours": ours, **torch_sides(theirs)}, tokens=BATCH * (SIZE // CONFIG.patch) ** 2, flop=flop())]
+    return [
+        Case(
+            "vit",
+            {"ours": ours, **torch_implementations(theirs)},
+            tokens=BATCH * (SIZE // CONFIG.patch) ** 2,
+            flop=flop(),
+        )
+    ]

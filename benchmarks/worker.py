@@ -1,8 +1,8 @@
-"""`python -m benchmarks.worker CASE SIDE`: one side of a case, in a process of its own.
+"""`python -m benchmarks.worker CASE IMPLEMENTATION`: one implementation of a case, in its own process.
 
-Threads, allocator and compiled programs of one side cannot get into the way of another's. After the first step it
-prints "ready", and how many seconds it spent on what the other side alone needs; then it reads lines with a variant's
-number and a number of steps, and prints the seconds they took.
+So threads, allocator and compiled programs of the implementations do not affect each other. After the first step it
+prints "ready", and the seconds of imports that only other implementations need. Then it reads lines with the number of
+a variant and a number of steps, and prints the seconds of these steps.
 """
 
 import importlib
@@ -13,19 +13,21 @@ import time
 from benchmarks.case import OURS, Step
 
 LONG_STEP_SECONDS = 3.0
-"""Steps from here on are not warmed up by one more."""
+"""Steps that take longer have no warm-up step before a turn."""
 
 
 def main() -> None:
-    module, side = sys.argv[1:]
-    if side != OURS:
+    module, implementation = sys.argv[1:]
+    if implementation != OURS:
         import torch
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         torch.manual_seed(0)
     start = time.perf_counter()
     cases = importlib.import_module(f"benchmarks.{module}").cases()
-    others = 0.0 if side == OURS else time.perf_counter() - start  # importing JAX is not PyTorch's to pay
+    others = (
+        0.0 if implementation == OURS else time.perf_counter() - start
+    )  # PyTorch's time does not include importing JAX
     prepared: dict[int, Step] = {}
     seconds_a_step: dict[int, float] = {}
 
@@ -34,7 +36,7 @@ def main() -> None:
         begun: object = None
         for _ in range(count):
             begun = prepared[number]()
-        if side == OURS:
+        if implementation == OURS:
             import jax
 
             jax.block_until_ready(begun)
@@ -43,7 +45,7 @@ def main() -> None:
         return seconds
 
     def prepare(number: int) -> None:
-        prepared[number] = cases[number].sides[side]()
+        prepared[number] = cases[number].implementations[implementation]()
         run(number, 1)
 
     prepare(0)
@@ -52,7 +54,8 @@ def main() -> None:
         number, count = map(int, line.split())
         if number not in prepared:
             prepare(number)
-        # Untimed: caches and pages grow cold while the other sides take their turns. A long step has time to warm them.
+        # An untimed step, because caches become cold while the other implementations run. A long step warms them
+        # itself.
         if seconds_a_step[number] < LONG_STEP_SECONDS:
             run(number, 1)
         print(run(number, count), flush=True)

@@ -1,1 +1,1 @@
-"""Recipes: one experiment a file. `get_config()` gives its TrainConfig; the docstring its source, cost and result."""
+"""Recipes: one experiment a file. `get_config()` returns its config; the docstring has its source, cost and result."""

@@ -1,6 +1,6 @@
 """Whether two Chinese questions mean the same: a small Transformer encoder, trained from scratch on AFQMC.
 
-[CLS] a [SEP] b [SEP] by characters, with segments, sinusoidal positions and scaled embeddings. It begins with
+[CLS] a [SEP] b [SEP] by characters, with segments, sinusoidal positions and scaled embeddings. It starts from
 afqmc_pretrain, which predicts masked tokens of the same training pairs; without --init-from it learns little.
 Source: Vaswani et al. 2017 for the encoder, pre-norm; Devlin et al. 2019 for pairs. Data: the CLUE benchmark.
 Cost: 6 minutes on two busy CPU cores with bfloat16 instructions, after the pretraining.

@@ -1,6 +1,6 @@
-"""The beginning of afqmc_encoder: masked tokens of AFQMC's training pairs are predicted, without the labels.
+"""Pretraining of afqmc_encoder: masked language modelling on AFQMC's training pairs, without labels.
 
-Both questions of a pair are read together, so that a masked character may be copied from the other question: the
+Both questions of a pair are read together, and a masked character may be copied from the other question. So the
 encoder learns to compare them. It also predicts whether the second question belongs to the first.
 Source: Devlin et al. 2019, section 3.1. Data: the CLUE benchmark.
 Cost: 39 minutes on two busy CPU cores with bfloat16 instructions.

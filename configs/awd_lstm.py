@@ -3,9 +3,10 @@
 Source: Merity et al. 2018, and salesforce/awd-lstm-lm for the values that its README gives for WikiText-2: three
 layers, 1,150 wide, embeddings of 400, NT-ASGD at a rate of 30; validation perplexity 68.7 after 750 epochs, test 65.6,
 and 52 with a continuous cache.
-With another batch size or length, give --optimizer.reference-tokens their product: the rate is for as many words.
-Differs: weight decay leaves biases and embeddings alone; lengths are multiples of 10; articles are put together in
-another order in each epoch.
+With another batch size or length, set --optimizer.reference-tokens to their product: the learning rate is for this
+number of words.
+Differs: no weight decay of biases and embeddings; lengths are multiples of 10; articles are concatenated in another
+order in each epoch.
 Cost: not measured yet; for a GPU.
 Expect: not measured yet.
 Command: python -m train awd_lstm --workdir runs/awd_lstm

@@ -1,12 +1,13 @@
 """One encoder for sentiment, paraphrases and semantic textual similarity: a small pretrained BERT for three tasks.
 
-Source: CS224N, default final project (minBERT), part 2. Each batch is of one task,
-drawn by size at first and ever less by it later (Stickland and Murray 2019).
+Source: CS224N, default final project (minBERT), part 2. Each batch is of one task, drawn in proportion to its size at
+first, and less so later (Stickland and Murray 2019).
 Differs: the encoder is a sentence encoder of six layers; similarity is the cosine of mean vectors (Reimers and Gurevych
-2019); where Quora's large training file is not there, 16,000 rows of its dev file are for training, and the other 4,212
-for scores.
+2019); without Quora's large training file, 16,000 rows of its dev file are for training, and the other 4,212 for
+validation.
 Cost: 21 minutes on one CPU core with AMX, from all-MiniLM-L6-v2; about 100 on one without bfloat16 instructions.
-Expect: 50% of SST, 83.5% of Quora, pairs of which the pretrained weights saw, a Pearson correlation of 0.87 on STS.
+Expect: 50% of SST right, 83.5% of Quora, whose pairs were in the encoder's training, and a Pearson correlation of 0.87
+on STS.
 Command: python -m train bert_multitask --workdir runs/bert_multitask
 """
 
@@ -26,7 +27,7 @@ def get_config() -> TrainConfig:
             parts=("sst", "quora", "sts"),
             batch_size=32,
             schedule="annealed",
-            schedule_steps=800,  # of 16,000 rows, Quora has half of the first batches and 37% from here on
+            schedule_steps=800,  # with 16,000 rows, Quora has half of the first batches and 37% after these steps
         ),
         model=TextTasksConfig(
             pooling="mean",
@@ -37,7 +38,7 @@ def get_config() -> TrainConfig:
         task=TextTasks(
             label_smoothing=0.1,
             token_dropout_rate=0.2,
-            part_weights=(1.0, 1.0, 10.0),  # a squared error's gradient is a tenth as long as the others'
+            part_weights=(1.0, 1.0, 10.0),  # the gradient of a squared error is about a tenth of the others
         ),
         best_metric="mean_score",
         total_steps=3000,

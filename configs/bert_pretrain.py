@@ -1,10 +1,10 @@
-"""BERT's own pretraining, masked language modelling and next-sentence prediction, on the text that Python carries.
+"""BERT's pretraining, masked language modelling and next-sentence prediction, on Python's documentation.
 
-Source: Devlin et al. 2019, section 3.1 and appendix A.2, at a size for two CPU cores. Differs: a vocabulary of the
-text's own, texts of 64 pieces, masks drawn anew in each epoch, Muon, no dropout.
-Cost: 16 minutes on two CPU cores without bfloat16 instructions that did other work too.
-Expect: 3.5 nats per masked piece of held-out documents, 41% of them right; of next sentences 78% of 54. The text
-differs a little between Python versions, so the numbers will too.
+Source: Devlin et al. 2019, section 3.1 and appendix A.2, at a size for two CPU cores. Differs: a vocabulary trained on
+the text, texts of 64 tokens, masks drawn again in each epoch, Muon, no dropout.
+Cost: 16 minutes on two busy CPU cores without bfloat16 instructions.
+Expect: 3.5 nats per masked token of held-out documents, 41% of them right; 78% of 54 next sentences right. The text
+and the numbers differ a little between Python versions.
 Command: python -m train bert_pretrain --workdir runs/bert_pretrain
 """
 

@@ -1,6 +1,6 @@
-"""Sentiment in five steps from the vectors of a pretrained BERT that stays as it is: a linear layer is all that learns.
+"""Sentiment in five classes: a linear layer on the vectors of a pretrained BERT that is not trained.
 
-Source: CS224N, default final project (minBERT), part 1, which calls this its mode `pretrain`.
+Source: CS224N, default final project (minBERT), part 1, in its mode `pretrain`.
 Cost: 5 minutes on two CPU cores without bfloat16 instructions, from all-MiniLM-L6-v2.
 Expect: 42% of dev right.
 Command: python -m train bert_sst_frozen --workdir runs/bert_sst_frozen

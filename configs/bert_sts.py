@@ -1,4 +1,4 @@
-"""How alike two sentences are, from 0 to 5, by a small pretrained BERT.
+"""Semantic textual similarity of two sentences, from 0 to 5, by a small pretrained BERT.
 
 Source: CS224N, default final project (minBERT), part 2; the cosine of mean vectors after Reimers and Gurevych 2019.
 Cost: 8 minutes on two CPU cores without bfloat16 instructions, from all-MiniLM-L6-v2.

@@ -1,6 +1,6 @@
-"""From Cherokee to English: a small Transformer, with a vocabulary of its own for each language.
+"""From Cherokee to English: a small Transformer, with a separate vocabulary for each language.
 
-Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for the dropout of BPE; the average of the
+Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for BPE dropout; the average of the
 parameters is evaluated. Data: Zhang, Frey and Bansal 2020.
 Cost: to be measured.
 Expect: to be measured.

@@ -1,10 +1,10 @@
-"""Character GPT on the language reference that every Python carries: the demo, with nothing to download.
+"""Character GPT on the language reference in every Python installation: the demo, without a download.
 
 Source: the model of karpathy/minGPT at a size for two CPU cores; the text is `pydoc_data.topics`. Differs: Muon, which
 needs fewer steps than AdamW.
 Cost: 40 to 90 seconds of training on two CPU cores, the latter without bfloat16 instructions.
-Expect: validation loss near 1.39 nats per character, and samples that look like English; the text differs a little
-between Python versions, so the number does too.
+Expect: validation loss near 1.39 nats per character, and samples that look like English. The text and the number
+differ a little between Python versions.
 Command: python -m train gpt_python_docs --workdir runs/gpt_python_docs
 """
 

@@ -1,7 +1,7 @@
 """Character GPT on Tiny Shakespeare, small enough for a laptop's CPU.
 
 Source: karpathy/nanoGPT, README, "I only have a macbook": 4 layers, 4 heads, width 128, context 64, batch 12,
-2,000 steps, no dropout; validation loss 1.88 in about 3 minutes. Embeddings are tied and there are no biases, as there.
+2,000 steps, no dropout, tied embeddings, no biases; validation loss 1.88 in about 3 minutes.
 Differs: learning rate 4e-3, not 1e-3; the loss is over the whole validation split, not over random windows of it.
 Cost: one to two minutes on two CPU cores.
 Expect: see docs/results/gpt_shakespeare_cpu.json.

@@ -1,6 +1,6 @@
-"""Character GPT on Tiny Shakespeare: the lowest validation loss of five minutes on two CPU cores.
+"""Character GPT on Tiny Shakespeare: the lowest validation loss in five minutes on two CPU cores.
 
-Source: the model of gpt_shakespeare_cpu with twice the context; a learning rate that falls to zero. Tried, at five
+Source: the model of gpt_shakespeare_cpu with twice the context; a learning rate that falls to zero. Results of five
 minutes each: width 192, 4,400 steps: 1.619; the same with dropout 0.1: 1.633; width 128, 9,000 steps: 1.539. The
 smaller model sees twice as many tokens.
 Cost: four to seven minutes on two CPU cores.

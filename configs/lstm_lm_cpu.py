@@ -1,10 +1,10 @@
-"""A word language model for two CPU cores: an LSTM with the regularisers that fit its length.
+"""A word language model for two CPU cores: an LSTM with regularisers for a short run.
 
-Source: Merity et al. 2018 (AWD-LSTM), with what a short run asks for: narrower, less dropout, Muon in the place of SGD,
-output biases that begin at the frequencies of words, and in training a normaliser that sums the frequent words and a
+Source: Merity et al. 2018 (AWD-LSTM), changed for a short run: narrower, less dropout, Muon instead of SGD, output
+biases initialised with the frequencies of words, and in training a sampled softmax over all frequent words and a
 sample of the rare ones.
-Cost: 2 hours and 40 minutes on two CPU cores without bfloat16 instructions, some 35 minutes on two with AMX.
-Expect: 4.39 nats for the next word; a validation perplexity of 118, with a cache of 2,000 words 82.
+Cost: 2 hours and 40 minutes on two CPU cores without bfloat16 instructions, about 35 minutes on two with AMX.
+Expect: 4.39 nats for the next word; a validation perplexity of 118, or 82 with a cache of 2,000 words.
 Command: python -m train lstm_lm_cpu --workdir runs/lstm_lm_cpu
 """
 

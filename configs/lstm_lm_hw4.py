@@ -1,13 +1,13 @@
-"""The LSTM language model of CMU 11-785, homework 4 part 1, as the homework has it.
+"""The LSTM language model of CMU 11-785, homework 4 part 1, with the homework's hyperparameters.
 
 Source: CMU 11-785 Introduction to Deep Learning, homework 4 part 1: embeddings 128 wide, two layers of 128, independent
 windows of 10 words in batches of 32, Adam at 1e-3 with a cosine; 8.8 million parameters.
-Differs: the cosine goes down to a tenth of the rate; products of bfloat16 operands where the CPU has them; embedded
-words begin uniform, with a standard deviation of 0.65 where PyTorch's have 1, and a step of Adam moves them sqrt(128)
-times as far; output weights begin in plus or minus 0.1, where PyTorch's do in 0.088.
+Differs: the cosine ends at a tenth of the rate; bfloat16 products if the CPU supports them; scaled embeddings are
+initialised uniformly, with a standard deviation of 0.65 (PyTorch: 1), and a step of Adam moves them sqrt(128) times as
+far; output weights are initialised within 0.1 of zero (PyTorch: 0.088).
 Cost: 17 minutes on two CPU cores with bfloat16 instructions, an hour and a half on one without.
-Expect: 4.7 to 4.8 nats for the next word, with a standard error of 0.3, where published runs of the homework have 4.76
-to 4.86; a validation perplexity of 191.
+Expect: 4.7 to 4.8 nats for the next word, with a standard error of 0.3 (published runs of the homework: 4.76 to 4.86);
+a validation perplexity of 191.
 Command: python -m train lstm_lm_hw4 --workdir runs/lstm_lm_hw4
 """
 

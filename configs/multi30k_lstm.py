@@ -1,6 +1,6 @@
 """Multi30k, from English to German: the LSTM with attention, for captions of pictures.
 
-Source: Luong et al. 2015 in the form of CS224N, assignment 4; Provilkov et al. 2020 for the dropout of BPE; the average
+Source: Luong et al. 2015 in the form of CS224N, assignment 4; Provilkov et al. 2020 for BPE dropout; the average
 of the parameters is evaluated. Data: Elliott et al. 2016, task 1.
 Cost: 28 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: BLEU 40.5 on the validation split with 5 beams, 40.4 on test 2016.

@@ -1,6 +1,6 @@
 """Multi30k, from English to German: a small Transformer for captions of pictures.
 
-Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for the dropout of BPE; the
+Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for BPE dropout; the
 average of the parameters is evaluated. Data: Elliott et al. 2016, task 1.
 Cost: 37 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: BLEU 39.9 on the validation split with 5 beams, 40.3 on test 2016.

@@ -1,4 +1,4 @@
-"""Birth places: fine-tuning on the training questions, after names_pretrain or from nothing.
+"""Birth places: fine-tuning on the training questions, after names_pretrain or without pretraining.
 
 Source: CS224N assignment 5 for the task. Differs: see docs/names.md.
 Cost: a minute or two on two CPU cores.

@@ -4,8 +4,8 @@ Source: CS224N assignment 5: batch 256, learning rate 6e-4 with the warm-up and 
 pretraining, 75 without (--total-steps 586).
 Cost: one minute on two CPU cores; without pretraining, five.
 Expect: about 2% without pretraining; published after pretraining: see names_pretrain_a5.
-None of the questions are held out, so the validation split is the dev split: report the last checkpoint
-(python -m train.evaluate ... --checkpoint latest), as the assignment does, not the best by it.
+No questions are held out, so the validation split is the dev split. Report the last checkpoint (python -m
+train.evaluate ... --checkpoint latest), like the assignment, not the best one on dev.
 Command: python -m train names_finetune_a5 --init-from runs/names_pretrain_a5 --workdir runs/names_finetune_a5
 """
 
@@ -25,7 +25,7 @@ def get_config() -> TrainConfig:
         data=NamesQuestions(batch_size=BATCH, sequence_length=names_pretrain_a5.BLOCK, held_out=0),
         model=names_pretrain_a5.assignment_model(),
         task=QuestionAnswering(),
-        # The rate apart, fine-tuning has pretraining's hyperparameters.
+        # Except for the learning rate, fine-tuning has the hyperparameters of pretraining.
         optimizer=dataclasses.replace(names_pretrain_a5.get_config().optimizer, learning_rate=6e-4),
         total_steps=EPOCHS * QUESTIONS // BATCH,
         evaluate_every_steps=20,

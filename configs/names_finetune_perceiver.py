@@ -1,4 +1,4 @@
-"""Birth places: names_finetune with a Perceiver, after names_pretrain_perceiver or from nothing.
+"""Birth places: names_finetune with a Perceiver, after names_pretrain_perceiver or without pretraining.
 
 Source: CS224N assignment 5 for task and model. Differs: see docs/names.md.
 Cost: a minute or two on two CPU cores.

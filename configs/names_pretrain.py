@@ -1,8 +1,8 @@
-"""Birth places: pretraining that makes facts easy to find.
+"""Birth places: pretraining for the recall of facts.
 
-Source: CS224N assignment 5 for task and model. Differs, as docs/names.md tells step by step: names, numbers and places
-are asked for (Guu et al. 2020), behind a few words of their context or none, in a random order; among them are training
-questions (Allen-Zhu and Li 2023); names begin at various places; Muon.
+Source: CS224N assignment 5 for task and model. Differs, see docs/names.md: the model predicts names, numbers and places
+(Guu et al. 2020) after at most a few words of their context, in a random order; training questions are included
+(Allen-Zhu and Li 2023); names occur at any position; Muon.
 Cost: 10 minutes on two CPU cores with bfloat16 instructions, 30 without.
 Expect: see docs/results/names_pretrain.json.
 Command: python -m train names_pretrain --workdir runs/names_pretrain

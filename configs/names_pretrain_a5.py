@@ -2,14 +2,14 @@
 
 Source: CS224N assignment 5, 2022/2023: minGPT of 4 layers, 8 heads, width 256, block 128, dropout 0.1; 650 epochs
 of span corruption in batches of 128, learning rate 6e-3 with a warm-up of 512 * 20 tokens and a cosine down to a tenth
-over 200 times the documents' tokens; weight decay 0.1, betas 0.9 and 0.95. Differs: a batch is padded to its own
+over 200 times the documents' tokens; weight decay 0.1, betas 0.9 and 0.95. Differs: a batch is padded to its
 longest example, not to 128, so the schedule, which counts scored characters, falls later; its cosine falls to a tenth
-and stays there, where minGPT's is cut off at a tenth and rises again afterwards; layers that add to the residual stream
-begin smaller (GPT-2), positions at random and not at 0, GELU is approximate; products of bfloat16 operands where the
-CPU has them.
-Cost: hours on two CPU cores; not run to its end yet.
-Expect: published dev accuracy after fine-tuning: 21 to 22%; of its perceiver about 17%, of its
-synthesizer 10%, for which see names_pretrain_perceiver and names_pretrain_synthesizer.
+and stays there, while minGPT's is clipped at a tenth and rises again afterwards; layers that add to the residual stream
+have smaller initial weights (GPT-2), positions are random instead of 0, GELU is approximate; bfloat16 products if the
+CPU supports them.
+Cost: hours on two CPU cores; no complete run yet.
+Expect: published dev accuracy after fine-tuning: 21 to 22%; with the perceiver about 17%, with the synthesizer 10%, see
+names_pretrain_perceiver and names_pretrain_synthesizer.
 Command: python -m train names_pretrain_a5 --workdir runs/names_pretrain_a5
 """
 

@@ -1,4 +1,4 @@
-"""Birth places: names_pretrain with a Perceiver in place of the GPT.
+"""Birth places: names_pretrain with a Perceiver instead of the GPT.
 
 Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with 32 latents at the first positions.
 With --model.latent-placement along the latents are spread over the whole context.

@@ -1,4 +1,4 @@
-"""Birth places: names_pretrain with a Synthesizer in place of the GPT.
+"""Birth places: names_pretrain with a Synthesizer instead of the GPT.
 
 Source: CS224N assignment 5 for task and model. Differs: as names_pretrain, with attention weights computed without dot
 products.

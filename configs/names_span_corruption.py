@@ -1,6 +1,6 @@
-"""Birth places as text to text: pretraining on Wikipedia sentences with spans removed.
+"""Birth places as text to text: pretraining by span corruption of Wikipedia sentences.
 
-Source: Raffel et al. 2020 (T5), section 3.3; Roberts et al. 2020 for questions without a text to look in. Data: CS224N,
+Source: Raffel et al. 2020 (T5), section 3.3; Roberts et al. 2020 for closed-book questions. Data: CS224N,
 assignment 5.
 Cost: 12 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: 3.01 nats per token of removed spans, on 33 held-out sentences.

@@ -1,7 +1,7 @@
 """Birth places as text to text: an encoder-decoder reads a question and writes the place.
 
-Source: Roberts et al. 2020 (T5 without a text to look in). Data: CS224N, assignment 5. The answer about a person is in
-the texts of names_span_corruption only, so that a model without pretraining can only guess.
+Source: Roberts et al. 2020 (closed-book T5). Data: CS224N, assignment 5. The answer about a person is only in the
+texts of names_span_corruption, so a model without pretraining can only guess.
 Cost: 2 minutes on two busy CPU cores with bfloat16 instructions.
 Expect: 9.0% of the 500 dev questions right, 5.6% without pretraining; see docs/translation.md.
 Command: python -m train names_text_to_text --init-from runs/names_span_corruption --workdir runs/names_text_to_text

@@ -1,7 +1,7 @@
-"""Text-to-text pretraining on the captions of Multi30k, English and German: removed spans are predicted.
+"""Text-to-text pretraining by span corruption of Multi30k's captions, English and German.
 
-Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3; the model is that of multi30k_transformer, which may begin with
-it: --init-from runs/span_corruption. Data: Elliott et al. 2016, task 1.
+Source: Raffel et al. 2020 (T5), sections 3.1.4 and 3.3; the model is that of multi30k_transformer, which may start
+from it: --init-from runs/span_corruption. Data: Elliott et al. 2016, task 1.
 Cost: to be measured.
 Expect: to be measured.
 Command: python -m train span_corruption --workdir runs/span_corruption

@@ -1,7 +1,7 @@
-"""Sentences by a recurrent network with attention: film reviews (MR) as positive or negative.
+"""Classification of sentences by a recurrent network with attention: film reviews (MR).
 
-The report marks the words that the prediction rests on. --model.cell rnn_tanh and gru, --model.pooling last, mean and
-max, and the data sets of `text_cnn` are options.
+The report marks the words with the largest attention weights. Options: --model.cell rnn_tanh and gru, --model.pooling
+last, mean and max, and the data sets of `text_cnn`.
 Source: Yang et al. 2016, section 2.2, for the attention. Differs: LSTM layers, a moving average of the parameters, and
 dropout of word vectors.
 Cost: to be measured.

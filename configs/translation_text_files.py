@@ -1,10 +1,10 @@
-"""Translation of your own pairs: two files whose lines belong together, or one with a tab in each line.
+"""Translation of your own pairs: two files with parallel lines, or one file with a tab in each line.
 
-The model and its training are those of multi30k_transformer. A run of span_corruption on your own texts may be its
-beginning.
-Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for the dropout of BPE.
+The model and its training are those of multi30k_transformer. It may start from a run of span_corruption on your own
+texts.
+Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for BPE dropout.
 Cost: about an hour for 30,000 pairs of short sentences on two CPU cores.
-Expect: what your pairs allow; the recipe of multi30k is of this shape.
+Expect: depends on your pairs; see multi30k_transformer for an example.
 Command: python -m train translation_text_files --data.train SOURCES TARGETS --workdir runs/translation_text_files
 """
 

@@ -1,4 +1,4 @@
-"""Handwritten digits by a small Vision Transformer: the 1,797 images of scikit-learn, nothing to download.
+"""Handwritten digits by a small Vision Transformer: the 1,797 images of scikit-learn, without a download.
 
 Source: Dosovitskiy et al. 2021 for the model.
 Cost: 18 seconds on two CPU cores with bfloat16 instructions.

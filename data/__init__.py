@@ -1,4 +1,4 @@
-"""Data sets and pipelines: NumPy, grain and jaxnlp.text; no jax."""
+"""Data sets and pipelines with NumPy, grain and jaxnlp.text. Does not use jax."""
 
 import dataclasses
 from pathlib import Path
@@ -20,7 +20,7 @@ class DataConfig(Config):
     usual: ClassVar[tuple[str, ...]] = ("source", "path", "batch_size")
 
     batch_size: int = 32
-    """Examples in a training step, over all devices."""
+    """Number of examples in a training step, over all devices."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -28,17 +28,17 @@ class DataConfig(Config):
 
     @property
     def max_length(self) -> int | None:
-        """The longest input that a batch can hold, length jitter included; None = inputs have no length."""
+        """Maximum length of an input in a batch, length jitter included; None = inputs have no length."""
         return None
 
     @property
     def needs(self) -> str:
-        """What `load` needs: a data set, by its folder in JAXNLP_DATA, or files of the user's; "" = nothing."""
+        """The data that `load` needs: the name of a folder in JAXNLP_DATA, or "your ..."; "" = nothing."""
         return ""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of its parts; () = one part without a name."""
+        """Names of the data's parts; () = one part without a name."""
         return ()
 
     @property
@@ -48,7 +48,7 @@ class DataConfig(Config):
 
     @property
     def carries(self) -> bool:
-        """Whether a row of a training batch continues where that of the previous batch ended; batches then have
+        """Whether a row of a training batch continues where the same row of the previous batch ended; batches then have
         `reset`."""
         return False
 
@@ -56,35 +56,34 @@ class DataConfig(Config):
         """Raises ValueError when a run of this many steps would never reach some of the data."""
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """The data set; the seed decides the order of training.
+        """Loads the data set.
 
         Args:
-          seed: at least 0.
-          processor: that of a pretrained model, or of the run that this one begins with; None = the data set makes its
-            own.
+          seed: decides the order of training, at least 0.
+          processor: of a pretrained model, or of the run in `init_from`; None = the data set makes its own.
 
         Raises:
           FileNotFoundError, DataError: when the data cannot be found or read, or does not fit the processor.
         """
-        raise TypeError(f"{type(self).__name__} describes no data set: it does not define load()")
+        raise TypeError(f"{type(self).__name__} cannot be loaded: it does not define load()")
 
     def check_after(self, earlier: "DataConfig") -> None:
-        """Raises DataError when a run that begins with one on `earlier` would be scored on that one's training data."""
+        """Raises DataError when the validation data of this run was training data of the run in `init_from`."""
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file in the data set's format, to be scored. Raises: FileNotFoundError, DataError."""
+        """Reads a file in the data set's format, for scoring. Raises: FileNotFoundError, DataError."""
         del processor
-        raise DataError(f"{path}: this run's data, {type(self).__name__}, reads no files; score one of its splits")
+        raise DataError(f"{path}: this run's data, {type(self).__name__}, does not read files; score one of its splits")
 
     def require_at_least(self, least: float, *names: str) -> None:
-        """Raises ValueError for a field that is less."""
+        """Raises ValueError for a field that is smaller."""
         for name in names:
             if not getattr(self, name) >= least:
                 raise ValueError(f"{self.full_name(name)} must be at least {least}, got {getattr(self, name)}")
 
 
 def require_processor(processor: Any, kind: type[P]) -> P:
-    """The processor. Raises: DataError when it is of another kind than the data set needs."""
+    """The processor. Raises: DataError when it has another type than the data set needs."""
     if not isinstance(processor, kind):
         raise DataError(
             f"this data set needs a {kind.__name__}, got a {type(processor).__name__}; use a model that was trained on "

@@ -1,4 +1,4 @@
-"""Unpacking archives that come from elsewhere."""
+"""Safe unpacking of untrusted archives."""
 
 import contextlib
 import gzip
@@ -16,31 +16,31 @@ from typing import Any
 
 
 def leads_out(name: str) -> bool:
-    """Whether a path is absolute or climbs above its folder.
+    """Whether a path is absolute or leaves its folder.
 
-    By the rules of Windows, which include those of POSIX: both slashes separate, drives are absolute.
+    It uses the rules of Windows, which include those of POSIX: both slashes separate, and drives are absolute.
     """
     path = PureWindowsPath(name)
     return bool(path.anchor) or ".." in path.parts
 
 
 def short_reason(error: Exception) -> str:
-    """The cause in one short line: urllib3 hides it at the end of a long one, under `reason`."""
+    """The cause in one short line; urllib3 has it under `reason`."""
     cause = getattr(error.args[0], "reason", error) if error.args else error
     return textwrap.shorten(str(cause) or type(cause).__name__, width=240, placeholder=" ...")
 
 
 def unpack(archive: Path, destination: Path, *, max_bytes: int = 4 * 2**30, max_members: int = 200_000) -> Path:
-    """New folder with an archive's files, whole or not there at all.
+    """Unpacks an archive into a new folder, atomically.
 
-    Folders and plain files are written, each inside the new folder and each file once; anything else in the
-    archive refuses the whole of it. Owners, modes and times are not taken over.
+    An archive may have only folders and plain files, all inside the new folder and each file once; anything else is an
+    error. Owners, modes and times are not kept.
 
     Args:
       archive: a .zip, .tar, .tar.gz, .tgz or .tar.xz.
-      destination: the folder to make; must not exist.
-      max_bytes: most bytes that may come out of the compression, a tar's headers among them.
-      max_members: most files and folders together.
+      destination: the folder to create; must not exist.
+      max_bytes: maximum number of uncompressed bytes, a tar's headers included.
+      max_members: maximum number of files and folders.
 
     Returns:
       destination.
@@ -53,7 +53,7 @@ def unpack(archive: Path, destination: Path, *, max_bytes: int = 4 * 2**30, max_
         raise FileExistsError(f"{destination} exists: delete it, or unpack {archive.name} elsewhere")
     destination.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=destination.parent) as temporary:
-        folder = Path(temporary) / "whole"  # the temporary folder itself is closed to other users
+        folder = Path(temporary) / "whole"  # other users cannot read the temporary folder
         folder.mkdir()
         name = None
         try:
@@ -62,23 +62,23 @@ def unpack(archive: Path, destination: Path, *, max_bytes: int = 4 * 2**30, max_
                     if number > max_members:
                         raise ValueError(f"more than {max_members} members")
                     if leads_out(name):
-                        raise ValueError("it leads out of the folder")
+                        raise ValueError("its path leaves the folder")
                     if kind == "other":
                         raise ValueError("neither a plain file nor a folder")
                     target = folder / name
                     (target if kind == "folder" else target.parent).mkdir(parents=True, exist_ok=True)
                     if kind == "file":
-                        # The file system decides which names are the same: "x" fails where one occurs twice.
+                        # The file system decides which names are equal: mode "x" fails if a name occurs twice.
                         with target.open("xb") as copy:
                             shutil.copyfileobj(content, copy)
-        except Exception as error:  # on damaged bytes the parsers raise a dozen unrelated types
-            raise ValueError(f"{archive} not unpacked, last member read {name!r}: {short_reason(error)}") from error
+        except Exception as error:  # for damaged bytes the parsers raise a dozen unrelated types
+            raise ValueError(f"cannot unpack {archive}, last member read {name!r}: {short_reason(error)}") from error
         os.rename(folder, destination)
     return destination
 
 
 def _members(archive: Path, max_bytes: int) -> Generator[tuple[str, str, Any]]:
-    """(name, "file" or "folder" or "other", a file's content to read) of each member in turn."""
+    """Yields (name, "file" or "folder" or "other", a file's content) of each member."""
     metered: Any = _Metered(max_bytes)
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as zipped:
@@ -94,7 +94,7 @@ def _members(archive: Path, max_bytes: int) -> Generator[tuple[str, str, Any]]:
     with openers[archive.suffix](archive, "rb") as metered.stream:
         with tarfile.open(fileobj=metered, mode="r|") as tar:
             for member in tar:
-                plain = member.isreg() and not member.issparse()  # the holes of a sparse file are not metered
+                plain = member.isreg() and not member.issparse()  # the holes of a sparse file are not counted
                 kind = "folder" if member.isdir() else "file" if plain else "other"
                 yield member.name, kind, tar.extractfile(member) if plain else None
         while metered.read(2**16):  # up to the checksum at the end of the compression
@@ -102,7 +102,7 @@ def _members(archive: Path, max_bytes: int) -> Generator[tuple[str, str, Any]]:
 
 
 class _Metered:
-    """A stream that fails beyond a limit on what really comes out: the sizes in an archive's headers may lie."""
+    """A stream with a limit on the bytes read, because the sizes in an archive's headers may be wrong."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -35,7 +35,7 @@ class Articles:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with any word, and with where articles begin."""
+        """Changes with any word, and with the start of any article."""
         digest = hashlib.sha256(vocabulary_text(self.vocabulary).encode("utf-8", errors="surrogatepass"))
         for part in (self.train, self.validation):
             digest.update(repr([len(article) for article in part]).encode())
@@ -55,16 +55,16 @@ def read_articles(
     """The articles of a source.
 
     Args:
-      source: `cmu_hw4p1` and `wikitext2` are looked for in `path`, then in JAXNLP_DATA; `python_docs` takes no path,
+      source: `cmu_hw4p1` and `wikitext2` are searched in `path`, then in JAXNLP_DATA; `python_docs` takes no path,
         `text_file` needs one. The last two are one article for training and one for validation.
       path: folder of the first two, file of the last.
-      minimum_count: python_docs and text_file: rarer words of the training part become UNK.
-      validation_fraction: python_docs and text_file: share of the words, at the end, that is held out.
-      vocabulary: the one to use; None = the one of the source, or of the training part.
+      minimum_count: for python_docs and text_file: rarer words of the training part become UNK.
+      validation_fraction: for python_docs and text_file: share of the words, at the end, that is held out.
+      vocabulary: the vocabulary to use; None = that of the source, or of the training part.
 
     Raises:
       FileNotFoundError: when the data is not found; the message says what to do.
-      DataError: when it is something else, or does not fit the vocabulary; the message says where and what.
+      DataError: when the data is invalid or does not fit the vocabulary; the message has the place and the problem.
     """
     try:
         return _read(source, path, minimum_count, validation_fraction, vocabulary)
@@ -81,7 +81,7 @@ def _read(
             articles = _read_homework(locate_folder(FOLDERS[source], path, holds=holds, otherwise=OTHERWISE))
             if given is not None and given != articles.vocabulary:
                 raise DataError(
-                    f"vocabularies differ: the model's has {given.size:,} words, that of data.source cmu_hw4p1 "
+                    f"vocabularies differ: the model's has {given.size:,} words, that of data.source cmu_hw4p1 has "
                     f"{articles.vocabulary.size:,}; use a model that was trained on this data"
                 )
             return articles
@@ -98,12 +98,12 @@ def _read(
 
 
 def _vocabulary_of(words: Iterable[str]) -> WordVocabulary:
-    """Words in code point order, EOL and UNK among them: WikiText-2's is the homework's."""
+    """The words, EOL and UNK, in code point order: for WikiText-2 this is the homework's vocabulary."""
     return WordVocabulary(sorted({*words, EOL, UNK}), unknown=UNK)
 
 
 def _read_wikitext(folder: Path, given: WordVocabulary | None) -> Articles:
-    """The release's text: every line ends with EOL, blank ones too; the vocabulary is that of the training part."""
+    """The text of the release: every line, also a blank one, ends with EOL. The vocabulary is of the training part."""
     train, validation = (
         _split_articles(read_utf8(_first_there(folder, f"{part}.txt", f"{part}.txt.gz", f"wiki.{part}.tokens")))
         for part in ("train", "valid")
@@ -113,7 +113,7 @@ def _read_wikitext(folder: Path, given: WordVocabulary | None) -> Articles:
 
 
 def _split_articles(text: str) -> list[list[str]]:
-    """An article begins at each line `= Two or more words =`, as in the homework: titles of one word do not count."""
+    """An article starts at each line `= Two or more words =`, as in the homework: titles of one word do not count."""
     articles: list[list[str]] = [[]]
     for line in text.removesuffix("\n").split("\n"):
         words = line.split()
@@ -125,7 +125,7 @@ def _split_articles(text: str) -> list[list[str]]:
 
 
 def _read_homework(folder: Path) -> Articles:
-    """The homework's arrays: WikiText-2 without its blank lines, each remaining line closed with EOL."""
+    """The homework's arrays: WikiText-2 without blank lines; each line ends with EOL."""
     vocabulary = read_homework_vocabulary(folder)
     train, validation = (
         _read_ids(_first_there(folder / "dataset", f"wiki.{part}.npy", f"wiki.{part}.npy.gz"), vocabulary.size)
@@ -148,7 +148,7 @@ def _first_there(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).is_file():
             return folder / name
-    raise DataNotFoundError(f"there is no {' or '.join(names)} in {folder}; add it, or {OTHERWISE}")
+    raise DataNotFoundError(f"{folder} does not have {' or '.join(names)}; add it, or {OTHERWISE}")
 
 
 def _read_array_words(path: Path) -> list[str]:
@@ -159,7 +159,7 @@ def _read_array_words(path: Path) -> list[str]:
 
 
 def _read_csv_words(path: Path) -> list[str]:
-    """Rows `id,word` behind a header, the ids counting from 0."""
+    """Rows `id,word` after a header, with ids from 0."""
     rows = list(csv.reader(io.StringIO(read_utf8(path), newline="")))
     for number, row in enumerate(rows):
         expected = ["Id", "Token"] if number == 0 else [str(number - 1), "the word"]
@@ -181,11 +181,12 @@ def checked_ids(ids: np.ndarray, name: str, vocabulary_size: int, *, axes: str =
     Args:
       ids: of any shape and dtype.
       name: their name in messages.
-      vocabulary_size: V; ids lie in [0, V).
+      vocabulary_size: V; ids must be in [0, V).
       axes: the expected axes, one letter each.
 
     Raises:
-      DataError: when the ids are not integers, have other axes, are empty, or are outside [0, V); names the first.
+      DataError: when the ids are not integers, have other axes, are empty, or are outside [0, V), with the first such
+        id.
     """
     if ids.dtype.kind not in "iu":
         raise DataError(f"{name} is of dtype {ids.dtype}, expected integers: the ids of words")

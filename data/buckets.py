@@ -1,4 +1,4 @@
-"""Batches of examples of many lengths, each padded to the length of its own longest example."""
+"""Batches of examples of different lengths, each padded to the length of its longest example."""
 
 import functools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ def _length(example: NumpyBatch) -> int:
 
 
 def padded(examples: list[NumpyBatch], batch_size: int, multiple: int) -> NumpyBatch:
-    """Examples of 1-D arrays as one batch: padded with 0 and False, and with whole rows of these up to B."""
+    """A batch of examples of 1-D arrays: padded with 0 and False, also by whole rows up to B."""
     shape = (batch_size, rounded_up(max(map(_length, examples)), multiple))
     batch = {name: np.zeros(shape, value.dtype) for name, value in examples[0].items()}
     for row, example in enumerate(examples):
@@ -25,7 +25,7 @@ def padded(examples: list[NumpyBatch], batch_size: int, multiple: int) -> NumpyB
 
 
 def rounded_up(length: int, multiple: int) -> int:
-    """The next multiple."""
+    """The smallest multiple that is at least the length."""
     return -(-length // multiple) * multiple
 
 
@@ -41,22 +41,22 @@ def bucketed(
 ) -> grain.MapDataset:
     """Batches of examples of about the same length.
 
-    The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches, in a random order.
-    So the examples of a batch depend on their lengths within a pool, and on chance beyond it. A batch is a function of
-    its number, so that a pipeline can be set to any of them.
+    The examples of `pool_batches` batches, a pool, are sorted by length and divided into batches in random order. So
+    lengths decide the batch within a pool, and the pools are random. A batch is a function of its number, so that a
+    pipeline can start at any batch.
 
     Args:
-      examples: at least one pool of them; dicts of 1-D arrays of equal length, `loss_mask` [n] bool among them, unless
-        `length` and `pad` take others.
+      examples: at least one pool; dicts of 1-D arrays of equal length, including `loss_mask` [n] bool, unless `length`
+        and `pad` take others.
       batch_size: B.
       seed: decides the order of the batches in a pool.
-      pool_batches: batches in a pool.
-      multiple: of lengths; the number of shapes, and so of compilations, is the longest length divided by it.
-      length: of an example.
-      pad: (examples, B, multiple) to a batch.
+      pool_batches: number of batches in a pool.
+      multiple: of lengths; the number of shapes, and so of compilations, is the maximum length divided by it.
+      length: from an example to its length.
+      pad: from (examples, B, multiple) to a batch.
 
     Returns:
-      Batches, of examples of the default kind [B, n], n a multiple of `multiple`; padding is 0, and False.
+      Batches; with the default `pad` [B, n], n a multiple of `multiple`, padded with 0 and False.
     """
     pool_size = pool_batches * batch_size
 

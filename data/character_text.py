@@ -43,7 +43,7 @@ class CharacterText(DataConfig):
         self.require_at_least(1, "sequence_length", "evaluation_batch_size")
         self.require_at_least(0, "num_workers")
         if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
+            raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
 
     @property
     def needs(self) -> str:

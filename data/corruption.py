@@ -1,4 +1,4 @@
-"""Documents with a span removed and predicted: `prefix MASK suffix MASK span`.
+"""Span corruption of documents, whose removed span is predicted: `prefix MASK suffix MASK span`.
 
 Source: CS224N assignment 5, after T5 (Raffel et al. 2020); Guu et al. 2020 (REALM), section 3.4, for spans that are
 names and numbers.
@@ -11,15 +11,15 @@ import numpy as np
 from jaxnlp.text.characters import MASK
 
 SHORTEST_DOCUMENT = 4
-"""Characters, also of what a document is truncated to."""
+"""Minimum number of characters of a document, also after truncation."""
 
 
 def span_corruption(document: str, sequence_length: int, rng: np.random.Generator) -> str:
-    """`prefix MASK suffix MASK masked`: a span of a truncated document is removed, and predicted.
+    """`prefix MASK suffix MASK span`: a span of a truncated document is removed and predicted.
 
     The truncated length is uniform from 4 to 7/8 of the block, or to the document's end; the span's length is uniform
     from 1 to about half of that, a quarter on average (rounded down), and its position is uniform within the truncated
-    document. Differs from common solutions, whose spans may begin after the end of a short document.
+    document. Differs from common solutions, whose spans may start after the end of a short document.
     """
     longest = min(len(document), sequence_length * 7 // 8)
     length = int(rng.integers(SHORTEST_DOCUMENT, longest + 1))
@@ -37,7 +37,7 @@ def split_title(document: str) -> tuple[str, str]:
 
 
 def salient_spans(text: str, title: str = "") -> list[tuple[int, int]]:
-    """Start and end of each run of capitalised words, and of each number, without words of the title."""
+    """Start and end of each sequence of capitalised words, and of each number, without words of the title."""
     known = set(re.findall(r"\w+", title))
     spans: list[tuple[int, int]] = []
     for match in re.finditer(r"\w[\w'\u2019-]*", text):
@@ -62,19 +62,19 @@ def recalled_facts(
 ) -> tuple[str, np.ndarray]:
     """`Title. words MASK span MASK words MASK span MASK ...`: spans in a random order, each after words before it.
 
-    The context of a fact changes from example to example, and only the title stays: so the title becomes the key to
-    each fact. In the text's own order, a model learns each fact as a continuation of the preceding words; a question
-    does not contain these, and would not recall the fact.
+    Only the title stays the same in all examples with a fact, so the model learns to recall the fact from the title. In
+    the text's order, a model learns each fact as a continuation of the words before it. A question does not have these
+    words, and so would not recall the fact.
 
     Args:
       document: `Title. Text`.
       spans: start and end in the text of the spans to predict; at least one.
       max_length: of the example, in characters, unless the first fact is longer.
-      rng: decides order and contexts.
+      rng: draws order and contexts.
       most_words: maximum number of words before a span; the number is random.
 
     Returns:
-      The example, and which of its characters are scored, [n] bool: all after the title.
+      The example, and a mask of its scored characters [n] bool: all after the title.
     """
     title, text = split_title(document)
     words = [match.start() for match in re.finditer(r"\S+", text)]

@@ -27,7 +27,7 @@ def read_documents(source: DocumentSource, path: str | None = None) -> list[list
 
     Raises:
       DataError: for an unknown source, a superfluous or missing path, or a file that contains something else.
-      FileNotFoundError: when there is no such file.
+      FileNotFoundError: when the file does not exist.
     """
     match source:
         case "python_docs":
@@ -48,9 +48,9 @@ def file_documents(path: Path) -> list[list[str]]:
     """Documents of a UTF-8 file: one sentence a line, blank lines between documents.
 
     Raises:
-      FileNotFoundError: when there is no such file.
+      FileNotFoundError: when the file does not exist.
       DataError: when it is empty, damaged or not UTF-8, has no sentences, or contains a special token of BERT; names
-        the file, and the line where there is one.
+        the file, and the line if possible.
 
     Source: the format of google-research/bert's create_pretraining_data.py.
     """
@@ -77,7 +77,7 @@ def file_documents(path: Path) -> list[list[str]]:
 def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
     """The training pairs of a labelled data set, each a document of two sentences, without the labels.
 
-    Raises: FileNotFoundError when there is no such folder or file; DataError when a line is something else.
+    Raises: FileNotFoundError when the folder or the file does not exist; DataError naming a malformed line.
     """
     files = FILES[data_set]
     folder = locate_folder(files.folder, path, holds=files.train, otherwise="choose another data.source")
@@ -87,8 +87,8 @@ def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
 def python_documents() -> list[list[str]]:
     """Sentences of Python's language reference, a document for each section.
 
-    Some sections are found in several topics of the reference, and here once. Lines without a letter or a digit, such
-    as underlines and rulers, are left out.
+    Sections that are in several topics of the reference are used once. Lines without a letter or a digit, such as
+    underlines and rulers, are removed.
     """
     kept: set[str] = set()
     documents = []
@@ -103,7 +103,7 @@ def python_documents() -> list[list[str]]:
 
 
 def _sections(text: str) -> list[str]:
-    """Parts that begin with an underlined heading."""
+    """Parts that start with an underlined heading."""
     places = [match.start() for match in _HEADING.finditer(text)]
     return [text[a:b] for a, b in itertools.pairwise([0, *places, len(text)])]
 

@@ -1,4 +1,4 @@
-"""What fingerprints of data sets are made of."""
+"""Text for the fingerprints of data sets."""
 
 import json
 
@@ -6,5 +6,5 @@ from jaxnlp.text.vocabulary import Vocabulary
 
 
 def vocabulary_text(vocabulary: Vocabulary) -> str:
-    """A vocabulary as text; equal ones give the same."""
+    """A vocabulary as text; equal vocabularies give the same text."""
     return json.dumps(vocabulary.to_json(), ensure_ascii=False) + "\n"

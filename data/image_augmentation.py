@@ -13,18 +13,18 @@ Generator = np.random.Generator
 ERASED_AREA = (0.02, 0.33)
 """Smallest and largest share of an image that is erased."""
 ERASED_ASPECT = 0.3
-"""Smallest ratio of the sides of what is erased."""
+"""Smallest ratio of the sides of an erased rectangle."""
 TRIALS = 10
-"""Rectangles that are drawn until one fits."""
+"""Maximum number of rectangles that are drawn until one fits."""
 
 
 def flip(image: np.ndarray, generator: Generator) -> np.ndarray:
-    """[I, I, R], left and right exchanged with probability 1/2."""
+    """[I, I, R], flipped horizontally with probability 1/2."""
     return image[:, ::-1] if generator.random() < 0.5 else image
 
 
 def shift(image: np.ndarray, padding: int, generator: Generator) -> np.ndarray:
-    """A window of the image's size, at a random place of the image with `padding` black pixels on each side.
+    """A random window of the image's size, in the image with `padding` black pixels on each side.
 
     Source: He et al. 2016, section 4.2.
     """
@@ -35,7 +35,7 @@ def shift(image: np.ndarray, padding: int, generator: Generator) -> np.ndarray:
 
 
 def erase(image: np.ndarray, rate: float, generator: Generator) -> np.ndarray:
-    """With probability `rate`, a rectangle of random pixels in place of a part of the image.
+    """Replaces, with probability `rate`, a rectangle of the image by random pixels.
 
     Source: Zhong et al. 2020, algorithm 1.
     """
@@ -57,7 +57,7 @@ def erase(image: np.ndarray, rate: float, generator: Generator) -> np.ndarray:
 
 
 def mixup(batch: NumpyBatch, alpha: float, generator: Generator) -> NumpyBatch:
-    """Each image is a weighted mean of itself and of another one of the batch.
+    """Replaces each image by a weighted mean of itself and another image of the batch.
 
     Adds `other_labels` [B], and `share` [B] float32, the weight of the first image, at least 1/2.
 
@@ -70,7 +70,7 @@ def mixup(batch: NumpyBatch, alpha: float, generator: Generator) -> NumpyBatch:
 
 
 def cutmix(batch: NumpyBatch, alpha: float, generator: Generator) -> NumpyBatch:
-    """Each image has a rectangle of another one of the batch; `share` is the area of the rest.
+    """Replaces a rectangle of each image by that of another image of the batch; `share` is the area of the rest.
 
     Adds `other_labels` [B] and `share` [B] float32.
 
@@ -86,7 +86,7 @@ def cutmix(batch: NumpyBatch, alpha: float, generator: Generator) -> NumpyBatch:
 
 
 def _partners(batch: NumpyBatch, alpha: float, generator: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The images, the partner of each, and its own share [B] float32, drawn from Beta(alpha, alpha) above 1/2."""
+    """The images, the partner of each, and the image's share [B] float32, drawn from Beta(alpha, alpha) above 1/2."""
     images = batch["images"]
     share = generator.beta(alpha, alpha, len(images)).astype(np.float32)
     return images, generator.permutation(len(images)), np.maximum(share, 1.0 - share)

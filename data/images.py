@@ -28,11 +28,11 @@ from jaxnlp.images.processor import SUFFIXES, ImageProcessor, open_image, pixel_
 _logger = logging.getLogger(__name__)
 
 ENDLESS = 2**40
-"""Images that are effectively infinitely many."""
+"""Number of images that is effectively infinite."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_ARCHIVE = "train_jpeg.tar.xz"
 CIFAR10_IMAGES = 5_000
-"""Of each class."""
+"""Number of images of each class."""
 CIFAR10_HELD_OUT = 4_900
 """Files of each class from this number on are held out."""
 
@@ -52,7 +52,7 @@ class LabelledImages(NamedTuple):
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """Names of images that have none of their own."""
+    """Names of images without names: their numbers."""
     return tuple(f"image {number}" for number in range(count))
 
 
@@ -69,42 +69,42 @@ class ImageExample:
 class Images(DataConfig):
     """Images of one size, and their classes.
 
-    Batches have `images` [B, I, I, R] uint8, `labels` [B] int32 and `loss_mask` [B] bool; where images are mixed, also
+    Batches have `images` [B, I, I, R] uint8, `labels` [B] int32 and `loss_mask` [B] bool; with `mix` also
     `other_labels` [B] int32 and `share` [B] float32.
     """
 
     source: Literal["digits", "cifar10", "files"] = "digits"
     """Scikit-learn's digits, 8 x 8 pixels; CIFAR-10's archive of JPEG files; or your own."""
     path: str | None = None
-    """Of your own: a folder with a folder of image files for each class, or a .npz file with images and labels. Of
-    CIFAR-10: its folder; None = cifar10 in the folder that JAXNLP_DATA names."""
+    """For your own images: a folder with a folder of image files for each class, or a .npz file with images and labels.
+    For CIFAR-10: its folder; None = cifar10 in the folder JAXNLP_DATA."""
     validation_path: str | None = None
-    """The same for validation; None = a part of the images in path is held out."""
+    """Folder or file of the validation images, like path; None = a part of the images in path is held out."""
     validation_fraction: float = 0.1
     """Share of each class that is held out."""
     split_seed: int = 0
     """Another seed holds out other images."""
     flip: bool = False
-    """Exchange left and right in half of the training images."""
+    """Flip half of the training images horizontally."""
     shift: int = 0
-    """Shift training images by up to so many pixels."""
+    """Shift training images by up to N pixels."""
     erase_rate: float = 0.0
     """Share of training images in which a rectangle is erased."""
     mix: Literal["none", "mixup", "cutmix"] = "none"
-    """Mix pairs of training images: means of two (mixup), or a rectangle of one in the other (cutmix)."""
+    """Mix pairs of training images: their weighted mean (mixup), or a rectangle of one in the other (cutmix)."""
     mix_alpha: float = 1.0
-    """Parameter of the beta distribution that shares are drawn from: small values mix little."""
+    """Parameter of the beta distribution of the shares: small values mix little."""
     evaluation_batch_size: int = 256
-    """Images in an evaluation step."""
+    """Number of images in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
         self.require_at_least(0, "split_seed", "shift", "erase_rate")
         self.require_at_least(1, "evaluation_batch_size")
         if self.erase_rate > 1.0:
-            raise ValueError(f"data.erase_rate must lie in [0, 1], got {self.erase_rate}")
+            raise ValueError(f"data.erase_rate must be in [0, 1], got {self.erase_rate}")
         if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must lie between 0 and 1, got {self.validation_fraction}")
+            raise ValueError(f"data.validation_fraction must be between 0 and 1, got {self.validation_fraction}")
         if not self.mix_alpha > 0.0:
             raise ValueError(f"data.mix_alpha must be positive, got {self.mix_alpha}")
         own = self.source == "files"
@@ -114,8 +114,8 @@ class Images(DataConfig):
             [
                 ReadWhen("path", None, self.source != "digits", "data.source cifar10 and files"),
                 ReadWhen("validation_path", None, own, "data.source files"),
-                ReadWhen("validation_fraction", 0.1, held_out, "images without a validation set of their own"),
-                ReadWhen("split_seed", 0, held_out, "images without a validation set of their own"),
+                ReadWhen("validation_fraction", 0.1, held_out, "images without a separate validation set"),
+                ReadWhen("split_seed", 0, held_out, "images without a separate validation set"),
                 ReadWhen("mix_alpha", 1.0, self.mix != "none", "data.mix mixup and cutmix"),
             ],
         )
@@ -124,15 +124,15 @@ class Images(DataConfig):
 
     @property
     def needs(self) -> str:
-        """The source's images."""
+        """The name of the source's images."""
         return {"digits": "", "cifar10": "cifar10", "files": "your images"}[self.source]
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the images; the split `validation` has those that are held out.
+        """Reads the images; the split `validation` has the held-out images.
 
         Args:
-          seed: decides the order of training, and how images are changed.
-          processor: of the run that this one begins with; size and classes must be the same.
+          seed: decides the order and the augmentation of training images.
+          processor: of the run in `init_from`; size and classes must be the same.
 
         Raises: FileNotFoundError, DataError: when images are not found or cannot be read, have several sizes or fewer
           than two classes, or do not fit the processor.
@@ -145,8 +145,8 @@ class Images(DataConfig):
             earlier = require_processor(processor, ImageProcessor)
             if (earlier.shape, earlier.classes) != (found.shape, found.classes):
                 raise DataError(
-                    f"the model reads images of {earlier.shape}, of the classes {', '.join(earlier.classes[:10])}; "
-                    f"these images have {found.shape}, and the classes {', '.join(found.classes[:10])}"
+                    f"the model reads images of {earlier.shape} with the classes {', '.join(earlier.classes[:10])}, "
+                    f"but these images have {found.shape} and the classes {', '.join(found.classes[:10])}"
                 )
             found = earlier
         if len(train.images) < self.batch_size:
@@ -180,11 +180,11 @@ class Images(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A folder with a folder for each class, or a .npz file. Raises: FileNotFoundError, DataError."""
+        """Reads a folder with a folder for each class, or a .npz file. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, ImageProcessor)
         found = read_images(path, processor.classes)
         if found.images.shape[1:] != processor.shape:
-            raise DataError(f"{path}: images of {found.images.shape[1:]}, and the model reads {processor.shape}")
+            raise DataError(f"{path}: images of shape {found.images.shape[1:]}, but the model reads {processor.shape}")
         return self._split(found)
 
     def _parts(self) -> tuple[LabelledImages, LabelledImages]:
@@ -196,7 +196,7 @@ class Images(DataConfig):
             held_out = read_images(Path(self.validation_path), images.classes)
             if held_out.images.shape[1:] != images.images.shape[1:]:
                 raise DataError(
-                    f"{self.validation_path}: images of {held_out.images.shape[1:]}, those for training have "
+                    f"{self.validation_path}: images of shape {held_out.images.shape[1:]}, but training images have "
                     f"{images.images.shape[1:]}"
                 )
             return images, held_out
@@ -254,7 +254,7 @@ def digits() -> LabelledImages:
 
 
 def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tuple[LabelledImages, LabelledImages]:
-    """The images for training, and a fraction of each class, at least one image, for validation; the seed chooses them.
+    """The training images, and the validation images: a fraction of each class, at least one. The seed chooses them.
 
     Raises: DataError for a class with fewer than two images.
     """
@@ -262,20 +262,20 @@ def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tupl
     for label, name in enumerate(found.classes):
         rows = np.flatnonzero(found.labels == label)
         if len(rows) < 2:
-            raise DataError(f"the class {name} has {len(rows)} images; two are needed, one of them for validation")
+            raise DataError(f"the class {name} has {len(rows)} images; it needs two, one of them for validation")
         count = max(1, round(fraction * len(rows)))
         held_out[np.random.default_rng([label, seed]).permutation(rows)[: min(count, len(rows) - 1)]] = True
     return found.part(~held_out), found.part(held_out)
 
 
 def read_images(path: Path, classes: tuple[str, ...] | None = None) -> LabelledImages:
-    """A folder with a folder of image files for each class, or a .npz file with the arrays images and labels.
+    """Reads a folder with a folder of image files for each class, or a .npz file with the arrays images and labels.
 
     Args:
       path: of the folder or the file.
-      classes: that labels must have; None = those that are found.
+      classes: the allowed classes; None = those in the data.
 
-    Raises: FileNotFoundError; DataError naming the file, for images of several sizes and classes that are not known.
+    Raises: FileNotFoundError; DataError naming the file, for images of several sizes and for unknown classes.
     """
     if path.is_dir():
         return _read_folder(path, classes)
@@ -290,7 +290,7 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
     names = tuple(folder.name for folder in folders) if classes is None else classes
     if len(names) < 2:
-        raise DataError(f"{path} has {len(names)} folders; at least two are needed, one for each class")
+        raise DataError(f"{path} has {len(names)} folders; expected at least two, one for each class")
     files = [
         (file, folder.name)
         for folder in folders
@@ -302,12 +302,12 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
     left_out = [file for file in others if not file.name.startswith(".")]
     if left_out:
         _logger.warning(
-            "%s: %d files or folders are left out, since they are no images (%s) in the folder of a class, such as %s",
+            "%s: %d files or folders are ignored: they are not images (%s) in the folder of a class, such as %s",
             *(path, len(left_out), ", ".join(SUFFIXES), left_out[0].relative_to(path)),
         )
     unknown = sorted({name for _, name in files} - set(names))
     if unknown:
-        raise DataError(f"{path / unknown[0]}: the model has no such class; it has {', '.join(names[:10])}")
+        raise DataError(f"{path / unknown[0]}: unknown class; the model has {', '.join(names[:10])}")
     counts = Counter(name for _, name in files)
     empty = [name for name in names if classes is None and not counts[name]]
     if empty or not files:
@@ -351,29 +351,29 @@ def _read_npz(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
         )
     names = tuple(map(str, range(int(labels.max()) + 1))) if classes is None else classes
     if labels.max() >= len(names):
-        raise DataError(f"{path}: label {labels.max()}, and the model has {len(names)} classes")
+        raise DataError(f"{path}: the label {labels.max()} does not exist; the model has {len(names)} classes")
     if classes is None:
         missing = sorted(set(range(len(names))) - set(labels.tolist()))
         if missing or len(names) < 2:
-            raise DataError(f"{path}: no image has the label {missing[0] if missing else 1}; each class needs some")
+            raise DataError(f"{path}: no image has the label {missing[0] if missing else 1}; each class needs images")
     return LabelledImages(images, labels.astype(np.int64), names, numbered(len(images)))
 
 
 def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
-    """CIFAR-10's 50,000 training images without those held out, and the 1,000 held out.
+    """CIFAR-10's 50,000 training images, divided into 49,000 and 1,000 held-out images.
 
-    The archive holds train/CLASS/NUMBER.jpg. It is decoded once, into a file in the cache that is read from disk.
+    The archive has train/CLASS/NUMBER.jpg. It is decoded once, into a memory-mapped file in the cache.
 
     Raises: FileNotFoundError, DataError.
     """
     if not archive.is_file():
-        raise FileNotFoundError(f"no CIFAR-10 archive at {archive}")
+        raise FileNotFoundError(f"the CIFAR-10 archive {archive} does not exist")
     status = archive.stat()
     place = cache_folder() / "data" / f"cifar10-held-out-last-{status.st_size}-{status.st_mtime_ns}.npy"
     if not place.is_file():
         _decode_cifar10(archive, place)
     images = np.load(place, mmap_mode="r")
-    count = len(CIFAR10) * CIFAR10_HELD_OUT  # a slice stays on disk, and chosen rows would be copied into memory
+    count = len(CIFAR10) * CIFAR10_HELD_OUT  # a slice stays on disk, but an index array would copy rows into memory
     parts = (images[:count], 0, CIFAR10_HELD_OUT), (images[count:], CIFAR10_HELD_OUT, CIFAR10_IMAGES)
     train, held_out = (
         LabelledImages(
@@ -388,7 +388,7 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
 
 
 def _decode_cifar10(archive: Path, place: Path) -> None:
-    """Writes all images [N, 32, 32, 3] uint8, by class and number; those that are held out come last."""
+    """Writes all images [N, 32, 32, 3] uint8, by class and number; held-out images come last."""
     from PIL import Image
 
     images = np.empty((len(CIFAR10), CIFAR10_IMAGES, 32, 32, 3), np.uint8)

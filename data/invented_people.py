@@ -1,4 +1,4 @@
-"""Invented people for the birth-place task, in the formats of the real data, so that it can be run anywhere."""
+"""Invented people for the birth-place task, in the formats of the real data, for use without that data."""
 
 import dataclasses
 import math
@@ -16,8 +16,8 @@ from jaxnlp.files import write_file
 Item = TypeVar("Item")
 Facts = dict[str, str]
 
-# Names and places are one beginning and one ending of these. Within a list no entry begins another, hence no surname
-# begins another and no place does; after a first name comes a space, hence no full name begins another either.
+# Names and places combine one first part and one second part. No entry of a list is a prefix of another. So no
+# # surname, place or full name is a prefix of another.
 FIRST_NAMES = (
     ("Ald", "Bren", "Dar", "Fen", "Gav", "Hil", "Jor", "Kel", "Lud", "Mar", "Nol", "Rud", "Sel", "Tam", "Vel", "Wil"),
     ("ana", "ek", "en", "eth", "ia", "ik", "ina", "io", "on", "ora", "us", "wyn"),
@@ -65,8 +65,8 @@ OCCUPATIONS = (
     "a teacher",
 )
 
-# Everyone is dead and the other place is where they moved, worked and died, so that no two sentences contradict each
-# other. The full stop stands apart, as in the real text.
+# All people are dead, and moved to, worked in and died in the other place, so that sentences do not contradict each
+# # other. A blank comes before the full stop, as in the real text.
 BIRTH_PHRASINGS = (
     "{name} (born {birth_date} in {birth_place}) was {occupation} .",
     "{name} (born {birth_year}, {birth_place}) was {occupation} in {other_place} .",
@@ -88,24 +88,24 @@ CAREER_PHRASINGS = (
     "After {move_year}, {surname} lived in {other_place} as {occupation} .",
 )
 BIRTH_DOCUMENTS = 3
-"""Documents about a person that name the birth place, each in another phrasing: a fact that is only ever told in one
-way is memorised but not recalled by a question (Allen-Zhu and Li 2023, Physics of Language Models 3.1). One more
-document names only the other place."""
+"""Number of documents about a person with the birth place, each in another phrasing. A fact in only one phrasing is
+memorised, but a question does not recall it (Allen-Zhu and Li 2023, Physics of Language Models 3.1). One more
+document has only the other place."""
 
 NAMESAKES = 4
-"""People who share a first name, and people who share a surname, on average."""
+"""Mean number of people with the same first name, and with the same surname."""
 
 
 @dataclasses.dataclass(frozen=True)
 class InventedPeople:
-    """A corpus about people who never lived, and questions about them.
+    """A corpus about invented people, and questions about them.
 
     Attributes:
-      documents: `Name. Text`, in random order; at most 112 characters each, all that span corruption keeps of a
+      documents: `Name. Text`, in random order; at most 112 characters each, to which span corruption truncates a
         document in a block of 128.
       train: (question, birth place) pairs, such as ("Where was Marina Dovsen born?", "Harkstad").
       dev: the same for other people.
-      test: questions about people of whom only the documents tell the birth place.
+      test: questions about people whose birth place is only in the documents.
     """
 
     documents: tuple[str, ...]
@@ -115,16 +115,16 @@ class InventedPeople:
 
 
 def invent(seed: int, *, train: int = 300, dev: int = 100, test: int = 50) -> InventedPeople:
-    """People, their birth places and what is written about them: the same for a seed everywhere and always.
+    """People, their birth places and documents; a seed gives the same people on all machines and versions.
 
-    The place of rank r (from 0) has a share of about 1 / (r + 3): who always answers with the most frequent one is
-    right for one person in seven.
+    The place of rank r (from 0) has a share proportional to 1 / (r + 3): the most frequent place is right for one
+    person in seven.
 
     Args:
       seed: decides everything, at least 0.
-      train: people whose questions are for training.
-      dev: people whose questions are held out.
-      test: people whose questions are held out and come without their answers.
+      train: number of people with training questions.
+      dev: number of people with held-out questions.
+      test: number of people with held-out questions without answers.
 
     Raises:
       DataError: for a seed below 0, a size below 1, or more people than there are names; the message gives the values.
@@ -150,9 +150,9 @@ def invent(seed: int, *, train: int = 300, dev: int = 100, test: int = 50) -> In
 
 
 def write(people: InventedPeople, folder: Path) -> None:
-    """Writes wiki.txt, birth_places_train.tsv, birth_dev.tsv and birth_test_inputs.tsv as the real ones are written.
+    """Writes wiki.txt, birth_places_train.tsv, birth_dev.tsv and birth_test_inputs.tsv in the formats of the real data.
 
-    Each file appears whole; older ones of the same names are replaced.
+    Each file is written atomically and replaces an older one.
     """
     files = {
         "wiki.txt": people.documents,
@@ -165,20 +165,20 @@ def write(people: InventedPeople, folder: Path) -> None:
 
 
 class _Dice:
-    """Random choices out of PCG64's raw stream: NumPy promises to keep it, but not what Generator makes of it."""
+    """Random choices from PCG64's raw stream, which all versions of NumPy keep, unlike the methods of Generator."""
 
     def __init__(self, seed: int):
         self._bits = np.random.PCG64(np.random.SeedSequence(seed))
 
     def below(self, limit: int) -> int:
-        """Of 2^64 values the remainder prefers none by more than limit / 2^64."""
+        """A number below the limit; the remainder of 2^64 values has a bias of at most limit / 2^64."""
         return int(self._bits.random_raw()) % limit
 
     def pick(self, items: Sequence[Item]) -> Item:
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[Item]) -> list[Item]:
-        """Fisher and Yates."""
+        """The items in random order, by the Fisher-Yates shuffle."""
         order = list(items)
         for last in range(len(order) - 1, 0, -1):
             other = self.below(last + 1)
@@ -192,10 +192,10 @@ def _combined(syllables: tuple[tuple[str, ...], tuple[str, ...]]) -> list[str]:
 
 
 def _names(count: int, dice: _Dice) -> list[tuple[str, str]]:
-    """Distinct pairs of first name and surname, each of them shared by about NAMESAKES people.
+    """Distinct pairs of first name and surname; about NAMESAKES people share each name.
 
-    Person i takes first name i mod N and surname i mod N + 1. The two have no common divisor, so that no pair comes
-    back before all N (N + 1) are used.
+    Person i has first name i mod N and surname i mod (N + 1). The two moduli have no common divisor, so no pair repeats
+    before all N (N + 1) are used.
     """
     first_names, surnames = dice.shuffled(_combined(FIRST_NAMES)), dice.shuffled(_combined(SURNAMES))
     most = min(len(first_names), len(surnames) - 1)
@@ -234,11 +234,11 @@ def main(folder: Path, /, *, seed: int = 0, train: int = 300, dev: int = 100, te
     """Write invented people to a folder: wiki.txt and the questions about them.
 
     Args:
-      folder: Where the files go; made when missing.
-      seed: Decides everything.
-      train: People whose questions are for training.
-      dev: People whose questions are held out.
-      test: People whose questions are held out and come without their answers.
+      folder: Folder for the files; created if it does not exist.
+      seed: Seed of all names and texts.
+      train: Number of people with training questions.
+      dev: Number of people with held-out questions.
+      test: Number of people with held-out questions without answers.
     """
     try:
         people = invent(seed, train=train, dev=dev, test=test)

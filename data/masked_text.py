@@ -1,4 +1,4 @@
-"""BERT's own pretraining: masked tokens to predict, and whether a text follows another.
+"""Data of BERT's pretraining: masked language modelling and next-sentence prediction.
 
 Source: Devlin et al. 2019, section 3.1 and appendix A.2; google-research/bert for whole word masking; Liu et al.
 2019 (RoBERTa), section 4.1, for masks that are drawn again in each epoch.
@@ -21,9 +21,9 @@ from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.wordpiece import CLS, MASK, SEP, SPECIAL, WordPieceVocabulary
 
 MASKED_SHARE = 0.8
-"""Share of the tokens to predict that is replaced by [MASK]."""
+"""Share of the predicted tokens that is replaced by [MASK]."""
 RANDOM_SHARE = 0.1
-"""Share that is replaced by a random token; the others stay."""
+"""Share of the predicted tokens that is replaced by a random token; the others stay unchanged."""
 FOLLOWING_SHARE = 0.5
 """Share of the examples whose second text follows the first in the document."""
 _ENDLESS = 2**40
@@ -31,32 +31,33 @@ _ENDLESS = 2**40
 
 @dataclasses.dataclass(frozen=True)
 class MaskedText(DataConfig):
-    """Pairs of texts from documents, [CLS] A [SEP] B [SEP], some of their tokens masked.
+    """Pairs of texts from documents, [CLS] A [SEP] B [SEP], with masked tokens.
 
-    In training there is an example for each sentence that another follows: A begins with it. How many sentences A and B
-    have, how much of B is left out at its end, whether B follows A, and the masks are drawn again in each epoch.
+    Each training sentence that another sentence follows has an example, whose A starts with it. Each epoch draws again
+    the numbers of sentences of A and B, the truncation of B, whether B follows A, and the masks.
     """
 
     source: DocumentSource = "python_docs"
     """Documents: Python's embedded language reference, your UTF-8 file (set path), or AFQMC's training pairs."""
     path: str | None = None
-    """File of the documents, required for text_file: one sentence a line, blank lines between documents. Of afqmc the
-    folder; None = in the folder that JAXNLP_DATA names."""
+    """For text_file, the file of the documents: one sentence a line, blank lines between documents. For afqmc, its
+    folder; None = in the folder JAXNLP_DATA."""
     vocabulary: str | None = None
-    """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = that of the pretrained model, or one
-    made from the training text."""
+    """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = the vocabulary of the pretrained
+    model, or one trained on the training text."""
     vocabulary_size: int = 4_000
-    """Maximum number of tokens in a vocabulary made from the training text."""
+    """Maximum number of tokens in a vocabulary trained on the training text."""
     sequence_length: int = 128
-    """Tokens of an example, T, special tokens and padding included; longer texts are truncated."""
+    """Length of an example in tokens, T, special tokens and padding included; longer texts are truncated."""
     mask_rate: float = 0.15
-    """Share of the tokens to predict."""
+    """Share of the tokens that are predicted."""
     whole_word_masking: bool = False
     """Predict all tokens of a word or none; otherwise each token is drawn independently."""
     evaluation_batch_size: int = 64
-    """Examples in an evaluation step."""
+    """Number of examples in an evaluation step."""
     validation_fraction: float = 0.1
-    """Share of the documents that are held out, at least two; neither they nor their masks depend on the seed."""
+    """Share of the documents that is held out, at least two documents; they and their masks do not depend on the
+    seed."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -64,10 +65,10 @@ class MaskedText(DataConfig):
         self.require_at_least(len(SPECIAL) + 1, "vocabulary_size")
         self.require_at_least(5, "sequence_length")
         own = self.vocabulary is None
-        refuse_unread(self, [ReadWhen("vocabulary_size", 4_000, own, "a vocabulary made from the training text")])
+        refuse_unread(self, [ReadWhen("vocabulary_size", 4_000, own, "a vocabulary trained on the training text")])
         for name in ("mask_rate", "validation_fraction"):
             if not 0.0 < getattr(self, name) < 1.0:
-                raise ValueError(f"data.{name} must lie in (0, 1), got {getattr(self, name)}")
+                raise ValueError(f"data.{name} must be in (0, 1), got {getattr(self, name)}")
 
     @property
     def max_length(self) -> int:
@@ -76,20 +77,21 @@ class MaskedText(DataConfig):
 
     @property
     def predictions(self) -> int:
-        """Maximum number of tokens to predict in an example, P."""
+        """Maximum number of predicted tokens in an example, P."""
         return math.ceil(self.mask_rate * self.sequence_length)
 
     @property
     def needs(self) -> str:
-        """The source's documents."""
+        """The name of the source's documents."""
         return {"python_docs": "", "text_file": "your text", "afqmc": "afqmc"}[self.source]
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the documents; the vocabulary is the given one, is read, or is made from the training text.
+        """Reads the documents; the vocabulary is that of the processor, that in `vocabulary`, or trained on the
+        documents.
 
         Raises:
           FileNotFoundError, DataError: when the file or the vocabulary cannot be read, there are too few documents, or
-            `vocabulary` names another one than is given.
+            `vocabulary` differs from that of the processor.
         """
         train, held_out = self._train_and_held_out()
         if processor is None:
@@ -103,27 +105,27 @@ class MaskedText(DataConfig):
         return self._corpus(seed, train, held_out, vocabulary)
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file in the format of `data.documents.file_documents`, with masks that are the same each time."""
+        """Reads a file in the format of `data.documents.file_documents`, with fixed masks."""
         vocabulary = require_processor(processor, WordPieceVocabulary)
         tokens = TokenizedDocuments.of(file_documents(path), vocabulary)
         if tokens.count < 2:
-            raise DataError(f"{path} has {tokens.count} documents of at least two sentences; two are needed")
+            raise DataError(f"{path} has {tokens.count} documents of at least two sentences; expected at least two")
         return self._split(tokens, vocabulary)
 
     def _train_and_held_out(self) -> tuple[list[list[str]], list[list[str]]]:
-        """Documents to train on, and those held out."""
+        """The training documents and the held-out documents."""
         where = self.path or self.source
         documents = [document for document in read_documents(self.source, self.path) if len(document) > 1]
         if len(documents) < 4:
             raise DataError(
-                f"{where} has {len(documents)} documents of at least two sentences; two for training and two for "
-                "validation are needed, with a blank line between documents and one sentence a line"
+                f"{where} has {len(documents)} documents of at least two sentences; expected two for training and two "
+                "for validation, with a blank line between documents and one sentence a line"
             )
         held_out = max(2, round(self.validation_fraction * len(documents)))
         if len(documents) - held_out < 2:
             raise DataError(
                 f"--data.validation-fraction {self.validation_fraction} leaves {len(documents) - held_out} of "
-                f"{len(documents)} documents of {where} for training; two are needed"
+                f"{len(documents)} documents of {where} for training; expected at least two"
             )
         order = np.random.default_rng(0).permutation(len(documents))
         return [documents[i] for i in np.sort(order[held_out:])], [documents[i] for i in np.sort(order[:held_out])]
@@ -168,7 +170,8 @@ class MaskedText(DataConfig):
         )
 
     def _split(self, documents: "TokenizedDocuments", vocabulary: WordPieceVocabulary) -> Split:
-        """One pass over documents, each sentence in one chunk, with lengths and masks that only its number decides."""
+        """One pass over documents, with each sentence in one chunk, and lengths and masks that only its number
+        decides."""
         examples = _Examples(self, documents, vocabulary)
         starts, size = documents.tiles(examples.room), self.evaluation_batch_size
 
@@ -185,8 +188,8 @@ class MaskedText(DataConfig):
 class TokenizedDocuments:
     """Documents of at least two sentences, concatenated.
 
-    A start is a sentence that another one follows: all but the last of each document. Start k of document d is sentence
-    k + d, and the following sentence is k + d + 1.
+    A start is a sentence that another one follows: all except the last of each document. Start k, in document d, is
+    sentence k + d, and the following sentence is k + d + 1.
 
     Attributes:
       tokens: of all sentences [N] int32.
@@ -200,7 +203,7 @@ class TokenizedDocuments:
 
     @classmethod
     def of(cls, documents: Sequence[Sequence[str]], vocabulary: WordPieceVocabulary) -> "TokenizedDocuments":
-        """Sentences without any token are left out, and then documents of fewer than two."""
+        """Tokenizes documents; removes sentences without tokens, and then documents of fewer than two sentences."""
         found = iter(vocabulary.encode_all([sentence for document in documents for sentence in document]))
         tokenized = [[tokens for tokens in (next(found) for _ in document) if len(tokens)] for document in documents]
         tokenized = [document for document in tokenized if len(document) > 1]
@@ -218,20 +221,20 @@ class TokenizedDocuments:
 
     @property
     def starts(self) -> int:
-        """S - D."""
+        """Number of starts, S - D."""
         return int(self.bounds[-1]) - self.count
 
     def document_of(self, start: int) -> int:
-        """d, of a start's number."""
+        """The document d of a start."""
         return int(np.searchsorted(self.bounds[1:] - np.arange(1, self.count + 1), start, side="right"))
 
     def chunk(self, sentence: int, document: int, room: int) -> int:
-        """Where the sentences end that fill `room` tokens, beginning with one: at least two, all of its document."""
+        """End of the sentences that fill `room` tokens, starting with one: at least two, all of its document."""
         full = int(np.searchsorted(self.ends, self.ends[sentence] + room))
         return min(max(full, sentence + 2), int(self.bounds[document + 1]))
 
     def tiles(self, room: int) -> list[int]:
-        """Starts of chunks that do not overlap. A last sentence without a following one is in none."""
+        """Starts of chunks that do not overlap. They leave out a single last sentence."""
         found = []
         for document, sentence in enumerate(self.bounds[:-1].tolist()):
             while sentence + 1 < self.bounds[document + 1]:
@@ -250,7 +253,7 @@ class TokenizedDocuments:
 
 
 class _Examples(grain.transforms.RandomMap):
-    """Examples: a function of the number of a start and of the pipeline's randomness."""
+    """Examples, as a function of a start's number and a random generator."""
 
     def __init__(self, config: MaskedText, documents: TokenizedDocuments, vocabulary: WordPieceVocabulary):
         self._config = config
@@ -262,7 +265,7 @@ class _Examples(grain.transforms.RandomMap):
 
     @property
     def room(self) -> int:
-        """Tokens that the two texts may have."""
+        """Maximum number of tokens of both texts together."""
         return self._config.sequence_length - 3
 
     def random_map(self, start: int, rng: np.random.Generator) -> NumpyBatch:
@@ -270,7 +273,7 @@ class _Examples(grain.transforms.RandomMap):
         bool, `follows` [] int32 and `loss_mask` [] bool."""
         first, second, follows = self._pair(int(start), rng)
         ids = np.concatenate([[self._cls], first, [self._sep], second, [self._sep]]).astype(np.int32)
-        words = np.flatnonzero(np.arange(len(ids)) != len(first) + 1)[1:-1]  # all but [CLS] and [SEP]
+        words = np.flatnonzero(np.arange(len(ids)) != len(first) + 1)[1:-1]  # all except [CLS] and [SEP]
         chosen = self._chosen(ids, words, rng)
         length, count = self._config.sequence_length, len(chosen)
         batch = {name: np.zeros(length, np.int32) for name in ("tokens", "segments")}
@@ -295,9 +298,9 @@ class _Examples(grain.transforms.RandomMap):
         middle = int(rng.integers(begin + 1, end))
         first, second = documents.text(begin, middle), documents.text(middle, end)
         follows = bool(rng.random() < FOLLOWING_SHARE)
-        # Truncation removes the tokens farthest from where the texts meet. The lengths are decided before B is
-        # replaced: a B from elsewhere has whole sentences more, and the lengths would then reveal it. And B ends at any
-        # token: a B that follows would mostly end with a sentence, a truncated one rarely.
+        # Truncation removes the start of A and the end of B. Lengths are drawn before B is replaced. Otherwise a B of
+        # # another document would have more whole sentences, and the lengths would reveal it. And B ends at any token:
+        # # otherwise a B that follows would mostly end with a sentence, a truncated one rarely.
         kept, longest = _shortened(len(first), len(second), self.room)
         kept_second = int(rng.integers((longest + 1) // 2, longest + 1))
         if not follows:
@@ -305,10 +308,11 @@ class _Examples(grain.transforms.RandomMap):
         return first[len(first) - kept :], second[:kept_second], follows
 
     def _elsewhere(self, document: int, tokens: int, rng: np.random.Generator) -> np.ndarray:
-        """Sentences of another document with `tokens` tokens, or fewer at its end, not beginning with its first one.
+        """Sentences of another document with `tokens` tokens, or fewer at its end, not starting with its first
+        sentence.
 
-        A text that follows another never begins a document, and mostly fills the remaining room. It must be the same
-        here: otherwise titles and lengths would reveal the answer.
+        A text that follows another never starts a document, and mostly fills the remaining room. This text must be the
+        same in both: otherwise titles and lengths would reveal the answer.
         """
         documents = self._documents
         own_first = int(documents.bounds[document]) - document
@@ -321,11 +325,11 @@ class _Examples(grain.transforms.RandomMap):
         return documents.text(begin, documents.chunk(begin, other, tokens))
 
     def _chosen(self, ids: np.ndarray, places: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The positions to predict, in ascending order: `mask_rate` of `places` on average."""
+        """The predicted positions, in ascending order: on average a share `mask_rate` of `places`."""
         count = int(self._config.mask_rate * len(places) + rng.random())
         if not self._config.whole_word_masking:
             return np.sort(rng.permutation(places)[:count])
-        # A word begins with a token without ##, and after a special token.
+        # A word starts with a token without ##, and after a special token.
         begins = ~self._continues[ids[places]] | (np.diff(places, prepend=0) > 1)
         begins[0] = True
         words = np.split(places, np.flatnonzero(begins)[1:])
@@ -339,7 +343,7 @@ class _Examples(grain.transforms.RandomMap):
         return np.sort(np.concatenate([places[:0], *chosen]))
 
     def _corrupted(self, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The tokens that replace these."""
+        """The tokens that replace the predicted tokens."""
         draws = rng.random(len(ids))
         random = self._ordinary[rng.integers(len(self._ordinary), size=len(ids))]
         found = np.where(draws < MASKED_SHARE + RANDOM_SHARE, random, ids)
@@ -347,7 +351,8 @@ class _Examples(grain.transforms.RandomMap):
 
 
 def _shortened(first: int, second: int, room: int) -> tuple[int, int]:
-    """Lengths of two texts that fit: the longer one is truncated until both are equally long, then both are."""
+    """Lengths of two texts that fit: the longer one is truncated until both are equally long, then both are
+    truncated."""
     if first + second <= room:
         return first, second
     half = room // 2

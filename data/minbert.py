@@ -1,4 +1,4 @@
-"""CS224N's default project: sentiment, paraphrase and semantic textual similarity, one of them or several.
+"""CS224N's default project: one or several of sentiment, paraphrase and semantic textual similarity.
 
 Source: CS224N, default final project (minBERT): the Stanford Sentiment Treebank, counterfactual IMDb reviews, Quora's
 question pairs, and SemEval's semantic textual similarity.
@@ -37,40 +37,40 @@ LABELS: dict[str, Labels] = {
     "quora": Labels("paraphrase", 2, ("0", "1")),
     "sts": Labels("similarity", 2, highest=5.0),
 }
-"""Sentiment in five classes and in two, duplicate questions, and similarity from 0 to 5."""
+"""Labels of each part: sentiment in five and in two classes, duplicate questions, and similarity from 0 to 5."""
 SOURCES = {name: f"cs224n_{name}" for name in LABELS}
-"""The parts' names in the table of known data sets. Fields of their files are separated by tabs."""
+"""Names of the parts in the table of known data sets. Tabs separate the fields of their files."""
 
 Tables = tuple[tuple[TextExample, ...], tuple[TextExample, ...], tuple[TextExample, ...]]
-"""For training, for dev, and for test, which may be empty."""
+"""Examples for training, dev and test. Those for test may be empty."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MinBertData(DataConfig):
-    """Examples of one part or several, each batch of one part, of texts of similar length.
+    """Examples of one or several parts. A batch has texts of one part, of similar length.
 
-    A part is one of the project's, or a table of your own, with any labels. With the schedule `together` a step takes a
-    batch of each part, by the part's name.
+    A part is one of the project's, or your own table with any labels. With the schedule `together` a step takes a batch
+    of each part.
     """
 
     parts: tuple[str, ...] = ("sst",)
     """Parts to train on: sst, cfimdb, quora, sts, and the names of your own tables."""
     tables: tuple[str, ...] = ()
-    """Your own tables: NAME=FILE, or NAME=FILE,VALIDATION_FILE; otherwise a tenth of the rows is held out. A table has
-    the columns text, pair (of pairs), and label (a class) or score (the similarity of a pair)."""
+    """Your own tables: NAME=FILE,VALIDATION_FILE, or NAME=FILE, of which a tenth of the rows is held out. A table has
+    the columns text, pair (for pairs), and label (a class) or score (the similarity of a pair)."""
     path: str | None = None
-    """Folder of the project's files; None = cs224n_minbert in the folder that JAXNLP_DATA names."""
+    """Folder of the project's files; None = cs224n_minbert in the folder JAXNLP_DATA."""
     max_length: int = 128
     """Maximum length in tokens; longer texts are truncated."""
     schedule: Literal[ScheduleName, "together"] = "round_robin"
     """Order of the parts' batches: round_robin, proportional, annealed, sequential or together."""
     schedule_steps: int = 1_000
-    """Annealed: steps until size has little influence. Sequential: consecutive steps of each part."""
+    """For annealed: number of steps until size has little influence. For sequential: consecutive steps of each part."""
     length_multiple: int = 16
-    """Batches have the length of their longest text, rounded up to a multiple: each length is a program to compile, and
-    with the schedule together each combination of the parts' lengths."""
+    """Batches have the length of their longest text, rounded up to a multiple of this. Each length compiles a program;
+    with the schedule together each combination of the parts' lengths does."""
     evaluation_batch_size: int = 64
-    """Rows in an evaluation step."""
+    """Number of rows in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -79,14 +79,14 @@ class MinBertData(DataConfig):
         own = [part_files(given).name for given in self.tables]
         known = [*get_args(PartName), *own]
         if len(set(known)) != len(known):
-            raise ValueError(f"data.tables must have names of their own, each once, got {', '.join(own)}")
+            raise ValueError(f"data.tables must have new, distinct names, got {', '.join(own)}")
         if not self.parts or len(set(self.parts)) != len(self.parts) or not set(self.parts) <= set(known):
             raise ValueError(
                 f"data.parts must be some of {', '.join(known)}, each once, got {', '.join(self.parts) or 'none'}"
             )
         unread = [name for name in own if name not in self.parts]
         if unread:
-            raise ValueError(f"data.parts does not name {unread[0]} of data.tables; add it, or remove the table")
+            raise ValueError(f"data.parts does not include {unread[0]} of data.tables; add it, or remove the table")
         if self.path is not None and set(self.parts) <= set(own):
             raise ValueError("data.path applies only to parts of CS224N's project; remove it")
         stretched = len(self.parts) > 1 and self.schedule in ("annealed", "sequential")
@@ -108,26 +108,26 @@ class MinBertData(DataConfig):
 
     @property
     def needs(self) -> str:
-        """The project's folder, where a part is the project's."""
+        """The project's folder, if a part is one of the project's."""
         return "cs224n_minbert" if set(self.parts) & SOURCES.keys() else "your tables"
 
     @property
     def together(self) -> bool:
-        """With the schedule together."""
+        """Whether the schedule is together."""
         return self.schedule == "together"
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the tables of all parts.
 
-        The split `validation`, also called `dev`, has labels; `test` has none where the project does not publish them.
+        The split `validation`, also `dev`, has labels; `test` has only the labels that the project publishes.
 
         Args:
           seed: decides the order of training.
-          processor: the vocabulary of a pretrained model, or the processor of an earlier run, whose vocabulary is used.
+          processor: the vocabulary of a pretrained model, or the processor of an earlier run with its vocabulary.
 
         Raises:
-          FileNotFoundError, DataError: when a file is not found or contains something else; when there are too few
-            examples; when there is no vocabulary.
+          FileNotFoundError, DataError: when a file is not found or malformed, when there are too few examples, or
+            without a vocabulary.
         """
         vocabulary = vocabulary_of(processor)
         read = self._read()
@@ -158,7 +158,8 @@ class MinBertData(DataConfig):
                     examples,
                     self.batch_size,
                     order_seed=seed + number,
-                    # The same for all parts: their short batches then meet in a step, and combinations are few.
+                    # The same for all parts: a step then has batches of similar lengths, and few combinations are
+                    # compiled.
                     pool_seed=seed,
                     multiple=self.length_multiple,
                     max_length=self.max_length,
@@ -189,7 +190,7 @@ class MinBertData(DataConfig):
 
     def _folder(self, part: str) -> Path:
         holds = "the project's files, such as ids-sst-train.csv"
-        otherwise = "choose another recipe, or tables of your own with --data.tables"
+        otherwise = "choose another recipe, or your own tables with --data.tables"
         return locate_folder(FILES[SOURCES[part]].folder, self.path, holds=holds, otherwise=otherwise)
 
     def _steps(self, sources: Sequence[grain.MapDataset], sizes: Sequence[int], seed: int) -> Callable[[int], Any]:
@@ -205,9 +206,9 @@ class MinBertData(DataConfig):
         return batch_of
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file with the labels of one part; or without labels, of all parts that have such texts.
+        """Reads a file with the labels of one part; or a file without labels, for all parts with such texts.
 
-        Raises: DataError when it has labels that several parts have, or is not such a file.
+        Raises: DataError when its labels fit several parts, or it is not such a file.
         """
         processor = require_processor(processor, TextProcessor)
         labels = dict(processor.parts)
@@ -225,12 +226,12 @@ class MinBertData(DataConfig):
         if not fitting:
             fitting = [name for name in labels if set(columns[name].texts) <= set(headers[name])]
             _logger.warning(
-                "%s has no labels: there is no column %s among %s",
+                "%s has no labels: it does not have the column %s, only %s",
                 path,
                 " or ".join(sorted({found.label for found in columns.values()})),
                 ", ".join(filter(None, headers[next(iter(labels))])),
             )
-        # Where nothing fits, the error of the first part says what is missing.
+        # If nothing fits, the error of the first part has the missing columns.
         names = fitting or list(labels)[:1]
         rows = {name: read_table(path, columns[name], labels[name], format=formats[name]) for name in names}
         return split_of_parts({name: self._split(name, rows[name], processor.vocabulary) for name in names})
@@ -247,7 +248,7 @@ class MinBertData(DataConfig):
 
 
 def vocabulary_of(processor: Any) -> WordPieceVocabulary:
-    """The vocabulary of a pretrained model or of an earlier run. Raises: DataError when there is none."""
+    """The vocabulary of a pretrained model or of an earlier run. Raises: DataError without a vocabulary."""
     if processor is None:
         raise DataError("text tasks need a pretrained tokenizer; give a pretrained model or a run with --init-from")
     if isinstance(processor, TextProcessor):
@@ -259,12 +260,12 @@ LabelledText = collections.namedtuple("LabelledText", ["id", "text", "pair", "la
 
 
 def table_text(table: Sequence[Sequence[TextExample]]) -> str:
-    """Tables as text, for fingerprints: they must not change with the names of classes here."""
+    """Tables as text for fingerprints, which must not change with the names of classes in this file."""
     return repr(tuple(tuple(LabelledText(row.id, row.text, row.pair, row.label) for row in rows) for rows in table))
 
 
 def columns_of(part: str, labels: Labels | None = None) -> Columns:
-    """The columns of the files of a part; of your own, those that its labels need."""
+    """The columns of the files of a part; for your own parts the columns that its labels need."""
     if part not in SOURCES:
         assert labels is not None
         return columns_for(labels)
@@ -274,7 +275,7 @@ def columns_of(part: str, labels: Labels | None = None) -> Columns:
 
 
 def _with_most_texts(columns: dict[str, Columns], headers: dict[str, list[str]]) -> list[str]:
-    """Of several parts those whose texts are all there, and of these the pairs: a table of pairs has texts, too."""
+    """The parts whose text columns all exist; parts with pairs come first, because a table of pairs has texts, too."""
     if len(columns) < 2:
         return list(columns)
     found = {name: len(those.texts) for name, those in columns.items() if set(those.texts) <= set(headers[name])}
@@ -282,7 +283,7 @@ def _with_most_texts(columns: dict[str, Columns], headers: dict[str, list[str]])
 
 
 def _format(part: str, path: Path) -> TableFormat:
-    """The project's files are separated by tabs, whatever their ending."""
+    """The format of a file: tabs for the project's files, although they end in .csv."""
     return "tsv" if part in SOURCES else format_of(path)
 
 

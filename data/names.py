@@ -1,4 +1,4 @@
-"""The birth-place assignment: documents about people to learn from, and questions about the same people.
+"""The birth-place assignment: documents about people, and questions about the same people.
 
 Source: CS224N assignment 5. Allen-Zhu and Li 2023 (Physics of Language Models, 3.1) for questions within pretraining.
 """
@@ -29,15 +29,15 @@ def read_documents(path: Path) -> list[str]:
     """The lines of a file, one document each.
 
     Raises:
-      FileNotFoundError, DataError: when it cannot be read, or a line is not a document; the message says which, and
-        why.
+      FileNotFoundError, DataError: when it cannot be read, or a line is not a document; the message has the line and
+        the reason.
     """
     documents = _lines(path)
     for number, line in enumerate(documents, 1):
         _refuse_special(line, path, number)
         if len(line.strip()) < SHORTEST_DOCUMENT:
             raise DataError(
-                f"{path}, line {number}: a document has at least {SHORTEST_DOCUMENT} characters, got {line!r}; "
+                f"{path}, line {number}: a document must have at least {SHORTEST_DOCUMENT} characters, got {line!r}; "
                 "remove the line"
             )
     return documents
@@ -48,11 +48,11 @@ def read_questions(path: Path, *, labelled: bool | None = None) -> list[Question
 
     Args:
       path: the file.
-      labelled: whether there must be places; None = if the first line has one.
+      labelled: whether all questions must have places, or none; None = as in the first line.
 
     Raises:
       FileNotFoundError, DataError: when it cannot be read, a line is not a question, or only some have places; the
-        message says which line, and why.
+        message has the line and the reason.
     """
     questions: list[Question] = []
     for number, line in enumerate(_lines(path), 1):
@@ -122,11 +122,11 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
 
     Raises:
       FileNotFoundError: when the folder or one of its files is not found; the message says what to do.
-      DataError: when a file contains something else; the message names the line.
+      DataError: when a file is malformed; the message names the line.
     """
     if source == "invented":
         if path is not None:
-            raise DataError(f"data.source invented has no files; remove --data.path {path}")
+            raise DataError(f"data.source invented does not use files; remove --data.path {path}")
         people = invent(seed=0)
         train, dev = (tuple(Question(*pair) for pair in pairs) for pairs in (people.train, people.dev))
         return NamesCorpus(people.documents, train, dev, tuple(map(Question, people.test)))
@@ -138,7 +138,7 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
     )
     missing = [name for name in (DOCUMENTS, TRAIN, DEV, TEST) if not (folder / name).is_file()]
     if missing:
-        raise FileNotFoundError(f"the folder {folder} has no {', '.join(missing)}; copy the assignment's files there")
+        raise FileNotFoundError(f"{folder} does not have {', '.join(missing)}; copy the assignment's files there")
     return NamesCorpus(
         tuple(read_documents(folder / DOCUMENTS)),
         tuple(read_questions(folder / TRAIN, labelled=True)),
@@ -150,16 +150,16 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
 @dataclasses.dataclass(frozen=True)
 class _NamesConfig(DataConfig):
     source: NamesSource = "cs224n_a5"
-    """The assignment's people, or invented ones, which need no files."""
+    """The assignment's people, or invented people, which do not need files."""
     path: str | None = None
-    """Folder of the assignment's four files; None = in the folder that JAXNLP_DATA names."""
+    """Folder of the assignment's four files; None = in the folder JAXNLP_DATA."""
     sequence_length: int = 128
     """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
     longer questions are an error."""
     held_out: int = 200
-    """Training questions that are held out for validation; 0 = validate on the dev split."""
+    """Number of training questions that are held out for validation; 0 = validate on the dev split."""
     evaluation_batch_size: int = 100
-    """Examples in an evaluation step."""
+    """Number of examples in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -179,11 +179,11 @@ class _NamesConfig(DataConfig):
 
     @property
     def learns_questions(self) -> bool:
-        """Whether training questions are among the examples."""
+        """Whether the training examples include questions."""
         return True
 
     def check_after(self, earlier: DataConfig) -> None:
-        """Refuses to validate on questions that the earlier run was trained on: it held out fewer."""
+        """Raises DataError when validation has questions that the earlier run was trained on, as it held out fewer."""
         if isinstance(earlier, _NamesConfig) and earlier.learns_questions and self.held_out > earlier.held_out:
             raise DataError(
                 f"--data.held-out {self.held_out} includes questions that the earlier run was trained on: it held out "
@@ -191,11 +191,11 @@ class _NamesConfig(DataConfig):
             )
 
     def training_questions(self, names: NamesCorpus) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
-        """Questions to train on, and questions held out; the choice does not depend on the seed.
+        """The training questions and the held-out questions; the choice does not depend on the seed.
 
-        A question that is held out, or is in the dev or test file, is not trained on wherever else it occurs.
+        A question that is held out, or is in the dev or test file, is removed from training.
 
-        Raises: DataError when none would be left.
+        Raises: DataError when no training question is left.
         """
         order = np.random.default_rng(0).permutation(len(names.train))
         held_out = tuple(names.train[i] for i in np.sort(order[: self.held_out]))
@@ -206,7 +206,7 @@ class _NamesConfig(DataConfig):
         return kept, held_out
 
     def vocabulary_of(self, names: NamesCorpus, processor: Any) -> CharacterVocabulary:
-        """The given vocabulary, or that of the documents and training questions."""
+        """The processor as a vocabulary, or the vocabulary of the documents and training questions."""
         return names.vocabulary if processor is None else require_processor(processor, CharacterVocabulary)
 
     def question_splits(self, names: NamesCorpus, vocabulary: CharacterVocabulary) -> dict[str, Split]:
@@ -216,7 +216,7 @@ class _NamesConfig(DataConfig):
         return {name: self.question_split(split, vocabulary) for name, split in questions.items()}
 
     def question_split(self, questions: Sequence[Question], vocabulary: CharacterVocabulary) -> Split[Question]:
-        """Questions; with batches to score where their answers are known."""
+        """The split of questions; with batches if their answers are known."""
         return self._split(questions, [self.question_example(question, vocabulary) for question in questions])
 
     def _split(self, questions: Sequence[Question], examples: Sequence[NumpyBatch]) -> Split[Question]:
@@ -250,7 +250,7 @@ class _NamesConfig(DataConfig):
             raise DataError(f"question {question.text!r}, answer {question.answer!r}: {error}") from error
 
     def read_file(self, path: Path, processor: Any) -> Split[Question]:
-        """A file of questions, with or without places. Raises: DataError naming the file and its line."""
+        """Reads a file of questions, with or without places. Raises: DataError naming the file and the line."""
         vocabulary = require_processor(processor, CharacterVocabulary)
         questions, examples = read_questions(path), []
         for number, question in enumerate(questions, 1):
@@ -272,7 +272,7 @@ class NamesQuestions(_NamesConfig):
     """Fine-tuning: the training questions, scored on their answers."""
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the questions; without a given vocabulary, it is the one that pretraining on the documents has."""
+        """Reads the questions; without a processor, the vocabulary is that of pretraining on the documents."""
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)
         kept, held_out = self.training_questions(names)
@@ -294,26 +294,26 @@ class NamesPretraining(_NamesConfig):
     """Pretraining: the documents, corrupted differently in each epoch, optionally mixed with training questions."""
 
     corruption: Literal["uniform", "facts"] = "uniform"
-    """What is predicted in a document: a random span, as in the assignment; or names, numbers and places, each given
-    the title and a few words before it."""
+    """Predicted spans of a document: a random span, as in the assignment (uniform); or names, numbers and places, each
+    given the title and a few words before it (facts)."""
     place_fraction: float = 0.0
-    """Facts: share of the examples whose spans are answers of training questions, where a document has any."""
+    """For facts: share of the examples whose spans are answers of training questions, if a document has any."""
     question_fraction: float = 0.0
     """Share of the examples that are training questions."""
     facts_length: int = 72
-    """Facts: maximum length of an example of several facts, in characters."""
+    """For facts: maximum length of an example of several facts, in characters."""
     max_left_padding: int = 0
-    """Examples begin after a random number of PADs up to this one, so that names occur at any position."""
+    """Maximum number of PADs before an example; the number is random, so that names occur at any position."""
 
     def __post_init__(self):
         super().__post_init__()
         for name in ("place_fraction", "question_fraction"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"data.{name} must lie in [0, 1], got {getattr(self, name)}")
+                raise ValueError(f"data.{name} must be in [0, 1], got {getattr(self, name)}")
         self.require_at_least(1, "facts_length")
         if not 0 <= self.max_left_padding < self.sequence_length:
             raise ValueError(
-                f"data.max_left_padding must lie in [0, {self.sequence_length}), got {self.max_left_padding}"
+                f"data.max_left_padding must be in [0, {self.sequence_length}), got {self.max_left_padding}"
             )
         refuse_unread(
             self,
@@ -330,8 +330,8 @@ class NamesPretraining(_NamesConfig):
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the documents and the questions.
 
-        With questions in training, the validation split is the held-out ones. Otherwise it is the documents, corrupted
-        once, which measures how much of them the model has memorised.
+        With questions in training, the validation split has the held-out questions. Otherwise it has the documents,
+        corrupted once, which measures how much of them the model has memorised.
         """
         names = read_names(self.source, self.path)
         vocabulary = self.vocabulary_of(names, processor)
@@ -356,7 +356,7 @@ class NamesPretraining(_NamesConfig):
 
 
 class _PretrainingExample(grain.transforms.RandomMap):
-    """A document, or a question, as an example: a function of its number and the pipeline's randomness."""
+    """Turns a document or a question into an example, as a function of its number and a random generator."""
 
     def __init__(
         self,
@@ -403,7 +403,7 @@ class _PretrainingExample(grain.transforms.RandomMap):
 def _endless(
     examples: grain.MapDataset, batch_size: int, seed: int, make: grain.transforms.RandomMap | None = None
 ) -> grain.IterDataset:
-    """Examples without end, `make` drawing again in each epoch, in batches of similar length."""
+    """Endless examples, which `make` draws again in each epoch, in batches of similar length."""
     epochs = 2**40 // len(examples)  # effectively infinite
     examples = examples.repeat(epochs)
     if make is not None:

@@ -21,10 +21,10 @@ FIXTURES = {"prediction": "prediction.npz", "generation": "generation.npy"}
 
 
 class LazySplits(Mapping[str, Split]):
-    """Splits by name; some are read when they are looked up, and then kept."""
+    """Splits by name; some are read when they are first used."""
 
     def __init__(self, splits: Mapping[str, Split], readers: Mapping[str, Callable[[], Split]]):
-        """Args: splits: those that are there. readers: functions that read the others."""
+        """Args: splits: the splits that are already read. readers: functions that read the others."""
         self._splits, self._readers = dict(splits), dict(readers)
 
     def __getitem__(self, name: str) -> Split:
@@ -43,12 +43,12 @@ class LazySplits(Mapping[str, Split]):
 
 
 def fixture_splits(splits: Mapping[str, Split], path: str | None, vocabulary: Vocabulary) -> Mapping[str, Split]:
-    """Splits, and those of the fixtures that are next to the homework's data.
+    """The splits, and those of the fixtures in the folder of the homework's data.
 
     Args:
-      splits: the text's own.
-      path: folder of the homework's data; None = the one in JAXNLP_DATA.
-      vocabulary: the homework's.
+      splits: of the text.
+      path: folder of the homework's data; None = in the folder JAXNLP_DATA.
+      vocabulary: of the homework.
     """
     folder = locate_folder(FOLDERS["cmu_hw4p1"], path, holds="the homework's files", otherwise=OTHERWISE) / "fixtures"
     readers: dict[str, Callable[[Path, int], Split]] = {
@@ -81,15 +81,16 @@ def read_prediction_fixture(path: Path, vocabulary_size: int) -> Split[NextWordW
       N examples, without batches.
 
     Raises:
-      FileNotFoundError: when there is no such file.
-      DataError: when an array is missing, or does not contain ids of words in these shapes; says which, and what it
-        contains.
+      FileNotFoundError: when the file does not exist.
+      DataError: when an array is missing, or is not ids of words in these shapes; names the array and its contents.
     """
     arrays = read_arrays(path, ["inp", "out"])
     inputs = checked_ids(arrays["inp"], f"{path}: inp", vocabulary_size, axes="NT")
     targets = checked_ids(arrays["out"], f"{path}: out", vocabulary_size)
     if len(inputs) != len(targets):
-        raise DataError(f"{path}: inp has {len(inputs)} windows, but out has {len(targets)} words; expected as many")
+        raise DataError(
+            f"{path}: inp has {len(inputs)} windows, but out has {len(targets)} words; expected equal numbers"
+        )
     return Split(examples=tuple(map(NextWordWindow, inputs, targets.tolist())))
 
 

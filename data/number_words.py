@@ -19,29 +19,29 @@ LEAST_HELD_OUT = 100
 """Smaller numbers are always for training: larger numbers consist of their words."""
 _VOCABULARY_PAIRS = 5_000
 _MOST_TOKENS = 3
-"""How many numbers with the most tokens are combined with other thousands, to find larger ones."""
+"""Number of candidates with the most tokens that are combined with other thousands, to find the maximum length."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NumberWords(SentencePairs):
     """Numbers below a bound, in words of English and of another language, by the num2words package.
 
-    Each training number is drawn below 10, 100, 1,000 and so on up to the bound; these have the same probability.
-    Numbers of validation and test never occur in training.
+    Each training number is drawn below 10, 100, 1,000 and so on up to the bound, with equal probabilities. Numbers of
+    validation and test never occur in training.
     """
 
     vocabulary_size: int = 500
     """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     lengths: tuple[int, ...] = (4, 8, 12, 16, 20, 24, 32, 48, 64, 96)
-    """Lengths of batches in tokens, end symbol included; each length is a program to compile."""
+    """Lengths of batches in tokens, end symbol included; each length compiles a program."""
     language: Language = "de"
     """The target language: German, Spanish or French."""
     highest: int = 1_000_000
-    """All numbers are smaller than this."""
+    """Upper bound of the numbers, not included."""
     epoch_pairs: int = 10_000
-    """Training numbers in an epoch."""
+    """Number of training numbers in an epoch."""
     held_out_pairs: int = 500
-    """Numbers in the validation split, and in the test split; they do not depend on the seed."""
+    """Number of numbers in the validation split, and in the test split; they do not depend on the seed."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,7 +59,7 @@ class NumberWords(SentencePairs):
 
         Args:
           seed: decides which numbers are drawn for training.
-          processor: the processor of an earlier run; None = trained on numbers that are not held out.
+          processor: the processor of an earlier run; None = the vocabulary is trained on numbers that are not held out.
 
         Raises:
           DataError: when the vocabulary is too small, or a number has more tokens than the last length.
@@ -84,7 +84,7 @@ class NumberWords(SentencePairs):
         def epoch(number: int) -> Sequence[Ids]:
             drawn = self._drawn(np.random.default_rng((seed, number, 0)), self.epoch_pairs, excluded)
             ids = self.training_ids(self._pairs(drawn), processor, seed=seed, epoch=number)
-            # Longer numbers than those that were tried must not end a run.
+            # Numbers that are longer than the tried ones must not stop a run.
             return [pair for pair in ids if longer_side(pair) <= self.max_length]
 
         description = (
@@ -95,9 +95,9 @@ class NumberWords(SentencePairs):
         return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
 
     def _longest(self, processor: TranslationProcessor) -> tuple[int, int]:
-        """The most tokens found on a side of a number, and this number.
+        """The maximum number of tokens of a number in either language, and this number.
 
-        Tries all numbers below 1,000; then all thousands with those of the former that have the most tokens; and so on.
+        It tries all numbers below 1,000, then all thousands with the longest of these, and so on.
         """
         found = []
         for encode, language in ((processor.encode_source, "en"), (processor.encode_target, self.language)):

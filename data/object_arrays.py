@@ -1,8 +1,9 @@
-"""NumPy files, object arrays among them, read without executing anything.
+"""Reads NumPy files, also object arrays, without running code from them.
 
-An object array in a `.npy` file is a pickle, and a pickle is a program, which NumPy runs (`allow_pickle=True`). Here it
-may only say what plain arrays are made of. Not even NumPy's own functions are handed to it, since a made-up dtype would
-have NumPy take the file's bytes for addresses: stand-ins collect what is said, and arrays are made of it afterwards.
+An object array in a `.npy` file is a pickle, and a pickle is a program, which NumPy runs (`allow_pickle=True`). This
+module accepts only the description of plain arrays. The pickle cannot call NumPy's functions either, because NumPy
+would read the file's bytes as addresses for a malicious dtype. Stand-ins collect the arguments of calls, and arrays
+are built from them afterwards.
 """
 
 import gzip
@@ -22,13 +23,13 @@ from data import DataError
 from data.archives import short_reason
 
 MAX_BYTES = 2**30
-"""Most bytes that a file may hold, uncompressed."""
+"""Maximum number of uncompressed bytes in a file."""
 
 
 def read_array(path: Path, *, max_bytes: int = MAX_BYTES) -> np.ndarray:
-    """The plain array of a `.npy` or `.npy.gz` file, not to be written to.
+    """The plain array of a `.npy` or `.npy.gz` file, read-only.
 
-    Raises: FileNotFoundError; DataError naming the file when it holds something else, object arrays included.
+    Raises: FileNotFoundError; DataError naming the file when it is anything else, also an object array.
     """
     raw = _uncompressed(path, max_bytes)
     try:
@@ -38,9 +39,9 @@ def read_array(path: Path, *, max_bytes: int = MAX_BYTES) -> np.ndarray:
 
 
 def read_arrays(path: Path, names: Sequence[str], *, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
-    """Plain arrays of a `.npz` file by name, not to be written to.
+    """Plain arrays of a `.npz` file by name, read-only.
 
-    Raises: FileNotFoundError; DataError naming the file when an array is missing, or is none.
+    Raises: FileNotFoundError; DataError naming the file when an array is missing or is not plain.
     """
     _require_file(path)
     try:
@@ -48,7 +49,7 @@ def read_arrays(path: Path, names: Sequence[str], *, max_bytes: int = MAX_BYTES)
             held = [name.removesuffix(".npy") for name in archive.namelist()]
             missing = [name for name in names if name not in held]
             if missing:
-                raise ValueError(f"no array {missing[0]!r} is in it; it has {', '.join(held) or 'none'}")
+                raise ValueError(f"the array {missing[0]!r} is missing; it has {', '.join(held) or 'none'}")
             arrays = {}
             for name in names:
                 with archive.open(f"{name}.npy") as stream:
@@ -59,18 +60,18 @@ def read_arrays(path: Path, names: Sequence[str], *, max_bytes: int = MAX_BYTES)
 
 
 def read_object_array(path: Path, *, max_bytes: int = MAX_BYTES) -> list[np.ndarray]:
-    """The plain arrays that the one-dimensional object array of a `.npy` or `.npy.gz` file holds.
+    """The plain arrays in the one-dimensional object array of a `.npy` or `.npy.gz` file.
 
     Args:
-      path: what `np.save` wrote, under Python 2 or 3.
-      max_bytes: most bytes of the file, uncompressed, and of the arrays together.
+      path: a file of `np.save`, under Python 2 or 3.
+      max_bytes: maximum number of bytes of the uncompressed file, and of all arrays.
 
     Returns:
-      Arrays of numbers or truth values, not to be written to.
+      Arrays of numbers or booleans, read-only.
 
     Raises:
-      FileNotFoundError: when there is no such file.
-      DataError: when it holds anything else; names the file, and what a pickle wanted to call.
+      FileNotFoundError: when the file does not exist.
+      DataError: when it is anything else; names the file, and the function that a pickle calls.
     """
     raw = _uncompressed(path, max_bytes)
     try:
@@ -78,16 +79,16 @@ def read_object_array(path: Path, *, max_bytes: int = MAX_BYTES) -> list[np.ndar
         if dtype != np.dtype(object) or len(shape) != 1:
             raise ValueError(f"expected a one-dimensional array of objects, got shape {shape}, dtype {dtype}")
         arrays = [_as_array(element) for element in _unpickled_elements(raw[start:], shape)]
-        if sum(array.nbytes for array in arrays) > max_bytes:  # one array may be an element many times
+        if sum(array.nbytes for array in arrays) > max_bytes:  # one array may occur several times
             raise ValueError(f"more than {max_bytes} bytes of arrays")
-    except Exception as error:  # a pickle that was tampered with raises whatever it likes
+    except Exception as error:  # a malicious pickle can raise any error
         raise DataError(f"{path} is not an array of plain arrays: {short_reason(error)}") from error
     return arrays
 
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise FileNotFoundError(f"no NumPy file at {path}")
+        raise FileNotFoundError(f"the NumPy file {path} does not exist")
 
 
 def _uncompressed(path: Path, max_bytes: int) -> bytes:
@@ -96,7 +97,7 @@ def _uncompressed(path: Path, max_bytes: int) -> bytes:
     try:
         with opener(path, "rb") as stream:
             return _limited(stream, max_bytes)
-    except Exception as error:  # gzip raises OSError, EOFError or zlib.error on damaged bytes
+    except Exception as error:  # gzip raises OSError, EOFError or zlib.error for damaged bytes
         raise DataError(f"{path} cannot be read: {short_reason(error)}") from error
 
 
@@ -108,7 +109,7 @@ def _limited(stream: Any, max_bytes: int) -> bytes:
 
 
 def _header(raw: bytes) -> tuple[tuple[int, ...], np.dtype, int]:
-    """Shape, dtype, and where the content begins."""
+    """Shape, dtype, and the start of the content."""
     stream = io.BytesIO(raw)
     version = np.lib.format.read_magic(stream)
     readers: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -116,7 +117,7 @@ def _header(raw: bytes) -> tuple[tuple[int, ...], np.dtype, int]:
         raise ValueError(f"expected version 1 or 2 of the format, got {version[0]}")
     shape, fortran_order, dtype = readers[version](stream)
     if fortran_order and len(shape) > 1:
-        raise ValueError("the array is in Fortran's order; save it with np.ascontiguousarray")
+        raise ValueError("the array is in Fortran order; save it with np.ascontiguousarray")
     return shape, dtype, stream.tell()
 
 
@@ -124,14 +125,14 @@ def _parse_plain(raw: bytes) -> np.ndarray:
     shape, dtype, start = _header(raw)
     if dtype.hasobject:
         raise ValueError("it contains Python objects")
-    # What the header claims is compared before memory is taken for it.
+    # The header is checked before memory is allocated for its shape.
     if math.prod(shape) * dtype.itemsize != len(raw) - start:
         raise ValueError(f"shape {shape} of {dtype} does not fit the {len(raw) - start} bytes in it")
     return np.frombuffer(raw, dtype, offset=start).reshape(shape)
 
 
 class _StandIn:
-    """What a pickle may call: it stores its arguments and does nothing."""
+    """The stand-in for a function that a pickle calls: it only stores its arguments."""
 
     said: tuple = ()
     state: tuple = ()
@@ -145,7 +146,7 @@ class _StandIn:
 
 
 class _Array(_StandIn):
-    """`_reconstruct(ndarray, (0,), b"b")`, with the state (version, shape, dtype, Fortran's order, content)."""
+    """`_reconstruct(ndarray, (0,), b"b")`, with the state (version, shape, dtype, Fortran order, content)."""
 
 
 class _DType(_StandIn):
@@ -174,8 +175,8 @@ OPCODES = {
     *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
     *("TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "LIST", "EMPTY_LIST", "APPEND", "APPENDS"),
 }
-"""What pickles of arrays are written with. Among what they are not: dictionaries and sets, which hash what is put in
-them, and the hash of a tuple that is deep enough overflows the interpreter's stack."""
+"""The opcodes of pickles of arrays. They do not include dictionaries and sets, whose entries are hashed: the hash of a
+very deep tuple overflows the interpreter's stack."""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -189,14 +190,14 @@ def _unpickled_elements(raw: bytes, shape: tuple[int, ...]) -> list[Any]:
     for opcode, argument, _ in pickletools.genops(raw):
         if opcode.name not in OPCODES:
             raise ValueError(f"its pickle has the opcode {opcode.name}, which arrays do not need")
-        # The unpickler makes a table as large as the greatest index that it is told, before it reads on.
+        # The unpickler allocates a table as large as the highest index, before it continues to read.
         if opcode.name in ("PUT", "LONG_BINPUT") and (argument or 0) > len(raw):
             raise ValueError("its pickle is damaged")
     outer = _Unpickler(io.BytesIO(raw), encoding="latin1").load()
     if not isinstance(outer, _Array) or len(outer.state) != 5 or not isinstance(outer.state[4], list):
         raise ValueError("its pickle is not an array of objects")
     if outer.state[1] != shape or len(outer.state[4]) != shape[0]:
-        raise ValueError(f"its header says {shape[0]} elements, its pickle holds {len(outer.state[4])}")
+        raise ValueError(f"its header says {shape[0]} elements, but its pickle has {len(outer.state[4])}")
     return outer.state[4]
 
 
@@ -204,7 +205,7 @@ def _as_array(found: Any) -> np.ndarray:
     if not isinstance(found, _Array) or len(found.state) != 5:
         raise ValueError(f"an element is {type(found).__name__.removeprefix('_')}, expected a plain array")
     _, shape, dtype, fortran_order, content = found.state
-    # Only strings are put together or printed: what else a pickle makes may be small and its text endless.
+    # Only strings are joined or printed: the text of other small objects of a pickle may be endless.
     parts = [*dtype.state[1:2], *dtype.said[:1]] if isinstance(dtype, _DType) else [dtype]
     kind = "".join(part if type(part) is str else type(part).__name__ for part in parts)
     if not re.fullmatch("[<>=|](b1|[iuf][1248])", kind):

@@ -14,7 +14,7 @@ from jaxnlp.text.translation import SentencePair, TranslationProcessor
 Ids = tuple[list[int], list[int]]
 """The ids of a source and of its target, each with the end symbol last."""
 MOST_UNKNOWN = 0.01
-"""A share of unknown tokens above this one is reported."""
+"""The share of unknown tokens above which it is reported."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,12 +83,12 @@ class Shapes:
 
 
 def longer_side(pair: Ids) -> int:
-    """The number of tokens in the longer one of source and target."""
+    """The number of tokens in the longer of source and target."""
     return max(map(len, pair))
 
 
 def endless_batches(epoch: Callable[[int], Sequence[Ids]], shapes: Shapes, *, seed: int) -> grain.IterDataset:
-    """Epochs of batches without end, each in another random order.
+    """Endless epochs of batches, each in another random order.
 
     Args:
       epoch: a pure function from the number of an epoch, from 0, to its pairs.
@@ -160,7 +160,7 @@ def pairs_split(
 
 
 def vocabulary_note(processor: TranslationProcessor, pairs: Sequence[Ids], *, saved: bool) -> str:
-    """The part of a description that tells the size of the vocabularies, and the share of unknown tokens if above 1%.
+    """The part of a description with the size of the vocabularies, and the share of unknown tokens if above 1%.
 
     Args:
       processor: the tokenizers.

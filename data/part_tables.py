@@ -1,4 +1,4 @@
-"""Your own tables as parts of several tasks at once: the columns decide what is learned of each."""
+"""The user's tables as parts of multi-task data: the columns decide the labels of each part."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ TEXTS = ("text", "pair")
 LABEL, SCORE = "label", "score"
 """Columns of a class, and of the similarity of a pair."""
 FOLDS = 10
-"""A tenth of a table without a second file is held out."""
+"""Share of a table without a second file that is held out."""
 
 
 class PartFiles(NamedTuple):
@@ -40,7 +40,7 @@ class PartTables(NamedTuple):
 
 
 def part_files(given: str) -> PartFiles:
-    """NAME=FILE or NAME=FILE,VALIDATION_FILE. Raises: ValueError for something else."""
+    """Parses NAME=FILE or NAME=FILE,VALIDATION_FILE. Raises: ValueError for other texts."""
     name, equals, files = given.partition("=")
     paths = files.split(",")
     if not name.isidentifier() or not equals or not all(paths) or len(paths) > 2:
@@ -62,16 +62,16 @@ def header_of(path: Path) -> list[str]:
 
 
 def columns_for(labels: Labels) -> Columns:
-    """The columns that a table with such labels has."""
+    """The columns of a table with these labels."""
     return Columns(TEXTS[: labels.texts], SCORE if labels.kind == "similarity" else LABEL)
 
 
 def read_part(files: PartFiles) -> PartTables:
-    """The examples of a part: classes of texts or of pairs, or similarities of pairs.
+    """Reads a part: classes of texts or of pairs, or similarities of pairs.
 
-    A table has the columns text, pair where examples are pairs, and label for classes or score for similarities.
+    A table has the columns text, pair if examples are pairs, and label for classes or score for similarities.
 
-    Raises: FileNotFoundError; DataError naming the file, and the line where one is at fault.
+    Raises: FileNotFoundError; DataError naming the file, and the line if possible.
     """
     path, header = files.train, header_of(files.train)
     texts = 2 if TEXTS[1] in header else 1
@@ -82,7 +82,7 @@ def read_part(files: PartFiles) -> PartTables:
         )
     if SCORE in header and texts == 1:
         raise DataError(
-            f"{path}, line 1: the column {SCORE} is the similarity of a pair, and there is no column {TEXTS[1]}; "
+            f"{path}, line 1: the column {SCORE} is the similarity of a pair, but the column {TEXTS[1]} is missing; "
             "`bert_classify --data.predict number` learns numbers of single texts"
         )
     columns = Columns(TEXTS[:texts], LABEL if LABEL in header else SCORE)
@@ -114,7 +114,7 @@ def _labels(path: Path, columns: Columns, rows: Sequence[TableRow]) -> Labels:
     if columns.label == LABEL:
         names = sorted({whole_number(str(row.label)) for row in rows})
         if len(names) < 2:
-            raise DataError(f"{path}: the column {LABEL} has {len(names)} distinct label; at least two are needed")
+            raise DataError(f"{path}: the column {LABEL} has only one distinct label; expected at least two")
         return Labels("classification", texts, tuple(names))
     scores = []
     for row in rows:

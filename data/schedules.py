@@ -1,4 +1,4 @@
-"""The part of the data in each training step, as a pure function of the step."""
+"""Schedules of multi-task data: the part of each training step, as a pure function of the step."""
 
 import functools
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 ScheduleName = Literal["round_robin", "proportional", "annealed", "sequential"]
 LEAST_POWER = 0.2
-"""Power of the sizes at the end of the annealed schedule."""
+"""Exponent of the sizes at the end of the annealed schedule."""
 _BLOCK = 1_000
 
 
@@ -57,7 +57,7 @@ class Schedule:
         weights = self._sizes[None] ** self._powers(steps)[:, None]
         thresholds = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
         chance = np.random.default_rng((self._seed, block)).random(_BLOCK)
-        # A chance below 1 may lie above a last threshold that was rounded.
+        # A random number below 1 may be above the last threshold, which is rounded.
         return np.minimum((chance[:, None] >= thresholds).sum(axis=1), len(self._sizes) - 1)
 
     def _powers(self, steps: np.ndarray) -> np.ndarray:

@@ -16,18 +16,18 @@ DataSet = Literal["mr", "sst5", "sst2", "trec", "afqmc", "cs224n_sst", "cs224n_c
 
 
 class Files(NamedTuple):
-    """The files of a data set, in a folder of JAXNLP_DATA. Each may be compressed by gzip, with .gz after its name.
+    """The files of a data set, in a folder of JAXNLP_DATA. Each may be compressed by gzip, with the suffix .gz.
 
     Attributes:
       folder: its name.
       train: training file.
-      validation: its own validation file; None = a part of the training file is held out.
+      validation: validation file; None = a part of the training file is held out.
       test: test file, with or without labels, which may be missing.
       columns: of a table; None = each line has a label, a blank and a sentence.
       format: of a table.
-      targets: what the labels are; None = the classes in the training file.
-      training_rows: without the training file, so many rows of the validation file are used for training, and the
-        others for validation; None = the training file must be there.
+      targets: the targets; None = the classes in the training file.
+      training_rows: number of rows of the validation file that are used for training if the training file does not
+        exist; the others are for validation. None = the training file is required.
     """
 
     folder: str
@@ -83,12 +83,11 @@ LATIN_1 = ("rt-polarity.all", "TREC.train.all")
 
 
 def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRow]]]:
-    """The rows of `train`, and of `validation` and `test` where there are files of them, each with its file.
+    """The rows of `train`, and of `validation` and `test` if their files exist, each with its file.
 
-    Rows without a label are left out, with a warning.
+    Rows without a label are removed, with a warning.
 
-    Raises: FileNotFoundError for missing files; DataError naming the line that is something else, or when there are too
-      few rows.
+    Raises: FileNotFoundError for missing files; DataError naming a malformed line, or for too few rows.
     """
     files = FILES[name]
     named = {"train": files.train, "validation": files.validation, "test": files.test}
@@ -97,8 +96,8 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
     missing = [path.name for split, path in paths.items() if split not in optional and not path.is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{folder} has no {' and no '.join(missing)} for {name}, with or without .gz; give the folder of its files "
-            "with --data.path"
+            f"{folder} does not have {' and '.join(missing)} for {name}, with or without .gz; give the folder of its "
+            "files with --data.path"
         )
     found = {
         split: (path, read_data_set_file(name, path, labelled=None if split == "test" else True))
@@ -112,28 +111,28 @@ def read_data_set(name: str, folder: Path) -> dict[str, tuple[Path, list[TableRo
     assert count is not None
     if len(rows) <= count:
         raise DataError(
-            f"{path} has {len(rows)} rows; without {files.train} the first {count} are used for training, and more are "
-            "needed for validation"
+            f"{path} has {len(rows)} rows; without {files.train} it needs more than {count}: the first {count} are "
+            "for training, the others for validation"
         )
     return {"train": (path, rows[:count])} | found | {"validation": (path, rows[count:])}
 
 
 def find_file(folder: Path, name: str) -> Path:
-    """The file in a folder, or its compressed form where only that exists."""
+    """The file in a folder, or its compressed form if only that exists."""
     path = folder / name
     compressed = path.with_name(f"{path.name}.gz")
     return compressed if compressed.is_file() and not path.is_file() else path
 
 
 def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -> list[TableRow]:
-    """The rows of a file of a data set. Those without a label are left out, with a warning.
+    """The rows of a file of a data set. Rows without a label are removed, with a warning.
 
     Args:
       name: of the data set.
       path: the file.
       labelled: whether a table's column of labels must exist; None = it is read if it exists.
 
-    Raises: FileNotFoundError, DataError naming the line that is something else.
+    Raises: FileNotFoundError, DataError naming a malformed line.
     """
     files = FILES[name]
     if files.columns is not None:
@@ -143,7 +142,7 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -
             _refuse_numbers_outside(files.targets, path, rows, files.columns.label)
         return rows
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path.name} of {name} in {path.parent}")
+        raise FileNotFoundError(f"the file {path.name} of {name} does not exist in {path.parent}")
     text = path.read_bytes().decode("latin-1" if path.name in LATIN_1 else "utf-8")
     found: list[TableRow] = []
     for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):  # splitlines() would also split at 0x85

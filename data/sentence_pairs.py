@@ -18,7 +18,7 @@ def read_pairs(paths: Sequence[Path], *, reverse: bool = False) -> tuple[Sentenc
       reverse: whether the targets come first.
 
     Raises:
-      FileNotFoundError: when there is no such file.
+      FileNotFoundError: when a file does not exist.
       DataError: when a file cannot be read, or has an empty sentence or a line without a partner; the message names the
         file and the line.
     """
@@ -41,7 +41,7 @@ def read_pairs_or_sources(path: Path, *, reverse: bool = False) -> tuple[Sentenc
 
 
 def held_out(pairs: Sequence[SentencePair], fraction: float) -> tuple[list[int], list[int]]:
-    """The numbers of the training pairs, and of the held-out pairs; pairs with equal sources stay together.
+    """The indices of the training pairs, and of the held-out pairs; pairs with equal sources stay together.
 
     The choice depends only on the sources, not on their order or a seed.
 

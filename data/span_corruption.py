@@ -24,10 +24,10 @@ from jaxnlp.text.translation import TranslationProcessor
 
 
 def span_counts(length: int, *, rate: float, mean_span: float) -> tuple[int, int]:
-    """How many tokens are removed from a text, and in how many spans; neither is smaller for a longer text.
+    """The number of tokens to remove from a text, and the number of spans; both increase with the length.
 
-    round(rate * length) tokens, at least one and never all, in round(removed / mean_span) spans, at least one and not
-    more than there are other tokens.
+    round(rate * length) tokens, at least one and never all, in round(removed / mean_span) spans, at least one and at
+    most the number of kept tokens.
     """
     removed = min(max(round(rate * length), 1), length - 1)
     return removed, min(max(round(removed / mean_span), 1), length - removed)
@@ -36,11 +36,11 @@ def span_counts(length: int, *, rate: float, mean_span: float) -> tuple[int, int
 def corrupted_places(
     length: int, generator: np.random.Generator, *, rate: float, mean_span: float
 ) -> list[tuple[int, int]]:
-    """The start and the end of each span that is removed from a text of `length` tokens.
+    """The start and the end of each span to remove from a text of `length` tokens.
 
     `span_counts` has the numbers of tokens and spans. All divisions of the removed tokens into spans have the same
-    probability, and so have all divisions of the other tokens into the parts between spans. No two spans touch, the
-    first token is kept, and the last one may be.
+    probability, and so have all divisions of the other tokens into the parts between spans. Spans do not touch, and the
+    first token is kept.
 
     Args:
       length: at least 2.
@@ -49,7 +49,7 @@ def corrupted_places(
       mean_span: the mean length of a span.
     """
     removed, spans = span_counts(length, rate=rate, mean_span=mean_span)
-    before = _division(length - removed + 1, spans + 1, generator)[:-1]  # what follows the last span may be empty
+    before = _division(length - removed + 1, spans + 1, generator)[:-1]  # the part after the last span may be empty
     inside = _division(removed, spans, generator)
     found, place = [], 0
     for kept, gone in zip(before, inside, strict=True):
@@ -95,7 +95,7 @@ def corrupt_spans(ids: Sequence[int], spans: Sequence[tuple[int, int]], sentinel
 class CorruptedText(DataConfig):
     """Lines of text files with spans removed, other spans in each epoch. Source and target share one vocabulary.
 
-    Lines that are too long are split. Texts of a single token are left out; the description counts them.
+    Lines that are too long are split. Texts of a single token are removed; the description counts them.
     """
 
     files: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class CorruptedText(DataConfig):
     batch_tokens: int = 4_096
     """Maximum number of tokens on each side of a batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    """Lengths of batches in tokens, end symbol included; each length is a program to compile."""
+    """Lengths of batches in tokens, end symbol included; each length compiles a program."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
     vocabulary_size: int = 6_000
@@ -115,7 +115,7 @@ class CorruptedText(DataConfig):
     minimum_count: int = 2
     """Minimum number of occurrences in training of a character, of a word, and of two neighbours that are merged."""
     sentinels: int = 100
-    """Number of symbols that replace removed spans; the longest text needs one more than it has spans."""
+    """Number of symbols that replace removed spans; a text needs one more than its number of spans."""
     corruption_rate: float = 0.15
     """Share of a text's tokens that is removed."""
     mean_span: float = 3.0
@@ -131,7 +131,7 @@ class CorruptedText(DataConfig):
             raise ValueError(f"data.lengths must increase and be at least 4, got {self.lengths}")
         for name in ("corruption_rate", "validation_fraction"):
             if not 0.0 < getattr(self, name) < 1.0:
-                raise ValueError(f"data.{name} must lie in (0, 1), got {getattr(self, name)}")
+                raise ValueError(f"data.{name} must be in (0, 1), got {getattr(self, name)}")
         if not 1.0 <= self.mean_span < float("inf"):
             raise ValueError(f"data.mean_span must be at least 1 and finite, got {self.mean_span}")
         _, spans = span_counts(self._longest_text, rate=self.corruption_rate, mean_span=self.mean_span)
@@ -143,12 +143,12 @@ class CorruptedText(DataConfig):
 
     @property
     def max_length(self) -> int:
-        """The last length."""
+        """The maximum length of a batch."""
         return self.lengths[-1]
 
     @property
     def _longest_text(self) -> int:
-        """Maximum length of a text; its source and its target then fit, with their sentinels and end symbols."""
+        """Maximum length of a text whose source and target fit, with their sentinels and end symbols."""
         return self.max_length - 2
 
     @property
@@ -157,14 +157,14 @@ class CorruptedText(DataConfig):
         return self.data_set or "your text"
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the files; the split is `validation`, whose removed spans do not depend on the seed.
+        """Reads the files; the removed spans of the split `validation` do not depend on the seed.
 
         Args:
-          seed: decides the order of training, and which spans are removed.
+          seed: decides the order of training and the removed spans.
           processor: the processor of an earlier run; None = the vocabulary is trained.
 
         Raises:
-          FileNotFoundError: when there is no such file.
+          FileNotFoundError: when a file does not exist.
           DataError: when a file cannot be read, when no text is left, or when the processor does not fit.
         """
         if not self.files:
@@ -178,8 +178,8 @@ class CorruptedText(DataConfig):
         subwords: Subwords = require_processor(processor, TranslationProcessor).source
         if not processor.shared or subwords.extra < self.sentinels:
             raise DataError(
-                f"data.sentinels {self.sentinels}: the vocabulary has {subwords.extra} extra symbols, and source and "
-                "target need one vocabulary; use a run that was trained by span corruption"
+                f"data.sentinels {self.sentinels} needs as many extra symbols, and source and target need one "
+                f"vocabulary, but the vocabulary has {subwords.extra}; use a run that was trained by span corruption"
             )
         parts, held_parts = self._encoded(train, subwords), self._encoded(held, subwords)
         texts, validation = ([part for part in found if len(part) > 1] for found in (parts, held_parts))
@@ -187,7 +187,7 @@ class CorruptedText(DataConfig):
             if not found:
                 raise DataError(f"the {name} lines of {', '.join(self.files)} have no text of two tokens or more")
         single = len(parts) - len(texts) + len(held_parts) - len(validation)
-        left_out = f" ({single:,} of a single token left out)" if single else ""
+        left_out = f" ({single:,} of a single token removed)" if single else ""
 
         def corrupted(ids: Sequence[int], *draw: int) -> Ids:
             generator = np.random.default_rng(draw)

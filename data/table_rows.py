@@ -18,18 +18,18 @@ TableFormat = Literal["csv", "tsv", "json"]
 ENDINGS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".json": "json"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 MOST_NAMES = 20
-"""Columns that a message shows."""
+"""Maximum number of columns in a message."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Columns(NamedTuple):
-    """The columns that are read.
+    """The columns to read.
 
     Attributes:
       texts: of the text, or of both texts of a pair.
       label: of the label.
-      id: of the examples' names; None = they are numbered from 1.
+      id: of the examples' names; None = numbers from 1.
     """
 
     texts: tuple[str, ...]
@@ -45,7 +45,7 @@ class TableRow(NamedTuple):
     """A row, as text.
 
     Attributes:
-      line: of the file, on which the row begins, from 1.
+      line: line of the file at which the row starts, from 1.
       id: its name.
       texts: one or two.
       label: without white space around it; None = the column is not read.
@@ -58,12 +58,12 @@ class TableRow(NamedTuple):
 
 
 def format_of(path: Path) -> TableFormat:
-    """The format of a table by the ending of its name. Raises: DataError for other endings."""
+    """The format of a table by its suffix. Raises: DataError for other suffixes."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if ending not in ENDINGS:
         raise DataError(
-            f"{path} must end in .csv (fields between commas), .tsv (between tabs) or .jsonl (a JSON object a line), "
-            "or in these with .gz"
+            f"{path} must end in .csv (fields separated by commas), .tsv (by tabs) or .jsonl (a JSON object a line), "
+            "or in one of these with .gz"
         )
     return ENDINGS[ending]
 
@@ -81,16 +81,16 @@ def read_rows(
 
     Args:
       path: the file; decompressed if its name ends in .gz.
-      columns: those to read; others are ignored.
-      format: of the file; None = by the ending of its name.
-      labelled: whether the column of labels is read, and must exist; None = if it exists.
-      separator: put between the labels of a JSON list; None = lists are refused.
-      keeps_unlabelled: whether rows with an empty label stay; otherwise `labelled_rows` leaves them out, and their
-        texts may be empty.
+      columns: the columns to read; others are ignored.
+      format: of the file; None = by its suffix.
+      labelled: whether the column of labels is read, and must exist; None = it is read if it exists.
+      separator: joins the labels of a JSON list; None = lists are errors.
+      keeps_unlabelled: whether rows with an empty label stay; otherwise `labelled_rows` removes them, and their texts
+        may be empty.
 
     Raises:
       FileNotFoundError, DataError: when it cannot be read or has no rows, a column is missing, a row is malformed, or a
-        text is empty; the message says which line, what was found and what was expected.
+        text is empty; the message has the line and what was expected.
     """
     format = format or format_of(path)
     reader = (
@@ -111,15 +111,15 @@ def read_rows(
 
 
 def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bool | None = True) -> list[TableRow]:
-    """The rows without those whose label is empty, which a warning counts.
+    """Removes rows with an empty label; a warning counts them.
 
     Args:
       path: of the table.
       rows: of the table.
       column: of the labels.
-      labelled: whether there must be labels. If not, rows without any label are all kept, with None as their label.
+      labelled: whether labels are required. If not, and no row has a label, all rows are kept, with the label None.
 
-    Raises: DataError when no row has a label, and one must.
+    Raises: DataError when labels are required, but no row has one.
     """
     without = sum(row.label == "" for row in rows)
     if not without:
@@ -129,14 +129,14 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
             return [row._replace(label=None) for row in rows]
         raise DataError(f"{path}: no row has a label in the column {column}")
     first = next(row.line for row in rows if row.label == "")
-    _logger.warning("%s: %d rows without a label are left out, the first in line %d", path, without, first)
+    _logger.warning("%s: %d rows without a label are ignored, the first in line %d", path, without, first)
     return [row for row in rows if row.label != ""]
 
 
 def _csv_rows(path: Path, columns: Columns, delimiter: str, labelled: bool | None) -> Iterator[TableRow]:
-    # A process-wide setting of the module, 131,072 characters by default; a text may be longer.
+    # A process-wide limit of the module, 131,072 characters by default; a text may be longer.
     csv.field_size_limit(sys.maxsize)
-    # Strict: a quote that is never closed would otherwise swallow the rest of the file.
+    # Strict: otherwise an unclosed quote would make the rest of the file one field.
     reader = csv.reader(io.StringIO(read_utf8(path), newline=""), delimiter=delimiter, strict=True)
     places: dict[str, int] = {}
     number, width, begins = 0, 0, 1
@@ -164,8 +164,8 @@ def _csv_rows(path: Path, columns: Columns, delimiter: str, labelled: bool | Non
             )
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {begins}: {error}; is a quote not closed? A field with a quote is written between quotes, "
-            'with "" for each quote in it'
+            f"{path}, line {begins}: {error}; a quote may be unclosed. Write a field that contains a quote between "
+            'quotes, with "" for each quote in it'
         ) from error
 
 
@@ -232,17 +232,17 @@ def _json_text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"{where} must be a text, got {json.dumps(value, ensure_ascii=False):.40}")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise DataError(f"{where} has half of a surrogate pair, which is no character: {value[:40]!a}; remove it")
+        raise DataError(f"{where} has half of a surrogate pair, which is not a character: {value[:40]!a}; remove it")
     return value
 
 
 def _json_label(value: Any, separator: str | None, where: str) -> str:
-    """A label as a CSV file would have it: null is an empty field, and lists have the separator between labels."""
+    """A label as in a CSV file: null is an empty field, and the separator joins the labels of a list."""
     if value is None:
         return ""
     if isinstance(value, list):
         if separator is None:
-            raise DataError(f"{where} is a list; set --data.predict classes where an example has several")
+            raise DataError(f"{where} is a list; set --data.predict classes if examples have several classes")
         parts = [_json_label(part, separator, where) for part in value]
         if any(separator in part for part in parts):
             raise DataError(f"{where}: a label contains the separator {separator!r}; set another --data.separator")

@@ -1,4 +1,4 @@
-"""What a table of labelled texts has, in the words that a run prints at its start."""
+"""The summary of a table of labelled texts that a run prints at its start."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from jaxnlp.targets import Classes, Targets
 from jaxnlp.text.classifier_processor import LabelledText, TextClassifierProcessor
 
 SHOWN_CLASSES = 10
-"""Classes whose counts the summary shows."""
+"""Maximum number of classes with counts in the summary."""
 
 
 def summary(
@@ -21,15 +21,15 @@ def summary(
     unknown: Mapping[str, float] | None = None,
     given: bool = False,
 ) -> str:
-    """Numbers of rows, classes and tokens, and what may be wrong with them; a line each.
+    """Lines with the numbers of rows, classes and tokens, and with possible problems.
 
     Args:
       processor: of the data.
       train: the rows for training.
       splits: the rows of the other splits, by name.
       lengths: of the training examples, in tokens.
-      truncated: how many of them are truncated.
-      unknown: share of the tokens of each split that the vocabulary does not have, by name.
+      truncated: number of truncated training examples.
+      unknown: share of unknown tokens in each split, by name.
       given: whether the vocabulary is that of a pretrained model or of an earlier run.
     """
     targets, counted = processor.targets, processor.counted
@@ -49,7 +49,7 @@ def summary(
     half, most = np.percentile(lengths, [50, 95])
     note = f"; {truncated:,} of the {counted} for training are truncated to {processor.max_length}" if truncated else ""
     what = "tokens of the longer text" if processor.apart else "tokens"
-    lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, longest {max(lengths)}{note}")
+    lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, maximum {max(lengths)}{note}")
     seen = {tuple(sorted(row.texts)) for row in train}  # a pair in the other order is the same pair
     repeated = {name: sum(tuple(sorted(row.texts)) in seen for row in rows) for name, rows in splits.items()}
     lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]
@@ -61,7 +61,7 @@ def summary(
 
 
 def _classes_without_rows(targets: Targets, splits: Mapping[str, Sequence[LabelledText]]) -> list[str]:
-    """Which labelled splits lack a class: its F1 is not measured there."""
+    """Notes on labelled splits without some classes, whose F1 is not measured there."""
     if not isinstance(targets, Classes):
         return []
     found = []

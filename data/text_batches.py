@@ -1,4 +1,4 @@
-"""Batches of texts, or pairs of texts, with labels: of one part, texts of similar length together."""
+"""Batches of labelled texts, or pairs of texts, of one part and of similar length."""
 
 import dataclasses
 import functools
@@ -13,12 +13,12 @@ from jaxnlp.text.labels import TextExample
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 
 ENDLESS = 2**40
-"""Examples or batches that are effectively infinitely many."""
+"""Number of examples or batches that is effectively infinite."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenizedText:
-    """An example of a part: its texts as tokens, and its label, 0 where it is not known."""
+    """An example of a part: its texts as tokens, and its label, 0 if it is not known."""
 
     part: str
     texts: tuple[np.ndarray, ...]
@@ -26,14 +26,14 @@ class TokenizedText:
 
     @property
     def length(self) -> int:
-        """Tokens of its longer text."""
+        """Number of tokens of its longer text."""
         return max(map(len, self.texts))
 
 
 def tokenized(
     rows: Sequence[TextExample], part: str, vocabulary: WordPieceVocabulary, max_length: int
 ) -> tuple[list[TokenizedText], int]:
-    """Examples as tokens, and the number of texts that were truncated."""
+    """Tokenizes examples; also returns the number of truncated texts."""
     found = vocabulary.tokenize([row.text for row in rows], max_length=max_length)
     texts: list[tuple[np.ndarray, ...]] = [(tokens,) for tokens in found.tokens]
     truncated = found.truncated
@@ -50,7 +50,7 @@ def padded_batch(examples: list[TokenizedText], batch_size: int, multiple: int, 
 
     Returns:
       `tokens` [B, S, T] int32, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float32 under
-      the part's name; T is a multiple, or the maximum length.
+      the part's name; T is a multiple of `multiple`, or the maximum length.
     """
     length = min(rounded_up(max(example.length for example in examples), multiple), max_length)
     tokens, mask = padded_texts([example.texts for example in examples], batch_size, length)
@@ -69,7 +69,7 @@ def training_batches(
     multiple: int,
     max_length: int,
 ) -> grain.MapDataset:
-    """Batches without end of examples of one part, shuffled in each epoch.
+    """Endless batches of examples of one part, shuffled in each epoch.
 
     Args:
       examples: at least B.
@@ -77,7 +77,7 @@ def training_batches(
       order_seed: decides the order of the examples.
       pool_seed: decides the order of the batches in a pool; see `data.buckets`.
       multiple: of the length of batches.
-      max_length: of texts, in tokens.
+      max_length: maximum length of texts in tokens.
     """
     order = grain.MapDataset.source(examples).seed(order_seed).shuffle().repeat(ENDLESS // len(examples))
     return bucketed(
@@ -99,7 +99,7 @@ def labelled_split(
     multiple: int,
     max_length: int,
 ) -> Split[TextExample]:
-    """One pass over the examples of a part, sorted by length; a note says how many texts were truncated."""
+    """One pass over the examples of a part, sorted by length; a note counts truncated texts."""
     examples, truncated = tokenized(rows, part, vocabulary, max_length)
     order = np.argsort([example.length for example in examples], kind="stable")
     were = "text was" if truncated == 1 else "texts were"
@@ -114,7 +114,7 @@ def labelled_split(
 
 
 def split_of_parts(parts: dict[str, Split[TextExample]]) -> Split:
-    """A split of parts: its batches are those of all scored parts; the notes of several parts name their part."""
+    """A split of parts, with the batches of all scored parts; with several parts, notes name their part."""
     scored = tuple(batch for part in parts.values() if part.scored for batch in part.batches)
     several = len(parts) > 1
     notes = tuple(f"{name}: {note}" if several else note for name, part in parts.items() for note in part.notes)

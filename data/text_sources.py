@@ -1,4 +1,4 @@
-"""Where texts come from: embedded in Python, a public corpus, or the user's file."""
+"""Sources of texts: Python's documentation, a public corpus, or the user's file."""
 
 import codecs
 import glob
@@ -16,9 +16,9 @@ TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
 
 
 def python_topics() -> list[str]:
-    """The language reference that every Python installation carries for `help()`: its topics in alphabetical order.
+    """The topics of the language reference in every Python installation, for `help()`, in alphabetical order.
 
-    Some of them are parts of others. It differs a little between Python versions.
+    Some topics are parts of others. The text differs a little between Python versions.
     """
     topics = pydoc_data.topics.topics
     return [topics[name] for name in sorted(topics)]
@@ -30,11 +30,11 @@ def python_docs() -> str:
 
 
 def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
-    """A text file's characters, uncompressed where its name ends in .gz; line ends become LF.
+    """Reads a text file, uncompressed if its name ends in .gz; line ends become LF.
 
     Args:
       path: the file.
-      old_line_ends: whether a CR alone ends a line, too; otherwise it becomes a blank.
+      old_line_ends: whether a single CR also ends a line; otherwise it becomes a blank.
 
     Raises:
       FileNotFoundError: when there is no such file.
@@ -42,7 +42,7 @@ def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
     """
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no text file at {path}; give that of a UTF-8 file (--data.path, --data.train, --file)"
+            f"the text file {path} does not exist; give a UTF-8 file (--data.path, --data.train, --file)"
         )
     raw = path.read_bytes()
     if path.suffix == ".gz":
@@ -70,9 +70,9 @@ def read_text(source: TextSource, path: str | None = None) -> str:
     """The whole text of a source.
 
     Args:
-      source: `python_docs` takes no path; `tiny_shakespeare` is located (see `data.download`) unless a path is given;
+      source: `python_docs` takes no path; `tiny_shakespeare` is found by `data.download` unless a path is given;
         `text_file` needs one.
-      path: a file of the user's.
+      path: the user's file.
 
     Raises:
       DataError: for an unknown source, or a superfluous or missing path.

@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with labels: your own table, or a known data set."""
+"""Labelled texts, or pairs of texts: the user's table, or a known data set."""
 
 import dataclasses
 import functools
@@ -27,11 +27,11 @@ from jaxnlp.text.wordpiece import PAD, SPECIAL, UNK, WordPieceVocabulary
 _logger = logging.getLogger(__name__)
 
 ENDLESS = 2**40
-"""Examples that are effectively infinitely many."""
+"""Number of examples that is effectively infinite."""
 MOST_CLASSES = 10_000
-"""More classes than this are probably another column's texts."""
+"""Maximum number of classes; more are probably texts of another column."""
 FEW_CLASSES = 10
-"""More classes than this, with less than two rows each on average, are probably another column's texts, too."""
+"""With fewer than two rows per class, more classes than this are probably texts of another column, too."""
 
 
 class _Tokenized(NamedTuple):
@@ -43,22 +43,23 @@ class _Tokenized(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TextTable(DataConfig):
-    """Texts, or pairs of texts, and what is to be predicted of them: a class, several classes, or a number.
+    """Texts, or pairs of texts, and their labels: a class, several classes, or a number.
 
-    Files end in .csv (fields between commas), .tsv (between tabs) or .jsonl (a JSON object a line); .gz may follow.
+    Files end in .csv (fields separated by commas), .tsv (by tabs) or .jsonl (a JSON object a line); .gz may follow.
     Batches have `tokens`, `segments` [B, T] int32, `attention_mask` [B, T] bool, `loss_mask` [B] bool, and `labels`.
-    Where the texts of pairs are read apart, the first three are [B, 2, T].
+    With `pairs` apart, the first three are [B, 2, T].
     """
 
     source: Literal["table", DataSet] = "table"
-    """Your own table; MR, SST with five classes or two, TREC's questions, AFQMC's pairs of questions; or of CS224N's
-    default project SST, film reviews (cfimdb), Quora's pairs of questions, or pairs by their similarity (sts)."""
+    """Your own table; MR, SST with five classes or two, TREC's questions, AFQMC's pairs of questions; or data of
+    CS224N's default project: SST, film reviews (cfimdb), Quora's pairs of questions, or pairs with similarities
+    (sts)."""
     path: str | None = None
-    """Your table; of a known data set its folder, None = in the folder that JAXNLP_DATA names."""
+    """Your table, or the folder of a known data set; None = in the folder JAXNLP_DATA."""
     validation_path: str | None = None
     """A second table for validation; None = a part of the rows is held out."""
     test_path: str | None = None
-    """A table to be scored later, with labels or without; None = no test split."""
+    """A table for the test split, with or without labels; None = no test split."""
     text: str = "text"
     """Column of the text."""
     pair: str | None = None
@@ -66,34 +67,35 @@ class TextTable(DataConfig):
     label: str = "label"
     """Column of the label."""
     predict: Literal["class", "classes", "number"] = "class"
-    """What a label is: a class, any number of classes, or a number."""
+    """Kind of the labels: a class, any number of classes, or a number."""
     separator: str = ","
-    """Of several classes in one field."""
+    """Separator of several classes in one field."""
     validation_fraction: float = 0.1
-    """Share of the rows that is held out, of each class the same: 1 / N, for N folds."""
+    """Share of the rows that is held out, equal for all classes: 1 / N, for N folds."""
     fold: int = 0
-    """Which of the 1 / validation_fraction parts of the rows is held out, from 0: for cross-validation."""
+    """Number of the held-out fold, from 0 to 1 / validation_fraction - 1, for cross-validation."""
     split_seed: int = 0
-    """Decides which rows are held out."""
+    """Seed of the choice of held-out rows."""
     tokens: Literal["pieces", "words"] = "pieces"
-    """Tokens of a vocabulary made from the training texts: parts of words, or the most frequent words. A pretrained
-    model has its own."""
+    """Tokens of a vocabulary trained on the training texts: WordPiece (pieces), or the most frequent words. A
+    pretrained model has its own vocabulary."""
     vocabulary_size: int = 8_000
-    """Maximum number of tokens in a vocabulary made from the training texts."""
+    """Maximum number of tokens in a vocabulary trained on the training texts."""
     minimum_count: int = 2
     """Minimum number of occurrences of a token in the training texts."""
     max_length: int = 128
-    """Maximum length in tokens, of both texts of a pair where these are read together; longer texts are truncated."""
+    """Maximum length in tokens, for both texts of a pair together if pairs are together; longer texts are truncated."""
     pairs: PairReading = "together"
-    """Read both texts of a pair together, [CLS] first [SEP] second [SEP], or each apart."""
+    """Read both texts of a pair together, as [CLS] first [SEP] second [SEP], or apart, as two inputs."""
     oversample: bool = False
     """Repeat the training rows of rarer classes until all classes are equally frequent."""
     swap_pairs: bool = False
     """Train on each pair in both orders."""
     length_multiple: int = 16
-    """Batches have the length of their longest text, rounded up to a multiple: each length is a program to compile."""
+    """Batches have the length of their longest text, rounded up to a multiple of this; each length compiles a
+    program."""
     evaluation_batch_size: int = 64
-    """Rows in an evaluation step."""
+    """Number of rows in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -103,7 +105,7 @@ class TextTable(DataConfig):
         own, paired = self._known is None, len(self.columns.texts) == 2
         held_out = self.validation_path is None and (self._known is None or self._known.validation is None)
         if not 0.0 < self.validation_fraction <= 0.5:
-            raise ValueError(f"data.validation_fraction must lie in (0, 0.5], got {self.validation_fraction}")
+            raise ValueError(f"data.validation_fraction must be in (0, 0.5], got {self.validation_fraction}")
         if abs(self.validation_fraction * self._folds - 1.0) > 0.02:
             raise ValueError(
                 f"data.validation_fraction must be 1 / N, for N folds, such as 0.1, 0.2, 0.25 or 0.5; got "
@@ -126,9 +128,9 @@ class TextTable(DataConfig):
                 ReadWhen("label", "label", own, only_own),
                 ReadWhen("predict", "class", own, only_own),
                 ReadWhen("separator", ",", self.predict == "classes", "data.predict classes"),
-                ReadWhen("validation_fraction", 0.1, held_out, "data without validation rows of its own"),
-                ReadWhen("fold", 0, held_out, "data without validation rows of its own"),
-                ReadWhen("split_seed", 0, held_out, "data without validation rows of its own"),
+                ReadWhen("validation_fraction", 0.1, held_out, "data without separate validation rows"),
+                ReadWhen("fold", 0, held_out, "data without separate validation rows"),
+                ReadWhen("split_seed", 0, held_out, "data without separate validation rows"),
                 ReadWhen("oversample", False, self._predicted == "class", "data.predict class"),
                 ReadWhen("swap_pairs", False, paired, "pairs of texts"),
                 ReadWhen("pairs", "together", paired, "pairs of texts"),
@@ -146,12 +148,12 @@ class TextTable(DataConfig):
 
     @property
     def _predicted(self) -> str:
-        """What a label is, as `predict` says it."""
+        """The kind of the labels, as in `predict`."""
         return "number" if self._known is not None and isinstance(self._known.targets, Scale) else self.predict
 
     @property
     def columns(self) -> Columns:
-        """The columns that are read."""
+        """The columns to read."""
         texts = (self.text,) if self.pair is None else (self.text, self.pair)
         known = None if self._known is None else self._known.columns
         return known or Columns(texts, self.label)
@@ -166,16 +168,16 @@ class TextTable(DataConfig):
         return round(1.0 / self.validation_fraction)
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the tables; the splits are `validation` and, where there is a file, `test`.
+        """Reads the tables; the splits are `validation` and, if there is a file, `test`.
 
         Args:
           seed: decides the order of training.
-          processor: the tokenizer of a pretrained model, or the processor of an earlier run, whose vocabulary is used;
-            None = a vocabulary is made from the training texts.
+          processor: the tokenizer of a pretrained model, or the processor of an earlier run with its vocabulary; None =
+            the vocabulary is trained on the training texts.
 
         Raises:
-          FileNotFoundError, DataError: when a file is not found or contains something else, such as a label that no
-            training row has; when there are too few rows or classes.
+          FileNotFoundError, DataError: when a file is not found or malformed, a label does not occur in training, or
+            there are too few rows or classes.
         """
         train_rows, other = self._tables()
         targets = self._targets(train_rows)
@@ -216,12 +218,12 @@ class TextTable(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file with the same columns; labels are optional. Raises: FileNotFoundError, DataError."""
+        """Reads a file with the same columns; labels are optional. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TextClassifierProcessor)
         return self._split(self._labelled((path, self._rows(path)), processor.targets), processor)
 
     def _tables(self) -> tuple[tuple[Path, list[TableRow]], dict[str, tuple[Path, list[TableRow]]]]:
-        """The training table, and those of the splits that have one of their own."""
+        """The training table, and the tables of splits with separate files."""
         if self._known is not None:
             files = self._known
             folder = locate_folder(files.folder, self.path, holds=files.train, otherwise="choose another data.source")
@@ -237,13 +239,13 @@ class TextTable(DataConfig):
     def _rows(self, path: Path, labelled: bool | None = None) -> list[TableRow]:
         if self._known is not None:
             return read_data_set_file(self.source, path, labelled=labelled)
-        if self.predict == "classes":  # an empty field means none of them
+        if self.predict == "classes":  # an empty field means no class
             return read_rows(path, self.columns, labelled=labelled, separator=self.separator, keeps_unlabelled=True)
         rows = read_rows(path, self.columns, labelled=labelled, separator=None)
         return labelled_rows(path, rows, self.columns.label, labelled=labelled)
 
     def _targets(self, table: tuple[Path, list[TableRow]]) -> Targets:
-        """What the labels of the training table are."""
+        """The targets of the training table."""
         if self._known is not None and self._known.targets is not None:
             return self._known.targets
         path, rows = table
@@ -256,7 +258,7 @@ class TextTable(DataConfig):
         else:
             names = sorted(set(map(whole_number, labels)))
         if len(names) < (1 if self.predict == "classes" else 2):
-            raise DataError(f"{path}: the column {column} has {len(names)} distinct labels; at least two are needed")
+            raise DataError(f"{path}: the column {column} has {len(names)} distinct labels; expected at least two")
         if len(names) > MOST_CLASSES or (len(names) > FEW_CLASSES and len(names) > len(rows) / 2):
             raise DataError(
                 f"{path}: the column {column} has {len(names):,} distinct labels in {len(rows):,} rows, such as "
@@ -275,7 +277,7 @@ class TextTable(DataConfig):
     def _held_out(
         self, rows: list[LabelledText], targets: Targets, splits: dict[str, list[LabelledText]]
     ) -> tuple[list[LabelledText], dict[str, list[LabelledText]]]:
-        """Training rows, and the splits with the rows that are held out."""
+        """Training rows, and the splits with held-out rows."""
         strata = [row.label if isinstance(targets, Classes) and not targets.several else None for row in rows]
         held_out = np.array(folds_of(strata, self._folds, self.split_seed)) == self.fold
         train = [row for row, out in zip(rows, held_out, strict=True) if not out]
@@ -337,7 +339,7 @@ class TextTable(DataConfig):
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
 
     def _split(self, rows: Sequence[LabelledText], processor: TextClassifierProcessor) -> Split[LabelledText]:
-        """One pass over the examples, sorted by length; a note says how many were truncated."""
+        """One pass over the examples, sorted by length; a note counts truncated examples."""
         examples, truncated = _tokenized(processor, rows)
         order = np.argsort([example.length for example in examples], kind="stable")
         size = self.evaluation_batch_size
@@ -353,9 +355,9 @@ class TextTable(DataConfig):
 
 
 def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
-    """The number of the part that each row is in, from 0: about as many rows of each stratum in each part.
+    """The fold of each row, from 0. Each stratum is divided about equally between the folds.
 
-    A stratum with a single row is in no part (-1): a class that is held out whole could not be learned.
+    The fold of a single row of a stratum is -1: if the only row of a class is held out, the class cannot be learned.
     """
     generator, found = np.random.default_rng(seed), [-1] * len(strata)
     members: dict[Any, list[int]] = {}
@@ -371,7 +373,7 @@ def folds_of(strata: Sequence[Any], folds: int, seed: int) -> list[int]:
 
 
 def _order(counts: Counter[str]) -> Any:
-    """The most frequent first, equals in alphabetical order."""
+    """The sort key: the most frequent first, then in alphabetical order."""
     return lambda word: (-counts[word], word)
 
 
@@ -390,7 +392,7 @@ def _parsed(targets: Targets, row: TableRow, path: Path, column: str) -> Any:
 
 
 def _tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText]) -> tuple[list[_Tokenized], int]:
-    """Examples as tokens, and how many were truncated."""
+    """Tokenizes examples; also returns the number of truncated examples."""
     found = processor.tokenize([row.texts for row in rows])
     lengths, labels = map(processor.length, found.segments), [row.label for row in rows]
     examples = zip(found.tokens, found.segments, lengths, labels, strict=True)
@@ -398,7 +400,7 @@ def _tokenized(processor: TextClassifierProcessor, rows: Sequence[LabelledText])
 
 
 def _unknown(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary) -> dict[str, float]:
-    """The share of the tokens of each split that are unknown."""
+    """The share of unknown tokens in each split."""
     unknown = vocabulary.id_of(UNK)
     found = {}
     for name, split in splits.items():
@@ -411,7 +413,7 @@ def _unknown(splits: Mapping[str, Split], vocabulary: WordPieceVocabulary) -> di
 
 
 def _padded(processor: TextClassifierProcessor, examples: list[_Tokenized], size: int, multiple: int) -> NumpyBatch:
-    """Examples as a batch of B rows, as long as its longest example, rounded up to a multiple."""
+    """A batch of B rows, with the length of its longest example, rounded up to a multiple."""
     length = min(rounded_up(max(example.length for example in examples), multiple), processor.max_length)
     batch = processor.batch([example.tokens for example in examples], [e.segments for e in examples], size, length)
     if examples[0].label is None:
@@ -421,7 +423,7 @@ def _padded(processor: TextClassifierProcessor, examples: list[_Tokenized], size
 
 
 def _oversampled(examples: list[_Tokenized], targets: Classes) -> list[_Tokenized]:
-    """Examples of rarer classes repeated, so that all classes have as many as the most frequent one."""
+    """Repeats examples of rarer classes until all classes are as frequent as the most frequent one."""
     most = int(targets.counts([example.label for example in examples]).max())
     found = []
     for label in range(len(targets.names)):

@@ -1,4 +1,4 @@
-"""Tables of the minBERT project's texts, or pairs of texts, with labels."""
+"""Tables of labelled texts, or pairs of texts, of the minBERT project."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,25 +18,25 @@ def read_header(path: Path, *, format: TableFormat) -> list[str]:
 def read_table(
     path: Path, columns: Columns, labels: Labels, *, format: TableFormat, labelled: bool | None = None
 ) -> tuple[TextExample, ...]:
-    """The examples of a file. Rows whose label is empty are left out, with a warning.
+    """Reads the examples of a file. Rows with an empty label are ignored, with a warning.
 
     Args:
       path: the file; compressed by gzip if it ends in .gz.
-      columns: those to read; others are ignored.
-      labels: which labels there are.
+      columns: the columns to read; others are ignored.
+      labels: the allowed labels.
       format: of the file.
-      labelled: whether the column of labels is read, and must exist; None = if it exists.
+      labelled: whether the column of labels is read, and must exist; None = it is read if it exists.
 
     Raises:
-      FileNotFoundError, DataError: when it cannot be read, a column is missing, or a row is malformed; the message says
-        which line, what was found and what was expected.
+      FileNotFoundError, DataError: when it cannot be read, a column is missing, or a row is malformed; the message has
+        the line and what was expected.
     """
     rows = labelled_rows(path, read_rows(path, columns, format=format, labelled=labelled), columns.label)
     return text_examples(path, rows, columns.label, labels)
 
 
 def text_examples(path: Path, rows: Sequence[TableRow], column: str, labels: Labels) -> tuple[TextExample, ...]:
-    """Rows of a file as examples. Raises: DataError naming the line whose label, in this column, is none of these."""
+    """Turns rows of a file into examples. Raises: DataError naming the line with an unknown label in this column."""
     found = []
     for row in rows:
         label = None

@@ -1,4 +1,4 @@
-"""Sentences and their translations: the base of these data sets, and pairs from files."""
+"""Data sets of sentences and their translations: the base class, and pairs from files."""
 
 import dataclasses
 import functools
@@ -37,8 +37,8 @@ class SentencePairs(DataConfig):
     evaluation_batch_tokens: int = 4_096
     """Maximum number of tokens on each side of an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    """Lengths of batches in tokens, end symbol included; each length is a program to compile. Pairs longer than the
-    last length are left out of training, and truncated in validation and test."""
+    """Lengths of batches in tokens, end symbol included; each length compiles a program. Longer pairs are removed from
+    training, and truncated in validation and test."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
     vocabulary_size: int = 8_000
@@ -59,12 +59,12 @@ class SentencePairs(DataConfig):
         if not self.lengths or self.lengths[0] < 2 or any(a >= b for a, b in itertools.pairwise(self.lengths)):
             raise ValueError(f"data.lengths must increase and be at least 2, got {self.lengths}")
         if not 0.0 <= self.bpe_dropout < 1.0:
-            raise ValueError(f"data.bpe_dropout must lie in [0, 1), got {self.bpe_dropout}")
+            raise ValueError(f"data.bpe_dropout must be in [0, 1), got {self.bpe_dropout}")
         refuse_unread(self, [ReadWhen("bpe_dropout", 0.0, self.subwords == "bpe", "subwords bpe")])
 
     @property
     def max_length(self) -> int:
-        """The last length."""
+        """The maximum length of a batch."""
         return self.lengths[-1]
 
     @property
@@ -95,7 +95,7 @@ class SentencePairs(DataConfig):
     def training_ids(
         self, pairs: Sequence[SentencePair], processor: TranslationProcessor, *, seed: int, epoch: int
     ) -> list[Ids]:
-        """The ids of pairs, with the BPE dropout of an epoch; without dropout for pairs that it makes too long."""
+        """The ids of pairs, with the BPE dropout of an epoch, but without dropout if it makes a pair too long."""
         if not self.bpe_dropout:
             return [encoded(pair, processor) for pair in pairs]
         seeds = np.random.default_rng((seed, epoch, 1)).integers(2**62, size=len(pairs)).tolist()
@@ -118,7 +118,7 @@ class SentencePairs(DataConfig):
         description: str,
         content: str,
     ) -> Corpus:
-        """The data set that a run reads.
+        """The corpus of a run.
 
         Args:
           seed: decides the order of training.
@@ -151,7 +151,7 @@ class SentencePairs(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file with one pair per line, with a tab between source and reference; or with one source per line.
+        """Reads a file with one pair per line, a tab between source and reference, or with one source per line.
 
         Raises: FileNotFoundError, DataError: naming the file and the line.
         """
@@ -180,7 +180,7 @@ class ParallelText(SentencePairs):
     """
 
     data_set: str | None = None
-    """Folder in JAXNLP_DATA of the public data set with the files; None = the files are your own."""
+    """Folder in JAXNLP_DATA of the public data set with the files; None = your own files."""
     path: str | None = None
     """Your copy of the public data set's folder; None = the folder in JAXNLP_DATA."""
     train: tuple[str, ...] = ()
@@ -190,10 +190,10 @@ class ParallelText(SentencePairs):
     test: tuple[str, ...] = ()
     """Test files, one or two; () = no test split."""
     validation_fraction: float = 0.05
-    """Share of the distinct training sources that is held out when there is no validation file; it does not depend on
-    the seed."""
+    """Share of the distinct training sources that is held out without a validation file; it does not depend on the
+    seed."""
     reverse: bool = False
-    """Whether the targets' files, or their column, come first."""
+    """Whether the file, or the column, of targets comes first."""
     sentencepiece: tuple[str, ...] = ()
     """One SentencePiece model for both languages, or one for the source and one for the target; () = the vocabulary is
     trained."""
@@ -204,7 +204,7 @@ class ParallelText(SentencePairs):
             if len(getattr(self, name)) > 2:
                 raise ValueError(f"data.{name} must be one or two files, got {', '.join(getattr(self, name))}")
         if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
+            raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
         refuse_unread(
@@ -212,10 +212,7 @@ class ParallelText(SentencePairs):
             [
                 ReadWhen("validation_fraction", 0.05, not self.validation, "data without a validation file"),
                 ReadWhen("path", None, self.data_set is not None, "a public data set; set data_set"),
-                *(
-                    ReadWhen(name, defaults[name], not self.sentencepiece, "vocabularies that are trained")
-                    for name in trained
-                ),
+                *(ReadWhen(name, defaults[name], not self.sentencepiece, "trained vocabularies") for name in trained),
             ],
         )
 
@@ -227,14 +224,14 @@ class ParallelText(SentencePairs):
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the files; the splits are `validation` and, if there is a test file, `test`.
 
-        Training pairs that are longer than the batches are left out; the description counts them.
+        Training pairs that are longer than the batches are removed; the description counts them.
 
         Args:
           seed: decides the order of training, and BPE dropout.
           processor: the processor of an earlier run; None = the vocabulary is read or trained.
 
         Raises:
-          FileNotFoundError: when there is no such file.
+          FileNotFoundError: when a file does not exist.
           DataError: when a file cannot be read, with its line; or when all training pairs are too long.
         """
         if not self.train:
@@ -263,7 +260,7 @@ class ParallelText(SentencePairs):
         if len(kept) < len(train):
             first = train[fits.index(False)] + 1
             description += (
-                f" ({len(train) - len(kept):,} of more than {self.max_length} tokens left out, the first in line "
+                f" ({len(train) - len(kept):,} of more than {self.max_length} tokens removed, the first in line "
                 f"{first:,} of {files[0].name})"
             )
         description += "".join(f", {len(found):,} for {name}" for name, (found, _, _) in held.items())
@@ -280,12 +277,12 @@ class ParallelText(SentencePairs):
         return self.corpus(seed, processor, epoch, splits, saved=saved, description=description, content=content)
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file as `SentencePairs` reads it; with `reverse`, references come first."""
+        """Reads a file as `SentencePairs`; with `reverse`, references come first."""
         pairs = read_pairs_or_sources(path, reverse=self.reverse)
         return self.split(pairs, require_processor(processor, TranslationProcessor), file=path.name)
 
     def check_after(self, earlier: DataConfig) -> None:
-        """Refuses to validate or test on files that an earlier span corruption or translation was trained on."""
+        """Raises DataError when validation or test files were training files of an earlier run."""
         if isinstance(earlier, CorruptedText):
             learned = _places(earlier.data_set, earlier.files)
         elif isinstance(earlier, ParallelText):
@@ -330,7 +327,7 @@ class ParallelText(SentencePairs):
 
 
 def _places(data_set: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Where files are: their data set and name, or the absolute path of a file of your own."""
+    """Places of files: data set and name, or the absolute path of a user's file."""
     if data_set is not None:
         return [(data_set, name) for name in names]
     return [("", str(Path(name).expanduser().resolve())) for name in names]

@@ -13,10 +13,10 @@ Epoch = Callable[[int], Sequence[NumpyBatch]]
 
 
 def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator, *, shuffle: bool) -> np.ndarray:
-    """Articles as one text [N], in a random order if `shuffle`, rotated to begin at a random word.
+    """Articles as one text [N], in a random order if `shuffle`, rotated to start at a random word.
 
-    The words before that one come at the end. So windows and streams begin at other words in each epoch, even when
-    there is only one article.
+    The words before that word come at the end. So windows and streams start at other words in each epoch, even with
+    only one article.
     """
     order = generator.permutation(len(articles)) if shuffle else range(len(articles))
     text = np.concatenate([articles[i] for i in order])
@@ -26,7 +26,7 @@ def concatenated(articles: Sequence[np.ndarray], generator: np.random.Generator,
 def window_batches(
     text: np.ndarray, sequence_length: int, batch_size: int, generator: np.random.Generator
 ) -> grain.MapDataset:
-    """Windows of a text that overlap in no target, in a random order; those that do not fill a batch are left out.
+    """Windows of a text without common targets, in a random order; windows that do not fill a batch are dropped.
 
     Args:
       text: [N] int32, N > B * T.
@@ -62,7 +62,7 @@ def stream_batches(text: np.ndarray, lengths: np.ndarray, batch_size: int) -> gr
 
     Returns:
       A sequence of M batches, the k-th of `tokens` [B, lengths[k]] int32, `targets` (the next words), `loss_mask`, all
-      True, and `reset` [B] bool: True where a row does not continue the previous batch, which is in the first only.
+      True, and `reset` [B] bool: True if a row does not continue the previous batch, which is only in the first batch.
     """
     length = (len(text) - 1) // batch_size
     tokens, targets = (text[i : i + batch_size * length].reshape(batch_size, length) for i in (0, 1))
@@ -124,7 +124,7 @@ def random_lengths(
 
 
 def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) -> grain.MapDataset:
-    """One pass over a text as B streams of consecutive words: each word but the first is a target exactly once.
+    """One pass over a text as B streams of consecutive words: each word except the first is a target exactly once.
 
     Each stream has ceil((N - 1) / B) consecutive targets; the last target of a stream is the first input of the next
     stream. After the end of a stream `loss_mask` is False and tokens are 0.
@@ -135,7 +135,7 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
       batch_size: B.
 
     Returns:
-      Batches [B, T] as those of `stream_batches`.
+      Batches [B, T] like those of `stream_batches`.
     """
     targets_count = len(text) - 1
     length = -(-targets_count // batch_size)
@@ -157,7 +157,7 @@ def evaluation_streams(text: np.ndarray, sequence_length: int, batch_size: int) 
 
 
 class Epochs(grain.IterDataset):
-    """The batches of epoch 0, then those of epoch 1, without end."""
+    """The batches of epoch 0, then those of epoch 1, and so on."""
 
     def __init__(self, epoch: Epoch):
         """An epoch must have at least one batch."""

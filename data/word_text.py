@@ -1,4 +1,4 @@
-"""Word language modelling: each word of a text the target of the ones before it."""
+"""Word language modelling: each word of a text is predicted from the words before it."""
 
 import dataclasses
 import logging
@@ -33,38 +33,38 @@ class WordText(DataConfig):
     """Articles of words, shuffled and concatenated in each epoch, in windows or in streams."""
 
     source: WordSource = "wikitext2"
-    """WikiText-2 as text, CMU 11-785 homework 4's arrays of it, Python's language reference, or your UTF-8 file."""
+    """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your UTF-8 file."""
     path: str | None = None
-    """Folder of the first two (None = in the folder that JAXNLP_DATA names), or your file."""
+    """Folder of WikiText-2 or the homework (None = in the folder JAXNLP_DATA), or your file."""
     mode: Literal["windows", "streams"] = "streams"
     """Independent windows in random order, or contiguous streams, one a row, with carried state."""
     sequence_length: int = 70
-    """Words in a row, T; in training on streams, words in most rows."""
+    """Number of words in a row, T; in training on streams, in most rows."""
     shuffle_articles: bool = True
     """Shuffle the articles in each epoch."""
     bptt_short_probability: float = 0.05
-    """Streams: probability of a batch of length about T / 2."""
+    """For streams: probability of a batch of length about T / 2."""
     bptt_length_std: float = 5.0
-    """Streams: standard deviation of a batch's length, in words."""
+    """For streams: standard deviation of a batch's length, in words."""
     length_multiple: int = 10
-    """Streams: lengths are multiples of it, at most 1.25 T or the first multiple that is at least T; each length is a
-    program to compile."""
+    """For streams: lengths are multiples of this, at most 1.25 T or the first multiple that is at least T; each length
+    compiles a program."""
     minimum_count: int = 2
-    """Texts without a vocabulary (python_docs, text_file): words rarer in training are unknown."""
+    """For texts without a vocabulary (python_docs, text_file): rarer words in training are unknown."""
     validation_fraction: float = 0.1
-    """Texts without a validation part (python_docs, text_file): share at the end that is held out."""
+    """For texts without a validation part (python_docs, text_file): share at the end that is held out."""
     evaluation_batch_size: int = 10
-    """Streams in an evaluation step; with fewer streams, fewer words are predicted from little context."""
+    """Number of streams in an evaluation step; with fewer streams, fewer words have little context."""
 
     def __post_init__(self):
         super().__post_init__()
         self.require_at_least(1, "sequence_length", "minimum_count", "evaluation_batch_size")
         if not 0.0 <= self.bptt_short_probability <= 1.0:
-            raise ValueError(f"data.bptt_short_probability must lie in [0, 1], got {self.bptt_short_probability}")
+            raise ValueError(f"data.bptt_short_probability must be in [0, 1], got {self.bptt_short_probability}")
         if not 0.0 <= self.bptt_length_std < float("inf"):
             raise ValueError(f"data.bptt_length_std must be at least 0 and finite, got {self.bptt_length_std}")
         if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(f"data.validation_fraction must lie in (0, 1), got {self.validation_fraction}")
+            raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
         plain_text = self.source in ("python_docs", "text_file")
         refuse_unread(
             self,
@@ -78,18 +78,18 @@ class WordText(DataConfig):
         )
         if self.carries and not 1 <= self.length_multiple <= self.sequence_length:
             raise ValueError(
-                f"data.length_multiple must lie in [1, {self.sequence_length}] (sequence_length), "
+                f"data.length_multiple must be in [1, {self.sequence_length}] (sequence_length), "
                 f"got {self.length_multiple}"
             )
 
     @property
     def carries(self) -> bool:
-        """With streams only."""
+        """Whether the mode is streams."""
         return self.mode == "streams"
 
     @property
     def max_length(self) -> int:
-        """The longest row: that of evaluation, or of training on streams, whose lengths vary."""
+        """Maximum length of a row, in evaluation or in training on streams, whose lengths vary."""
         if not self.carries:
             return self.sequence_length
         longest = longest_stream_batch(
@@ -99,19 +99,19 @@ class WordText(DataConfig):
 
     @property
     def needs(self) -> str:
-        """The source's files."""
+        """The name of the source's files."""
         return FOLDERS.get(self.source, "" if self.source == "python_docs" else "your text")
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
         """Reads the articles and makes their batches.
 
-        The splits train and validation are scored in the articles' own order, with the state carried throughout. With
-        the source cmu_hw4p1 there are also the splits prediction and generation of `data.next_word`, where the
-        homework's fixtures are next to its data; their files are read when a split is looked up.
+        The splits train and validation have the articles in their order, and states are carried throughout. The source
+        cmu_hw4p1 also has the splits prediction and generation of `data.next_word`, if the homework's fixtures are in
+        its folder; their files are read when a split is first used.
 
         Raises:
-          FileNotFoundError, DataError: when the data is not found, is something else, is too short for a batch, or does
-            not fit the given vocabulary.
+          FileNotFoundError, DataError: when the data is not found, is malformed, is too short for a batch, or does not
+            fit the vocabulary of the processor.
         """
         articles = read_articles(
             self.source,
@@ -128,7 +128,7 @@ class WordText(DataConfig):
                 f"{self.batch_size * shortest + 1}; use a longer text or a smaller --data.batch-size"
             )
         if len(texts["validation"]) < 2:
-            raise DataError("the validation text has one word, but two are needed: the first is not scored")
+            raise DataError("the validation text has one word, but needs at least two: the first is not scored")
         train, validation = map(len, texts.values())
         splits = {name: self._split(text) for name, text in texts.items()}
         return Corpus(
@@ -144,15 +144,15 @@ class WordText(DataConfig):
         )
 
     def read_file(self, path: Path, processor: Any) -> Split:
-        """A file to be scored; its ending decides what it is.
+        """Reads a file for scoring; its suffix decides its format.
 
         - `.npz`: windows and the words that follow them, see `data.next_word`.
         - `.npy`: prompts to continue.
-        - others: a UTF-8 text, each word but the first scored once; a warning says how many words are unknown.
+        - others: a UTF-8 text, each word except the first scored once; a warning counts unknown words.
 
         Raises:
-          FileNotFoundError, DataError: when it cannot be read, or contains unknown words and the vocabulary has no
-            token for them.
+          FileNotFoundError, DataError: when it cannot be read, or has unknown words and the vocabulary has no unknown
+            word.
         """
         vocabulary = require_processor(processor, WordVocabulary)
         if (fixture := read_fixture(path, vocabulary.size)) is not None:
@@ -163,7 +163,7 @@ class WordText(DataConfig):
         except UnknownTokenError as error:
             raise DataError(f"{path}: {error}") from error
         if len(ids) < 2:
-            raise DataError(f"{path} has {len(ids)} words, but two are needed: the first is not scored")
+            raise DataError(f"{path} has {len(ids)} words, but needs at least two: the first is not scored")
         if unknown := vocabulary.count_unknown(text):
             _logger.warning(
                 "%s: %s of %s words are not in the vocabulary and are scored as %s",

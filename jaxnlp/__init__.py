@@ -1,11 +1,11 @@
 """jaxnlp: the working systems of a full NLP course, as one functional JAX and Flax library.
 
-    run = jaxnlp.load_run("runs/mine")       # what training wrote
+    run = jaxnlp.load_run("runs/mine")       # a trained model
     bert = jaxnlp.load_pretrained("FOLDER")  # weights of Hugging Face Transformers or sentence-transformers
-    run.predict(["A gripping film."])        # what its task offers: predict, generate, embed, ask, translate, ...
+    run.predict(["A gripping film."])        # a method of its task: predict, generate, embed, ask, translate, ...
 
-`jaxnlp.ops` has pure functions, `jaxnlp.nn` layers, `jaxnlp.models` architectures, `jaxnlp.tasks` what they are trained
-to do, `jaxnlp.decoding` sampling and beam search. Nothing is imported before it is used.
+`jaxnlp.ops` has pure functions, `jaxnlp.nn` layers, `jaxnlp.models` architectures, `jaxnlp.tasks` losses, evaluators
+and commands, `jaxnlp.decoding` sampling and beam search. Modules are imported when they are first used.
 """
 
 import importlib

@@ -24,7 +24,7 @@ Programs for training, in a checkout of the repository:
 
 
 def program_name() -> str:
-    """The program as it was typed: the installed command, or the module."""
+    """The name of the program: the installed command, or the module."""
     return "jaxnlp" if Path(sys.argv[0]).stem == "jaxnlp" else "python -m jaxnlp"
 
 
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print()
         return 130
-    except BrokenPipeError:  # the reader, such as `head`, has enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:

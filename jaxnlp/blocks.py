@@ -1,4 +1,4 @@
-"""What a task can put on a report page: plain data, drawn by `train.report`. Every text is escaped there."""
+"""Blocks of a report page: plain data that `train.report` draws. It escapes every text."""
 
 import dataclasses
 from typing import Literal
@@ -10,11 +10,11 @@ class Table:
 
     Attributes:
       header: names of the columns.
-      rows: cells, texts or numbers; as many in a row as the header has.
+      rows: cells, texts or numbers; one for each column.
       marks: for each row "good", "bad" or ""; () = none.
-      bars: the columns, by number, that are shares of 1 and drawn as bars.
+      bars: indices of the columns that are fractions of 1 and drawn as bars.
       note: a sentence above it.
-      folded: shown only when it is opened.
+      folded: whether the table is hidden until it is opened.
     """
 
     header: tuple[str, ...]
@@ -27,7 +27,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A curve: its name and its points, as long as each other."""
+    """A curve: its name, and the coordinates of its points, equally many."""
 
     name: str
     x: tuple[float, ...]
@@ -57,7 +57,7 @@ class HeatMap:
 
 @dataclasses.dataclass(frozen=True)
 class MarkedText:
-    """Texts of which parts are highlighted: (text, is it highlighted) pieces, one tuple a paragraph."""
+    """Texts with highlighted parts: pairs (text, whether it is highlighted), one tuple a paragraph."""
 
     paragraphs: tuple[tuple[tuple[str, bool], ...], ...]
     note: str = ""
@@ -65,7 +65,7 @@ class MarkedText:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A picture: a PNG file's bytes in base64, and what it shows."""
+    """A picture: a PNG file's bytes in base64, and a description."""
 
     png: str
     alt: str

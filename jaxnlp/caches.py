@@ -1,25 +1,25 @@
-"""What is kept on disk because it can be had again: downloads and compiled programs."""
+"""Cache directories of downloads and compiled programs."""
 
 import os
 from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Folder for what can be fetched again: $JAXNLP_CACHE, else $XDG_CACHE_HOME/jaxnlp, else ~/.cache/jaxnlp."""
+    """The cache directory: $JAXNLP_CACHE, else $XDG_CACHE_HOME/jaxnlp, else ~/.cache/jaxnlp."""
     if own := os.environ.get("JAXNLP_CACHE"):
         return Path(own).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification asks for an absolute path and has any other ignored.
+    # The XDG specification ignores paths that are not absolute.
     return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "jaxnlp"
 
 
 def use_compilation_cache(folder: Path | None) -> None:
-    """Keeps compiled programs on disk, so that the next start need not compile them again.
+    """Keeps compiled programs on disk, so that the next start does not compile them again.
 
     Args:
-      folder: where; None = $JAX_COMPILATION_CACHE_DIR, or a folder in `cache_folder`.
+      folder: the cache; None = $JAX_COMPILATION_CACHE_DIR, or a folder in `cache_folder`.
     """
-    import jax  # here, since data pipelines import this module and go without
+    import jax  # imported here, because data pipelines import this module but do not need jax
 
     chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache_folder() / "compiled"
     jax.config.update("jax_compilation_cache_dir", str(chosen))

@@ -1,9 +1,9 @@
-"""Reading a run's checkpoints: which there are, what each one records, and its parameters, all checked.
+"""Reading a run's checkpoints: their steps, records and parameters, with checks.
 
-Each checkpoint holds arrays (params, training, and ema where the run keeps an average) and one `Record`: config and
-processor, the data's fingerprint, metrics, and a checksum of every array. A record has a digest of its own. Everything
-that loads a checkpoint checks them: an edited config, another processor, a flipped bit, a copied or renamed checkpoint
-and a missing item are errors.
+Each checkpoint has arrays (params, training, and ema if the run keeps an average) and one `Record`: config and
+processor, the data's fingerprint, metrics, and a checksum of every array. A record has its own digest. Every load of a
+checkpoint checks them: an edited config, another processor, a flipped bit, a copied or renamed checkpoint and a
+missing item are errors.
 """
 
 import asyncio
@@ -33,34 +33,34 @@ MAX_RUNS_SHOWN = 20
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
 BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints")
-"""Fields of a run's config that may change from start to start, like `model.compute`. Where averaging starts after an
-evaluation (`nt_asgd_patience`), the interval of evaluations may not change."""
+"""Fields of a run's config that may change whenever it continues, like `model.compute`. With `nt_asgd_patience` the
+interval of evaluations may not change."""
 
 
 class RunError(ValueError):
-    """A folder that is not a run, or a run that lacks what was asked of it."""
+    """A folder that is not a run, or a run without the requested file or checkpoint."""
 
 
 class DamagedCheckpointError(ValueError):
-    """A checkpoint whose contents are not what was saved."""
+    """A checkpoint whose contents have changed since it was saved."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a checkpoint says of itself.
+    """The metadata of a checkpoint.
 
     Attributes:
-      step: steps done.
+      step: number of steps done.
       config: the run's config as JSON.
       processor_digest: SHA-256 of the processor as JSON.
       description: of the data.
       fingerprint: of the data; changes when the data changes.
       train_seconds: spent on training so far.
-      metrics: of the evaluation at this step: `score`, the best metric signed so that higher is better, and `loss`;
-        None = it was not evaluated.
+      metrics: of the evaluation at this step: `loss`, and `score`, the best metric, negated if lower is better; None =
+        not evaluated.
       losses: the plain validation losses of all evaluations so far.
-      data_state: of the data's iterator, after the last batch.
-      items: by item, the CRC-32 of each array, by its path.
+      data_state: state of the data's iterator after the last batch.
+      items: for each item, the CRC-32 of each array, by its path.
     """
 
     step: int
@@ -81,7 +81,7 @@ class Record:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What orders checkpoints, higher is better: the score, then the negative loss; NaN is worst."""
+        """The sort key of checkpoints, higher is better: the score, then the negative loss; NaN is worst."""
         found = self.metrics or {}
         score, loss = found.get("score", math.nan), found.get("loss", math.nan)
         return (-math.inf if math.isnan(score) else score, -math.inf if math.isnan(loss) else -loss)
@@ -95,15 +95,15 @@ def runs_inside(folder: Path) -> str:
 
 
 def checkpoint_steps(folder: Path) -> list[int]:
-    """The steps whose checkpoints a run's folder has, in ascending order; unfinished ones do not count."""
+    """The steps of a run's complete checkpoints, in ascending order."""
     path = (folder / CHECKPOINTS).absolute()
     return sorted(int(p.name) for p in path.iterdir() if p.name.isdecimal() and p.is_dir()) if path.is_dir() else []
 
 
 def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -> int:
-    """The step of a run's checkpoint; the best is the latest where none has a score or a loss.
+    """The step of a run's checkpoint; the best is the latest if none has a score or a loss.
 
-    Raises: RunError when there is no such checkpoint, naming those there are.
+    Raises: RunError when the checkpoint does not exist; the message has those that exist.
     """
     steps = checkpoint_steps(folder)
     if not steps:
@@ -116,20 +116,20 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
             try:
                 record = read_record(folder, step)
             except DamagedCheckpointError as error:
-                _logger.warning("the checkpoint of step %d is left out: %s", step, error)
+                _logger.warning("the checkpoint of step %d is ignored: %s", step, error)
                 continue
             if record.rank > (-math.inf, -math.inf):
                 ranks[step] = record.rank
         return max(ranks, key=ranks.__getitem__) if ranks else steps[-1]
     if checkpoint not in steps:
-        raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has {', '.join(map(str, steps))}")
+        raise RunError(f"{folder} has no checkpoint of step {checkpoint}; it has those of {', '.join(map(str, steps))}")
     return checkpoint
 
 
 def read_record(folder: Path, step: int) -> Record:
-    """What a checkpoint says of itself, checked.
+    """Reads and checks the metadata of a checkpoint.
 
-    Raises: DamagedCheckpointError when it was changed, is of another step, or an item is missing.
+    Raises: DamagedCheckpointError when it was changed, belongs to another step, or lacks an item.
     """
     place = (folder / CHECKPOINTS / str(step)).absolute()
     fields = dict(_restore(place, {RECORD: ocp.JsonCheckpointHandler()}, {RECORD: ocp.args.JsonRestore()})[RECORD])
@@ -138,10 +138,10 @@ def read_record(folder: Path, step: int) -> Record:
         raise DamagedCheckpointError(f"the record of checkpoint {place} fails its checksum")
     record = Record(**fields)
     if record.step != step:
-        raise DamagedCheckpointError(f"checkpoint {place} is that of step {record.step}, copied or renamed")
+        raise DamagedCheckpointError(f"checkpoint {place} is a copied or renamed checkpoint of step {record.step}")
     missing = [name for name in record.items if not (place / name).is_dir()]
     if missing:
-        raise DamagedCheckpointError(f"checkpoint {place} has lost its {', '.join(missing)}")
+        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
     return record
 
 
@@ -159,23 +159,23 @@ def check_run_files(folder: Path, record: Record) -> None:
     if not path.is_file():
         raise RunError(f"{path} is missing; the run cannot be used without it")
     if json_digest(_read_json(path)) != record.processor_digest:
-        raise RunError(f"{path} was edited since the run was trained, or is that of another run; restore it")
+        raise RunError(f"{path} was edited since the run was trained, or belongs to another run; restore it")
 
 
 SCHEDULES_TO_THE_END = ("cosine", "linear", "one_cycle")
-"""Schedules of the learning rate that end with the run, unless its config gives another end."""
+"""Learning rate schedules that end with the run, unless the config sets another end."""
 
 
 def identity(config: Any) -> Any:
-    """A run's config as JSON without what does not decide its numbers: `model.compute`, bookkeeping, and `total_steps`
-    where the learning rate does not depend on it. Fields that have these names at other places are kept."""
+    """A run's config as JSON, only with the fields that decide its numbers: without `model.compute`, bookkeeping, and
+    `total_steps` if the learning rate does not depend on it. Fields with these names in other sections are kept."""
     if not isinstance(config, dict):
         return config
     dropped = set(BOOKKEEPING)
     optimizer = config.get("optimizer")
     schedule = optimizer.get("schedule") if isinstance(optimizer, dict) else None
     if config.get("nt_asgd_patience") is not None or schedule == "plateau":
-        # Averaging starts, and a plateau is found, after an evaluation; and the last step is always evaluated.
+        # An evaluation may start averaging or find a plateau, and the last step is always evaluated.
         dropped.remove("evaluate_every_steps")
     elif isinstance(optimizer, dict):
         ends = [optimizer.get(name) for name in ("decay_steps", "decay_tokens")]
@@ -189,7 +189,7 @@ def identity(config: Any) -> Any:
 
 
 def is_longer(before: Any, now: Any) -> bool:
-    """Whether a run's config as JSON differs from an earlier one in nothing but a higher number of steps."""
+    """Whether a run's config as JSON differs from an earlier one only by more steps."""
     if not all(isinstance(config, dict) and isinstance(config.get("total_steps"), int) for config in (before, now)):
         return False
     equal = identity(before | {"total_steps": 0}) == identity(now | {"total_steps": 0})
@@ -197,14 +197,14 @@ def is_longer(before: Any, now: Any) -> bool:
 
 
 def read_params(folder: Path, step: int, like: PyTree) -> PyTree:
-    """A checkpoint's parameters for evaluation: the average where the run keeps one.
+    """A checkpoint's parameters for evaluation: the average if the run keeps one.
 
     Args:
       folder: of the run.
       step: of the checkpoint.
       like: jax.ShapeDtypeStruct of each parameter, with its sharding.
 
-    Raises: DamagedCheckpointError when they are not what was saved.
+    Raises: DamagedCheckpointError when they fail their checksums.
     """
     record = read_record(folder, step)
     item = EMA if EMA in record.items else PARAMS
@@ -233,9 +233,9 @@ def restore_items(place: Path, **like: PyTree) -> Any:
 
 
 class _WaitingArrayHandler(ocp.type_handlers.ArrayHandler):
-    """Reads arrays at the same time, and waits for all of them even where one cannot be read.
+    """Reads arrays in parallel, and waits for all of them even if one cannot be read.
 
-    Orbax raises the first error at once. The reads that are left behind then fail when Python deletes them.
+    Orbax raises the first error at once. The unfinished reads then fail when Python deletes them.
     """
 
     async def deserialize(self, infos: Sequence[Any], args: Sequence[Any] | None = None) -> Sequence[jax.Array]:
@@ -255,7 +255,7 @@ def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any
     """Items of one checkpoint's folder. Raises: DamagedCheckpointError when one cannot be read."""
     missing = [name for name in args if not (place / name).is_dir()]
     if missing:
-        raise DamagedCheckpointError(f"checkpoint {place} has no {', '.join(missing)}")
+        raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
     try:
         with ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
             return checkpointer.restore(place, args=ocp.args.Composite(**args))
@@ -286,7 +286,7 @@ def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:
 
 
 def json_digest(value: Any) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys."""
+    """SHA-256 of a JSON value; the order of its keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 

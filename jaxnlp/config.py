@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A frozen dataclass whose choices (`Literal` fields) are checked however it was made.
+    """A frozen dataclass that checks its choices (`Literal` fields) whenever it is created.
 
-    A whole number in a field of type float becomes a float: 1 and 1.0 make equal configs.
+    A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs.
 
-    A subclass with checks of its own defines `__post_init__` and calls `super().__post_init__()` first.
+    A subclass with its own checks defines `__post_init__` and calls `super().__post_init__()` first.
     """
 
     section: ClassVar[str] = ""
@@ -37,7 +37,7 @@ class Config:
 
     @classmethod
     def full_name(cls, field: str) -> str:
-        """A field's name as messages show it: `model.width`."""
+        """A field's name in messages: `model.width`."""
         return f"{cls.section}.{field}" if cls.section else field
 
 
@@ -48,7 +48,7 @@ class ReadWhen(NamedTuple):
       field: its name.
       default: the value of a config that does not read it.
       is_read: whether this config reads it.
-      what: what reads it, to complete "applies only to ...".
+      what: the configs that read it, to complete "applies only to ...".
     """
 
     field: str
@@ -58,7 +58,7 @@ class ReadWhen(NamedTuple):
 
 
 def refuse_unread(config: Config, rules: Iterable[ReadWhen]) -> None:
-    """Raises ValueError, naming the field, when one that nothing reads is not at its default."""
+    """Raises ValueError, naming the field, when an unread field does not have its default."""
     for rule in rules:
         value = getattr(config, rule.field)
         if not rule.is_read and value != rule.default:
@@ -74,7 +74,7 @@ def _hints(config: type) -> dict[str, Any]:
 
 
 def _options(expected: Any) -> tuple[Any, ...]:
-    """The types that a union lists; a type alone for one that is no union."""
+    """The types of a union; for any other type only the type itself."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Annotated:
         return _options(arguments[0])
@@ -84,7 +84,7 @@ def _options(expected: Any) -> tuple[Any, ...]:
 
 
 def _with_floats(value: Any, expected: Any) -> Any:
-    """The value, with whole numbers as floats where the type has floats and no integers."""
+    """The value, with whole numbers as floats if the type has floats and no integers."""
     options = _options(expected)
     if isinstance(value, tuple):
         items = [typing.get_args(option)[0] for option in options if typing.get_origin(option) is tuple]
@@ -93,7 +93,7 @@ def _with_floats(value: Any, expected: Any) -> Any:
 
 
 def _choices(expected: Any) -> tuple[Any, ...]:
-    """The values that a type's Literals list; () for a type without any."""
+    """The values of a type's Literals; () for a type without Literals."""
     found: list[Any] = []
     for option in _options(expected):
         if typing.get_origin(option) is typing.Literal:

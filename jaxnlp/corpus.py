@@ -1,4 +1,4 @@
-"""What a data set gives to a run: batches, examples, and the processor between raw inputs and arrays. No jax."""
+"""The interface of data sets: batches, examples, and the processor of raw inputs. Does not use jax."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,18 +9,18 @@ import numpy as np
 Example = TypeVar("Example")
 
 NumpyBatch = dict[str, np.ndarray]
-"""Named arrays of static shape; the first axis is B. `loss_mask` is False where a row, or a position, is padding."""
+"""Named arrays of static shape; the first axis is B. `loss_mask` is False for rows, or positions, of padding."""
 
 
 class DataError(ValueError):
-    """Data that cannot be read or does not suffice; the message says what, where and what to do."""
+    """Data that cannot be read or is not sufficient; the message has the problem, its place and a solution."""
 
 
 class Processor(Protocol):
-    """Between raw inputs and arrays: a vocabulary; a tokenizer and labels; two vocabularies; an image size and labels.
+    """Turns raw inputs into arrays: a vocabulary; a tokenizer and labels; two vocabularies; an image size and labels.
 
-    Equal by value. A run saves it as `processor.json`, with its class as "module:Class", which is found again where its
-    package is trusted (`jaxnlp.serialization`).
+    Equal by value. A run saves it as `processor.json`, with its class as "module:Class". Loading the class needs a
+    trusted package (`jaxnlp.serialization`).
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -28,22 +28,22 @@ class Processor(Protocol):
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` wrote. Raises: ValueError, KeyError or TypeError when it is something else."""
+        """The processor whose `to_json` this is. Raises: ValueError, KeyError or TypeError for wrong fields."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split(Generic[Example]):
-    """What can be scored.
+    """Data that can be scored.
 
     Attributes:
-      batches: one pass, for the objective; a last batch that is not full is padded, and its `loss_mask` is False there.
-        Empty where there is nothing that the objective can score.
-      examples: the raw examples in their own order, for metrics that are not sums over batches.
+      batches: one pass over the data, for the objective. If the last batch is not full, it is padded, with `loss_mask`
+        False. Empty if the objective cannot score the data.
+      examples: the raw examples in their order, for metrics that are not sums over batches.
       rows: [N] int, the example at each unmasked row of the batches; None = in order.
-      scored: whether the examples have targets; without, there are only predictions.
-      parts: the same for each part, where a corpus has several (three text tasks of one encoder); `batches` then holds
-        those of all scored parts.
-      notes: remarks for the person who scores it, such as how many texts were truncated.
+      scored: whether the examples have targets; otherwise there are only predictions.
+      parts: a split for each part, if a corpus has several (three text tasks of one encoder); `batches` then has those
+        of all scored parts.
+      notes: messages for the user, such as the number of truncated texts.
     """
 
     batches: Sequence[NumpyBatch] = ()
@@ -59,13 +59,13 @@ class Corpus:
     """A loaded data set.
 
     Attributes:
-      train: batches without end, of static shapes, in an order that only the seed decides; or, where a step takes a
-        batch of each part, dicts of them by the parts' names. Its iterator has `get_state` and `set_state`.
-      splits: what can be scored, by name; one is called `validation`.
-      processor: between raw inputs and arrays.
-      description: one line for the person who starts the run.
+      train: endless batches of static shapes, in an order that only the seed decides; or dicts of batches by part, if a
+        step takes a batch of each part. Its iterator has `get_state` and `set_state`.
+      splits: the splits that can be scored, by name; one is `validation`.
+      processor: turns raw inputs into arrays.
+      description: one line for the user.
       fingerprint: changes when the data changes; a run continues only on the same data.
-      token_counts: how often each token, or each class, occurs in training [V] or [C] int; None = not counted.
+      token_counts: the count of each token, or of each class, in training [V] or [C] int; None = not counted.
     """
 
     train: Iterable[Any]
@@ -76,22 +76,22 @@ class Corpus:
     token_counts: np.ndarray | None = None
 
     def split(self, name: str) -> Split:
-        """What can be scored under this name. Raises: DataError naming the splits there are."""
+        """The split of this name. Raises: DataError, with the names of all splits, for another name."""
         if name not in self.splits:
-            raise DataError(f"there is no split {name!r}; this data set has: {', '.join(self.splits)}")
+            raise DataError(f"this data set does not have the split {name!r}; it has: {', '.join(self.splits)}")
         return self.splits[name]
 
 
 class DataFacts(Protocol):
-    """What a task may ask of a data set's config before anything is loaded; `data.DataConfig` has defaults for all."""
+    """Facts that a task may read from a data set's config before loading; `data.DataConfig` has defaults for all."""
 
     @property
     def max_length(self) -> int | None:
-        """The longest input that a batch can hold, length jitter included; None = inputs have no length."""
+        """Maximum length of an input in a batch, length jitter included; None = inputs have no length."""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of its parts; () = one part without a name."""
+        """Names of the data's parts; () = one part without a name."""
 
     @property
     def together(self) -> bool:
@@ -99,4 +99,4 @@ class DataFacts(Protocol):
 
     @property
     def carries(self) -> bool:
-        """Whether a row of a training batch continues where that of the previous batch ended."""
+        """Whether a row of a training batch continues where the same row of the previous batch ended."""

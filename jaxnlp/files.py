@@ -1,12 +1,14 @@
-"""Files that are whole or not there."""
+"""Atomic file writes."""
 
 import os
 from pathlib import Path
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file, whole or not at all, and the folders that it lies in. Raises: OSError."""
-    if path.exists() and not path.is_file():  # a folder, which the error names; or a pipe, which nothing can replace
+    """Writes a file atomically, and creates its folders. Raises: OSError."""
+    if (
+        path.exists() and not path.is_file()
+    ):  # a folder, which gives an error with its name; or a pipe, which cannot be replaced
         path.write_bytes(content)
         return
     path.parent.mkdir(parents=True, exist_ok=True)

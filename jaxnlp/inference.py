@@ -1,4 +1,4 @@
-"""What functions of trained models share: they take one input, and return one result, or several, and return a list."""
+"""Shared code of the methods of trained models: one input gives one result, a list gives a list."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a trained model and a list of inputs, which also takes a single one.
+    """Lets a function of a trained model and a list of inputs also take a single input.
 
     A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The second texts of pairs,
     the function's argument `pairs`, are then a single one, too.
@@ -31,17 +31,17 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_one(inputs: Any) -> bool:
-    """Whether this is one input: a text, a path, or an image."""
+    """Whether the argument is one input: a text, a path, or an image."""
     return isinstance(inputs, str | Path) or (isinstance(inputs, np.ndarray) and inputs.ndim in (2, 3))
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:
-    """Texts as a list; one text is a list of one. Raises: ValueError as `require_texts`."""
+    """Texts as a list; one text gives a list of one. Raises: ValueError as `require_texts`."""
     return require_texts([texts] if isinstance(texts, str) else list(texts))
 
 
 def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows of ids as one array [B, T] int32, padded with 0 at their ends."""
+    """Rows of ids as one array [B, T] int32, padded with 0 at the end of each row."""
     found = np.zeros((len(rows), max(map(len, rows))), np.int32)
     for number, row in enumerate(rows):
         found[number, : len(row)] = row
@@ -49,10 +49,10 @@ def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
-    """The texts. Raises: ValueError when there is none, or for something else among them."""
+    """The texts. Raises: ValueError for an empty list, or for an entry that is not a text."""
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"expected {what}, got {type(text).__name__} at place {number}")
+            raise ValueError(f"expected {what}, got {type(text).__name__} at index {number}")
     if not len(texts):
         raise ValueError(f"there are no {what}")
     return list(texts)

@@ -10,12 +10,12 @@ from jaxnlp.typing import Metrics
 
 
 def total(metrics: Iterable[Metrics]) -> Metrics:
-    """Adds up the sums and the counts, name by name; where batches are of several tasks, a name need not be in all.
+    """Adds up the sums and the counts by name. A name may be missing in some batches, as with several tasks.
 
-    NumPy's values are added up in float64: float32 no longer counts by ones from 2^24 on.
+    NumPy's values are added up in float64, because float32 cannot count by ones above 2^24.
 
     Raises:
-      ValueError: when there is nothing to add up.
+      ValueError: when there are no metrics.
     """
     summed: Metrics = {}
     for found in metrics:
@@ -24,7 +24,7 @@ def total(metrics: Iterable[Metrics]) -> Metrics:
             before = summed.get(name)
             summed[name] = pair if before is None else (before[0] + pair[0], before[1] + pair[1])
     if not summed:
-        raise ValueError("no metrics to add up: the data set gave no batch")
+        raise ValueError("there are no metrics to add up: the data set has no batches")
     return dict(sorted(summed.items()))
 
 
@@ -33,6 +33,6 @@ def _wide(x: Any) -> Any:
 
 
 def means(metrics: Metrics) -> dict[str, float]:
-    """Sum / count as Python floats; copies from the device, so call it only to log. A count of 0 gives NaN."""
+    """Sum / count as Python floats. It copies from the device, so call it only for logging. A count of 0 gives NaN."""
     host = jax.device_get(metrics)
     return {name: float(np.float64(s) / np.float64(n)) if n else float("nan") for name, (s, n) in host.items()}

@@ -1,4 +1,4 @@
-"""The public names of a package: those of its modules, which are imported when a name is first asked for."""
+"""Lazy public names of a package: a module is imported when one of its names is first used."""
 
 import functools
 import importlib
@@ -11,16 +11,16 @@ from typing import Any
 def lazily(
     package: str, path: Iterable[str], own: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package that offers what its modules define: a new module needs no entry.
+    """`__getattr__` and `__dir__` of a package whose public names are those of its modules, without a list of them.
 
-    A name is public if a class or a function of a module has it, and it has no underscore in front. A name that is also
-    the name of a module is that of the module, such as `jaxnlp.ops.softmax`. A name that two modules define must be
-    imported from one of them.
+    A name is public if it is that of a class or a function of a module and does not start with an underscore. A name
+    that is also the name of a module means the module, such as `jaxnlp.ops.softmax`. A name that two modules define
+    must be imported from one of them.
 
     Args:
       package: its `__name__`.
       path: its `__path__`.
-      own: names that the package itself defines.
+      own: names that the package's `__init__` defines.
     """
     modules = [info.name for info in pkgutil.iter_modules(path) if not info.name.startswith("_")]
 

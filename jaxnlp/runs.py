@@ -1,4 +1,4 @@
-"""Trained models ready to use: from a run's folder, a folder of pretrained weights, or the Hugging Face Hub."""
+"""Loading trained models from a run's folder, a folder of pretrained weights, or the Hugging Face Hub."""
 
 import json
 from collections.abc import Sequence
@@ -28,16 +28,16 @@ Checkpoint = int | Literal["best", "latest"]
 
 
 def load(place: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[str, ...] = ()) -> Trained:
-    """A trained model, from wherever it is.
+    """Loads a trained model.
 
     Args:
       place: a run's folder, a folder of pretrained weights, or a name on the Hugging Face Hub.
-      checkpoint: of a run: a step, the newest, or the best on the validation split.
-      ignore: names, or prefixes of names, of pretrained tensors to leave out.
+      checkpoint: of a run: a step, the latest, or the best on the validation split.
+      ignore: names, or prefixes of names, of pretrained tensors to ignore.
 
     Raises:
-      RunError, DamagedCheckpointError: when it is a run that cannot be read, or has no such checkpoint.
-      ValueError: when it is neither, or holds a model that the library does not have; for a checkpoint of pretrained
+      RunError, DamagedCheckpointError: for a run that cannot be read or does not have the checkpoint.
+      ValueError: for a place that is neither, a model that the library does not have, a checkpoint of pretrained
         weights, or tensors to ignore of a run.
     """
     if is_run(place):
@@ -50,16 +50,16 @@ def load(place: str | Path, *, checkpoint: Checkpoint = "best", ignore: tuple[st
 
 
 def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequence[str] = ()) -> Trained:
-    """Reads a run's folder, which can be moved.
+    """Loads the trained model of a run's folder.
 
     Args:
-      folder: what `python -m train ... --workdir` wrote.
-      checkpoint: a step, the newest, or the best on the validation split; before any evaluation, the newest.
-      trust: packages or modules beside jaxnlp whose classes the run may name: their code is imported, which runs it.
+      folder: the `--workdir` of `python -m train`. It may have been moved.
+      checkpoint: a step, the latest, or the best on the validation split; before any evaluation, the latest.
+      trust: other packages or modules whose classes the run may name. Their code is imported, which runs it.
 
     Raises:
-      RunError: when the folder is not a run, lacks the checkpoint, or its config or processor was edited.
-      DamagedCheckpointError: when the checkpoint is not what was saved.
+      RunError: when the folder is not a run, does not have the checkpoint, or its config or processor was edited.
+      DamagedCheckpointError: when the checkpoint is damaged.
     """
     if isinstance(trust, str):
         raise ValueError(f"trust must be a list of packages, such as [{trust!r}]")
@@ -92,13 +92,13 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
 
 
 def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-    """Weights that another library wrote, with the task that their model is for.
+    """Loads weights of another library, with the task of their model.
 
     Args:
-      place: a folder, or a name on the Hugging Face Hub, which is fetched once and kept.
-      ignore: names, or prefixes of names, of tensors to leave out.
+      place: a folder, or a name on the Hugging Face Hub, whose files are downloaded once.
+      ignore: names, or prefixes of names, of tensors to ignore.
 
-    Raises: ValueError when it is neither, or holds a model that the library does not have; OSError.
+    Raises: ValueError for a place that is neither, or a model that the library does not have; OSError.
     """
     return _pretrained_task(place).from_pretrained(place, ignore=ignore)
 
@@ -115,7 +115,7 @@ def _pretrained_task(place: str | Path) -> type[Task]:
             other = tasks.setdefault(model_type, task)
             if other is not task:
                 raise TypeError(
-                    f"{other.__name__} and {task.__name__} both say that they are for weights of {model_type}; set "
+                    f"{other.__name__} and {task.__name__} both claim weights of {model_type}; set "
                     "model_types to () in one of them"
                 )
     if kind not in tasks:
@@ -124,7 +124,7 @@ def _pretrained_task(place: str | Path) -> type[Task]:
 
 
 def find_task(place: str | Path) -> Task:
-    """The task of a run, or the one that pretrained weights are for, before any parameters are read.
+    """The task of a run or of pretrained weights, without reading parameters.
 
     Raises: RunError, ValueError, OSError as `load`.
     """
@@ -147,17 +147,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     except (ValueError, OSError) as error:
         raise RunError(f"the config of {folder} cannot be read: {error}") from error
     if not isinstance(config, dict) or not {"task", "model"} <= config.keys():
-        raise RunError(f"{path} is not the config of a run: it has no task and no model")
+        raise RunError(f"{path} is not the config of a run: it does not have a task and a model")
     return config
 
 
 def is_run(place: str | Path) -> bool:
-    """Whether training wrote this folder."""
+    """Whether this folder is a training run."""
     return any((Path(place) / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))
 
 
 def _on_any_machine(config: Any) -> Any:
-    """A model's config as JSON with `auto` for `cudnn`: the same function where there is no GPU."""
+    """A model's config as JSON with `auto` instead of `cudnn`, which also works without a GPU."""
     if not isinstance(config, dict):
         return "auto" if config == "cudnn" else config
     return {name: _on_any_machine(value) for name, value in config.items()}

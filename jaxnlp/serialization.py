@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON and back: what is read equals what was written.
+"""Frozen dataclasses to JSON and back without loss.
 
-A nested dataclass is written as an object with its fields and a key `type` that names it, `module:Class`, so that a
-field annotated with a base class reads back as what it was.
+A nested dataclass becomes an object with its fields and a key `type`, `module:Class`, so that a field annotated with a
+base class reads back as the same subclass.
 """
 
 import dataclasses
@@ -12,13 +12,13 @@ import typing
 from typing import Any
 
 TRUSTED = {"jaxnlp", "data", "train"}
-"""Packages whose classes a saved config or processor may name; naming one imports its module."""
+"""Packages whose classes a saved config or processor may name; reading it imports their modules."""
 TRUST_VARIABLE = "JAXNLP_TRUST"
-"""Environment variable that names more such packages, separated by commas, for commands."""
+"""Environment variable with further such packages, separated by commas."""
 
 
 class ConfigError(ValueError):
-    """A config that cannot be read, or that does not fit; the message says where and why."""
+    """A config that cannot be read or is invalid; the message has the place and the reason."""
 
 
 def to_json(value: Any) -> Any:
@@ -34,11 +34,11 @@ def to_json(value: Any) -> Any:
         return [to_json(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"a config holds dataclasses, tuples, numbers, strings, booleans and None, got {value!r}")
+    raise TypeError(f"a config may have only dataclasses, tuples, numbers, strings, booleans and None, got {value!r}")
 
 
 def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
-    """Builds a value of the expected type from what `to_json` wrote.
+    """Builds a value of the expected type from the output of `to_json`.
 
     Args:
       value: parsed JSON.
@@ -46,7 +46,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
       where: name of the value, for messages.
 
     Raises:
-      ConfigError: when it does not fit; the message names the field, what was found and what was expected.
+      ConfigError: when the value is not of this type; the message has the field, the value and what was expected.
     """
     origin = typing.get_origin(expected)
     if origin is typing.Annotated:
@@ -57,7 +57,7 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
         return value
     if origin in (typing.Union, types.UnionType):
         options = [option for option in typing.get_args(expected) if option is not type(None) or value is None]
-        if len(options) == 1:  # its own message says more
+        if len(options) == 1:  # its own message is more precise
             return from_json(value, options[0], where=where)
         for option in options:
             try:
@@ -118,24 +118,24 @@ def differences(old: Any, new: Any, *, prefix: str = "") -> list[str]:
 
 
 def trust(package: str) -> None:
-    """Lets configs and processors name classes of one more package, in this process; see also `TRUST_VARIABLE`."""
+    """Lets configs and processors of this process name classes of another package; see also `TRUST_VARIABLE`."""
     TRUSTED.add(package)
 
 
 def find_class(name: Any, *, where: str = "type") -> Any:
-    """The class that "module:Class" names. Raises: ConfigError when it is not in a trusted package, or not there."""
+    """The class of a name "module:Class". Raises: ConfigError when it does not exist or its package is not trusted."""
     module_name, _, class_name = str(name).partition(":")
     package = module_name.partition(".")[0]
     trusted = TRUSTED | {named.strip() for named in os.environ.get(TRUST_VARIABLE, "").split(",")} - {""}
     if package not in trusted:
         raise ConfigError(
-            f"{where}: type {name!r} is not of {', '.join(sorted(trusted))}; if you trust {package!r}, whose code is "
-            f"then imported, set {TRUST_VARIABLE}={package}"
+            f"{where}: type {name!r} is not in a trusted package ({', '.join(sorted(trusted))}); to import code of "
+            f"{package!r}, set {TRUST_VARIABLE}={package}"
         )
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{where}: there is no type {name!r} in this version: {error}") from error
+        raise ConfigError(f"{where}: type {name!r} does not exist in this version: {error}") from error
     if not isinstance(found, type):
         raise ConfigError(f"{where}: {name!r} is not a class")
     return found
@@ -147,13 +147,13 @@ def processor_to_json(processor: Any) -> dict[str, Any]:
 
 
 def processor_from_json(value: Any, where: str = "processor") -> Any:
-    """What `processor_to_json` wrote. Raises: ConfigError when it is something else."""
+    """The processor of a `processor_to_json`. Raises: ConfigError when the value is not a processor."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         raise ConfigError(f"{where}: expected an object with a key 'type', got {value!r}"[:300])
     found = find_class(value["type"], where=where)
     if not hasattr(found, "from_json"):
-        raise ConfigError(f"{where}: {value['type']} is not a processor: it has no from_json")
+        raise ConfigError(f"{where}: {value['type']} is not a processor: it does not define from_json")
     try:
         return found.from_json({name: field for name, field in value.items() if name != "type"})
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: not the fields of a {found.__name__}: {error}") from error
+        raise ConfigError(f"{where}: wrong fields of a {found.__name__}: {error}") from error

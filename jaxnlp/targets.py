@@ -1,4 +1,4 @@
-"""What classifiers predict of an example: one class, any number of classes, or a number. No jax."""
+"""Targets of classifiers: one class, any number of classes, or a number per example. Does not use jax."""
 
 import dataclasses
 import math
@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 MOST_NAMES = 10
-"""Names of classes that a message shows."""
+"""Maximum number of class names in a message."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Classes:
-    """The classes of a data set, C of them. A label is the id of a class; or a tuple of ids, where there are several.
+    """The C classes of a data set. A label is the id of a class, or with `several` a tuple of ids.
 
     Attributes:
       names: of the classes, in the order of their ids.
-      several: whether an example has any number of classes, also none, rather than exactly one.
+      several: whether an example has any number of classes, also none, instead of exactly one.
       separator: between the names of several classes, in tables.
     """
 
@@ -29,7 +29,7 @@ class Classes:
     def __post_init__(self):
         least = 1 if self.several else 2
         if len(self.names) < least or len(set(self.names)) != len(self.names):
-            raise ValueError(f"at least {least} classes of distinct names are needed, got {', '.join(self.names)}")
+            raise ValueError(f"expected at least {least} classes with distinct names, got {', '.join(self.names)}")
         if self.several and not self.separator:
             raise ValueError("the separator between the names of several classes must not be empty")
 
@@ -45,18 +45,18 @@ class Classes:
 
     @property
     def has_threshold(self) -> bool:
-        """Whether a probability decides on a class: of several classes on each, of two on the second one."""
+        """Whether a probability threshold applies: to each of several classes, or to the second of two."""
         return self.several or len(self.names) == 2
 
     def shown_names(self) -> str:
-        """The names of the classes, the first ten of many."""
+        """The names of the classes; of many classes only the first ten."""
         more = f" and {len(self.names) - MOST_NAMES} more" if len(self.names) > MOST_NAMES else ""
         return f"{', '.join(self.names[:MOST_NAMES])}{more}"
 
     def parse(self, text: str) -> Any:
-        """The label that a field of a table holds. Classes named by whole numbers may be written as 1.0.
+        """The label in a field of a table. Classes whose names are whole numbers may be written as 1.0.
 
-        Raises: ValueError for a class that there is not.
+        Raises: ValueError for an unknown class.
         """
         parts = [part.strip() for part in text.split(self.separator)] if self.several else [text.strip()]
         ids = [self._id(part) for part in parts if part or not self.several]
@@ -73,7 +73,7 @@ class Classes:
         return self.separator.join(self.names[number] for number in label) if self.several else self.names[label]
 
     def array(self, labels: Sequence[Any]) -> np.ndarray:
-        """Labels as a batch holds them: ids [B] int32; of several classes, which ones [B, C] float32, 0 or 1."""
+        """Labels as the array of a batch: ids [B] int32; for several classes [B, C] float32, 0 or 1."""
         if not self.several:
             return np.array(labels, np.int32)
         found = np.zeros((len(labels), len(self.names)), np.float32)
@@ -82,7 +82,7 @@ class Classes:
         return found
 
     def counts(self, labels: Sequence[Any]) -> np.ndarray:
-        """How many examples have each class [C] int."""
+        """Number of examples of each class [C] int."""
         ids = [number for label in labels for number in label] if self.several else list(labels)
         return np.bincount(np.array(ids, int), minlength=len(self.names))
 
@@ -115,7 +115,7 @@ class Scale:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of classes: none."""
+        """Names of classes: none."""
         return ()
 
     @property
@@ -130,16 +130,16 @@ class Scale:
 
     @property
     def has_threshold(self) -> bool:
-        """Whether a probability decides on a class: no."""
+        """Whether a probability threshold applies: no."""
         return False
 
     @property
     def width(self) -> float:
-        """From the lowest to the highest."""
+        """The difference between the highest and the lowest label."""
         return self.highest - self.lowest
 
     def parse(self, text: str) -> float:
-        """The number that a field of a table holds. Raises: ValueError for what is none, or is not finite."""
+        """The number in a field of a table. Raises: ValueError if it is not a finite number."""
         try:
             number = float(text)
         except ValueError:
@@ -149,17 +149,17 @@ class Scale:
         return number
 
     def show(self, label: float) -> str:
-        """A label as text, to a millionth of the width."""
+        """A label as text, rounded to a millionth of the width."""
         decimals = max(0, 6 - math.ceil(math.log10(self.width)))
         text = f"{label:.{decimals}f}"
         return (text.rstrip("0").rstrip(".") if decimals else text) or "0"
 
     def array(self, labels: Sequence[float]) -> np.ndarray:
-        """Labels as a batch holds them [B] float32, from 0 to 1 for those between the ends."""
+        """Labels as the array of a batch [B] float32, from 0 to 1 between the lowest and the highest."""
         return ((np.array(labels, np.float64) - self.lowest) / self.width).astype(np.float32)
 
     def unscaled(self, outputs: np.ndarray) -> np.ndarray:
-        """What a model's outputs [...] mean on the scale of the labels, within its ends."""
+        """A model's outputs on the scale of the labels, clipped to its ends."""
         return self.lowest + self.width * np.clip(outputs, 0.0, 1.0)
 
     def to_json(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ Targets = Classes | Scale
 
 
 def targets_from_json(fields: Any) -> Targets:
-    """What `to_json` returned. Raises: ValueError for something else."""
+    """The targets whose `to_json` this is. Raises: ValueError for wrong fields."""
     try:
         if "names" in fields:
             return Classes(tuple(map(str, fields["names"])), bool(fields["several"]), str(fields["separator"]))

@@ -7,10 +7,10 @@ One letter an axis, in einsums, docstrings and comments alike:
     F feed-forward     V vocabulary                  L layers
     M latents          N beams, or rows in general   C classes, or kinds of segments
     G key heads, or gates of a recurrent cell        P positions to predict
-    Q query width, where it is not K                 W positions that a neural cache remembers
+    Q query width, if it is not K                    W positions in a neural cache
     A parts of an accumulated batch
 
-A file that gives a letter another meaning says so at its top.
+A file that gives a letter another meaning defines it in its docstring.
 
 Masks are boolean: True = a query may attend to the key, or the position counts in the loss. Random keys are typed keys
 (`jax.random.key`).
@@ -30,10 +30,10 @@ Batch = Mapping[str, jax.Array]
 """Named arrays of static shape; the first axis is B."""
 
 PartBatches = Mapping[str, Batch]
-"""What a training step takes of several parts at once: a batch of each, by the part's name."""
+"""Batches of several parts for one training step, by the part's name."""
 
 Metrics = dict[str, tuple[jax.Array, jax.Array]]
 """Named (sum, count) pairs: they add up over batches, devices and processes; the value is sum / count."""
 
 BATCH_AXIS = "batch"
-"""Name of the axis over which devices share a batch: of the mesh under jit, of the mapped axis under pmap."""
+"""Name of the axis along which devices share a batch: of the mesh under jit, of the mapped axis under pmap."""

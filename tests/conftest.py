@@ -114,7 +114,7 @@ def pytest_collection_finish() -> None:
 
 
 MOST_MAPS = 20_000
-"""Of memory in a test process: each compiled program has some, and Linux ends a process that has more than 65,530."""
+"""Limit of memory maps: each compiled program has some, and Linux ends a process with more than 65,530."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -36,7 +36,7 @@ def run(*command, cwd):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel, built from a copy of the checkout, since the build leaves files behind."""
+    """The wheel, built from a copy of the checkout, since the build writes files there."""
     checkout, built = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("built")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,1 +1,1 @@
-"""Training: configs, objectives, the step, the loop, checkpoints, logs and reports."""
+"""Training: config, step, loop, checkpoints, logs and reports."""

@@ -1,4 +1,4 @@
-"""How a run starts: its config, with the shape of a pretrained model; pretrained parameters; and a processor."""
+"""The start of a run from pretrained weights: their model's shape, parameters and processor."""
 
 import dataclasses
 import hashlib
@@ -19,22 +19,22 @@ from train.config import TrainConfig
 from train.recipes import UnknownRecipeError, load_recipe
 
 TYPED_MODEL_FILE = "typed_model.json"
-"""Has the model's config as the user gave it, where pretrained weights have changed it: the command that continues the
-run gives it again."""
+"""File with the model's config as the user gave it, if pretrained weights have changed it: a continued run is given the
+same config again."""
 
 
-class Beginning(NamedTuple):
-    """A run's config, and what the run takes from pretrained weights.
+class Initialisation(NamedTuple):
+    """A run's config, and the parts of pretrained weights that it uses.
 
     Attributes:
       config: the config, with the shape of the pretrained model.
-      params: pretrained parameters, by their paths; all others are initialised at random. {} where a run continues.
+      params: pretrained parameters, by their paths; all others are initialised at random. {} if a run continues.
       processor: the pretrained model's processor; None = the data set makes its own.
-      digest: SHA-256 of `params`; where `params_for` may add others, SHA-256 of all parameters of the pretrained model.
-        None = the run starts without pretrained parameters, or continues.
+      digest: SHA-256 of `params`, or with `params_for` of all parameters of the pretrained model. None = the run
+        continues, or starts without pretrained parameters.
       notes: messages for the user.
-      typed_model: the model's config as the user gave it, as JSON, where pretrained weights have changed it.
-      params_for: returns further pretrained parameters for the data's processor; None = there are no others.
+      typed_model: the model's config as the user gave it, as JSON, if pretrained weights have changed it.
+      params_for: from the data's processor to further pretrained parameters; None = no more.
     """
 
     config: TrainConfig
@@ -46,7 +46,7 @@ class Beginning(NamedTuple):
     params_for: Callable[[Any], Params] | None = None
 
 
-def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
+def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
     """Reads the pretrained weights that a config names.
 
     Args:
@@ -60,7 +60,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
       DataError: when the validation split contains examples that the earlier run was trained on.
     """
     if config.init_from is None:
-        return Beginning(config, {})
+        return Initialisation(config, {})
     if workdir is not None and checkpoint_steps(workdir):
         return _continued(config, workdir)
     place = config.init_from
@@ -76,7 +76,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
     if is_run(place):
         config.data.check_after(run_folder.read_config(Path(place)).data)
     typed = to_json(config.model)
-    return Beginning(
+    return Initialisation(
         whole,
         params=adopted.params,
         processor=adopted.processor,
@@ -88,7 +88,7 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Beginning:
 
 
 def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
-    """Raises ConfigError for a field that the user set to another value than the pretrained model has."""
+    """Raises ConfigError for a field that the user set to a value other than the pretrained model's."""
     try:
         recipe = to_json(load_recipe(config.recipe).model)
     except UnknownRecipeError:  # a config without a recipe: the user has set the fields that differ from their defaults
@@ -115,19 +115,19 @@ def typed_config(workdir: Path) -> TrainConfig:
     return dataclasses.replace(config, model=from_json(run_folder.read_json(typed), ModelConfig, where="model"))
 
 
-def _continued(config: TrainConfig, workdir: Path) -> Beginning:
+def _continued(config: TrainConfig, workdir: Path) -> Initialisation:
     """For a run that continues: its folder has the parameters, the model's config and the processor."""
     processor = processor_from_json(run_folder.read_json(workdir / PROCESSOR_FILE))
     typed = workdir / TYPED_MODEL_FILE
     if not typed.is_file():
-        return Beginning(config, {}, processor)
+        return Initialisation(config, {}, processor)
     before = run_folder.read_json(typed)
     now = to_json(config.model)
     if run_folder.identity({"model": before}) != run_folder.identity({"model": now}):
-        return Beginning(config, {}, processor)  # the folder's check names the differences
+        return Initialisation(config, {}, processor)  # the folder's check names the differences
     held = run_folder.read_config(workdir).model
     model: ModelConfig = dataclasses.replace(held, compute=config.model.compute)
-    return Beginning(dataclasses.replace(config, model=model), {}, processor, typed_model=before)
+    return Initialisation(dataclasses.replace(config, model=model), {}, processor, typed_model=before)
 
 
 def merge(params: Params, given: Params) -> Params:
@@ -139,16 +139,16 @@ def merge(params: Params, given: Params) -> Params:
     for path, value in theirs.items():
         name = "/".join(path)
         if path not in ours:
-            raise RunError(f"a value is given for the parameter {name}, and the model has no such parameter")
+            raise RunError(f"a value is given for the parameter {name}, which the model does not have")
         if ours[path].shape != value.shape:
             raise RunError(
-                f"the parameter {name} has the shape {tuple(ours[path].shape)}, and its given value {value.shape}"
+                f"the parameter {name} has the shape {tuple(ours[path].shape)}, but its given value has {value.shape}"
             )
     return unflatten_dict(ours | theirs)
 
 
-def overlaid(params: Params, newer: Params) -> Params:
-    """The parameters of both trees; where both have one at the same path, the newer tree's."""
+def overlay(params: Params, newer: Params) -> Params:
+    """The parameters of both trees. If both have a parameter, the newer tree's is used."""
     return unflatten_dict(flatten_dict(params) | flatten_dict(newer))
 
 

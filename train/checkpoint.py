@@ -1,4 +1,4 @@
-"""Checkpoints of a run: state, data iterator and digests in one atomic item; damaged ones are named and set aside."""
+"""Checkpoints of a run: state, data iterator and digests in one atomic item. Damaged checkpoints are moved."""
 
 import contextlib
 import glob
@@ -38,7 +38,7 @@ DAMAGED = "damaged_checkpoints"
 
 
 class Restored(NamedTuple):
-    """What a checkpoint gives back."""
+    """The contents of a checkpoint."""
 
     state: TrainState
     record: Record
@@ -47,9 +47,9 @@ class Restored(NamedTuple):
 class Checkpoints:
     """The checkpoints of one run's folder.
 
-    Saving is asynchronous: training continues while the files are written, and a checkpoint that was not finished when
-    the process died does not count. A context manager: leaving it waits for the writing. Nothing is written before the
-    first `save`, except that damaged checkpoints are moved once a better one was read.
+    Saving is asynchronous: training continues while the files are written, and an unfinished checkpoint is ignored if
+    the process dies. A context manager: its exit waits for the writing. Nothing is written before the first `save`,
+    except that damaged checkpoints are moved once an older one was read.
     """
 
     def __init__(self, workdir: Path, *, keep: int):
@@ -64,7 +64,7 @@ class Checkpoints:
         """Orbax's manager; made at the first save, since it writes."""
         if self._manager is None:
             for step in checkpoint_steps(self._workdir):
-                with contextlib.suppress(DamagedCheckpointError):  # a damaged one is never the best
+                with contextlib.suppress(DamagedCheckpointError):  # a damaged checkpoint is never the best
                     self._rank(read_record(self._workdir, step))
             options = ocp.CheckpointManagerOptions(
                 preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
@@ -79,7 +79,7 @@ class Checkpoints:
             self._ranks[record.step] = record.rank
 
     def latest_step(self) -> int | None:
-        """The newest step saved, or None."""
+        """The latest saved step, or None."""
         if self._manager is not None:
             return self._manager.latest_step()
         steps = checkpoint_steps(self._workdir)
@@ -95,22 +95,22 @@ class Checkpoints:
         losses: Sequence[float],
         data_state: dict[str, Any],
     ) -> None:
-        """Begins to save; the arrays may be donated as soon as this returns.
+        """Starts to save; the arrays may be donated as soon as this returns.
 
         Args:
-          state: as one device holds it.
+          state: without the layout over devices, see `Parallel.fetch`.
           run: its config, processor and data.
           train_seconds: spent on training so far.
           metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
-          losses: of all evaluations so far, this one's too.
-          data_state: of the data's iterator, after the state's last batch.
+          losses: of all evaluations so far, including this step's.
+          data_state: state of the data's iterator after the last batch.
         """
         step = int(state.step)
         manager = self._open()
         if step in manager.all_steps():
             return
         # Copies, since on a CPU these are views of buffers that the next step overwrites. On the host, since otherwise
-        # each device would write a part of an array that all of them hold.
+        # # each device would write a part of a replicated array.
         items = jax.tree.map(np.array, _items(state))
         record = Record(
             step=step,
@@ -136,18 +136,18 @@ class Checkpoints:
     def restore_latest(
         self, like: TrainState, check: Callable[[Record], None] = lambda record: None
     ) -> Restored | None:
-        """The newest checkpoint that can be read; None when nothing was ever saved.
+        """The latest readable checkpoint; None if nothing was saved.
 
-        Newer ones that are damaged are named in the log and moved to `damaged_checkpoints`, not deleted. Older ones
-        stay where they are: most were being deleted when the process died, and the next save deletes the rest of them.
+        Damaged checkpoints after it are logged and moved to `damaged_checkpoints`, not deleted. Damaged checkpoints
+        before it stay: most were being deleted when the process died, and the next save deletes the rest of them.
 
         Args:
           like: an abstract state, with the shardings in which arrays are read.
-          check: raises when a record is not of the run that continues; called before that checkpoint's arrays are
-            read, and before anything is moved.
+          check: raises when a record belongs to another run; called before that checkpoint's arrays are read, and
+            before anything is moved.
 
         Raises:
-          DamagedCheckpointError: when there are checkpoints and none can be read; nothing is moved then.
+          DamagedCheckpointError: when there are checkpoints but none can be read; nothing is moved then.
         """
         failures: dict[int, str] = {}
         restored: Restored | None = None
@@ -203,7 +203,7 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits until what was saved is on disk. Raises: what the writing raised."""
+        """Waits until all saved checkpoints are on disk. Raises: errors of the writing."""
         with self._on_exit:
             if self._manager is not None:
                 self._manager.close()
@@ -211,8 +211,8 @@ class Checkpoints:
 
 @contextlib.contextmanager
 def _without_wildcards(folder: Path) -> Iterator[Path]:
-    """The folder by a path without `*`, `?` and brackets: Orbax looks for the parts of what it has just written with
-    glob, finds none in a folder such as `lr[0.1]`, and leaves a checkpoint without them."""
+    """The folder by a path without `*`, `?` and brackets. Orbax finds the files that it has written by glob, which
+    fails in a folder such as `lr[0.1]` and gives an incomplete checkpoint."""
     if glob.escape(str(folder)) == str(folder):
         yield folder
         return
@@ -223,7 +223,7 @@ def _without_wildcards(folder: Path) -> Iterator[Path]:
 
 
 class _NewestAndBest(checkpoint_managers.PreservationPolicy):
-    """Keeps the newest checkpoints, and the best of those that were evaluated."""
+    """Keeps the latest checkpoints, and the best evaluated one."""
 
     def __init__(self, keep: int, ranks: dict[int, tuple[float, float]]):
         self._keep, self._ranks = keep, ranks
@@ -239,7 +239,7 @@ class _NewestAndBest(checkpoint_managers.PreservationPolicy):
 
 
 def _items(state: TrainState) -> dict[str, Any]:
-    """The state in parts: inference reads only `ema` or `params`. Of an abstract state too."""
+    """The items of a state, or of an abstract state. Inference reads only `ema` or `params`."""
     training = {
         "step": state.step,
         "key": _key_data(state.key),

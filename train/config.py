@@ -14,12 +14,12 @@ from train.optimizer import OptimizerConfig
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(Config):
-    """Everything that decides the numbers of a run: two runs of equal configs on equal machines give equal bits."""
+    """The config of a run. Two runs with equal configs on equal machines give equal bits."""
 
     usual: ClassVar[tuple[str, ...]] = ("init_from", "total_steps", "seed", "evaluate_every_steps")
 
     recipe: tyro.conf.Fixed[str]
-    """The recipe it came from."""
+    """Name of the recipe."""
 
     data: DataConfig
     model: ModelConfig
@@ -28,34 +28,34 @@ class TrainConfig(Config):
     ema_decay: float | None = None
     """Decay of a moving average of the parameters, which is then evaluated and sampled from; None = no average."""
     nt_asgd_patience: int | None = None
-    """Evaluate the mean of all parameters since the validation loss stopped improving: since it exceeded the lowest
-    loss of more than N evaluations before (NT-ASGD; published with the optimizer sgd); None = no average."""
+    """NT-ASGD (published with the optimizer sgd): once the validation loss exceeds the lowest loss of more than N
+    evaluations before, average the parameters of all later steps, and evaluate the average; None = no average."""
     accumulation_steps: int = 1
-    """Parts that a batch is split into, one gradient at a time: uses less memory for the same batch."""
+    """Number of parts of a batch whose gradients are accumulated: uses less memory for the same batch."""
     nonfinite: Literal["stop", "skip"] = "stop"
     """On a NaN or infinite loss or gradient: stop with an error, or skip the update and count it."""
 
     init_from: str | None = None
-    """Start from the parameters of a run's folder (its newest checkpoint), of a folder of pretrained weights, or of a
-    name on the Hugging Face Hub; None = from random ones."""
+    """Start from the parameters of a run's folder (its latest checkpoint), of a folder of pretrained weights, or of a
+    name on the Hugging Face Hub; None = random parameters."""
     init_ignore: tuple[str, ...] = ()
-    """Pretrained tensors to leave out, by their names or prefixes: heads of other tasks."""
+    """Pretrained tensors to ignore, by their names or prefixes, such as heads of other tasks."""
     best_metric: str = "loss"
     """Metric of the task that selects the best checkpoint on the validation split; the loss breaks ties."""
 
     total_steps: int = 1000
-    """Updates in the run."""
+    """Number of training steps."""
     seed: int = 0
-    """Decides initial parameters, dropout and data order."""
+    """Seed of initial parameters, dropout and data order."""
 
     evaluate_every_steps: int = 250
-    """Steps between two evaluations on the validation split; the last step is always evaluated."""
+    """Evaluation interval in steps, on the validation split; the last step is always evaluated."""
     log_every_steps: int = 10
     """Logging interval in steps."""
     checkpoint_every_steps: int = 250
-    """Steps between two checkpoints: what a killed run loses at most. Each evaluation saves one too."""
+    """Checkpoint interval in steps: the most that a killed run loses. Each evaluation also saves a checkpoint."""
     keep_checkpoints: int = 2
-    """Newest checkpoints kept, in addition to the best one."""
+    """Number of latest checkpoints to keep, in addition to the best one."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -70,13 +70,13 @@ class TrainConfig(Config):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.ema_decay is not None and not 0.0 < self.ema_decay < 1.0:
-            raise ValueError(f"ema_decay must lie in (0, 1) or be None, got {self.ema_decay}")
+            raise ValueError(f"ema_decay must be in (0, 1) or be None, got {self.ema_decay}")
         if self.nt_asgd_patience is not None and self.nt_asgd_patience < 0:
             raise ValueError(f"nt_asgd_patience must be at least 0 or None, got {self.nt_asgd_patience}")
         if self.nt_asgd_patience is not None and self.ema_decay is not None:
             raise ValueError("ema_decay and nt_asgd_patience exclude each other; set one of them to None")
         if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+            raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
         if self.init_ignore and self.init_from is None:
             raise ValueError(f"init_ignore applies only to pretrained weights; set init_from, got {self.init_ignore}")
         self.task.check(self.model, self.data)
@@ -84,13 +84,13 @@ class TrainConfig(Config):
         longest, room = self.data.max_length, self.model.max_length
         if longest is not None and room is not None and longest > room:
             raise ValueError(
-                f"the data's inputs have up to {longest} tokens, and the model reads at most {room}; lower the lengths "
-                "of the data (--data.*), or raise that of the model (--model.*)"
+                f"the data's inputs have up to {longest} tokens, but the model reads at most {room}; lower the maximum "
+                "length of the data (--data.*), or raise that of the model (--model.*)"
             )
 
 
 def update(config: Any, **changes: Any) -> Any:
-    """A copy of a config with fields replaced, all at once, dotted names reaching inside: `**{"model.width": 64}`."""
+    """A copy of a config with fields replaced, all at once; dotted names set nested fields: `**{"model.width": 64}`."""
     whole = {name: value for name, value in changes.items() if "." not in name}
     inner: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():

@@ -15,9 +15,9 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path, **fields: type) -> list[Line]:
-    """The lines of a file, in its order; [] where there is no file.
+    """The lines of a file, in its order; [] if the file does not exist.
 
-    A last line that is not JSON is left out: a process was killed while it wrote that line. Empty lines are left out.
+    A last line that is not JSON is ignored: a process was killed while it wrote that line. Empty lines are ignored.
 
     Args:
       path: of the file.
@@ -25,7 +25,7 @@ def read_lines(path: Path, **fields: type) -> list[Line]:
 
     Raises: ValueError naming the file and the line that is not such an object.
     """
-    # Split at line feeds alone: a text may hold other characters that splitlines() splits at.
+    # Split only at line feeds: a text may have other characters at which splitlines() splits.
     texts = path.read_bytes().split(b"\n") if path.exists() else []
     numbered = [(number, text) for number, text in enumerate(texts, 1) if text.strip()]
     lines = []

@@ -35,7 +35,7 @@ def layer_factors(params: Params, describe: Describe, decay: float, ratio: float
       params: parameters, as nested dicts.
       describe: the model's table, `ModelConfig.parameter`.
       decay: in (0, 1].
-      ratio: of the blocks and what is below them, in (0, 1].
+      ratio: of the blocks and the parameters below them, in (0, 1].
 
     Returns:
       Float32 arrays in a tree like `params`: [1, ..., L, ..., 1] with the number of axes of a stacked parameter, and []
@@ -53,8 +53,8 @@ def layer_factors(params: Params, describe: Describe, decay: float, ratio: float
     mixed = {path[:length] for path, leaf in leaves.items() if not leaf.blocks for length in range(len(path))}
     if not blocks:
         raise ConfigError(
-            "optimizer.layer_decay and optimizer.blocks_lr_ratio need a model with blocks that are trained, and this "
-            "model has none; set them to 1"
+            "optimizer.layer_decay and optimizer.blocks_lr_ratio need a model with trained blocks, which this model "
+            "does not have; set them to 1"
         )
 
     def factor(path: tuple[Any, ...], leaf: _Leaf) -> np.ndarray:
@@ -86,14 +86,14 @@ class _Leaf:
 
     @property
     def blocks(self) -> set[int]:
-        """Numbers of the blocks that it belongs to; empty below and above the blocks."""
+        """Numbers of the parameter's blocks; empty below and above the blocks."""
         if self.stacked_axis is not None:
             return set(range(self.shape[self.stacked_axis]))
         return {self.parameter.depth} if isinstance(self.parameter.depth, int) else set()
 
 
 def _blocks_in_subtrees(leaves: dict[tuple[str, ...], _Leaf]) -> dict[tuple[str, ...], set[int]]:
-    """Numbers of the blocks in each subtree, by its path; subtrees without blocks are left out."""
+    """Numbers of the blocks in each subtree, by its path, without subtrees that have no blocks."""
     found: dict[tuple[str, ...], set[int]] = {}
     for path, leaf in leaves.items():
         if leaf.blocks:
@@ -106,7 +106,7 @@ def scale_by_layer(decay: float, describe: Describe, ratio: float = 1.0) -> opta
     """Multiplies updates by `layer_factors`."""
 
     def init(params: Params) -> optax.EmptyState:
-        layer_factors(params, describe, decay, ratio)  # refuses a model without blocks before the first step
+        layer_factors(params, describe, decay, ratio)  # an error for a model without blocks, before the first step
         return optax.EmptyState()
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):

@@ -13,11 +13,11 @@ from train.config import TrainConfig
 from train.report import read_metrics
 
 MAX_METRICS_LINES = 2000
-"""Lines of a run's metrics that the ledger keeps."""
+"""Maximum number of lines of a run's metrics in the ledger."""
 
 
 def entries(trained: Trained, config: TrainConfig, split: str, evaluation: Evaluation) -> list[dict[str, Any]]:
-    """An entry for each metric. Raises: FileNotFoundError when the run's records are gone."""
+    """An entry for each metric. Raises: FileNotFoundError when the run's records are missing."""
     assert trained.folder is not None
     assert trained.step is not None
     environment = run_folder.read_environment(trained.folder)
@@ -67,7 +67,7 @@ def append(new: list[dict[str, Any]], ledger: Path, run: Path) -> Path:
 
 
 def _origin(place: Path) -> dict[str, Any] | None:
-    """What the run cost that this one began with; None when it is gone, or is not a run."""
+    """The cost of the run in `init_from`; None if it is not a run or does not exist."""
     if not (place / run_folder.METRICS_FILE).exists():
         return None
     rows = read_metrics(place / run_folder.METRICS_FILE)
@@ -87,7 +87,7 @@ def _without_paths(config: TrainConfig) -> TrainConfig:
 
 
 def _portable_name(place: str) -> str:
-    """A run's folder as runs/NAME; another folder by its own name; a name on the Hugging Face Hub stays."""
+    """A run's folder as runs/NAME; another folder by its name; a name on the Hugging Face Hub unchanged."""
     path = Path(place)
     if (path / run_folder.METRICS_FILE).exists() or path.parent.name == "runs":
         return f"runs/{path.name}"
@@ -95,7 +95,7 @@ def _portable_name(place: str) -> str:
 
 
 def _strip_paths(command: str | None) -> str | None:
-    """A command without the paths of folders, which decide no number; None where nothing was typed."""
+    """A command without the paths of folders, which do not change the numbers; None without a command."""
     if command is None:
         return None
     words = shlex.split(command)

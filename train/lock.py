@@ -1,4 +1,4 @@
-"""One process at a time trains in a run's folder."""
+"""A lock, so that only one process trains in a run's folder."""
 
 import contextlib
 import fcntl
@@ -13,11 +13,11 @@ LOCK_FILE = run_folder.LOCK_FILE
 
 @contextlib.contextmanager
 def locked(workdir: Path) -> Iterator[None]:
-    """Holds the lock of a run's folder. The system releases it when the process ends, however it ends.
+    """Holds the lock of a run's folder. The system releases it whenever the process ends.
 
-    A folder that is still empty at the end is removed, with those of its parents that did not exist before.
+    A folder that is still empty at the end is removed, with its parents that did not exist before.
 
-    Raises: RunMismatchError when another process holds it, or when the folder cannot be a run's.
+    Raises: RunMismatchError when another process holds the lock, or when the folder cannot be that of a run.
     """
     run_folder.check_place(workdir)
     if not run_folder.writes_folder():
@@ -48,7 +48,7 @@ def _acquire(workdir: Path) -> int:
             raise run_folder.RunMismatchError(
                 f"process {holder or 'unknown'} is training in {workdir}; wait for it, or give another --workdir"
             ) from error
-        # Between opening and locking, the process that held it may have removed the file.
+        # Between opening and locking, the process that held the lock may have removed the file.
         if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
             break
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What a user sees of a run: progress on the terminal, metrics.jsonl, blocks.jsonl, TensorBoard events."""
+"""The output of a run: progress on the terminal, metrics.jsonl, blocks.jsonl, TensorBoard events."""
 
 import contextlib
 import dataclasses
@@ -21,10 +21,10 @@ from train.report.blocks import block_to_json
 from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until, logged_steps, writes_folder
 
 SECONDS_BETWEEN_LINES = 5.0
-"""How often a plain line of progress is printed where there is no terminal to draw a bar on."""
+"""Seconds between two lines of progress without a terminal."""
 
 SECONDS_BETWEEN_BARS = 1.0
-"""How often the bar moves between two rows of metrics."""
+"""Seconds between two updates of the bar."""
 
 STEPS_BEFORE_ESTIMATE = 10
 """Steps of this start after which the remaining time is estimated. The first step and what is compiled do not count."""
@@ -44,22 +44,22 @@ class Pace:
 
 
 class RunLog:
-    """Writes a run's metrics wherever they are read; a context manager.
+    """Writes a run's metrics to files and to the console; a context manager.
 
-    Between two calls of `log_train` the metrics stay on the device. Only two steps of a start are waited for: the
-    first, which compiles, and the tenth, after which the remaining time is estimated.
+    Between two calls of `log_train` the metrics stay on the device. It waits only for two steps of a start: the first,
+    which compiles, and the tenth, after which the remaining time is estimated.
 
     Args:
       workdir: the run's folder.
-      console: where progress goes: a bar on a terminal, plain lines elsewhere.
+      console: prints progress: a bar on a terminal, otherwise plain lines.
       total_steps: the length of the run.
       first_step: steps done before this start; lines that an earlier start wrote after it are dropped.
       evaluations: evaluations done before this start; None = not known.
       evaluate_every_steps: steps between two evaluations, to estimate the time left; None = there are none.
       train_seconds: spent on training before this start.
       progress: the metric whose count is the throughput.
-      unit: what that metric counts: tokens, examples.
-      writes: whether this process writes and prints; None = it does if it is process 0.
+      unit: the noun for the count: tokens, examples.
+      writes: whether this process writes and prints; None = only process 0 does.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class RunLog:
             self._bar.start()
 
     def _warn_of_missing_history(self) -> None:
-        """Says what the report will lack. A row is written at each step that is saved and at each evaluation."""
+        """Warns of gaps in the report. Each checkpoint and each evaluation has a row."""
         path = self._workdir / METRICS_FILE
         steps, first = logged_steps(path), self._first_step
         if first == 0 and steps:
@@ -152,12 +152,12 @@ class RunLog:
 
     @property
     def train_seconds(self) -> float:
-        """Time spent on training so far, over all starts of the run; evaluation and saving are left out."""
+        """Time spent on training so far, over all starts of the run, without evaluation and saving."""
         return self._train_seconds
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens inside is not training time."""
+        """A context whose time is not training time."""
         self._tick()
         compiled, self._evaluated = compile_seconds(), False
         try:
@@ -175,7 +175,7 @@ class RunLog:
         self._clock = now
 
     def collect(self, metrics: Metrics) -> None:
-        """Keeps a step's metrics, on the device, and shows progress when some time has passed without any."""
+        """Keeps a step's metrics on the device, and shows progress at intervals."""
         self._pending.append(metrics)
         self._step += 1
         here = self._step - self._first_step
@@ -190,7 +190,7 @@ class RunLog:
             self._status = _losses(means(total(jax.device_get(self._pending))))
             self._show(self._step, self._status, now=True)
         elif here > STEPS_BEFORE_ESTIMATE and self._is_due():
-            # Steps are only queued here: what counts is the last one that the device has finished.
+            # Steps are only queued here. Progress is the last step that the device has finished.
             done = self._step - _unfinished(self._pending)
             self._show(done, self._status if self._bar is not None else "")
 
@@ -228,10 +228,10 @@ class RunLog:
         self._print(f"step {step}/{self._total_steps}  {split} {values}")
 
     def log_blocks(self, step: int, blocks: Sequence[Block]) -> None:
-        """Keeps blocks for the report; marked texts also go to TensorBoard.
+        """Writes blocks for the report; marked texts also go to TensorBoard.
 
         Raises:
-          ValueError: when the report could not draw a block; nothing is written then.
+          ValueError: when the report cannot draw a block; nothing is written then.
         """
         rows = [block_to_json(step, block.name, block.keep, block.content) for block in blocks]
         for block, row in zip(blocks, rows, strict=True):
@@ -254,7 +254,7 @@ class RunLog:
 
     def _tensorboard(self) -> Any:
         if self._board is None:
-            # Imported here: it takes seconds, and the first step should not wait for it.
+            # Imported here, because it takes seconds and the first step should not wait for it.
             from tensorboardX import SummaryWriter
 
             self._board = SummaryWriter(str(self._workdir / "tensorboard"), purge_step=self._first_step + 1)
@@ -265,7 +265,7 @@ class RunLog:
         return time.monotonic() - self._last_shown >= between
 
     def _show(self, done: int, status: str, *, now: bool = False) -> None:
-        """Moves the bar, or prints a line where that is due."""
+        """Moves the bar, or prints a line if it is time."""
         status = "  ".join(part for part in (status, self._time_left(done)) if part)
         if self._bar is not None:
             self._last_shown = time.monotonic()
@@ -295,12 +295,12 @@ class RunLog:
 
 
 def _losses(values: Mapping[str, float]) -> str:
-    """The loss, and where it is measured the objective, that regularisers make differ."""
+    """The loss, and the objective if it differs."""
     return "  ".join(f"{name} {values[name]:.4f}" for name in ("loss", "objective") if name in values)
 
 
 def _unfinished(pending: Sequence[Metrics]) -> int:
-    """How many of the newest steps the device has not finished yet."""
+    """Number of steps that the device has not finished yet."""
     for count, metrics in enumerate(reversed(pending)):
         leaves = (leaf for leaf in jax.tree.leaves(metrics) if isinstance(leaf, jax.Array))
         if all(leaf.is_ready() for leaf in leaves):  # type: ignore[attr-defined]

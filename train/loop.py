@@ -17,7 +17,7 @@ from rich.console import Console
 from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Evaluation
 from train import run_folder
-from train.begin import TYPED_MODEL_FILE, Beginning, begin
+from train.begin import TYPED_MODEL_FILE, Initialisation, begin
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.lock import locked
@@ -72,20 +72,20 @@ def fit(
     started: float | None = None,
     command: str | None = None,
 ) -> FitResult:
-    """Trains until `total_steps`, starting from the newest checkpoint in the folder, if there is one.
+    """Trains until `total_steps`, starting from the latest checkpoint in the folder, if there is one.
 
     Args:
       config: the config of the run.
-      workdir: the run's folder. It is new, or holds a run with the same config.
+      workdir: the run's folder. It is new, or has a run with the same config.
       parallel: how devices share a batch. It may change when a run continues.
-      extend: train for more steps than planned, also where the learning rate depends on their number.
+      extend: train for more steps than planned, even if the learning rate depends on their number.
       console: prints the progress.
       started: `time.time()` when the process started, to record the time until the end of the first step.
-      command: the command line, to be recorded.
+      command: the command line, for the records.
 
     Raises:
-      RunMismatchError: when the folder holds another run, or another process trains in it.
-      DataError, ConfigError, RunError: for the reasons that `begin` and `set_up` give.
+      RunMismatchError: when the folder has another run, or another process trains in it.
+      DataError, ConfigError, RunError: as `begin` and `set_up`.
       NonFiniteError: when the loss or its gradient is not finite, unless the config skips such updates; and when the
         parameters are not finite at a step that is logged or saved.
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
@@ -99,7 +99,7 @@ def fit(
         batches: Any = iter(setup.corpus.train)  # grain's iterator, whose state can be saved
         with StopSignal() as stop, Checkpoints(workdir, keep=config.keep_checkpoints) as checkpoints:
             run = _restore(workdir, checkpoints, setup, layout, batches, extend) or _initialise(setup, layout)
-            # The state holds the given parameters now.
+            # The state has the given parameters now.
             setup, begun = setup.release(), begun._replace(params={}, params_for=None)
             _create_folder(workdir, setup, begun)
             _announce(console, setup, begun, run)
@@ -138,10 +138,10 @@ def _initialise(setup: Setup, layout: Parallel) -> Progress:
 def _restore(
     workdir: Path, checkpoints: Checkpoints, setup: Setup, layout: Parallel, batches: Any, extend: bool
 ) -> Progress | None:
-    """Restores the newest checkpoint that can be read, and moves `batches` to the batch after it. Returns None if the
-    run has no checkpoint.
+    """Restores the latest readable checkpoint, and moves `batches` to the batch after it. Returns None if the run has
+    no checkpoint.
 
-    Raises: RunMismatchError when the folder holds another run; nothing is written in that case.
+    Raises: RunMismatchError when the folder has another run; nothing is written then.
     """
     check = functools.partial(run_folder.check_continuation, run=setup.spec, workdir=workdir, extend=extend)
     restored = checkpoints.restore_latest(layout.like(setup.abstract_state()), check)
@@ -152,13 +152,13 @@ def _restore(
     return Progress(layout.place(restored.state), record.step, record.train_seconds, tuple(record.losses))
 
 
-def _create_folder(workdir: Path, setup: Setup, begun: Beginning) -> None:
+def _create_folder(workdir: Path, setup: Setup, begun: Initialisation) -> None:
     run_folder.create(workdir, setup.spec)
     if begun.typed_model is not None and run_folder.writes_folder():
         run_folder.write_json(workdir / TYPED_MODEL_FILE, begun.typed_model)
 
 
-def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -> None:
+def _announce(console: Console, setup: Setup, begun: Initialisation, run: Progress) -> None:
     """Prints a summary of the run before its first step."""
     if not run_folder.writes_folder():
         return
@@ -172,14 +172,14 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
     lines += begun.notes
     if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
         lines.append(
-            f"averaging can begin after {config.nt_asgd_patience + 2} evaluations, and the run has {evaluations}; "
+            f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, but the run has {evaluations}; "
             "evaluate more often, or lower --nt-asgd-patience"
         )
     needed = config.optimizer.plateau_patience + 2
     if config.optimizer.schedule == "plateau" and evaluations <= needed:
         lines.append(
-            f"the learning rate can become lower after {needed} evaluations, and the run has {evaluations}; evaluate "
-            "more often, or lower --optimizer.plateau-patience"
+            f"the schedule plateau needs at least {needed} evaluations, but the run has {evaluations}; evaluate more "
+            "often, or lower --optimizer.plateau-patience"
         )
     parameters = count_parameters(run.state.params)
     lines.append(f"{parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}")
@@ -193,7 +193,7 @@ def _announce(console: Console, setup: Setup, begun: Beginning, run: Progress) -
 
 
 def _record_environment(
-    workdir: Path, setup: Setup, begun: Beginning, parallel: ParallelMode, command: str | None
+    workdir: Path, setup: Setup, begun: Initialisation, parallel: ParallelMode, command: str | None
 ) -> None:
     run_folder.write_environment(
         workdir,
@@ -266,8 +266,8 @@ def _check_finite(
 def _after_evaluation(
     run: Progress, evaluation: Evaluation | None, config: TrainConfig, layout: Parallel, workdir: Path
 ) -> None:
-    """Adds the validation loss to the run's, and updates the report. If the loss has stopped improving, it starts
-    averaging (NT-ASGD), or lowers the learning rate (plateau)."""
+    """Records the validation loss, and updates the report. If the loss has stopped improving, it starts averaging
+    (NT-ASGD), or lowers the learning rate (plateau)."""
     if evaluation is None:
         return
     run.losses += (evaluation.metrics["loss"].value,)
@@ -309,7 +309,7 @@ def _report_at_end(workdir: Path, console: Console) -> Iterator[None]:
     except BaseException:
         try:
             _write_report(workdir)
-        except Exception as error:  # of any kind: it must not hide how the run ended
+        except Exception as error:  # of any kind: it must not hide the error of the run
             logging.getLogger(__name__).warning("no report: %s", error)
         raise
     if run_folder.writes_folder():

@@ -1,4 +1,4 @@
-"""Muon: gradients of weight matrices with all their singular values brought to about 1.
+"""Muon: the gradients of weight matrices are orthogonalised, with all singular values near 1.
 
 A few directions, which many examples share, dominate the gradient of a matrix, and Adam follows them. Muon makes the
 update orthogonal: a direction that only a few examples need is learnt as fast as one that all examples need.
@@ -25,7 +25,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration: steep at 0, so that singular values approach 1 fast. They do not converge."""
 ITERATIONS = 5
 ADAM_SIZE = 0.2
-"""Root mean square of an update, about that of Adam, so that the same learning rate and weight decay suit both."""
+"""Root mean square of an update, about that of Adam, so that the same learning rate and weight decay fit both."""
 
 
 def orthogonalized(x: Array) -> Array:
@@ -41,7 +41,7 @@ def orthogonalized(x: Array) -> Array:
       [..., M, N], float32.
     """
     wide = x.shape[-2] <= x.shape[-1]
-    # Transposed in memory: XLA on CPU refuses some bfloat16 products of an operand whose axes are only relabelled.
+    # Transposed in memory: XLA on CPU rejects some bfloat16 products of an operand with only relabelled axes.
     x = jnp.asarray(x if wide else transposed(x), jnp.float32)
     batch = x.shape[:-2]
     x = x.reshape(-1, *x.shape[-2:])
@@ -65,9 +65,9 @@ class MuonState(NamedTuple):
 
 
 def scale_by_muon(momentum: float, describe: Describe) -> optax.GradientTransformation:
-    """From gradients of matrices to directions with the root mean square `ADAM_SIZE`.
+    """Turns gradients of matrices into orthogonalised updates with the root mean square `ADAM_SIZE`.
 
-    A gradient is a stack of matrices [..., M, N] for the iteration: see `as_matrices`.
+    The iteration reads a gradient as a stack of matrices [..., M, N]: see `as_matrices`.
 
     Args:
       momentum: decay rate of the running mean of gradients, which looks one step ahead (Nesterov).
@@ -101,8 +101,8 @@ class Matrices:
 def as_matrices(axes: str, shape: tuple[int, ...]) -> Matrices:
     """A kernel's shape with one input axis and one output axis, [L, D, 3, H, K] as [L, D, 3 * H * K].
 
-    The first axis, or the first after L, holds the inputs, and all further axes together hold the outputs. So a
-    convolution that should have Muon stores its kernel as [patch height * patch width * channels, D].
+    The first axis, or the first after L, is that of the inputs. All further axes together are the outputs. So a
+    convolution for Muon must have a kernel [patch height * patch width * channels, D].
 
     Raises:
       ConfigError: when there are no outputs, or L is not the first axis.
@@ -114,5 +114,5 @@ def as_matrices(axes: str, shape: tuple[int, ...]) -> Matrices:
 
 
 def is_hidden_matrix(parameter: Parameter) -> bool:
-    """Whether a parameter has Muon: a matrix that does not map to the model's outputs (words, classes)."""
+    """Whether Muon trains a parameter: a matrix that does not map to the model's outputs (words, classes)."""
     return parameter.matrix and not parameter.head

@@ -36,8 +36,8 @@ class OptimizerConfig(Config):
     usual: ClassVar[tuple[str, ...]] = ("learning_rate",)
 
     name: Literal["adamw", "adam", "muon", "sgd"] = "adamw"
-    """AdamW has decoupled weight decay; Adam has none. Muon for hidden matrices, AdamW for all other parameters. SGD
-    may have momentum."""
+    """adam has no weight decay, adamw has decoupled weight decay. muon: Muon for hidden matrices, AdamW for all other
+    parameters. sgd: SGD, optionally with momentum."""
     learning_rate: float = 1e-3
     """Peak learning rate."""
     beta1: float = 0.9
@@ -53,7 +53,7 @@ class OptimizerConfig(Config):
     weight_decay: float = 0.0
     """Decoupled weight decay of dense kernels; biases, norms and embeddings have none."""
     layer_decay: float = 1.0
-    """Learning rate of each block relative to the block above it, for fine-tuning; the embeddings come last. 1 = the
+    """Learning rate of each block relative to the block above it, for fine-tuning; embeddings have the lowest. 1 = the
     same rate for all."""
     blocks_lr_ratio: float = 1.0
     """Learning rate of the blocks and of the embeddings below them, relative to the layers above the blocks: pretrained
@@ -61,34 +61,35 @@ class OptimizerConfig(Config):
     max_grad_norm: float | None = 1.0
     """Maximum global gradient norm; None = no clipping."""
     head_max_norm: float | None = None
-    """Maximum norm of the weights of each output of the model, such as each class; longer ones are rescaled to this
-    norm after each update. None = no maximum."""
+    """Maximum norm of the weights of each output of the model, such as each class; larger norms are rescaled to it
+    after each update. None = no maximum."""
     schedule: ScheduleName = "cosine"
-    """Learning rate after the warmup. To the end of the run: cosine, linear; one_cycle also rises by a cosine. At
-    intervals: step, exponential, cosine_restarts. With the inverse square root of the step, as the Transformer was
-    trained: noam. Lower when the validation loss stops falling: plateau. docs/schedules.md draws them."""
+    """Learning rate after the warmup. It falls until the end of the run with cosine, linear and one_cycle, whose warmup
+    is also a cosine; at intervals with step, exponential and cosine_restarts; with the inverse square root of the step
+    with noam; and when the validation loss stops falling with plateau. docs/schedules.md has plots."""
     warmup_steps: int = 0
-    """Steps of warmup from 0 to the peak learning rate, linear but with one_cycle."""
+    """Number of steps of the linear warmup from 0 to the peak learning rate; a cosine with one_cycle."""
     decay_steps: int | None = None
     """Step at which cosine, linear and one_cycle end; None = the last step of the run."""
     min_lr_ratio: float = 0.1
-    """Floor of cosine, linear, one_cycle, cosine_restarts and plateau: their lowest rate as a fraction of the peak."""
+    """Lowest learning rate of cosine, linear, one_cycle, cosine_restarts and plateau, as a fraction of the peak."""
     start_lr_ratio: float = 0.04
     """First learning rate of one_cycle, as a fraction of the peak."""
     interval_steps: int | None = None
-    """Steps between two drops of step; in which exponential falls by the factor; to the first of cosine_restarts."""
+    """Interval in steps: between two drops of step, for one factor of exponential, until the first of
+    cosine_restarts."""
     decay_factor: float = 0.1
-    """What step, exponential and plateau multiply the learning rate by."""
+    """Factor of the learning rate in step, exponential and plateau."""
     restart_growth: float = 1.0
     """Length of each interval of cosine_restarts, relative to the one before it."""
     plateau_patience: int = 3
-    """Evaluations in a row without a lower validation loss that plateau waits for; one more lowers the rate."""
+    """Number of evaluations without a lower validation loss that plateau accepts; one more lowers the learning rate."""
     warmup_tokens: int | None = None
-    """Tokens of warmup, in place of warmup_steps; cosine, linear and one_cycle need decay_tokens, too."""
+    """Number of tokens of the warmup, instead of warmup_steps; cosine, linear and one_cycle also need decay_tokens."""
     decay_tokens: int | None = None
-    """Number of training tokens at which cosine, linear and one_cycle end, in place of decay_steps."""
+    """Number of training tokens at which cosine, linear and one_cycle end, instead of decay_steps."""
     reference_tokens: int | None = None
-    """Scale the learning rate of each step by its number of tokens divided by this, for batches of different lengths;
+    """Multiply the learning rate of each step by its number of tokens divided by N, for batches of different lengths;
     None = no scaling."""
 
     def __post_init__(self):
@@ -175,19 +176,19 @@ class OptimizerConfig(Config):
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether the schedule counts tokens rather than steps."""
+        """Whether the schedule counts tokens, not steps."""
         return self.warmup_tokens is not None or self.decay_tokens is not None
 
     @property
     def warmup(self) -> int:
-        """Length of the warmup, in tokens where `counts_tokens`, in steps otherwise."""
+        """Length of the warmup, in tokens with `counts_tokens`, otherwise in steps."""
         return (self.warmup_tokens or 0) if self.counts_tokens else self.warmup_steps
 
 
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
     """Scales gradients to a global norm of at most `max_norm`, as `optax.clip_by_global_norm` does.
 
-    It multiplies all values by one factor. optax divides each value, which XLA on CPU does not fuse with Adam's passes.
+    It multiplies all values by one factor. optax divides each value, which XLA on CPU does not fuse with Adam's loops.
     """
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
@@ -200,19 +201,19 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 
 
 def has_weight_decay(params: Params, describe: Describe) -> PyTree:
-    """True for matrices, as the model's table names them; biases, norms and embeddings have no weight decay."""
+    """True for the matrices of the model's table; biases, norms and embeddings have no weight decay."""
     return map_described(lambda parameter, _: parameter.matrix, describe, params)
 
 
 def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTransformation:
-    """Updates after which no output of the model has weights of a greater norm than `max_norm`.
+    """Bounds the norm of the weights of each output of the model by `max_norm`.
 
     For the weights w of an output, such as a class, and their update u
 
         u <- w' - w,   w' = (w + u) min(1, max_norm / ||w + u||)
 
-    Output layers are the kernels that the model's table calls heads. All other updates are unchanged, as are those of
-    outputs whose weights stay within the bound. It is the last step of a chain: its updates are those to be applied.
+    Output layers are the kernels with `head` in the model's table. All other updates are unchanged, like those of
+    outputs whose weights stay within the bound. It must be the last step of a chain.
 
     Args:
       max_norm: positive.
@@ -229,14 +230,14 @@ def bound_head_norms(max_norm: float, describe: Describe) -> optax.GradientTrans
     def init(params: Params) -> optax.EmptyState:
         if not any(jax.tree.leaves(map_described(is_head, describe, params))):
             raise ConfigError(
-                "optimizer.head_max_norm needs a model with an output layer of its own that is trained, and this model "
-                "has none; set it to None"
+                "optimizer.head_max_norm needs a model with a separate, trained output layer, which this model does "
+                "not have; set it to None"
             )
         return optax.EmptyState()
 
     def update(updates: PyTree, state: optax.EmptyState, params: Params | None = None):
         if params is None:
-            raise ValueError("the norm of weights after an update needs the weights before it: give update() params")
+            raise ValueError("bounding the norm of weights needs the weights: give update() params")
 
         def bounded(head: bool, u: jax.Array, w: jax.Array) -> jax.Array:
             if not head:
@@ -255,7 +256,7 @@ def leave_frozen(
 ) -> optax.GradientTransformationExtraArgs:
     """Hides frozen parameters from an optimizer: their update is 0, and they have no optimizer state.
 
-    Where no parameter is frozen, the state is that of the optimizer itself.
+    If no parameter is frozen, the state is that of the optimizer.
 
     Args:
       optimizer: for the other parameters.
@@ -281,11 +282,10 @@ def leave_frozen(
 
 
 def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
-    """The config's schedule. Where it has an end and counts steps, it ends with the run, unless the config gives
-    decay_steps.
+    """The config's schedule. A schedule with an end in steps ends with the run, unless the config sets decay_steps.
 
-    A run that is shorter than the warmup ends during the warmup. Of a plateau this is the rate before it was lowered:
-    see `plateau_scale`.
+    A run that is shorter than the warmup ends during the warmup. For plateau this is the rate before it is lowered: see
+    `plateau_scale`.
     """
     end = (config.decay_tokens if config.counts_tokens else config.decay_steps) or total_steps
     floor, every = {"min_lr_ratio": config.min_lr_ratio}, {"interval": config.interval_steps}
@@ -305,7 +305,7 @@ def make_schedule(config: OptimizerConfig, *, total_steps: int) -> Schedule:
 
 
 def plateau_scale(config: OptimizerConfig, losses: Sequence[float]) -> float | None:
-    """What the learning rate is multiplied by after these validation losses; None for other schedules than plateau."""
+    """The factor of the learning rate after these validation losses; None for schedules other than plateau."""
     if config.schedule != "plateau":
         return None
     return schedules.plateau_scale(
@@ -329,9 +329,8 @@ def make_optimizer(
     Args:
       config: the optimizer and its options.
       schedule: of the learning rate.
-      parameter: what the model says of the parameter at a path, `ModelConfig.parameter`. Matrices have weight decay;
-        matrices that are not heads have Muon, and those that are heads have bounded norms; the depth gives layer-wise
-        rates.
+      parameter: the model's table, `ModelConfig.parameter`. Matrices have weight decay; matrices that are not heads
+        have Muon; heads have bounded norms; the depth gives layer-wise rates.
       frozen: whether the parameter at a path is not trained, `ModelConfig.frozen`; see `leave_frozen`.
     """
     steps = [] if config.max_grad_norm is None else [clip_by_global_norm(config.max_grad_norm)]

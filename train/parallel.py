@@ -1,8 +1,8 @@
-"""Data parallelism, two ways, around the same pure step.
+"""Data parallelism in two modes, with the same pure step.
 
-`JitParallel` jits the step once over a batch that is sharded over all devices, and XLA inserts the communication.
-`PmapParallel` maps it over a leading device axis, and the step communicates itself; kept for code bases that use pmap.
-A checkpoint holds neither's layout: `fetch` gives the state as one device would hold it.
+`JitParallel` jits the step over a batch that is sharded over all devices, and XLA inserts the communication.
+`PmapParallel` maps the step over a leading device axis, with communication inside the step; it is for code bases that
+use pmap. A checkpoint has the layout of neither: `fetch` returns the state as on one device.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ ParallelMode = Literal["jit", "pmap"]
 def pad_rows(batch: Mapping[str, np.ndarray], multiple: int, *, axis: int = 0) -> dict[str, np.ndarray]:
     """Appends zero rows until the number of rows is a multiple; `loss_mask` is False there, so no loss counts them."""
     if "loss_mask" not in batch:
-        raise ValueError(f"a batch needs a loss_mask, or padding would be trained on; it has {', '.join(batch)}")
+        raise ValueError(f"a batch needs a loss_mask that excludes padding; it has only {', '.join(batch)}")
     missing = -batch["loss_mask"].shape[axis] % multiple
     if not missing:
         return dict(batch)
@@ -36,40 +36,41 @@ def pad_rows(batch: Mapping[str, np.ndarray], multiple: int, *, axis: int = 0) -
 
 
 def split_rows(batch: Mapping[str, np.ndarray], parts: int) -> dict[str, np.ndarray]:
-    """[A * B, ...] as [A, B, ...]: part a holds the rows from a * B on."""
+    """[A * B, ...] as [A, B, ...]: part a has the B rows from row a * B."""
     return {name: x.reshape(parts, len(x) // parts, *x.shape[1:]) for name, x in batch.items()}
 
 
 def accumulation_parts(batch: Mapping[str, np.ndarray], parts: int, devices: int) -> dict[str, np.ndarray]:
-    """The batch as [A, B, ...], B a multiple of the devices; a part's examples do not depend on their number."""
+    """The batch as [A, B, ...], B a multiple of the devices. The examples of a part do not depend on the devices."""
     return pad_rows(split_rows(pad_rows(batch, parts), parts), devices, axis=1)
 
 
 class Parallel(Protocol):
-    """What the loop needs of a mode."""
+    """The interface of a mode."""
 
     devices: int
-    """How many share a batch."""
+    """Number of devices that share a batch."""
 
     def initialise(self, make: Callable[..., TrainState], *arguments: Any) -> TrainState:
-        """The state that `make(*arguments)` returns, laid out over the devices; no other copy of it stays."""
+        """The state that `make(*arguments)` returns, laid out over the devices, without another copy."""
 
     def like(self, state: TrainState) -> TrainState:
-        """An abstract state (jax.ShapeDtypeStruct) with the shardings in which a checkpoint is to be read."""
+        """An abstract state (jax.ShapeDtypeStruct) with the shardings for reading a checkpoint."""
 
     def place(self, tree: Any) -> Any:
-        """A state as it was read from a checkpoint, or a part of one, laid out as the step takes it."""
+        """Lays out a state, or part of one, that was read from a checkpoint, for the step."""
 
     def put_batch(self, batch: Mapping[str, Any], accumulation_steps: int = 1) -> Batch:
-        """The batch padded, split into accumulation parts, and laid out over the devices; each part's, of several."""
+        """Pads a batch, splits it into accumulation parts, and lays it out over the devices; also a batch of each
+        part."""
 
     def empty_carry(self, empty: Callable[[int], PyTree], rows: int) -> PyTree:
-        """What is carried into the first batch, of this many rows before padding, laid out as the step takes it."""
+        """The carry before the first batch, for this many rows before padding, laid out for the step."""
 
     def compile_train(
         self, step: Callable[..., tuple[TrainState, StepOutput]], state: TrainState
     ) -> Callable[[TrainState, Batch], tuple[TrainState, StepOutput]]:
-        """The jitted step, for states like this abstract one; it consumes its state's buffers."""
+        """The jitted step, for states like this abstract one. It donates its state's buffers."""
 
     def compile_eval(
         self, step: Callable[..., tuple[Metrics, PyTree]]
@@ -77,10 +78,10 @@ class Parallel(Protocol):
         """The jitted evaluation step."""
 
     def compile_outputs(self, function: Callable[[Params, Batch], PyTree]) -> Callable[[Params, Batch], PyTree]:
-        """A jitted function of laid out parameters and a batch of `put_batch`; its rows come back to the host."""
+        """A jitted function of laid-out parameters and a batch of `put_batch`. Its rows are returned to the host."""
 
     def fetch(self, tree: Any) -> Any:
-        """A state, or part of one, without the device layout; a view where there is nothing to change."""
+        """A state, or part of one, without the device layout; a view if nothing changes."""
 
 
 class JitParallel:
@@ -96,7 +97,7 @@ class JitParallel:
         return jax.jit(compiled_for(self.mesh.devices.flat[0], function), **options)
 
     def _shardings(self, state: TrainState) -> TrainState:
-        """Of each array of a state."""
+        """The sharding of each array of a state."""
         rest = jax.tree.map(lambda _: self.replicated, dataclasses.replace(state, carry=()))
         return dataclasses.replace(rest, carry=jax.tree.map(lambda _: self.by_rows, state.carry))
 
@@ -128,7 +129,7 @@ class JitParallel:
             batch = accumulation_parts(batch, accumulation_steps, self.mesh.size)
             spec = PartitionSpec(None, BATCH_AXIS)
         if self.mesh.size == 1:
-            # A jitted call takes NumPy arrays in a tenth of the time that it takes to place them first.
+            # A jitted call takes NumPy arrays ten times as fast as placing them first.
             return cast(Batch, batch)
         sharding = NamedSharding(self.mesh, spec)
         # Each process has made the whole batch, and keeps the rows of its own devices.
@@ -162,7 +163,7 @@ class JitParallel:
 
 
 class PmapParallel:
-    """One program a device, each with a copy of the state and its share of the batch."""
+    """One program per device, each with a copy of the state and its share of the batch."""
 
     def __init__(self, devices: list[jax.Device]):
         self._devices = devices
@@ -179,7 +180,7 @@ class PmapParallel:
 
     def place(self, tree: Any) -> Any:
         """See `Parallel`."""
-        # With the step's axis name, or its second call, on the first call's output, would compile it again.
+        # With the step's axis name. Otherwise the second call of the step would compile it again.
         copy = jax.pmap(lambda _, tree: tree, axis_name=BATCH_AXIS, in_axes=(0, None), devices=self._devices)
         numbers = np.zeros(self.devices)
         if isinstance(tree, TrainState):
@@ -188,7 +189,7 @@ class PmapParallel:
         return copy(numbers, tree)
 
     def _by_rows(self, carry: PyTree) -> PyTree:
-        """Arrays [B, ...] as [devices, B / devices, ...], each device's rows on it."""
+        """Arrays [B, ...] as [devices, B / devices, ...], with each device's rows on it."""
         count = self.devices
         parts = jax.tree.map(lambda x: np.asarray(x).reshape(count, len(x) // count, *x.shape[1:]), carry)
         return jax.pmap(lambda x: x, axis_name=BATCH_AXIS, devices=self._devices)(parts) if parts else parts
@@ -204,7 +205,7 @@ class PmapParallel:
         count = self.devices
         if accumulation_steps == 1:
             return cast(Batch, split_rows(pad_rows(batch, count), count))
-        # Device d takes its share of every part, so that the parts, and their dropout, are those of one device.
+        # Device d takes its share of every part, so that the parts, and their dropout, are the same as on one device.
         parts = accumulation_parts(batch, accumulation_steps, count)
         return cast(
             Batch,
@@ -243,7 +244,7 @@ class PmapParallel:
     def fetch(self, tree: Any) -> Any:
         """See `Parallel`."""
         if isinstance(tree, TrainState):
-            # Each device carries the state of its own rows.
+            # Each device has the state of its own rows.
             carry = jax.tree.map(lambda x: jnp.asarray(np.asarray(x).reshape(-1, *x.shape[2:])), tree.carry)
             return dataclasses.replace(jax.tree.map(_first_copy, dataclasses.replace(tree, carry=())), carry=carry)
         return jax.tree.map(_first_copy, tree)
@@ -256,10 +257,10 @@ def _first_copy(x: Array) -> Array:
 def make_parallel(mode: ParallelMode, devices: list[jax.Device] | None = None) -> Parallel:
     """The mode over these devices; None = all of them, or with pmap those of this process.
 
-    Raises: ConfigError for pmap with several processes, each of which would train by itself.
+    Raises: ConfigError for pmap with several processes, which would train separately.
     """
     if mode == "jit":
         return JitParallel(jax.devices() if devices is None else devices)
     if jax.process_count() > 1:
-        raise ConfigError(f"pmap trains in one process, and there are {jax.process_count()}; use jit")
+        raise ConfigError(f"pmap supports only one process, but there are {jax.process_count()}; use jit")
     return PmapParallel(jax.local_devices() if devices is None else devices)

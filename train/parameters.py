@@ -1,4 +1,4 @@
-"""What a model says of its parameters, looked up for whole trees."""
+"""Lookups in a model's table of parameters for whole trees."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ Describe = Callable[[tuple[str, ...]], Parameter]
 
 
 def names(path: tuple[Any, ...]) -> tuple[str, ...]:
-    """The keys of a path in nested dicts, as `jax.tree_util` gives it."""
+    """The keys of a path of `jax.tree_util` in nested dicts."""
     return tuple(part.key for part in path)
 
 
@@ -22,7 +22,7 @@ def map_described(function: Callable[[Parameter, Any], Any], describe: Describe,
     """The results of function(table entry, value) for each parameter, in a tree like `params`.
 
     Raises:
-      ConfigError: when the table does not have a parameter, or gives it another number of axes than it has.
+      ConfigError: when the table does not have a parameter, or has it with another number of axes.
     """
 
     def described(path: tuple[Any, ...], value: Any) -> Any:

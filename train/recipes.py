@@ -1,4 +1,4 @@
-"""Recipes: the modules of `configs`, found by their file names, and files elsewhere, given by their paths."""
+"""Recipes: the modules of `configs`, by their file names, and other files, by their paths."""
 
 import ast
 import dataclasses
@@ -16,11 +16,11 @@ if TYPE_CHECKING:  # the names of all recipes are listed without JAX, which take
     from train.config import TrainConfig
 
 _given: dict[str, Path] = {}
-"""The recipes of this process that were given by a path."""
+"""The recipes of this process that have a path."""
 
 
 class UnknownRecipeError(ValueError):
-    """There is no recipe of this name; the message suggests others."""
+    """A recipe of this name does not exist; the message suggests others."""
 
 
 def recipe_names() -> list[str]:
@@ -43,14 +43,14 @@ def load_recipe(name: str) -> "TrainConfig":
     """A recipe's config, which has the name of its file.
 
     Args:
-      name: of a file in `configs`, or a path that ends in .py. After that the file's name suffices.
+      name: of a file in `configs`, or a path that ends in .py. Later calls may use the file's name.
 
     Raises: UnknownRecipeError for an unknown recipe; it suggests similar names.
     """
     if name.endswith(".py"):
         path = Path(name)
         if not path.is_file():
-            raise UnknownRecipeError(f"there is no recipe at {path}")
+            raise UnknownRecipeError(f"the recipe {path} does not exist")
         name = path.stem
         _given[name] = path
     names = recipe_names()
@@ -63,7 +63,7 @@ def load_recipe(name: str) -> "TrainConfig":
         return dataclasses.replace(config, recipe=name)
     module = _imported(_given[name])
     if "get_config" not in module.__dict__:
-        raise UnknownRecipeError(f"{_given[name]} has no function get_config, which returns a recipe's config")
+        raise UnknownRecipeError(f"{_given[name]} must define get_config, a function that returns a config")
     return dataclasses.replace(module.get_config(), recipe=name)
 
 
@@ -104,7 +104,7 @@ def recipe_list() -> str:
 
 
 def _imported(path: Path) -> ModuleType:
-    """The module of a file, under the file's name: classes in it, and in files beside it, are found again by theirs."""
+    """Imports a file under its own name, so that saved configs can name classes in it and in files next to it."""
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -1,4 +1,4 @@
-"""A run's folder: which files a start writes, and which run may continue in an existing folder."""
+"""A run's folder: the files of a run, and checks that a run may continue in an existing folder."""
 
 import importlib.metadata
 import json
@@ -31,20 +31,20 @@ ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
 BLOCKS_FILE = "blocks.jsonl"
 EXTENDED = "extended_from_total_steps"
-"""In the environment: the numbers of steps that an extended run was planned for before."""
+"""Key in the environment: the earlier values of total_steps of an extended run."""
 LOCK_FILE = ".lock"
-"""Held by the process that trains in the folder."""
+"""The lock file of the process that trains in the folder."""
 MAX_DIFFERENCES, MAX_CHARACTERS = 20, 300
 """Maximum number of differences that a message shows, and of characters in each."""
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
 
 
 class RunMismatchError(ValueError):
-    """The folder holds another run, or something that is not a run."""
+    """The folder has another run, or is not a run."""
 
 
 class RunSpec(NamedTuple):
-    """What must be equal for one run to continue another.
+    """The facts that must stay equal when a run continues.
 
     Attributes:
       config: the config as JSON.
@@ -70,16 +70,16 @@ def writes_folder() -> bool:
 
 
 def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
-    """Checks that the folder is new, or holds a run with this config. Writes nothing.
+    """Checks that the folder is new, or has a run with this config. Writes nothing.
 
     Args:
       workdir: the run's folder.
       config: the config as JSON.
-      extend: whether the run may become longer than it was planned.
+      extend: whether the run may become longer than planned.
 
     Raises:
-      RunMismatchError: when the folder holds a run with another config, and the message shows each difference; when it
-        is not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
+      RunMismatchError: when the folder has a run with another config, whose differences the message shows; when it is
+        not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
     """
     check_place(workdir)
     path = workdir / CONFIG_FILE
@@ -94,9 +94,9 @@ def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
                 f"{workdir} has {others[0]} but no {CONFIG_FILE}, so it is not a jaxnlp run; give another --workdir"
             )
     saved = logged_steps(workdir / METRICS_FILE, "validation")
-    logged_steps(workdir / BLOCKS_FILE)  # refuses broken lines before anything is written
-    # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. One that
-    # was killed during it has an unfinished checkpoint there, and may have logged more.
+    logged_steps(workdir / BLOCKS_FILE)  # an error for broken lines, before anything is written
+    # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. A run that
+    # # was killed during the save has an unfinished checkpoint, and may have logged more.
     folder = workdir / CHECKPOINTS
     lost = not folder.is_dir() or (len(saved) > 1 and not any(path.is_dir() for path in folder.iterdir()))
     if saved and lost:
@@ -107,9 +107,9 @@ def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
 
 
 def check_place(workdir: Path) -> None:
-    """Raises RunMismatchError for a place that cannot be a run's folder."""
+    """Raises RunMismatchError for a path that cannot be a run's folder."""
     if not workdir.parts:
-        raise RunMismatchError("a run needs a folder of its own, not the current one; give its name with --workdir")
+        raise RunMismatchError("a run needs its own folder, not the current one; give its name with --workdir")
     for path in (workdir, *workdir.parents):
         if path.is_file():
             raise RunMismatchError(f"{path} is a file; give a directory with --workdir")
@@ -125,7 +125,7 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: b
     steps = run.config["total_steps"]
     if record.step > steps:
         raise RunMismatchError(
-            f"{workdir} has trained {record.step} steps, and total_steps is {steps}; give at least {record.step}, or "
+            f"{workdir} has trained {record.step} steps, but total_steps is {steps}; give at least {record.step}, or "
             "another --workdir"
         )
     refuse_config_change(record.config, run.config, f"{workdir} has checkpoints of another config", extend=extend)
@@ -160,7 +160,7 @@ def create(workdir: Path, run: RunSpec) -> None:
     path = workdir / CONFIG_FILE
     if path.exists() and (workdir / ENVIRONMENT_FILE).exists():
         before = read_json(path)
-        if identity(before) != identity(run.config):  # it was extended: any other change has been refused
+        if identity(before) != identity(run.config):  # it was extended: any other change is an error
             earlier = read_environment(workdir).get(EXTENDED, [])
             update_environment(workdir, **{EXTENDED: [*earlier, before["total_steps"]]})
     write_json(workdir / PROCESSOR_FILE, run.processor)
@@ -168,17 +168,17 @@ def create(workdir: Path, run: RunSpec) -> None:
 
 
 def refuse_config_change(before: Any, now: Any, message: str, *, extend: bool) -> None:
-    """Raises RunMismatchError when two configs would train different functions.
+    """Raises RunMismatchError when two configs give different training.
 
-    With `extend` the run may become longer, also where its learning rate depends on its length.
+    With `extend` the run may become longer, even if its learning rate depends on its length.
     """
     same = is_longer(before, now)
     if same and extend:
         before = before | {"total_steps": now["total_steps"]}
     elif same and identity(before) != identity(now):
         message += (
-            ". The learning rates of the steps so far depend on total_steps. --extend continues all the same, with "
-            "the learning rates of the longer schedule from here on"
+            ". The learning rates of the steps so far depend on total_steps. --extend continues nevertheless, with "
+            "the learning rates of the longer schedule for the remaining steps"
         )
     refuse_change(identity(before), identity(now), message)
 
@@ -194,7 +194,7 @@ def refuse_change(before: Any, now: Any, message: str) -> None:
 
 
 def _truncated(line: str) -> str:
-    """The line, truncated, since a changed vocabulary would fill the screen."""
+    """A truncated line, because a changed vocabulary would fill the screen."""
     return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + " ..."
 
 
@@ -208,18 +208,18 @@ def read_config(workdir: Path) -> TrainConfig:
 
 
 def read_environment(workdir: Path) -> dict[str, Any]:
-    """Reads what the newest start of a run recorded about its environment."""
+    """Reads the environment that the latest start of a run recorded."""
     return read_json(workdir / ENVIRONMENT_FILE)
 
 
 def write_environment(workdir: Path, *, pretrained: str | None, **facts: Any) -> None:
-    """Records the versions, the device and the command of this start, in place of those of an earlier start.
+    """Records the versions, the device and the command of this start; replaces those of an earlier start.
 
     Args:
       workdir: the run's folder.
-      pretrained: SHA-256 of the pretrained parameters that the run starts with; None = keep what the first start
-        recorded.
-      facts: what else to record.
+      pretrained: SHA-256 of the pretrained parameters that the run starts with; None = keep the value of the first
+        start.
+      facts: further entries.
     """
     if not writes_folder():
         return
@@ -257,7 +257,7 @@ def read_ledger(path: Path) -> list[dict[str, Any]]:
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError(f"{path} is not a ledger: expected a list of objects, each an entry")
+        raise ValueError(f"{path} is not a ledger: expected a list of objects")
     return entries
 
 
@@ -276,7 +276,7 @@ def commit(checkout: Path = Path(__file__).parent) -> str | None:
 
 
 def device_name() -> str:
-    """The name of the accelerator, or of the CPU where there is no accelerator."""
+    """The name of the accelerator, or without one of the CPU."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         return device.device_kind

@@ -1,6 +1,6 @@
-"""Learning rates as functions of progress, and the optimizer's last step, which multiplies updates by them.
+"""Learning rates as functions of progress, and the optimizer's step that multiplies updates by them.
 
-Every schedule is the published formula, as PyTorch and the papers have it, after a linear warmup:
+Every schedule is the published formula, as in PyTorch and the papers, after a linear warmup:
 
     rate(progress) = peak * progress / warmup    up to `warmup`
                    = peak * shape(progress)      after it
@@ -49,9 +49,9 @@ def cosine(progress: Array, *, peak: float, warmup: int, end: int, min_lr_ratio:
 def cosine_restarts(
     progress: Array, *, peak: float, warmup: int, interval: int, growth: float, min_lr_ratio: float
 ) -> Array:
-    """Half a cosine from the peak to the floor, again and again.
+    """Half a cosine from the peak to the floor, which restarts.
 
-    The first one lasts `interval`, each further one `growth` times as long as the one before it; growth is at least 1.
+    The first lasts `interval`, and each next one is `growth` >= 1 times as long as the one before it.
 
     Source: Loshchilov and Hutter 2017, eq. 5.
     """
@@ -61,7 +61,7 @@ def cosine_restarts(
         start, length = number * interval, jnp.full_like(passed, interval)
     else:
         guess = jnp.floor(jnp.log1p(passed * (growth - 1.0) / interval) / math.log(growth))
-        # Rounding may put a restart on the wrong side by one.
+        # Rounding may shift a restart by one step.
         candidates = [guess + shift for shift in (-1.0, 0.0, 1.0)]
         starts = [interval * (growth**number - 1.0) / (growth - 1.0) for number in candidates]
         number = sum(((start <= 1.00001 * passed).astype(passed.dtype) for start in starts), candidates[0] - 1.0)
@@ -80,16 +80,17 @@ def step(progress: Array, *, peak: float, warmup: int, interval: int, factor: fl
 
 
 def exponential(progress: Array, *, peak: float, warmup: int, interval: int, factor: float) -> Array:
-    """peak * factor^((progress - warmup) / interval): the same fall as `step`, in every step."""
+    """peak * factor^((progress - warmup) / interval): like `step`, but smooth."""
     return _after_warmup(progress, factor ** ((progress - float(warmup)) / interval), peak=peak, warmup=warmup)
 
 
 def one_cycle(
     progress: Array, *, peak: float, warmup: int, end: int, start_lr_ratio: float, min_lr_ratio: float
 ) -> Array:
-    """Half a cosine up, from peak * start_lr_ratio to the peak at `warmup`, and one down, to the floor at `end`.
+    """Half a cosine up, from peak * start_lr_ratio to the peak at `warmup`, and half a cosine down to the floor at
+    `end`.
 
-    Source: Smith and Topin 2019, with cosines in place of lines, as fast.ai and PyTorch have it.
+    Source: Smith and Topin 2019, with cosines instead of lines, as in fast.ai and PyTorch.
     """
     up = _half_cosine(start_lr_ratio, 1.0, _share(progress, 0, warmup))
     down = _half_cosine(1.0, min_lr_ratio, _share(progress, warmup, end))
@@ -107,11 +108,11 @@ def noam(progress: Array, *, peak: float, warmup: int) -> Array:
 def plateau_scale(
     losses: Sequence[float], *, patience: int, factor: float, min_lr_ratio: float, threshold: float = 1e-4
 ) -> float:
-    """What the learning rate is multiplied by after evaluations with these validation losses.
+    """The factor of the learning rate after evaluations with these validation losses.
 
-    More than `patience` evaluations in a row without a loss below the lowest one, by at least the fraction `threshold`
-    of it, multiply the rate by `factor`, down to `min_lr_ratio`, and the count begins again. A loss that is NaN is no
-    improvement.
+    A loss is an improvement if it is below the lowest one by at least the fraction `threshold` of it. After more than
+    `patience` evaluations in a row without an improvement, the rate is multiplied by `factor`, down to `min_lr_ratio`,
+    and the count restarts. NaN is not an improvement.
 
     Source: PyTorch's ReduceLROnPlateau, with its defaults.
     """
@@ -128,12 +129,13 @@ def plateau_scale(
 
 
 def _share(progress: Array, begin: int, end: int) -> Array:
-    """How much of the way from `begin` to `end` is done, from 0 to 1."""
+    """The fraction of the way from `begin` to `end`, from 0 to 1."""
     return jnp.clip((progress - float(begin)) / float(max(1, end - begin)), 0.0, 1.0)
 
 
 def _intervals(steps: Array, interval: int) -> Array:
-    """The number of whole intervals in so many steps, a whole number in float32, whose quotient may be rounded down."""
+    """The number of whole intervals in `steps`, a whole number in float32; corrects quotients that were rounded
+    down."""
     return jnp.floor((steps + 0.5) / interval)
 
 
@@ -146,12 +148,11 @@ def _after_warmup(progress: Array, shape: Array, *, peak: float, warmup: int) ->
 
 
 _LOW_LIMIT = 2**20
-"""Progress is stored as (high, low) with low < 2^20: float32 and int32 are too narrow to count the tokens of a long
-run."""
+"""Progress is stored as (high, low) with low < 2^20: float32 and int32 are too small for the tokens of a long run."""
 
 
 class ScheduleState(NamedTuple):
-    """Progress as high * 2^20 + low; the factor of a plateau; and the learning rate of the last update."""
+    """Progress as high * 2^20 + low; the factor of plateau; and the learning rate of the last update."""
 
     high: Array
     low: Array
@@ -164,8 +165,8 @@ def scale_by_progress(
 ) -> optax.GradientTransformationExtraArgs:
     """Multiplies updates by minus the schedule's learning rate.
 
-    Its `update` takes the keyword `progress`, [] int32 or float: the number of tokens in this step, which is the count
-    of the objective's progress metric.
+    Its `update` takes the keyword `progress`, [] int32 or float: the number of tokens in this step, the count of the
+    objective's progress metric.
 
     Args:
       schedule: see `Schedule`.

@@ -1,4 +1,4 @@
-"""Scoring a trained model on a split: what evaluators are given (`jaxnlp.tasks.Scoring`)."""
+"""Scoring a trained model on a split: the argument of evaluators (`jaxnlp.tasks.Scoring`)."""
 
 import functools
 from collections.abc import Callable, Hashable
@@ -20,20 +20,20 @@ from train.step import eval_step
 T = TypeVar("T")
 
 _OBJECTIVE = object()
-"""Key of the compiled objective; no evaluator's own key equals it."""
+"""Key of the compiled objective, different from all keys of evaluators."""
 
 
 class SplitScoring:
     """A model, a split and the devices to score it on; see `jaxnlp.tasks.Scoring`.
 
     Args:
-      trained: what is scored; its parameters laid out over the devices.
-      split: what it is scored on.
+      trained: the model, with parameters laid out over the devices.
+      split: the split to score it on.
       split_name: for messages.
       training: the training examples, or None.
-      objective: the run's.
+      objective: of the run.
       layout: of the devices.
-      kept: what `once` has made; training hands the same dict to each evaluation, so that programs compile once.
+      kept: results of `once`; training gives the same dict to each evaluation, so that programs compile once.
     """
 
     def __init__(
@@ -82,20 +82,20 @@ class SplitScoring:
             out = run(self.trained.params, self._layout.put_batch(batch))
             parts.append(jax.tree.map(lambda x, real=real: np.asarray(x)[: len(real)][real], out))
         if not parts:
-            raise DataError(f"{self.split_name} has no batches to compute outputs of")
+            raise DataError(f"{self.split_name} has no batches, so its outputs cannot be computed")
         joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
         rows, found_rows = self.split.rows, len(jax.tree.leaves(joined)[0])
         expected = len(self.split.examples) if rows is None else len(rows)
         if expected and found_rows != expected:
             raise DataError(
-                f"{self.split_name} has {expected} examples, and {found_rows} of them have positions in their "
-                "loss_mask; each example needs one"
+                f"{self.split_name} has {expected} examples, but only {found_rows} rows with a True in loss_mask; each "
+                "example needs one"
             )
         return joined if rows is None else jax.tree.map(lambda x: _in_order(x, rows), joined)
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
         """See `jaxnlp.tasks.Scoring`."""
-        params, carry, found = self.params_here(), jax.tree.map(jnp.array, empty), []  # a copy, which is donated
+        params, carry, found = self.params_here(), jax.tree.map(jnp.array, empty), []  # a copy, because it is donated
         (device, *_) = jax.tree.leaves(params)[0].devices()
         run = jax.jit(compiled_for(device, step), donate_argnums=2)
         for batch in self.split.batches:
@@ -137,13 +137,13 @@ def _as_metrics(found: list[Metrics]) -> dict[str, Metric]:
 
 
 def _real_rows(batch: NumpyBatch) -> np.ndarray:
-    """[B] bool: which rows are examples, and not padding."""
+    """[B] bool: which rows are examples, not padding."""
     mask = np.asarray(batch["loss_mask"])
     return np.asarray(mask.reshape(len(mask), -1).any(axis=1))
 
 
 def _in_order(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Outputs [N, ...] in the order of the batches, as [N, ...] in the order of the examples."""
+    """Reorders outputs [N, ...] from the order of the batches to that of the examples."""
     ordered = np.empty_like(x)
     ordered[rows] = x
     return ordered

@@ -1,4 +1,4 @@
-"""What a config decides before the first step: data, model, objective, optimizer, and how the state is initialised."""
+"""The objects of a run before its first step: data, model, objective, optimizer, and the initial state."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ from jaxnlp.corpus import Corpus
 from jaxnlp.serialization import ConfigError
 from jaxnlp.tasks import MetricKind, Objective
 from jaxnlp.typing import Params
-from train.begin import Beginning, merge, overlaid
+from train.begin import Initialisation, merge, overlay
 from train.config import TrainConfig
 from train.optimizer import make_optimizer, make_schedule
 from train.parallel import ParallelMode
@@ -22,18 +22,18 @@ from train.step import StepOutput, TrainState, init_state, train_step
 
 
 class Setup(NamedTuple):
-    """What a config decides before the first step.
+    """The objects of a run before its first step.
 
     Attributes:
-      config: with a pretrained model's shape in it.
+      config: with the shape of a pretrained model.
       corpus: the data.
-      spec: what a folder must hold for the run to continue in it.
+      spec: the facts that must stay equal when the run continues.
       model: the Linen module.
-      objective: its loss.
+      objective: the loss.
       metrics: the declared metrics of training and validation.
       optimizer: see `train.optimizer`.
-      initial_state: given parameters -> the state before the first step; to be jitted.
-      given: the given parameters.
+      initial_state: given parameters -> the state before the first step; jit it.
+      given: the parameters that are not initialised at random.
     """
 
     config: TrainConfig
@@ -47,30 +47,30 @@ class Setup(NamedTuple):
     given: Params
 
     def release(self) -> "Setup":
-        """The same with shapes in place of the given parameters: the state has them now."""
+        """A copy with only the shapes of the given parameters, to free their memory: the state has them now."""
         return self._replace(given=jax.eval_shape(lambda: self.given))
 
     def abstract_state(self) -> TrainState:
-        """Shapes and types of the state: nothing is computed."""
+        """Shapes and types of the state, without computing it."""
         return jax.eval_shape(self.initial_state, self.given)
 
 
 def set_up(
-    begun: Beginning, *, devices: int = 1, parallel: ParallelMode = "jit", schedule: Schedule | None = None
+    begun: Initialisation, *, devices: int = 1, parallel: ParallelMode = "jit", schedule: Schedule | None = None
 ) -> Setup:
-    """Data, model, objective and optimizer; nothing is computed on a device.
+    """Loads the data, and makes model, objective and optimizer. Nothing is computed on a device.
 
     Args:
-      begun: what `begin` made of a config.
-      devices: how many share a batch.
-      parallel: how they do.
-      schedule: replaces the config's.
+      begun: the result of `begin`.
+      devices: number of devices that share a batch.
+      parallel: the mode of data parallelism.
+      schedule: replaces the schedule of the config.
 
     Raises:
       ConfigError: when devices do not divide the rows of a batch that carry state, for accumulation of such batches,
         for accumulation and pmap of an objective that is not a mean, and for a best metric that validation does not
         measure.
-      DataError: when the data does not suffice, or has another vocabulary than the run to begin with.
+      DataError: when the data is not sufficient, or has another vocabulary than the run in `init_from`.
     """
     config, task = begun.config, begun.config.task
     corpus = config.data.load(config.seed, begun.processor)
@@ -89,8 +89,8 @@ def set_up(
             )
     if not objective.is_mean and (config.accumulation_steps > 1 or (parallel == "pmap" and devices > 1)):
         raise ConfigError(
-            f"the objective of {type(task).__name__} is not a mean over one count, so a batch is not divided: leave "
-            f"accumulation_steps at 1, got {config.accumulation_steps}, and parallel at jit, got {parallel}"
+            f"the objective of {type(task).__name__} is not a mean over one count, so a batch cannot be divided: set "
+            f"accumulation_steps to 1, got {config.accumulation_steps}, and parallel to jit, got {parallel}"
         )
     rows = config.data.batch_size
     carries = config.data.carries and bool(jax.tree.leaves(jax.eval_shape(lambda: objective.empty_carry(rows))))
@@ -119,16 +119,16 @@ def set_up(
             carry=objective.empty_carry(rows) if carries else (),
         )
 
-    # A pretrained model's parameters replace those that the task begins with.
-    given = overlaid(task.begin(model, corpus), begun.params)
+    # Pretrained parameters replace those that the task initialises.
+    given = overlay(task.initial_params(model, corpus), begun.params)
     if begun.params_for is not None:
-        given = overlaid(given, begun.params_for(corpus.processor))
+        given = overlay(given, begun.params_for(corpus.processor))
     spec = RunSpec.of(config, corpus)
     return Setup(config, corpus, spec, model, objective, metrics, optimizer, initial_state, given)
 
 
 def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:
-    """The pure step of (state, batch), everything else closed over."""
+    """The pure step: a function of (state, batch)."""
     return functools.partial(
         train_step,
         objective=setup.objective,
@@ -139,5 +139,5 @@ def step_function(setup: Setup) -> Callable[..., tuple[TrainState, StepOutput]]:
 
 
 def count_parameters(params: Params) -> int:
-    """Number of values, frozen ones too; of arrays or their shapes."""
+    """Number of values, including frozen ones, in arrays or shapes."""
     return sum(math.prod(x.shape) for x in jax.tree.leaves(params))

@@ -10,13 +10,14 @@ from typing import Any
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 SECOND_SIGNAL_SECONDS = 2.0
-"""A signal repeated within this time is a duplicate, such as one that a wrapper forwards to its process group."""
+"""A signal that repeats within this time is a duplicate, such as one that a wrapper sends to its process group."""
 
 
 class StopSignal:
     """A context that records the first SIGTERM, SIGINT or SIGHUP. A later second signal has its usual effect.
 
-    SIGHUP stays ignored where it is, as nohup has it. SIGINT is heeded: shells ignore it for jobs in the background.
+    If SIGHUP is ignored, as under nohup, it stays ignored. SIGINT is always handled, although shells ignore it for
+    background jobs.
 
     Attributes:
       received: name of the signal; None = no signal was received.
@@ -51,7 +52,7 @@ class StopSignal:
 
 
 def _print_nowhere() -> None:
-    """Output to a terminal is discarded from now on: it is closed, and writing to it is an error."""
+    """Discards further output to the terminal, because writing to a closed terminal is an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None and stream.isatty():

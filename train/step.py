@@ -15,7 +15,7 @@ from jaxnlp.typing import Array, Batch, Metrics, Params, PartBatches, PRNGKey, P
 from train.schedules import current_learning_rate
 
 SMALLEST_COUNT = 1e-9
-"""Below this a batch counts as empty. A sum of weights, such as those of classes, may be small and is still a count."""
+"""Smallest count of a batch that is not empty. A count may be a small sum of weights, such as class weights."""
 
 
 @flax.struct.dataclass
@@ -27,13 +27,13 @@ class TrainState:
       key: [] typed random key; step n draws from fold_in(key, n).
       params: parameters.
       opt_state: the optimizer's state.
-      ema: average of the parameters, exponential or over steps; None when the run keeps none.
-      skipped_updates: [] int32, number of steps whose loss or gradient was not finite; they changed nothing.
+      ema: average of the parameters, exponential or over steps; None = no average.
+      skipped_updates: [] int32, number of steps without an update, because loss or gradient was not finite.
       first_skipped_step: [] int32, the first of them, counted from 1; 0 = none.
-      averaged: [] int32, number of steps whose parameters `ema` is the mean of; 0 = averaging has not started, and
-        `ema` equals the parameters. None where the average is exponential, or there is none.
-      carry: what a recurrent model passes from one batch to the next, arrays [B, ...]; () for most models, and where
-        rows of the data do not continue from batch to batch.
+      averaged: [] int32, number of steps in the mean `ema`; 0 = averaging has not started, and `ema` equals the
+        parameters. None for an exponential average or no average.
+      carry: the state of a recurrent model between two batches, arrays [B, ...]; () for most models, and for data
+        whose rows do not continue from batch to batch.
     """
 
     step: Array
@@ -48,15 +48,15 @@ class TrainState:
 
     @property
     def evaluation_params(self) -> Params:
-        """What evaluation and sampling use: the average where the run keeps one."""
+        """The parameters for evaluation and sampling: the average if the run keeps one."""
         return self.params if self.ema is None else self.ema
 
 
 class StepOutput(NamedTuple):
-    """What a step reports, beside the state.
+    """The output of a step, in addition to the state.
 
     Attributes:
-      metrics: over the whole batch; zeros where the update was skipped.
+      metrics: over the whole batch; zeros if the update was skipped.
       learning_rate: [] float32, of this update.
       skipped_updates: [] int32, so far.
       first_skipped_step: [] int32, see TrainState.
@@ -77,7 +77,7 @@ def init_state(
     mean: bool = False,
     carry: PyTree = (),
 ) -> TrainState:
-    """The state before the first step; it keeps an average of the parameters for `ema` and for `mean`."""
+    """The state before the first step; with `ema` or `mean` it has an average of the parameters."""
     zero = jnp.zeros((), jnp.int32)
     return TrainState(
         step=zero,
@@ -93,7 +93,7 @@ def init_state(
 
 
 def has_parts(batch: Mapping[str, Any]) -> TypeGuard[Mapping[str, Mapping[str, Any]]]:
-    """Whether this is a batch of each of several parts, by their names, and not one batch."""
+    """Whether the argument is a batch of each of several parts, by their names, instead of one batch."""
     return all(isinstance(part, Mapping) for part in batch.values())
 
 
@@ -109,11 +109,11 @@ def train_step(
 ) -> tuple[TrainState, StepOutput]:
     """One update.
 
-    Of several parts, what is minimised, and logged as `objective`, is the sum of their objectives, each the mean over
-    the part's own batch.
+    With several parts, the step minimises the sum of their objectives, each a mean over the part's batch, and logs it
+    as `objective`.
 
-    Where the objective or the gradient is not finite, there is no update: the state keeps parameters and moments,
-    counts the step, and the metrics' sums and counts are 0. What is carried then starts again from `empty_carry`.
+    If the objective or the gradient is not finite, the update is skipped: the state keeps parameters and moments,
+    counts the step, and the metrics' sums and counts are 0. The carry then restarts from `empty_carry`.
 
     Args:
       state: before the step.
@@ -122,16 +122,16 @@ def train_step(
       objective: see `jaxnlp.tasks`.
       optimizer: see `train.optimizer`.
       ema_decay: decay of the moving average, when the state has one.
-      accumulation_steps: A; 1 where the model carries something.
-      axis_name: mapped axis over which devices share the batch (pmap); None: the program sees the whole batch.
+      accumulation_steps: A; must be 1 if the model carries states.
+      axis_name: mapped axis along which devices share the batch (pmap); None: the program sees the whole batch.
 
     Returns:
-      The state after the step, and what the step reports.
+      The state after the step, and its output.
     """
     key, carry = jax.random.fold_in(state.key, state.step), state.carry
 
     def gradients_of(batch: Batch, key: PRNGKey) -> tuple[PyTree, Metrics, PyTree]:
-        """Over all shards and accumulation parts of one batch."""
+        """The gradient over all shards and accumulation parts of one batch."""
         if accumulation_steps == 1:
             grads, (metrics, new_carry) = _gradients(state.params, batch, key, objective, carry)
         else:
@@ -142,7 +142,7 @@ def train_step(
         return grads, metrics, new_carry
 
     if has_parts(batch):
-        names = sorted(batch)  # the order that jit gives them, whoever calls
+        names = sorted(batch)  # the same order as under jit
         parts = [gradients_of(batch[name], jax.random.fold_in(key, n)) for n, name in enumerate(names)]
         metrics = _sum_of_parts([found for _, found, _ in parts])
         gradients = {name: grads for name, (grads, *_) in zip(names, parts, strict=True)}
@@ -157,18 +157,18 @@ def train_step(
 
     minimised, _ = weighted(metrics)
     norm = optax.tree.norm(grads)
-    # The updates are not checked: to look at all of them before the first is applied would double the optimizer's
-    # memory traffic. From a finite gradient only an absurd learning rate makes an infinite one; `all_finite` finds it.
+    # The updates are not checked, because this would double the optimizer's memory traffic. Only an absurd learning
+    # # rate makes an infinite update of a finite gradient; `all_finite` finds it.
     finite = jnp.isfinite(minimised) & jnp.isfinite(norm)
     if objective.progress not in metrics:
         raise ValueError(
-            f"the objective counts progress by {objective.progress!r}, which it did not measure; it measured "
+            f"the objective's progress metric is {objective.progress!r}, which it did not measure; it measured "
             f"{', '.join(metrics)}"
         )
     step, progress = state.step + 1, metrics[objective.progress][1]
 
-    # A branch, not a choice for each value: XLA on CPU then writes moments and parameters in place of the donated ones,
-    # and copies none of them first. Not measured on a GPU yet.
+    # A branch, not a choice for each value: XLA on CPU then writes moments and parameters in place, without a copy. Not
+    # # measured on a GPU yet.
     def updated(state: TrainState) -> TrainState:
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, progress=progress)
         params = optax.apply_updates(state.params, updates)
@@ -198,19 +198,19 @@ def train_step(
 
 
 def weighted(metrics: Metrics) -> tuple[Array, Array]:
-    """Sum and count of what is minimised: `objective` where a regulariser makes it differ from `loss`.
+    """Sum and count of the minimised metric: `objective` if the metrics have it, otherwise `loss`.
 
     Raises: ValueError when neither was measured.
     """
     for name in ("objective", "loss"):
         if name in metrics:
             return metrics[name]
-    raise ValueError(f"an objective measures `loss` or `objective`; this one measured {', '.join(metrics)}")
+    raise ValueError(f"an objective must measure `loss` or `objective`; this one measured {', '.join(metrics)}")
 
 
 @jax.jit
 def all_finite(tree: PyTree) -> Array:
-    """Whether every value is, [] bool."""
+    """Whether every value is finite, [] bool."""
     return jnp.all(jnp.array([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]))
 
 
@@ -222,7 +222,7 @@ def eval_step(
     objective: Objective,
     axis_name: str | None = None,
 ) -> tuple[Metrics, PyTree]:
-    """The objective's metrics of a batch, without dropout, over all shards when `axis_name` is given; and the carry."""
+    """The objective's metrics of a batch, without dropout, over all shards of `axis_name`; and the carry."""
     _, (metrics, carry) = objective.loss(params, batch, None, carry)
     return (metrics if axis_name is None else jax.lax.psum(metrics, axis_name)), carry
 
@@ -254,7 +254,7 @@ def _accumulated_gradients(
 
 def _over_shards(grads: PyTree, metrics: Metrics, axis_name: str) -> tuple[PyTree, Metrics]:
     """The gradient of the mean over all shards, and the metrics of all of them."""
-    # Shards may hold different numbers of tokens: weigh each mean gradient by its share.
+    # Shards may have different numbers of tokens: weight each mean gradient by its share.
     _, count = weighted(metrics)
     weight = count / jnp.maximum(jax.lax.pmean(count, axis_name), SMALLEST_COUNT)
     grads = jax.lax.pmean(jax.tree.map(lambda g: g * weight.astype(g.dtype), grads), axis_name)
@@ -262,7 +262,7 @@ def _over_shards(grads: PyTree, metrics: Metrics, axis_name: str) -> tuple[PyTre
 
 
 def _sum_of_parts(found: list[Metrics]) -> Metrics:
-    """The metrics of several parts' batches: `objective` is the sum of their means, over the count of all."""
+    """The metrics of several parts' batches: `objective` is the sum of their means, with the count of all."""
     pairs = [weighted(metrics) for metrics in found]
     value = jnp.stack([value / jnp.maximum(count, SMALLEST_COUNT) for value, count in pairs]).sum()
     count = jnp.stack([count for _, count in pairs]).sum()
@@ -270,9 +270,9 @@ def _sum_of_parts(found: list[Metrics]) -> Metrics:
 
 
 def _average(state: TrainState, params: Params, decay: float | None) -> tuple[Params, Array | None]:
-    """The next average of the parameters, and of how many it is the mean where it is one.
+    """The next average of the parameters, and for a mean its number of steps.
 
-    Young exponential averages forget faster, or the initial values would stay for 1 / (1 - decay).
+    New exponential averages decay faster. Otherwise the initial values would stay for 1 / (1 - decay) steps.
     """
     if state.averaged is not None:
         begun = state.averaged > 0

@@ -1,4 +1,4 @@
-"""The validation of a run: the task's evaluator, what orders checkpoints, and when averaging starts."""
+"""The validation of a run: the task's evaluator, the score of checkpoints, and the start of averaging."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -57,16 +57,16 @@ class Validation:
 
 
 def checkpoint_score(evaluation: Evaluation, setup: Setup) -> dict[str, float]:
-    """What orders checkpoints: the best metric, signed so that higher is better; the loss breaks ties."""
+    """The score that orders checkpoints: the best metric, negated if lower is better; the loss breaks ties."""
     name = setup.config.best_metric
     sign = 1.0 if setup.metrics[name].better == "higher" else -1.0
     return {"score": sign * evaluation.metrics[name].value, "loss": evaluation.metrics["loss"].value}
 
 
 def has_stalled(losses: Sequence[float], patience: int) -> bool:
-    """Whether the newest validation loss exceeds the lowest of those more than `patience` evaluations before it.
+    """Whether the latest validation loss exceeds the lowest one of more than `patience` evaluations before it.
 
-    Losses that are not finite are left out.
+    Losses that are not finite are ignored.
 
     Source: Merity et al. 2018, algorithm 1.
     """

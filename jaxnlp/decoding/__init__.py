@@ -1,4 +1,4 @@
-"""Sampling, generation and beam search: they know a step function, not a model."""
+"""Sampling, generation and beam search with the step function of any model."""
 
 from jaxnlp.public_names import lazily
 

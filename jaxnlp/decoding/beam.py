@@ -140,13 +140,13 @@ def beam_search(
         raise ValueError(f"no_repeat_ngram must be at least 0, got {no_repeat_ngram}")
     n_best = num_beams if n_best is None else n_best
     if not 1 <= n_best <= num_beams:
-        raise ValueError(f"n_best must lie in 1 to num_beams, {num_beams}, got {n_best}")
+        raise ValueError(f"n_best must be in 1 to num_beams, {num_beams}, got {n_best}")
     limits = np.full(len(prompt), max_new_tokens) if max_lengths is None else np.asarray(max_lengths)
     if limits.shape != (len(prompt),) or not np.issubdtype(limits.dtype, np.integer):
         raise ValueError(f"expected max_lengths [{len(prompt)}] of int, got {limits.shape} of {limits.dtype}")
     if not ((limits >= 1) & (limits <= max_new_tokens)).all():
         raise ValueError(
-            f"max_lengths must lie in 1 to max_new_tokens, {max_new_tokens}, got {limits.min()} to {limits.max()}"
+            f"max_lengths must be in 1 to max_new_tokens, {max_new_tokens}, got {limits.min()} to {limits.max()}"
         )
     check_capacity(decoder, prompt, max_new_tokens)
     params = prepare(decoder, params)
@@ -174,7 +174,7 @@ def _begin(decoder, rules, params, window, count, settings, cache):
         lengths=jnp.zeros((batch, num_beams), jnp.int32),
         scores=jnp.full((batch, num_beams), -jnp.inf, jnp.float32),
     )
-    # Several empty hypotheses would all have the same continuations, so there is only one.
+    # Several empty hypotheses would all have the same continuations, so the search starts with one.
     running = empty._replace(scores=empty.scores.at[:, 0].set(0.0))
     cache = cache_rows(cache, jnp.repeat(jnp.arange(batch), num_beams))
     logits = jnp.broadcast_to(logits[:, None], (batch, num_beams, size))

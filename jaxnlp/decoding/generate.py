@@ -18,7 +18,7 @@ SMALLEST_BUCKET = 16
 
 @dataclasses.dataclass(frozen=True)
 class Decoder:
-    """A model as generation sees it: functions of its parameters and its cache.
+    """The functions of a model that generation uses.
 
     The cache stores what the model needs of the tokens that it has read. It is a pytree of arrays [B, ...], one row for
     each sequence, and of scalars, which apply to all rows.
@@ -65,7 +65,7 @@ def decoder_of(model: Any) -> Decoder:
 
 @functools.lru_cache(maxsize=8)
 def target_decoder_of(model: Any) -> Decoder:
-    """The step function of a model that reads a source first; each search needs a cache from `model.begin`.
+    """The step function of a model that reads a source first; each search needs a cache from `model.initial_cache`.
 
     Args:
       model: a Linen module with `advance(params, tokens, cache, count)`, `capacity`, `vocabulary_size`, `reorder`,
@@ -73,7 +73,9 @@ def target_decoder_of(model: Any) -> Decoder:
     """
 
     def empty_cache(batch: int) -> PyTree:
-        raise ValueError(f"{type(model).__name__} reads a source first; give the cache of its method begin")
+        raise ValueError(
+            f"{type(model).__name__} reads a source first; give the result of its method initial_cache as the cache"
+        )
 
     return Decoder(
         prepare=model.decoding_params,
@@ -145,7 +147,7 @@ def check_request(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) -> 
         raise ValueError("the prompt is empty; the model needs at least one token to continue")
     if decoder.capacity is not None and length > decoder.capacity:
         raise ValueError(
-            f"the prompt has {length} tokens, but the model's context holds {decoder.capacity}; shorten it"
+            f"the prompt has {length} tokens, but the model's context has only {decoder.capacity}; shorten it"
         )
     if decoder.vocabulary_size is not None:
         expect_tokens(prompt, decoder.vocabulary_size, "the prompt")
@@ -159,7 +161,7 @@ def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) ->
     if decoder.capacity is not None and needed > decoder.capacity:
         raise ValueError(
             f"a prompt of {prompt.shape[1]} tokens and {max_new_tokens} new ones need a context of {needed}, but the "
-            f"model's holds {decoder.capacity}; ask for fewer, or shorten the prompt"
+            f"model's context has only {decoder.capacity}; ask for fewer, or shorten the prompt"
         )
 
 

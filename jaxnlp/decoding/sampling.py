@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxnlp.ops.top_k import top_k
 
 LOWEST_TEMPERATURE = 1e-6
-"""A much lower temperature would be 0 in float32, and 0 / 0 is NaN."""
+"""Lowest positive temperature: a much lower one would be 0 in float32, and 0 / 0 is NaN."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sampling:
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k must be at least 1, got {self.top_k}")
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
-            raise ValueError(f"top_p must lie in (0, 1], got {self.top_p}")
+            raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
 
 
 def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
@@ -64,7 +64,7 @@ def filtered_logits(logits: jax.Array, sampling: Sampling) -> jax.Array:
 
 
 def sample(logits: jax.Array, key: jax.Array, sampling: Sampling) -> jax.Array:
-    """One token for each row of logits [B, V]: [B] int32. At temperature 0 the most probable one, for any key."""
+    """One token for each row of logits [B, V]: [B] int32. At temperature 0 it is the most probable one, for any key."""
     if sampling.temperature == 0.0:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     return jax.random.categorical(key, filtered_logits(logits, sampling), axis=-1).astype(jnp.int32)

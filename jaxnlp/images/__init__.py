@@ -1,1 +1,1 @@
-"""Images: files, arrays and pictures. No jax."""
+"""Images: files, arrays and pictures. Does not use jax."""

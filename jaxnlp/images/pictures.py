@@ -11,12 +11,12 @@ from PIL import Image
 
 
 def png(images: np.ndarray, *, columns: int = 1, scale: int = 1) -> str:
-    """Images side by side as a PNG file in base64.
+    """Images in a grid, as a PNG file in base64.
 
     Args:
       images: [N, I, I, R] uint8.
-      columns: images in a row.
-      scale: by how much they are enlarged.
+      columns: number of images in a row.
+      scale: factor by which they are enlarged.
     """
     count, size, _, channels = images.shape
     rows = -(-count // columns)

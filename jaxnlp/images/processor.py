@@ -1,4 +1,4 @@
-"""Between image files and arrays, and the classes of images.
+"""The processor of image classifiers: from image files to arrays, and the classes.
 
 Axes that the library's glossary does not have: I rows or columns of an image, R channels.
 """
@@ -15,20 +15,20 @@ from jaxnlp.inference import is_one
 from jaxnlp.targets import Classes
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-"""Files of a folder that are images."""
+"""Suffixes of image files."""
 MODES = {1: "L", 3: "RGB"}
-"""Pillow's name of an image with so many channels."""
+"""Pillow's mode for each number of channels."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageProcessor:
-    """Between images and arrays: their size, how pixels are normalised, and the names of the classes. Equal by value.
+    """The size of images, the normalisation of pixels, and the names of the classes. Equal by value.
 
     Attributes:
       size: rows and columns, I.
       channels: R: 1 for grey images, 3 for colour.
-      mean: of each channel of the training images, whose pixels lie in [0, 1].
-      stddev: their standard deviation.
+      mean: of each channel of the training images, with pixels in [0, 1].
+      stddev: of each channel.
       classes: their names, in the order of their ids.
     """
 
@@ -39,19 +39,23 @@ class ImageProcessor:
     classes: tuple[str, ...]
 
     counted: ClassVar[str] = "images"
-    """What examples are called where they are counted."""
+    """The plural noun for examples in metrics."""
 
     def __post_init__(self):
         if self.size < 1 or self.channels not in MODES:
             raise ValueError(f"images: size must be at least 1 and channels 1 or 3, got {self.size}, {self.channels}")
         if not len(self.mean) == len(self.stddev) == self.channels or not all(0.0 < x < math.inf for x in self.stddev):
-            raise ValueError(f"images: a mean and a positive stddev for each channel, got {self.mean}, {self.stddev}")
+            raise ValueError(
+                f"images: expected a mean and a positive stddev for each channel, got {self.mean}, {self.stddev}"
+            )
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
-            raise ValueError(f"images: at least two classes of distinct names, got {', '.join(self.classes) or 'none'}")
+            raise ValueError(
+                f"images: expected at least two classes with distinct names, got {', '.join(self.classes) or 'none'}"
+            )
 
     @property
     def targets(self) -> Classes:
-        """What is predicted: one of the classes."""
+        """The targets: one of the classes."""
         return Classes(self.classes)
 
     @property
@@ -63,30 +67,30 @@ class ImageProcessor:
     """Headings of the `cells` of an example."""
 
     def cells(self, example: Any) -> tuple[str, ...]:
-        """What a table shows of an example: its name."""
+        """The columns of an example in a table: its name."""
         return (example.name,)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of an image: (I, I, R)."""
+        """The shape of an image: (I, I, R)."""
         return self.size, self.size, self.channels
 
     def read(self, path: Path, *, resize: bool = False) -> np.ndarray:
-        """An image file as [I, I, R] uint8.
+        """Reads an image file: [I, I, R] uint8.
 
         Args:
           path: of a PNG, JPEG or any other file that Pillow reads.
-          resize: cut the middle square out of an image of another size, and scale it; otherwise it is refused.
+          resize: crop the middle square of an image of another size, and scale it; otherwise such an image is an error.
 
-        Raises: FileNotFoundError; ValueError naming the file, for something that is no image, or of another size.
+        Raises: FileNotFoundError; ValueError naming the file, if it is not an image or has another size.
         """
         image = open_image(path, self.channels)
         if image.size != (self.size, self.size):
             if not resize:
                 width, height = image.size
                 raise ValueError(
-                    f"{path}: {width} x {height} pixels, and the model reads {self.size} x {self.size}; "
-                    "--resize cuts and scales it"
+                    f"{path} has {width} x {height} pixels, but the model reads {self.size} x {self.size}; "
+                    "--resize crops and scales it"
                 )
             side = min(image.size)
             left, top = ((length - side) // 2 for length in image.size)
@@ -99,7 +103,7 @@ class ImageProcessor:
         return {"images": np.stack([self.array(image, resize=resize) for image in several])}
 
     def array(self, image: Any, *, resize: bool = False) -> np.ndarray:
-        """An image [I, I, R] uint8: a file, or an array, which of a grey image may be [I, I].
+        """An image [I, I, R] uint8, from a file or from an array, which may be [I, I] for a grey image.
 
         Raises: as `read`; ValueError for an array of another size or type.
         """
@@ -118,7 +122,7 @@ class ImageProcessor:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming what is something else."""
+        """The processor whose `to_json` this is. Raises: ValueError with the wrong fields."""
         try:
             numbers = {name: tuple(map(float, fields[name])) for name in ("mean", "stddev")}
             return cls(int(fields["size"]), int(fields["channels"]), **numbers, classes=tuple(fields["classes"]))
@@ -127,12 +131,13 @@ class ImageProcessor:
 
 
 def open_image(path: Path, channels: int) -> Image.Image:
-    """An image with so many channels, upright as its camera says; what is transparent becomes white.
+    """Opens an image with this number of channels, rotated as its camera says; transparent pixels become white.
 
-    Raises: FileNotFoundError; ValueError naming a file that is no whole image, or has more than 8 bits a channel.
+    Raises: FileNotFoundError; ValueError naming a file that is damaged, not an image, or has more than 8 bits a
+    channel.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no image at {path}")
+        raise FileNotFoundError(f"the image {path} does not exist")
     try:
         with Image.open(path) as file:
             if file.mode.startswith(("I", "F")):
@@ -152,7 +157,8 @@ def open_image(path: Path, channels: int) -> Image.Image:
 
 
 def pixel_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel of [N, I, I, R] uint8, in units of 255; of a constant channel, 1."""
+    """Mean and standard deviation of each channel of [N, I, I, R] uint8, in units of 255; the deviation of a constant
+    channel is 1."""
     counts = [np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(images.shape[-1])]
     levels = np.arange(256) / 255.0
     means = [float(count @ levels / count.sum()) for count in counts]

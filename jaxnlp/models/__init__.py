@@ -1,4 +1,4 @@
-"""Model families, one a file: its frozen Config, its Module."""
+"""Model families, one a file: its frozen Config and its Module."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from jaxnlp.typing import Params
 
 
 class Parameter(NamedTuple):
-    """What a model says of one of its parameters; layer-wise rates, Muon, weight decay and sharding read it.
+    """Description of one of a model's parameters; layer-wise rates, Muon, weight decay and sharding read it.
 
     Attributes:
       axes: glossary letters (`jaxnlp.typing`), one a dimension; a digit is a small stacked axis: "LD3HK" is the kernel
-        of queries, keys and values of all blocks, stacked. A matrix has its input axis first, behind L.
-      depth: the number of the block it belongs to, counted from 0; "below" or "above" the blocks. A parameter with an
-        axis L belongs to all blocks, whatever is said here.
-      matrix: it maps inputs to outputs: weight decay applies, and Muon unless `head`.
-      head: it maps to the model's outputs.
+        of queries, keys and values of all blocks, stacked. A matrix has its input axis first, after L.
+      depth: the number of its block, counted from 0; "below" or "above" the blocks. It is ignored for a parameter with
+        an axis L, which belongs to all blocks.
+      matrix: whether it maps inputs to outputs. Then weight decay applies, and Muon unless `head`.
+      head: whether it maps to the model's outputs.
     """
 
     axes: str
@@ -31,14 +31,15 @@ class Parameter(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """What a model takes from pretrained weights.
+    """The parts of pretrained weights that a model uses.
 
     Attributes:
       config: the model's config with the pretrained shape in it.
-      params: those of the model's parameters that are given, at their places; the others are initialised at random.
+      params: the model's parameters that the weights have, at their paths; the others are initialised at random.
       processor: the pretrained model's tokenizer; None = the data set makes its own.
-      notes: what to tell the user, such as heads that the weights do not have.
-      params_for: from the run's processor to further given parameters, such as heads of equal labels; None = no more.
+      notes: messages for the user, such as heads that the weights do not have.
+      params_for: from the run's processor to further pretrained parameters, such as heads of equal labels; None = no
+        more.
     """
 
     config: "ModelConfig"
@@ -55,19 +56,20 @@ class ModelConfig(Config):
     section: ClassVar[str] = "model"
     usual: ClassVar[tuple[str, ...]] = ("width", "num_layers")
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
-    """How it is computed: no choice here changes what is computed."""
+    """Options of the computation, which do not change the model."""
 
     @property
     def max_length(self) -> int | None:
-        """The longest input, in tokens; None = any length."""
+        """Maximum length of an input in tokens; None = any length."""
         return None
 
     def build(self, vocabulary_size: int) -> nn.Module:
         """The module for a vocabulary of that size."""
-        raise TypeError(f"{type(self).__name__} describes no model: it does not define build()")
+        raise TypeError(f"{type(self).__name__} cannot build a model: it does not define build()")
 
     def frozen(self, path: tuple[str, ...]) -> bool:
-        """Whether training leaves a parameter as it is, such as that of `("blocks", "attention", "qkv", "kernel")`."""
+        """Whether training keeps a parameter unchanged; a path is such as `("blocks", "attention", "qkv",
+        "kernel")`."""
         del path
         return False
 
@@ -76,13 +78,13 @@ class ModelConfig(Config):
         raise TypeError(f"{type(self).__name__} does not describe its parameters: it does not define parameter()")
 
     def architecture(self) -> dict[str, Any]:
-        """The fields that decide the function of given parameters, by name: without `compute`, rates of dropout, and
-        options that this config does not read. Runs with equal ones can continue from one another's parameters."""
+        """The fields that define the model's function, by name: all except `compute`, dropout rates, and options that
+        this config does not read. Runs whose fields are equal can use each other's parameters."""
         rest = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in rest.items() if name != "compute" and not name.endswith("dropout_rate")}
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """What this model takes from a pretrained one: by default all parameters of a model of the same architecture.
+        """The parts of a pretrained model that this model uses: by default all parameters of the same architecture.
 
         Args:
           pretrained: a `jaxnlp.tasks.Trained`.
@@ -91,12 +93,12 @@ class ModelConfig(Config):
         """
         theirs = pretrained.model.config
         if type(theirs) is not type(self):
-            raise ValueError(f"it has a model of {type(theirs).__name__}, expected {type(self).__name__}")
+            raise ValueError(f"its model config is a {type(theirs).__name__}, expected {type(self).__name__}")
         before, now = theirs.architecture(), self.architecture()
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         if changed:
             lines = "".join(f"\n  model.{name}: {before.get(name)!r} -> {now.get(name)!r}" for name in changed)
-            raise ValueError(f"its model has another architecture; set the --model fields as it has them:{lines}")
+            raise ValueError(f"its model has another architecture; set the --model fields to its values:{lines}")
         return Adopted(self, pretrained.params, pretrained.processor)
 
 

@@ -1,4 +1,5 @@
-"""LSTM encoder-decoder with attention: the encoder is bidirectional, and each decoder step is fed the last output.
+"""LSTM encoder-decoder with attention: a bidirectional encoder, and a decoder that reads its last output (input
+feeding).
 
 With s the encoder's outputs,
 
@@ -44,17 +45,17 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
     encoder_layers: int = 1
     """Number of bidirectional layers in the encoder."""
     attention: ScoreName = "multiplicative"
-    """Score of an encoder output, given the decoder's state: multiplicative has a matrix between them; dot is their dot
-    product, which needs a decoder twice as wide as the encoder; additive is a layer with tanh."""
+    """Attention score of the decoder's state and an encoder output: multiplicative has a matrix between them; dot is
+    their dot product, which needs a decoder twice as wide as the encoder; additive is a layer with tanh."""
     use_convolution: bool = True
     """Whether a convolution over each embedding and the next one precedes the encoder."""
     embeddings: Literal["separate", "tied", "shared"] = "separate"
-    """Which of the source embeddings, target embeddings and output layer share a matrix: none (separate), the last two
-    (tied), or all (shared), which needs one vocabulary. Shared matrices need equal widths."""
+    """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
+    last two (tied), or all (shared), which needs one vocabulary. Shared matrices need equal widths."""
     embedding_dropout_rate: float = 0.0
     """Dropout rate of the embeddings."""
     dropout_rate: float = 0.3
-    """Dropout rate of the output layer's inputs, which are also fed to the next step."""
+    """Dropout rate of the output layer's inputs, which the next step also reads."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -64,7 +65,7 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
                 raise ValueError(f"model.{name} must be at least 1, got {value}")
         for name in ("embedding_dropout_rate", "dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
+                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
         if self.embeddings != "separate" and self.embedding_width != self.width:
             raise ValueError(
                 f"model.embeddings {self.embeddings} needs model.embedding_width equal to model.width, got "
@@ -82,7 +83,8 @@ class AttentionLSTMConfig(SequenceToSequenceConfig):
         return self.encoder_width or self.width
 
     def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "AttentionLSTM":
-        """The module for a target and a source vocabulary of these sizes; None = both sides share one vocabulary."""
+        """The module for a target and a source vocabulary of these sizes; None = source and target share one
+        vocabulary."""
         source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
         if self.embeddings == "shared" and source != vocabulary_size:
             raise ValueError(
@@ -241,11 +243,11 @@ class AttentionLSTM(nn.Module):
     def read(
         self, tokens: jax.Array, cache: AttentionLSTMCache, count: jax.Array | int | None = None
     ) -> tuple[jax.Array, AttentionLSTMCache]:
-        """Reads the next tokens of a target.
+        """Reads further tokens of a target.
 
         Args:
           tokens: [B, T] int, which follow the tokens in the cache.
-          cache: see `begin`.
+          cache: see `initial_cache`.
           count: [] int, the number of tokens among the T that are not padding; None = all.
 
         Returns:
@@ -267,7 +269,7 @@ class AttentionLSTM(nn.Module):
         found: Any = self.apply({"params": params}, tokens, cache, count, method="read")
         return found
 
-    def begin(
+    def initial_cache(
         self,
         params: Params,
         source: jax.Array,
@@ -282,7 +284,7 @@ class AttentionLSTM(nn.Module):
           params: as trained.
           source: [B, S] int, in [0, V).
           source_mask: [B, S] bool, False for padding; None = no padding.
-          capacity: unused: a state has no maximum length.
+          capacity: unused: there is no maximum length.
           count_coverage: unused: coverage is always counted.
         """
         del capacity, count_coverage
@@ -294,7 +296,7 @@ class AttentionLSTM(nn.Module):
         self, params: Params, source: jax.Array, inputs: jax.Array, source_mask: jax.Array | None = None
     ) -> jax.Array:
         """The attention weights of each target position on the source: [B, T, S], float32; rows sum to 1."""
-        cache = self.begin(params, source, source_mask)
+        cache = self.initial_cache(params, source, source_mask)
         decoded: Any = self.apply({"params": params}, inputs, cache, deterministic=True, method="_decode")
         return decoded.weights.astype(jnp.float32)
 
@@ -323,7 +325,7 @@ class AttentionLSTM(nn.Module):
 
     @property
     def capacity(self) -> None:
-        """None: states have no maximum length."""
+        """None: there is no maximum length."""
         return None
 
     def _decode(

@@ -30,7 +30,7 @@ INITIAL_STDDEV = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig(Config):
-    """Shape and variants of a BERT; the defaults are those of BERT-base. It is the `encoder` of a model config."""
+    """Shape and variants of a BERT, the `encoder` of a model config. The defaults are those of BERT-base."""
 
     section: ClassVar[str] = "model.encoder"
 
@@ -49,12 +49,11 @@ class BertConfig(Config):
     positions: Literal["learned", "sinusoidal"] = "learned"
     """A learned vector for each position, as in the original, or fixed sines and cosines."""
     scale_embeddings: bool = False
-    """Multiply token embeddings by the square root of the width: fixed positions have values up to 1, and would
-    outweigh them."""
+    """Multiply token embeddings by the square root of the width, because fixed positions have values up to 1."""
     pre_norm: bool = False
-    """Normalise before each branch and once at the end; the original normalises after each sum."""
+    """Normalise before each branch and once at the end; the original BERT normalises after each sum."""
     use_pooler: bool = True
-    """A vector for the whole text: tanh of a dense layer on its first token."""
+    """Compute a vector for the whole text: tanh of a dense layer on its first token."""
     dropout_rate: float = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: float = 0.1
@@ -62,7 +61,7 @@ class BertConfig(Config):
     epsilon: float = 1e-12
     """Epsilon of the normalisations."""
     padded_vocabulary_size: int | None = None
-    """Number of token embeddings, where a checkpoint has more than the tokenizer has tokens; None = the tokenizer's."""
+    """Number of token embeddings, if a checkpoint has more of them than the tokenizer has tokens; None = equal."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -80,9 +79,9 @@ class BertConfig(Config):
             raise ValueError(f"model.encoder.width must be even for sinusoidal positions, got {self.width}")
         for name in ("dropout_rate", "attention_dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{self.full_name(name)} must lie in [0, 1), got {getattr(self, name)}")
+                raise ValueError(f"{self.full_name(name)} must be in [0, 1), got {getattr(self, name)}")
         if not 0.0 < self.epsilon < 1.0:
-            raise ValueError(f"model.encoder.epsilon must lie in (0, 1), got {self.epsilon}")
+            raise ValueError(f"model.encoder.epsilon must be in (0, 1), got {self.epsilon}")
 
     def embeddings(self, vocabulary_size: int) -> int:
         """Number of token embeddings, V, for a tokenizer of that many tokens.
@@ -129,14 +128,14 @@ class BertModelConfig(ModelConfig):
         return super().architecture() | {"encoder": self.encoder.architecture()}
 
     def with_encoder(self, encoder: BertConfig) -> Self:
-        """This config with a pretrained encoder's."""
+        """This config with a pretrained encoder's config."""
         return dataclasses.replace(self, encoder=encoder)
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder of any model around a BERT, with its shape; rates of dropout stay this config's."""
+        """The encoder of any model with a BERT, and its shape; dropout rates stay those of this config."""
         theirs = pretrained.model.config
         if not isinstance(theirs, BertModelConfig):
-            raise ValueError(f"it has no BERT: its model config is a {type(theirs).__name__}")
+            raise ValueError(f"it does not have a BERT: its model config is a {type(theirs).__name__}")
         fields = dataclasses.fields(BertConfig)
         rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
         encoder = dataclasses.replace(theirs.encoder, **rates)
@@ -151,13 +150,13 @@ class BertModelConfig(ModelConfig):
 
 
 class BertOutput(NamedTuple):
-    """What BERT returns. jit removes unused outputs.
+    """The outputs of BERT. jit removes unused ones.
 
     Attributes:
       hidden: of each token, after the last block [B, T, D].
       pooled: of each text, tanh of a dense layer on its first token [B, D]; None without `use_pooler`.
-      layers: after the embeddings, and after each block [L + 1, B, T, D]; the last is `hidden` before the final
-        normalisation that `pre_norm` has.
+      layers: after the embeddings, and after each block [L + 1, B, T, D]; with `pre_norm` the last is `hidden` before
+        the final normalisation.
     """
 
     hidden: jax.Array
@@ -194,8 +193,8 @@ class Bert(nn.Module):
         Args:
           tokens: [B, T] int, in [0, V); T is at most `max_positions`.
           segments: [B, T] int, 0 in the first text and 1 in the second; None = all 0.
-          attention_mask: [B, T] bool, False where a token is padding; None = there is no padding. Padding does
-            not change the vectors of other tokens.
+          attention_mask: [B, T] bool, False for padding, which does not change the vectors of other tokens; None = no
+            padding.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Raises:
@@ -206,7 +205,9 @@ class Bert(nn.Module):
         chex.assert_shape([x for x in (segments, attention_mask) if x is not None], tokens.shape)
         positions = tokens.shape[1]
         if positions > config.max_positions:
-            raise ValueError(f"a text of {positions} tokens exceeds the {config.max_positions} positions of this model")
+            raise ValueError(
+                f"the text has {positions} tokens, but the model has only {config.max_positions} positions"
+            )
         x = self._embed(tokens, segments)
         x = LayerNorm(config.epsilon, compute=self.compute, name="embedding_norm")(x)
         x = Dropout(config.dropout_rate)(x, deterministic=deterministic)
@@ -256,14 +257,14 @@ class Bert(nn.Module):
         segments: jax.Array | None = None,
         attention_mask: jax.Array | None = None,
     ) -> tuple[BertOutput, jax.Array]:
-        """The encoding, and the attention weights that made it: [L, B, H, T, T], float32; each row sums to 1."""
+        """The outputs, and the attention weights [L, B, H, T, T], float32; each row sums to 1."""
         encoding, found = self.apply({"params": params}, tokens, segments, attention_mask, mutable=["intermediates"])
         (weights,) = jax.tree.leaves(found["intermediates"]["blocks"])
         return encoding, weights
 
 
 class PretrainingHeads(nn.Module):
-    """Predicts masked tokens, and whether the second text follows the first.
+    """Predicts masked tokens, and whether the second text follows the first one.
 
     Attributes:
       vocabulary_size: V.
@@ -279,14 +280,14 @@ class PretrainingHeads(nn.Module):
 
     @nn.compact
     def __call__(self, hidden: jax.Array, pooled: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The inputs of the output layer, whose matrix is the token embedding's.
+        """The inputs of the output layer, whose matrix is that of the token embeddings.
 
         Args:
           hidden: of the tokens to predict [N, D].
           pooled: [B, D].
 
         Returns:
-          The output layer's input [N, D], its bias [V], and the logits of the second text following, or not [B, 2].
+          The output layer's input [N, D], its bias [V], and the logits of next-sentence prediction [B, 2].
         """
         chex.assert_rank([hidden, pooled], 2)
         x = gelu(Dense(hidden.shape[-1], compute=self.compute, name="transform")(hidden))

@@ -1,6 +1,6 @@
 """A BERT, pretrained or from scratch, with a head for the classes of texts or of pairs of texts, or for numbers.
 
-Source: Devlin et al. 2019, section 4.1; `jaxnlp.models.text_vectors` for pairs whose texts are read apart.
+Source: Devlin et al. 2019, section 4.1; `jaxnlp.models.text_vectors` for pairs whose texts are encoded separately.
 """
 
 import dataclasses
@@ -25,25 +25,25 @@ from jaxnlp.targets import Classes, Scale
 
 @dataclasses.dataclass(frozen=True)
 class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
-    """A BERT that reads a text, or a pair of texts together, and a dense layer on its vector; or that reads the texts
-    of a pair apart, and a dense layer on features of both vectors."""
+    """A BERT that encodes a text, or a pair of texts together, with a dense layer on its vector; or a BERT that encodes
+    the texts of a pair separately, with a dense layer on features of both vectors."""
 
     inputs: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask", "segments")
 
     token_dropout_rate: float = 0.0
-    """Share of the tokens hidden in training, never the first; small data sets are memorised without it."""
+    """Share of the tokens hidden in training, except the first; small data sets are memorised without it."""
     pair_layer: bool = False
-    """Of pairs whose texts are read apart: a hidden layer between the features of both vectors and the head."""
+    """For pairs with data.pairs apart: a hidden layer between the features of both vectors and the head."""
     similarity: Literal["learned", "cosine"] = "learned"
-    """Of pairs whose texts are read apart, what is predicted of a number: what the head learned, or the cosine of both
+    """For pairs with data.pairs apart that have a number: predict it with a learned head, or as the cosine of both
     vectors, without a head."""
 
     def __post_init__(self):
         super().__post_init__()
         if not 0.0 <= self.token_dropout_rate < 1.0:
-            raise ValueError(f"model.token_dropout_rate must lie in [0, 1), got {self.token_dropout_rate}")
-        what = "an encoder that is trained, and model.freeze_encoder is set"
-        head = "models with a head, and model.similarity cosine has none"
+            raise ValueError(f"model.token_dropout_rate must be in [0, 1), got {self.token_dropout_rate}")
+        what = "models without model.freeze_encoder"
+        head = "models with a head, not to model.similarity cosine"
         refuse_unread(
             self,
             [
@@ -61,7 +61,7 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
 
     @property
     def has_head(self) -> bool:
-        """Whether there are parameters beyond the encoder's."""
+        """Whether the model has parameters outside the encoder."""
         return self.similarity == "learned"
 
     def build_classifier(self, processor: Any) -> "BertClassifier":
@@ -90,7 +90,7 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
         )
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder; and the head of a classifier that predicts the same from the same kind of vector."""
+        """The encoder, and the head if the pretrained classifier predicts the same from the same kind of vector."""
         found = super().adopt(pretrained)
         if not isinstance(pretrained.model.config, BertClassifierConfig):
             return found
@@ -116,7 +116,7 @@ class BertClassifierConfig(TextVectorsConfig, ClassifierConfig):
 
 
 class BertClassifier(nn.Module):
-    """Gives scores to the classes of texts, or of pairs of texts.
+    """Scores the classes of texts, or of pairs of texts.
 
     Attributes:
       config: encoder and head.
@@ -129,7 +129,7 @@ class BertClassifier(nn.Module):
     outputs: int
 
     def setup(self):
-        """The encoder, and the layers that there are."""
+        """The encoder and the layers of the head."""
         config = self.config
         self.encoder = Bert(config.encoder, self.vocabulary_size, config.compute)
         self.dropout = Dropout(config.head_dropout_rate)
@@ -144,9 +144,9 @@ class BertClassifier(nn.Module):
         """The scores of the classes.
 
         Args:
-          tokens: [B, T] int; [B, 2, T] of pairs whose texts are read apart.
-          attention_mask: bool, as `tokens`, False where a token is padding.
-          segments: int, as `tokens`, 0 in the first text and 1 in the second; where they are read apart, 0 in both.
+          tokens: [B, T] int; [B, 2, T] for pairs whose texts are encoded separately.
+          attention_mask: bool, shaped as `tokens`, False for padding.
+          segments: int, shaped as `tokens`, 0 in the first text and 1 in the second; 0 in both if encoded separately.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns: logits [B, C], float32; or the cosine [B, 1].

@@ -1,4 +1,4 @@
-"""A BERT with its two pretraining heads: predict masked tokens, and whether a text follows another.
+"""A BERT with its two pretraining heads: masked language modelling and next-sentence prediction.
 
 Source: Devlin et al. 2019, section 3.1.
 """
@@ -24,7 +24,7 @@ class BertPretrainingConfig(BertModelConfig):
         super().__post_init__()
         if not self.encoder.use_pooler:
             raise ValueError(
-                "model.encoder.use_pooler must be True, got False: its output predicts whether a text follows another"
+                "model.encoder.use_pooler must be True, got False: next-sentence prediction reads the pooler's output"
             )
         if self.encoder.num_segments < 2:
             raise ValueError(
@@ -36,14 +36,14 @@ class BertPretrainingConfig(BertModelConfig):
         return BertPretraining(self, self.encoder.embeddings(vocabulary_size))
 
     def with_encoder(self, encoder: BertConfig) -> Self:
-        """This config with a pretrained encoder's, and with a pooler, which is new where that encoder has none."""
+        """This config with a pretrained encoder's config, and with a pooler even if that encoder does not have one."""
         return super().with_encoder(dataclasses.replace(encoder, use_pooler=True))
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder, and those pretraining heads that there are; the pooler too, or a new one."""
+        """The encoder, and those of the pooler and the pretraining heads that the weights have."""
         found = super().adopt(pretrained)
         heads = pretrained.params.get("heads", {})
-        names = {"token_bias": "the head of masked tokens", "follows": "the head of next sentences"}
+        names = {"token_bias": "the masked-token head", "follows": "the next-sentence head"}
         missing = [] if "pooler" in found.params["encoder"] else ["the pooler"]
         missing += [what for name, what in names.items() if name not in heads]
         notes = (f"{pretrained.name} does not have {', '.join(missing)}: initialised at random",) if missing else ()
@@ -62,8 +62,8 @@ class BertPretrainingConfig(BertModelConfig):
 class BertPretraining(nn.Module):
     """The outputs that pretraining scores.
 
-    Parameters are those of `Bert` under `encoder` and of `PretrainingHeads` under `heads`; the output layer's matrix is
-    the token embedding's, transposed.
+    Parameters are those of `Bert` under `encoder` and of `PretrainingHeads` under `heads`. The output layer's matrix is
+    the transposed matrix of the token embeddings.
 
     Attributes:
       config: the encoder.
@@ -94,13 +94,13 @@ class BertPretraining(nn.Module):
         Args:
           tokens: [B, T] int.
           segments: [B, T] int; None = all 0.
-          attention_mask: [B, T] bool, False where a token is padding; None = there is no padding.
+          attention_mask: [B, T] bool, False for padding; None = no padding.
           positions: [B, P] int, in [0, T): the tokens to predict; None = all, P = T.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          The output layer's input at these positions [B, P, D], for `output_layer`; and the logits of the second text
-          following the first, or not [B, 2], float32: class 0 means that it follows, as in released weights.
+          The output layer's input at these positions [B, P, D], for `output_layer`; and the logits of next-sentence
+            prediction [B, 2], float32: class 0 means that the second text follows the first, as in released weights.
         """
         encoding = self.encoder(tokens, segments, attention_mask, deterministic=deterministic)
         hidden, pooled = encoding.hidden, encoding.pooled

@@ -1,4 +1,4 @@
-"""What every model has that gives scores to the classes of its inputs: texts, pairs of texts, or images."""
+"""The base of classifiers: models that score the classes of texts, pairs of texts, or images."""
 
 import dataclasses
 import functools
@@ -14,18 +14,18 @@ from jaxnlp.typing import Params
 
 _logger = logging.getLogger(__name__)
 HEAD = "head"
-"""Name of the module that gives scores to the classes."""
+"""Name of the module that scores the classes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierConfig(ModelConfig):
     """The base of classifiers' configs.
 
-    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, what its examples are
-    called; and for tables the `columns` that show an example, and its `cells`.
+    Their processor has the `targets` (`jaxnlp.targets`) and their number of `outputs`; `counted`, the noun for its
+    examples; and for tables the `columns` that show an example, and its `cells`.
 
     The module takes the arrays of a batch that `inputs` names, in this order, and the keyword `deterministic`. It
-    returns logits [B, C], float32: never probabilities, which the loss would normalise a second time.
+    returns logits [B, C], float32. It must not return probabilities, which the loss would normalise again.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ()
@@ -40,24 +40,24 @@ class ClassifierConfig(ModelConfig):
 
     def build_classifier(self, processor: Any) -> nn.Module:
         """The module for the inputs and the classes of a processor."""
-        raise TypeError(f"{type(self).__name__} describes no classifier: it does not define build_classifier()")
+        raise TypeError(f"{type(self).__name__} cannot build a classifier: it does not define build_classifier()")
 
     def shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Of the arrays that the module reads, for one example."""
-        raise TypeError(f"{type(self).__name__} describes no classifier: it does not define shapes()")
+        """Shapes of the arrays that the module reads, for one example."""
+        raise TypeError(f"{type(self).__name__} cannot build a classifier: it does not define shapes()")
 
     def check_processor(self, processor: Any) -> None:
         """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All parameters; those of the head only where both models predict the same."""
+        """All parameters, but the head only if both models predict the same."""
         found = super().adopt(pretrained)
         heads = {name: params for name, params in found.params.items() if name == HEAD}
         rest = {name: params for name, params in found.params.items() if name != HEAD}
         return found._replace(params=rest, params_for=functools.partial(heads_for, pretrained, heads, ("targets",)))
 
     def initial_params(self, processor: Any) -> Params:
-        """Parameters that are not initialised at random, such as word vectors; all others are missing.
+        """The parameters that are not initialised at random, such as word vectors.
 
         Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
         """
@@ -66,7 +66,7 @@ class ClassifierConfig(ModelConfig):
 
 
 def heads_for(pretrained: Any, heads: Params, names: Sequence[str], processor: Any) -> Params:
-    """The heads of a pretrained model for a new processor: none, with a warning, where the processors differ.
+    """The heads of a pretrained model for a new processor; empty, with a warning, if the processors differ.
 
     Args:
       pretrained: a `jaxnlp.tasks.Trained`.

@@ -1,4 +1,4 @@
-"""What decoder-only language models share: embeddings, output layer, cache, and their configuration."""
+"""The base of decoder-only language models: configuration, embeddings, output layer and cache."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class DecoderConfig(ModelConfig):
     width: int = 128
     """Model width, D."""
     context_length: int = 128
-    """Maximum length in tokens: each position has a learned vector."""
+    """Maximum length in tokens. Each position has a learned vector."""
     feed_forward_width: int | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
     embedding_dropout_rate: float = 0.0
@@ -45,7 +45,7 @@ class DecoderConfig(ModelConfig):
     residual_dropout_rate: float = 0.0
     """Share of each block's branch outputs dropped in training."""
     use_bias: bool = True
-    """Biases in dense and normalisation layers."""
+    """Whether dense and normalisation layers have biases."""
     tie_embeddings: bool = False
     """Use the token embedding as the output layer."""
 
@@ -62,7 +62,7 @@ class DecoderConfig(ModelConfig):
             )
         for name in ("embedding_dropout_rate", "attention_dropout_rate", "residual_dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{self.full_name(name)} must lie in [0, 1), got {getattr(self, name)}")
+                raise ValueError(f"{self.full_name(name)} must be in [0, 1), got {getattr(self, name)}")
 
     @property
     def max_length(self) -> int:
@@ -84,14 +84,14 @@ class DecoderConfig(ModelConfig):
             "attention_dropout_rate": self.attention_dropout_rate,
             "residual_dropout_rate": self.residual_dropout_rate,
             "use_bias": self.use_bias,
-            # Two branches a block write to the residual stream: this keeps its variance near 1 at any depth.
+            # Each block adds two branches to the residual stream. This keeps its variance near 1 at any depth.
             "residual_stddev": INITIAL_STDDEV / (2 * self.num_layers) ** 0.5,
             "compute": compute,
             "deterministic": deterministic,
         }
 
     def parameters_around(self) -> Table:
-        """Entries of the embeddings, the final normalisation and the output layer."""
+        """Table entries of the embeddings, the final normalisation and the output layer."""
         below = parameter_table.entries({("tokens", "embedding"): "VD", ("positions",): "TD"}, "below")
         above = parameter_table.entries(parameter_table.norm(("final_norm",), use_bias=self.use_bias))
         head = {} if self.tie_embeddings else parameter_table.entries({("head", "kernel"): "DV"}, head=True)
@@ -135,13 +135,13 @@ class Decoder(nn.Module):
         count: jax.Array | int | None = None,
         return_hidden: bool = False,
     ):
-        """Reads a sequence, or with a cache the next part of one.
+        """Reads a sequence, or with a cache the next part of a sequence.
 
         Args:
           tokens: [B, T] int, in [0, V); T is at most the context length.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          cache: what was read before; `tokens` follow it. Its capacity must include them. The parameters are then those
-            of `decoding_params`.
+          cache: the earlier positions; `tokens` follow them, and must not exceed its capacity. The parameters are then
+            those of `decoding_params`.
           count: with a cache, the number of tokens among the T that are not padding, [] int. None = all.
           return_hidden: stop before the output layer, for a loss that computes `output_layer` itself.
 
@@ -204,8 +204,8 @@ class Decoder(nn.Module):
 
         Args:
           x: [B, T, D].
-          caches: what each layer keeps of earlier positions; None: x is the whole sequence.
-          first: [] int, position of x's first.
+          caches: the cache of each layer; None: x is the whole sequence.
+          first: [] int, the first position of x.
           compute: types and implementations.
           deterministic: no dropout.
 
@@ -226,11 +226,11 @@ class Decoder(nn.Module):
           tokens: [B, T] int.
 
         Returns:
-          In the order of the layers (which jit would sort), weights [B, H, T, T], float32, under `block_0`, `block_1`,
-          ... Each row sums to 1.
-          A perceiver has `down_project` [B, H, M, S] first, of the M latents that T tokens reach and the S inputs that
-          these see; its blocks' are [B, H, M, M]; and last comes `up_project` [B, H, T, M], or [B, H, T, M + T] where
-          outputs see inputs too.
+          Weights [B, H, T, T], float32, under `block_0`, `block_1`, ..., in the order of the layers, which jit would
+          sort. Each row sums to 1.
+          A perceiver has first `down_project` [B, H, M, S], for M latents and S inputs; then its blocks [B, H, M, M];
+          and last `up_project` [B, H, T, M], or [B, H, T, M + T] if outputs see inputs too. It has only the latents and
+          inputs that T tokens reach.
         """
         _, found = self.apply({"params": params}, tokens, mutable=["intermediates"])
         maps: dict[str, jax.Array] = {}

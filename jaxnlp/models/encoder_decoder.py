@@ -32,7 +32,7 @@ from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02
 CLIPPED_DISTANCE = 16
-"""Distance from which on all relative vectors are the same, as published."""
+"""Maximum distance of relative vectors, as published; larger distances have the same vector."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an encoder-decoder Transformer."""
 
     num_layers: int = 3
-    """Number of blocks in the encoder, L, and in the decoder."""
+    """Number of blocks in the encoder, and in the decoder, L."""
     num_heads: int = 4
     """Attention heads, H; must divide the width."""
     width: int = 256
@@ -54,11 +54,11 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
     activation: Activation = "relu"
     """Activation of the feed-forward layers."""
     positions: Literal["sinusoidal", "learned", "rotary", "relative_bias", "relative_vectors"] = "sinusoidal"
-    """Fixed or learned vectors added to the embeddings; or, in all self-attention, rotated queries and keys, a learned
+    """Fixed or learned vectors, added to the embeddings; or, in all self-attention, rotated queries and keys, a learned
     bias for each bucket of distances, or learned vectors for each distance, added to keys and values."""
     embeddings: Literal["separate", "tied", "shared"] = "tied"
-    """Which of the source embeddings, target embeddings and output layer share a matrix: none (separate), the last two
-    (tied), or all (shared), which needs one vocabulary."""
+    """Which of the source embeddings, target embeddings and output layer share a matrix: none of them (separate), the
+    last two (tied), or all (shared), which needs one vocabulary."""
     scale_embeddings: bool = True
     """Multiply embeddings by sqrt(D), as published."""
     dropout_rate: float = 0.1
@@ -83,7 +83,7 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
             raise ValueError(f"model.{what} must be even for {self.positions} positions, got {paired}")
         for name in ("dropout_rate", "attention_dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
+                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
 
     @property
     def max_length(self) -> int:
@@ -91,11 +91,12 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
 
     @property
     def attention_positions(self) -> Positions:
-        """What self-attention itself knows of positions."""
+        """The positions of self-attention."""
         return self.positions if self.positions in get_args(Positions) else "none"  # type: ignore[return-value]
 
     def build(self, vocabulary_size: int, source_vocabulary_size: int | None = None) -> "EncoderDecoder":
-        """The module for a target and a source vocabulary of these sizes; None = both sides share one vocabulary."""
+        """The module for a target and a source vocabulary of these sizes; None = source and target share one
+        vocabulary."""
         source = vocabulary_size if source_vocabulary_size is None else source_vocabulary_size
         if self.embeddings == "shared" and source != vocabulary_size:
             raise ValueError(
@@ -124,7 +125,7 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
 
 
 ROUNDED_OUTPUT = "rounded_output"
-"""The output layer's matrix [D, V] among the parameters of decoding, where products have rounded operands."""
+"""The rounded matrix of the output layer [D, V] among the parameters of decoding."""
 
 
 @flax.struct.dataclass
@@ -136,8 +137,8 @@ class TranslationCache:
         [B, H, S, K].
       source_mask: [B, S] bool, False for padding.
       length: [] int32, number of target positions that are filled.
-      attended: [B, S], the attention weights on each source token, summed over the target positions so far: the mean
-        over the heads of the last block; None = not counted.
+      attended: [B, S], the attention weights on each source token, summed over the target positions so far. They are
+        the mean over the heads of the last block. None = not counted.
     """
 
     layers: tuple[LayerCache, ...]
@@ -159,7 +160,7 @@ class Blocks(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, compute: Compute, *, deterministic: bool, **read: Any) -> StackOutput:
-        """Args: x [B, T, D]; `read` as `nn.transformer.stack`. Returns: as it."""
+        """Args: x [B, T, D]; `read` as for `nn.transformer.stack`. Returns: as `stack`."""
         config = self.config
         chex.assert_shape(x, (None, None, config.width))
         sizes: Any = {"max_distance": CLIPPED_DISTANCE} if config.positions == "relative_vectors" else {}
@@ -266,11 +267,11 @@ class EncoderDecoder(nn.Module):
     def read(
         self, tokens: jax.Array, cache: TranslationCache, count: jax.Array | int | None = None
     ) -> tuple[jax.Array, TranslationCache]:
-        """Reads the next tokens of a target, with the parameters of `decoding_params`.
+        """Reads further tokens of a target, with the parameters of `decoding_params`.
 
         Args:
           tokens: [B, T] int, which follow the tokens in the cache.
-          cache: see `begin`. Its capacity must include the tokens.
+          cache: see `initial_cache`. The tokens must not exceed its capacity.
           count: [] int, the number of tokens among the T that are not padding; None = all.
 
         Returns:
@@ -306,7 +307,7 @@ class EncoderDecoder(nn.Module):
         weights = jnp.where(there[None, :, None], self._source_weights(kept), 0.0)
         return logits, dataclasses.replace(cache, attended=before + weights.sum(axis=1))
 
-    def begin(
+    def initial_cache(
         self,
         params: Params,
         source: jax.Array,
@@ -331,7 +332,7 @@ class EncoderDecoder(nn.Module):
         decoder, batch = decoding_blocks(params["decoder"], config.num_layers), source.shape[0]
         attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
         shape = (batch, config.num_heads, positions, config.width // config.num_heads)
-        dtype = config.compute.dtype  # that of `read`: otherwise each token would convert the source's keys and values
+        dtype = config.compute.dtype  # as in `read`: otherwise each token would convert the source's keys and values
         kept = (
             attention.keys_and_values(decoder[f"block_{number}"]["cross_attention"], memory)
             for number in range(config.num_layers)
@@ -351,7 +352,7 @@ class EncoderDecoder(nn.Module):
     def coverage(self, cache: TranslationCache) -> jax.Array:
         """sum_s log min(attended_s, 1) over the real source tokens, [B]."""
         if cache.attended is None:
-            raise ValueError("this cache does not count coverage; begin with count_coverage=True")
+            raise ValueError("this cache does not count coverage; call initial_cache with count_coverage=True")
         return log_coverage(cache.attended, cache.source_mask)
 
     def alignment(
@@ -361,7 +362,7 @@ class EncoderDecoder(nn.Module):
 
         They are the mean over the heads of the last block.
         """
-        cache = self.begin(params, source, source_mask, capacity=inputs.shape[1], count_coverage=False)
+        cache = self.initial_cache(params, source, source_mask, capacity=inputs.shape[1], count_coverage=False)
         decoding = self.decoding_params(params)
         _, kept = self.apply({"params": decoding}, inputs, cache, method="read", mutable=["intermediates"])
         return self._source_weights(kept).astype(jnp.float32)
@@ -391,7 +392,8 @@ class EncoderDecoder(nn.Module):
     def decoding_params(self, params: Params) -> Params:
         """Parameters as `read` takes them: the decoder's blocks are separate, see `nn.transformer.unstacked`.
 
-        The decoder's kernels, and the output layer's apart from the embeddings, are rounded once, for all tokens.
+        The kernels of the decoder and of the output layer are rounded once, for all tokens. The embeddings are not
+        rounded.
         """
         dtype = self.config.compute.operand_dtype
         decoder = rounded_kernels(decoding_blocks(params["decoder"], self.config.num_layers), dtype)
@@ -412,7 +414,7 @@ class EncoderDecoder(nn.Module):
     def _embed(
         self, tokens: jax.Array, side: Literal["source", "target"], *, first: Any = 0, deterministic: bool
     ) -> jax.Array:
-        """Embeddings [B, T, D] of tokens [B, T]; positions, if they are added, start at `first`."""
+        """Embeddings [B, T, D] of tokens [B, T]; added positions start at `first`."""
         config = self.config
         chex.assert_rank(tokens, 2)
         length = tokens.shape[1]

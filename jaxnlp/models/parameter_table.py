@@ -1,4 +1,4 @@
-"""Tables of a model's parameters: what `ModelConfig.parameter` looks up."""
+"""Tables of a model's parameters, in which `ModelConfig.parameter` looks up paths."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -12,7 +12,7 @@ Table = dict[Path, Parameter]
 
 
 def find(table: Table, path: Path) -> Parameter:
-    """The entry of a path. Raises: KeyError naming a path that the model does not have."""
+    """The entry of a path. Raises: KeyError, with the path, if the model does not have it."""
     path = tuple(path)
     if path not in table:
         raise KeyError(f"this model has no parameter {'/'.join(path)}")
@@ -20,7 +20,7 @@ def find(table: Table, path: Path) -> Parameter:
 
 
 def dense(path: Path, kernel: str, *, use_bias: bool = True) -> dict[Path, str]:
-    """A dense layer: its kernel has these axes, its bias all but the first."""
+    """A dense layer: its kernel has these axes, and its bias all but the first."""
     axes = {(*path, "kernel"): kernel}
     return axes | ({(*path, "bias"): kernel[1:]} if use_bias else {})
 
@@ -38,13 +38,13 @@ def entries(
     stacked: bool = False,
     head: bool = False,
 ) -> dict[Path, Parameter]:
-    """Entries of parameters with these axes; those called kernel are matrices.
+    """Entries of parameters with these axes; parameters with the name kernel are matrices.
 
     Args:
       axes: glossary letters, by path.
       depth: of all of them.
       prefix: goes before each path.
-      stacked: whether each has an axis L in front.
+      stacked: whether each has the first axis L.
       head: whether they map to the model's outputs.
     """
     return {
@@ -68,7 +68,7 @@ def block(
       mixer: see `TransformerBlock`.
       cross: whether attention to a memory follows the self-attention.
       grouped: whether there are fewer key heads than heads.
-      positions: see `TransformerBlock`; the tables of relative ones have one row a bucket or a distance.
+      positions: see `TransformerBlock`; the tables of relative positions have one row per bucket or distance.
       normalise_queries: with the mixer `memory`, whether queries are normalised.
       use_bias: whether dense and normalisation layers have biases.
     """

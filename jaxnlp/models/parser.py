@@ -58,7 +58,7 @@ class ParserConfig(ModelConfig):
                 raise ValueError(f"model.{name} must be at least {least}, got {getattr(self, name)}")
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
 
     @property
     def nodes(self) -> tuple[int, ...]:

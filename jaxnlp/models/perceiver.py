@@ -26,8 +26,8 @@ class PerceiverConfig(DecoderConfig):
     num_latents: int = 32
     """Number of latents, M, from 1 to the context length."""
     latent_placement: LatentPlacement = "prefix"
-    """prefix: latents at the first M positions, as in the assignment; an output sees only its own token and the
-    first M. along: latents along the whole context, next to the tokens; an output sees all earlier tokens."""
+    """prefix: latents at the first M positions, as in CS224N's assignment 5; an output sees only its own token and the
+    first M tokens. along: latents along the whole context, next to the tokens; an output sees all earlier tokens."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -35,7 +35,7 @@ class PerceiverConfig(DecoderConfig):
             raise ValueError(f"model.num_layers must be at least 2 for a perceiver, got {self.num_layers}")
         if not 1 <= self.num_latents <= self.context_length:
             raise ValueError(
-                f"model.num_latents must lie between 1 and model.context_length, {self.context_length}, "
+                f"model.num_latents must be between 1 and model.context_length, {self.context_length}, "
                 f"got {self.num_latents}"
             )
 
@@ -77,8 +77,8 @@ class Perceiver(Decoder):
         *,
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
-        # The cache stores the inputs, and latents are computed again with each read. A token completes a latent at some
-        # positions and none at others, while shapes are static; and there are few latents.
+        # The cache stores the inputs, and each read computes the few latents again: only some tokens complete a latent,
+        # while shapes are static.
         config = self.config
         chex.assert_shape(x, (None, None, config.width))
         arguments = config.block_arguments(deterministic=deterministic, compute=compute)
@@ -88,7 +88,7 @@ class Perceiver(Decoder):
             chex.assert_shape(inputs, (len(x), None, config.width))
             inputs = jax.lax.dynamic_update_slice_in_dim(inputs, x.astype(inputs.dtype), first, axis=1)
             caches = ((inputs,),)
-        # With a cache these are all latents. No output sees those at inputs which are not read yet.
+        # With a cache these are all latents. Outputs do not see the latents at inputs that are not read yet.
         positions = latent_positions(
             config.latent_placement, config.num_latents, config.context_length, inputs.shape[1]
         )

@@ -1,4 +1,4 @@
-"""What configs of recurrent language models have in common."""
+"""The base of configs of recurrent language models."""
 
 import dataclasses
 

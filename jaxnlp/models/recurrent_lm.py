@@ -26,7 +26,7 @@ from jaxnlp.ops.matmul import matmul
 from jaxnlp.typing import Params
 
 EMBEDDING_BOUND = 0.1
-"""Initial embeddings and output weights lie uniformly in plus or minus this (Merity et al. 2018, section 5)."""
+"""Initial embeddings and output weights are uniform between minus and plus this (Merity et al. 2018, section 5)."""
 
 States = tuple[LayerStates, ...]
 
@@ -36,7 +36,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     """Shape and regularisers of a recurrent language model."""
 
     cell: CellName = "lstm"
-    """Elman network with tanh or ReLU, GRU, or LSTM."""
+    """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
     embedding_width: int = 128
     """Width of the word embeddings, D."""
     widths: tuple[int, ...] = (128, 128)
@@ -47,7 +47,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
     """Multiply word embeddings by sqrt(D). Otherwise the small initial embeddings rarely move the gates, and tied
     models predict unigram frequencies for hundreds of steps."""
     use_output_bias: bool = True
-    """A bias for each word in the output layer."""
+    """Whether the output layer has a bias for each word."""
     forget_bias: float = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     embedding_dropout_rate: float = 0.0
@@ -78,7 +78,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
         )
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
 
     def build(self, vocabulary_size: int) -> "RecurrentLM":
         return RecurrentLM(self, vocabulary_size)
@@ -108,7 +108,7 @@ class RecurrentLMConfig(RecurrentModelConfig):
 
 
 class RecurrentLMOutput(NamedTuple):
-    """What a recurrent language model returns.
+    """The outputs of a recurrent language model.
 
     Attributes:
       hidden: the output layer's input [B, T, D or K].
@@ -211,12 +211,12 @@ class RecurrentLM(nn.Module):
         """
         config = self.config
         chex.assert_rank(tokens, 2)
-        tokens = jnp.where(tokens < 0, self.vocabulary_size, tokens)  # negative indices would count from the last word
+        tokens = jnp.where(tokens < 0, self.vocabulary_size, tokens)  # JAX would count negative indices from the end
         x = self.tokens(tokens)
         if config.scale_embeddings:
             x = x * jnp.asarray(config.embedding_width**0.5, x.dtype)
         if config.embedding_dropout_rate and not deterministic:
-            # A factor for each word: most rows of a dropped-out table would not be read.
+            # One factor per word: a batch reads few rows of the table.
             ones = jnp.ones((self.vocabulary_size, 1), jnp.float32)
             factors = embedding_dropout(ones, config.embedding_dropout_rate, self.make_rng("dropout"))
             x = (x.astype(jnp.float32) * factors[tokens]).astype(x.dtype)
@@ -239,10 +239,10 @@ class RecurrentLM(nn.Module):
         return w, params.get("head_bias")
 
     def unigram_bias(self, token_counts: jax.typing.ArrayLike) -> Params:
-        """The output bias for which each token is as probable as it is frequent, as parameters.
+        """The parameters of an output bias that gives each token its unigram probability.
 
         Args:
-          token_counts: how often each token occurs in training [V] int; one is added to each.
+          token_counts: counts of the tokens in training [V] int; one is added to each.
         """
         counts = jnp.asarray(token_counts, jnp.float32) + 1.0
         return {"head_bias": jnp.log(counts / counts.sum())}
@@ -252,12 +252,12 @@ class RecurrentLM(nn.Module):
         return params["tokens"]["embedding"]
 
     def decoding_params(self, params: Params) -> Params:
-        """Parameters as reading with a cache takes them: unchanged."""
+        """Parameters for reading with a cache: unchanged."""
         return params
 
     @property
     def capacity(self) -> None:
-        """None: states have no maximum length."""
+        """None: there is no maximum length."""
         return None
 
     def empty_cache(self, batch: int) -> States:
@@ -278,7 +278,8 @@ class RecurrentLM(nn.Module):
         return self.logits(params, reading.hidden[:, -1])
 
     def logits(self, params: Params, hidden: jax.Array) -> jax.Array:
-        """Only the output layer, without rounding: `RecurrentLMOutput.hidden` [..., D or K] -> [..., V], float32."""
+        """The output layer without rounding: from `RecurrentLMOutput.hidden` [..., D or K] to logits [..., V],
+        float32."""
         w, b = self.output_layer(params)
         logits = matmul(hidden.reshape(-1, hidden.shape[-1]), w).astype(jnp.float32)
         logits = logits if b is None else logits + b[None]

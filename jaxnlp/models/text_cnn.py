@@ -5,13 +5,13 @@ With x_t the vector of word t, h the number of words in a window, and one featur
     y_t = relu(sum_k x_{t+k} W_k + b),   k = 0 ... h - 1
     feature = max_t y_t
 
-A window may reach over the beginning and the end of a text, where it sees zeros. So a text that is shorter than the
+A window may extend over the start and the end of a text, where it sees zeros. So a text that is shorter than the
 window has features, too. Windows without any word of the text do not count.
 
-F counts the feature maps of a window, E those of all windows. J is h times the width of the word vectors.
+F is the number of feature maps of a window, E that of all windows. J is h times the width of the word vectors.
 
-Source: Kim 2014; in the author's code, too, windows reach over both ends. Differs: windows of padding only, which that
-code counts, are left out. With two channels each feature map has separate weights for either channel.
+Source: Kim 2014; in the author's code windows also extend over both ends. Differs: windows of only padding, which that
+code counts, are left out. With two channels each feature map has separate weights for each channel.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ class TextCNNConfig(WordClassifierConfig):
 
 
 class Convolution(nn.Module):
-    """The maximum of each feature map over the windows of a text, and ReLU. See this module's top.
+    """The maximum of each feature map over the windows of a text, and ReLU. See this module's docstring.
 
     Attributes:
       window: words in a window, h.
@@ -82,7 +82,7 @@ class Convolution(nn.Module):
         inputs = self.window * width
         kernel = self.param("kernel", uniform_of_width(inputs), (inputs, self.feature_maps))
         bias = self.param("bias", zeros, (self.feature_maps,))
-        # Each word is multiplied by the weights of all places in a window, and the products are added up afterwards.
+        # Each word is multiplied by the weights of all positions in a window, and the products are added up afterwards.
         # Windows of word vectors take more memory and time: on CPU 71 ms, not 41, for the gradient at [50, 40, 300].
         w = kernel.reshape(self.window, width, self.feature_maps).swapaxes(0, 1).reshape(width, -1)
         products = matmul(rows(x), w, self.compute.operand_dtype).reshape(batch, positions, self.window, -1)
@@ -96,7 +96,7 @@ class Convolution(nn.Module):
 
 
 class TextCNN(WordClassifier):
-    """Scores of a text's classes. Attributes: as `WordClassifier`."""
+    """Scores the classes of a text. Attributes: as `WordClassifier`."""
 
     config: TextCNNConfig
 

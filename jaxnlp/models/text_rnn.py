@@ -1,6 +1,6 @@
 """A recurrent network for texts: recurrent layers read the words, and their outputs are pooled.
 
-With h_t the outputs of the last layer, of both directions side by side where there are two, the pooling is
+With h_t the outputs of the last layer, with both directions concatenated, the pooling is
 
     last        the state of each direction after its last word
     mean, max   over the words, feature by feature
@@ -37,14 +37,14 @@ class TextRNNConfig(WordClassifierConfig):
     """Word vectors: random at first and trained; from a file and not trained (static); or from a file and trained
     (non_static)."""
     cell: CellName = "lstm"
-    """Elman network with tanh or ReLU, GRU, or LSTM."""
+    """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
     widths: tuple[int, ...] = (128,)
     """Width of each recurrent layer in each direction, K, first to last."""
     bidirectional: bool = True
-    """Whether a second network in each layer reads the text from its end to its beginning."""
+    """Whether a second network in each layer reads the text from its end to its start."""
     pooling: Literal["last", "mean", "max", "attention"] = "last"
-    """What is classified: the last state of each direction, or the mean, the maximum or the attention-weighted mean of
-    the outputs."""
+    """Input of the classifier: the last state of each direction, or the outputs' mean, maximum or attention-weighted
+    mean."""
     forget_bias: float = 0.0
     """Added to the initial bias of an LSTM's forget gate."""
     hidden_dropout_rate: float = 0.0
@@ -95,12 +95,12 @@ class TextRNNConfig(WordClassifierConfig):
 
 
 class TextRNN(WordClassifier):
-    """Scores of a text's classes. Padding must be at the end. Attributes: as `WordClassifier`."""
+    """Scores the classes of a text. Padding must be at the end. Attributes: as `WordClassifier`."""
 
     config: TextRNNConfig
 
     def setup(self):
-        """The recurrent layers, and what the attention needs."""
+        """The recurrent layers, and the parameters of the attention."""
         super().setup()
         config = self.config
         self.recurrent = Recurrent(
@@ -144,11 +144,11 @@ class TextRNN(WordClassifier):
         return self._weights(outputs, attention_mask)
 
     def attention_weights(self, params: Params, tokens: jax.Array, attention_mask: jax.Array) -> jax.Array:
-        """How much each word contributes to what is classified [B, T], float32; a text's sum to 1, padding has 0.
+        """The attention weight of each word [B, T], float32; those of a text sum to 1, padding has 0.
 
         Raises: ValueError when the pooling is not attention.
         """
         if self.config.pooling != "attention":
-            raise ValueError(f"only the pooling attention has attention weights, got {self.config.pooling}")
+            raise ValueError(f"attention weights need model.pooling attention, got {self.config.pooling}")
         found: Any = self.apply({"params": params}, tokens, attention_mask, method="_attend")
         return found

@@ -1,4 +1,4 @@
-"""One encoder, and a small head for each part: a class, a paraphrase, or a similarity, of a text or of two.
+"""One encoder, and a small head for each part of the data: classes, paraphrases, or similarities of one or two texts.
 
 Source: Devlin et al. 2019 for classification by a dense layer; Conneau et al. 2017 for the features of a pair; Reimers
 and Gurevych 2019 for means over tokens and the cosine.
@@ -40,7 +40,7 @@ class TextTasksConfig(TextVectorsConfig):
     """A hidden layer between the features of a pair and its heads: none, one for each part, or one for all."""
 
     def check_labels(self, parts: Parts) -> None:
-        """Raises ValueError for options that none of these parts reads."""
+        """Raises ValueError for options that these parts do not read."""
         kinds = {labels.kind for _, labels in parts}
         paired = any(self.has_pair_features(labels) for _, labels in parts)
         similar = "similarity" in kinds
@@ -55,7 +55,7 @@ class TextTasksConfig(TextVectorsConfig):
         )
         if self.freeze_encoder and not any(map(self.has_head, dict(parts).values())):
             raise ValueError(
-                f"model.freeze_encoder leaves nothing to train: {', '.join(dict(parts))} by cosine has no head; set "
+                f"model.freeze_encoder leaves nothing to train: {', '.join(dict(parts))} with cosine has no head; set "
                 "--model.similarity learned"
             )
 
@@ -71,7 +71,7 @@ class TextTasksConfig(TextVectorsConfig):
         return TextTasks(self, self.encoder.embeddings(vocabulary_size), parts, token_dropout_rate)
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """The encoder; and the heads of a model that computes them in the same way, for the same parts and labels."""
+        """The encoder, and the heads if the pretrained model has the same kind of heads, parts and labels."""
         found, theirs = super().adopt(pretrained), pretrained.model.config
         heads = {name: value for name, value in pretrained.params.items() if name != "encoder"}
         if not isinstance(theirs, TextTasksConfig) or not heads:
@@ -107,7 +107,7 @@ class TextTasksConfig(TextVectorsConfig):
 
 
 def _differing_parts(before: dict[str, Labels], now: dict[str, Labels]) -> str:
-    """What distinguishes the parts of a pretrained model from those of the data."""
+    """The differences between the parts of a pretrained model and those of the data."""
     return ", ".join(
         [f"{name} has other labels" for name in before if name in now and before[name] != now[name]]
         + [f"this data does not have {name}" for name in before if name not in now]
@@ -122,8 +122,8 @@ class TextTasks(nn.Module):
       config: encoder and heads.
       vocabulary_size: V.
       parts: names and labels.
-      token_dropout_rate: share of a single text's tokens hidden in training, never the first (token cutoff, Shen et al.
-        2020). Pairs keep theirs: one word may be all that distinguishes two texts.
+      token_dropout_rate: share of a single text's tokens hidden in training, except the first (token cutoff, Shen et
+        al. 2020). Tokens of pairs are not hidden: two texts may differ only in one word.
     """
 
     config: TextTasksConfig
@@ -132,7 +132,7 @@ class TextTasks(nn.Module):
     token_dropout_rate: float = 0.0
 
     def setup(self):
-        """The encoder, the heads, and the pair layers that there are."""
+        """The encoder, the heads and the pair layers."""
         config, parts = self.config, dict(self.parts)
         self.encoder = Bert(config.encoder, self.vocabulary_size, config.compute)
         self.dropout = Dropout(config.head_dropout_rate)
@@ -148,15 +148,15 @@ class TextTasks(nn.Module):
     def __call__(
         self, tokens: jax.Array, attention_mask: jax.Array | None = None, *, deterministic: bool = True
     ) -> dict[str, jax.Array]:
-        """Predictions of all parts that these texts suffice for.
+        """Predictions of all parts that need at most S texts.
 
         Args:
           tokens: [B, S, T] int, S texts a row.
-          attention_mask: bool, as tokens, False where a token is padding; None = none is.
+          attention_mask: bool, shaped as `tokens`, False for padding; None = no padding.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          By the parts' names, what `predict` gives; parts with one text are about the first of each row.
+          By the parts' names, the results of `predict`; parts with one text read the first of each row.
         """
         chex.assert_rank(tokens, 3)
         vectors = self.embed(tokens, attention_mask, deterministic=deterministic)
@@ -172,14 +172,14 @@ class TextTasks(nn.Module):
         """One part's predictions.
 
         Args:
-          tokens: [B, S, T] int, as many texts a row as the part has.
+          tokens: [B, S, T] int, S the part's number of texts.
           attention_mask: as for `__call__`.
           part: its name.
           deterministic: as for `__call__`.
 
         Returns:
-          Of a classification the logits of its classes [B, C]. Of a paraphrase the logit of the texts meaning the same
-          [B]. Of a similarity a score from 0 to 1 [B]; the cosine may be negative. All float32.
+          Classification: the logits of the classes [B, C]. Paraphrase: the logit of equal meaning [B]. Similarity: a
+            score from 0 to 1 [B]; the cosine may be negative. All float32.
 
         Raises: ValueError for another number of texts.
         """
@@ -192,7 +192,7 @@ class TextTasks(nn.Module):
     def embed(
         self, tokens: jax.Array, attention_mask: jax.Array | None = None, *, deterministic: bool = True
     ) -> jax.Array:
-        """Each text's vector: [B, S, T] tokens and mask to [B, S, D]."""
+        """The vector of each text: from tokens and mask [B, S, T] to [B, S, D]."""
         chex.assert_rank(tokens, 3)
         batch, texts, positions = tokens.shape
         mask = jnp.ones(tokens.shape, bool) if attention_mask is None else attention_mask

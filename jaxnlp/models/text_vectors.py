@@ -1,4 +1,4 @@
-"""Vectors of texts by a BERT, what two of them have in common, and what the configs of their heads share.
+"""Vectors of texts by a BERT, features of pairs of vectors, and the base of configs of their heads.
 
 Source: Devlin et al. 2019 for the vectors of the first token and of the pooler; Reimers and Gurevych 2019 for means
 over tokens and the cosine; Conneau et al. 2017 for the features of a pair; Shen et al. 2020 for token cutoff.
@@ -41,10 +41,10 @@ class TextVectorsConfig(BertModelConfig):
     """The base of configs of a BERT whose heads read the vectors of texts."""
 
     pooling: Pooling = "pooler"
-    """A text's vector: its first token's, the pooler's, or the mean over its tokens."""
+    """A text's vector: that of its first token (cls), the pooler's, or the mean over its tokens."""
     cosine_logit: tuple[float, float] | None = None
-    """Slope and threshold, of pairs whose texts are read apart: add slope * (cosine - threshold) to the logit of a
-    paraphrase, or of the second of two classes, which helps sentence encoders before the head is trained; None = only
+    """Slope and threshold, for pairs whose texts are encoded separately: add slope * (cosine - threshold) to the logit
+    of a paraphrase, or of the second of two classes. It helps sentence encoders before the head is trained. None = only
     the head."""
     head_dropout_rate: float = 0.1
     """Share of the heads' inputs dropped in training."""
@@ -54,7 +54,7 @@ class TextVectorsConfig(BertModelConfig):
     def __post_init__(self):
         super().__post_init__()
         if not 0.0 <= self.head_dropout_rate < 1.0:
-            raise ValueError(f"model.head_dropout_rate must lie in [0, 1), got {self.head_dropout_rate}")
+            raise ValueError(f"model.head_dropout_rate must be in [0, 1), got {self.head_dropout_rate}")
         if self.cosine_logit is not None and not (
             0.0 < self.cosine_logit[0] < math.inf and math.isfinite(self.cosine_logit[1])
         ):
@@ -65,11 +65,11 @@ class TextVectorsConfig(BertModelConfig):
         if self.pooling == "pooler" and not self.encoder.use_pooler:
             raise ValueError("model.pooling pooler needs an encoder with a pooler; set model.pooling to cls or mean")
         rates = ("dropout_rate", "attention_dropout_rate")
-        what = "an encoder that is trained, and model.freeze_encoder is set"
+        what = "models without model.freeze_encoder"
         refuse_unread(self.encoder, [ReadWhen(name, 0.1, not self.freeze_encoder, what) for name in rates])
 
     def note_on_heads(self, pretrained: Any) -> str | None:
-        """Why the heads of a pretrained model of this kind do not fit this one; None = they compute the same."""
+        """Why this model does not use the heads of a pretrained model of the same kind; None = it uses them."""
         fields = ("pooling", "similarity", "pair_layer", "cosine_logit")
         theirs = pretrained.model.config
         changed = [f"model.{name}" for name in fields if getattr(theirs, name) != getattr(self, name)]
@@ -83,7 +83,7 @@ class TextVectorsConfig(BertModelConfig):
         return None
 
     def frozen(self, path: tuple[str, ...]) -> bool:
-        # A pooler that nothing reads has no gradient, but weight decay would change it.
+        # An unused pooler has no gradient, but weight decay would change it.
         unread = self.pooling != "pooler" and path[:2] == ("encoder", "pooler")
         return unread or (self.freeze_encoder and path[0] == "encoder")
 
@@ -99,16 +99,16 @@ def embed(
     token_dropout_rate: float = 0.0,
     deterministic: bool,
 ) -> jax.Array:
-    """The vectors of texts [B, D], as a config has them; without a gradient where the encoder is frozen.
+    """The vectors of texts [B, D]; without a gradient if the encoder is frozen.
 
     Args:
-      module: with the random stream `dropout`, where it is not deterministic.
+      module: the model; needs the random stream `dropout` unless `deterministic`.
       encoder: reads the texts.
-      config: how.
+      config: pooling, and whether the encoder is frozen.
       tokens: [B, T] int.
       segments: [B, T] int; None = all 0.
-      attention_mask: [B, T] bool, False where a token is padding.
-      token_dropout_rate: share of the tokens hidden in training, never the first.
+      attention_mask: [B, T] bool, False for padding.
+      token_dropout_rate: share of the tokens hidden in training, except the first.
       deterministic: no dropout.
     """
     seen = attention_mask
@@ -125,7 +125,7 @@ def embed(
 
 
 def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling) -> jax.Array:
-    """A vector of each text [B, D]: its first token's, the pooler's, or the mean over tokens that are not padding."""
+    """A vector of each text [B, D]: that of its first token, the pooler's, or the mean over its tokens."""
     if pooling == "cls":
         return output.hidden[:, 0]
     if pooling == "pooler":
@@ -138,7 +138,7 @@ def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling) -> jax
 
 
 def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:
-    """Features of a pair of vectors [B, D]: u, v, u - v, |u - v| and u v, side by side [B, 5 D]."""
+    """Features of a pair of vectors [B, D]: u, v, u - v, |u - v| and u v, concatenated [B, 5 D]."""
     chex.assert_equal_shape([u, v])  # [1, D] would be broadcast
     return jnp.concatenate([u, v, u - v, jnp.abs(u - v), u * v], axis=-1)
 

@@ -1,7 +1,7 @@
 """The Vision Transformer: an image as a sequence of patches.
 
 Axes that the library's glossary does not have: I rows or columns of an image, R channels, P pixels of a patch times
-channels. T counts patches, and the class token where there is one.
+channels. T is the number of patches, plus 1 with a class token.
 
 Source: Dosovitskiy et al. 2021. Differs: positions may be fixed, and the stem may be convolutional (Xiao et al. 2021).
 """
@@ -38,7 +38,7 @@ class ViTConfig(ClassifierConfig):
     has_rollout: ClassVar[bool] = True
 
     patch: int = 4
-    """Rows and columns of a patch; must divide those of the images."""
+    """Rows and columns of a patch in pixels; must divide the size of the images."""
     num_layers: int = 6
     """Number of blocks, L."""
     num_heads: int = 4
@@ -48,12 +48,12 @@ class ViTConfig(ClassifierConfig):
     feed_forward_width: int | None = None
     """Width of the feed-forward layers, F; None = 4 x width."""
     stem: Literal["patches", "convolutional"] = "patches"
-    """From patches to vectors: one dense layer, as published, or convolutions that halve the image until a patch is a
-    pixel."""
+    """Layer that turns patches into vectors: one dense layer, as published, or convolutions that halve the image until
+    a patch is a pixel."""
     positions: Literal["learned", "sinusoidal_2d"] = "learned"
     """A learned vector for each patch, or fixed sines and cosines of its row and of its column."""
     pooling: Literal["cls", "mean"] = "cls"
-    """What is classified: the vector of a token that is put before the patches, or the mean over the patches."""
+    """Input of the classifier: the vector of a class token before the patches (cls), or the mean over the patches."""
     dropout_rate: float = 0.1
     """Share of embeddings and of each branch's outputs dropped in training."""
     attention_dropout_rate: float = 0.0
@@ -76,11 +76,11 @@ class ViTConfig(ClassifierConfig):
             raise ValueError(f"model.patch must be 2, 4, 8, ... for a convolutional stem, got {self.patch}")
         for name in ("dropout_rate", "attention_dropout_rate", "layer_dropout_rate"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"model.{name} must lie in [0, 1), got {getattr(self, name)}")
+                raise ValueError(f"model.{name} must be in [0, 1), got {getattr(self, name)}")
 
     @property
     def convolutions(self) -> int:
-        """Of the stem: each halves the image."""
+        """Number of convolutions in the stem; each halves the image."""
         return int(math.log2(self.patch)) if self.stem == "convolutional" else 0
 
     def check_processor(self, processor: Any) -> None:
@@ -124,7 +124,7 @@ def windows_of(x: jax.Array) -> jax.Array:
 
 
 def sinusoidal_positions_2d(side: int, width: int) -> jax.Array:
-    """A fixed vector for each place of a square: sines and cosines of its row, then those of its column.
+    """A fixed vector for each position of a square: sines and cosines of its row, then those of its column.
 
     Args:
       side: rows and columns of the square.
@@ -141,7 +141,7 @@ def sinusoidal_positions_2d(side: int, width: int) -> jax.Array:
 
 
 class Stem(nn.Module):
-    """From pixels to a vector for each patch.
+    """Turns pixels into a vector for each patch.
 
     Attributes:
       config: its variant.
@@ -153,8 +153,8 @@ class Stem(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """Args: x [B, I, I, R], float. Returns: [B, I / patch, I / patch, D].
 
-        A convolution of 3 x 3 pixels and stride 2 is a dense layer on the windows: its kernel is a matrix, which Muon
-        and weight decay treat as one.
+        A convolution of 3 x 3 pixels and stride 2 is a dense layer on windows, so that Muon and weight decay see a
+        matrix.
         """
         chex.assert_rank(x, 4)
         config, compute, patch = self.config, self.config.compute, self.config.patch
@@ -169,13 +169,13 @@ class Stem(nn.Module):
 
 
 class ViT(nn.Module):
-    """Scores of an image's classes.
+    """Scores the classes of an image.
 
     Attributes:
       config: shape and variants.
       size: rows and columns of an image, I.
       mean: of each channel, for pixels in [0, 1].
-      stddev: their standard deviation.
+      stddev: of each channel.
       classes: C.
     """
 
@@ -187,7 +187,7 @@ class ViT(nn.Module):
 
     @property
     def side(self) -> int:
-        """Patches in a row, and rows of them."""
+        """Number of patches in a row, and number of rows."""
         return self.size // self.config.patch
 
     @nn.compact
@@ -238,10 +238,10 @@ class ViT(nn.Module):
         return Dense(self.classes, compute=compute, name="head")(x).astype(jnp.float32)
 
     def attention_rollout(self, params: Params, images: jax.Array) -> jax.Array:
-        """How much each patch contributes to what is classified, [B, I / patch, I / patch]; an image's sum to 1.
+        """The share of each patch in the prediction, [B, I / patch, I / patch]; those of an image sum to 1.
 
-        The product over the layers of (mean over heads of the attention + identity) / 2, and of it the class token's
-        row, or the mean over the rows, without the column of the class token.
+        The product over the layers of (mean over heads of the attention + identity) / 2. The result is the class
+        token's row of it, or the mean over the rows, without the column of the class token.
 
         Source: Abnar and Zuidema 2020, eq. 1 and 2.
         """

@@ -1,6 +1,6 @@
-"""What classifiers have in common that look up a vector for each word of a text.
+"""The base of classifiers that look up a vector for each word of a text.
 
-E is the width of the features that are classified.
+E is the width of the features.
 """
 
 import dataclasses
@@ -22,28 +22,28 @@ from jaxnlp.text.word_vectors import read_word_vectors
 from jaxnlp.typing import Params
 
 EMBEDDING_BOUND = 0.25
-"""Random word vectors are uniform in plus or minus this at first (Kim 2014, in the author's code)."""
+"""Random initial word vectors are uniform between minus and plus this (Kim 2014, in the author's code)."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
 class WordClassifierConfig(ClassifierConfig):
-    """The base of their configs. Their processor has the `words` of its vocabulary, in the order of their ids."""
+    """The base of configs of word classifiers. Their processor has the `words` of its vocabulary, ordered by id."""
 
     inputs: ClassVar[tuple[str, ...]] = ("tokens", "attention_mask")
 
     embedding_width: int = 128
     """Width of the word vectors, D."""
     vectors: Literal["random", "static", "non_static", "two_channels"] = "random"
-    """Word vectors: random at first and trained; from a file and not trained (static); from a file and trained
-    (non_static); or both of the last two (two_channels)."""
+    """Word vectors: random and trained; from a file and not trained (static); from a file and trained (non_static); or
+    both of the last two (two_channels)."""
     vectors_path: str | None = None
-    """Text file of word vectors, as word2vec or GloVe writes it; for all vectors that are not random."""
+    """Text file of word vectors in the format of word2vec or GloVe; needed unless vectors are random."""
     embedding_dropout_rate: float = 0.0
-    """Share of the numbers in the word vectors that is dropped in training."""
+    """Dropout rate of the word vectors."""
     dropout_rate: float = 0.5
-    """Share of the features that is dropped in training before they are classified."""
+    """Dropout rate of the features."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -51,7 +51,7 @@ class WordClassifierConfig(ClassifierConfig):
             raise ValueError(f"model.embedding_width must be at least 1, got {self.embedding_width}")
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
         given = self.vectors != "random"
         refuse_unread(self, [ReadWhen("vectors_path", None, given, "vectors that are not random")])
         if given and not self.vectors_path:
@@ -67,7 +67,7 @@ class WordClassifierConfig(ClassifierConfig):
 
     @property
     def channels(self) -> int:
-        """How many vectors a word has, side by side."""
+        """Number of vectors of a word, which are concatenated."""
         return 2 if self.vectors == "two_channels" else 1
 
     def frozen(self, path: tuple[str, ...]) -> bool:
@@ -83,7 +83,7 @@ class WordClassifierConfig(ClassifierConfig):
                 f"{self.embedding_width}"
             )
         if found.mean() < 0.5:
-            message = "%s has vectors of %d of the %d words; the others begin with random ones"
+            message = "%s has vectors of %d of the %d words; the others are initialised at random"
             _logger.warning(message, self.vectors_path, found.sum(), len(found))
         names = ("tokens", "static_tokens")[: self.channels]
         return {name: {"embedding": vectors} for name in names}
@@ -94,14 +94,14 @@ class WordClassifierConfig(ClassifierConfig):
         return fields | {"vectors": "two_channels" if self.channels == 2 else "one channel"}
 
     def parameters_around(self, features: str) -> Table:
-        """Entries of the word vectors and of the output layer, whose kernel has these axes."""
+        """Table entries of the word vectors and of the output layer, whose kernel has these axes."""
         names = ("tokens", "static_tokens")[: self.channels]
         table = parameter_table.entries({(name, "embedding"): "VD" for name in names}, "below")
         return table | parameter_table.entries(parameter_table.dense(("head",), features), head=True)
 
 
 class WordClassifier(nn.Module):
-    """Logits of texts' classes from features of their word vectors; a subclass defines `features`.
+    """Scores the classes of texts from features of their word vectors; a subclass defines `features`.
 
     Attributes:
       config: shape and variants.
@@ -150,7 +150,7 @@ class WordClassifier(nn.Module):
         return self.head(self.dropout(pooled, deterministic=deterministic)).astype(jnp.float32)
 
     def embed(self, tokens: jax.Array, attention_mask: jax.Array, *, deterministic: bool) -> jax.Array:
-        """Word vectors [B, T, D], of two channels [B, T, 2 D]; 0 at padding. Arguments: as for `__call__`."""
+        """Word vectors [B, T, D], or [B, T, 2 D] with two channels; 0 at padding. Arguments: as for `__call__`."""
         chex.assert_rank(tokens, 2)
         chex.assert_equal_shape([tokens, attention_mask])
         x = self.tokens(tokens)

@@ -1,18 +1,18 @@
-"""What models of words have in common: a vector of each word, from its embedding, its characters or a BERT.
+"""The base of models of words: a vector for each word, from its embedding, its characters or a BERT.
 
-The vector of a word has up to four parts, side by side:
+The vector of a word concatenates up to four parts:
 
-    the embedding of the word, found by its id
-    the embedding of the pair of the word and the next one, found by a hash of both ids
+    the embedding of the word, by its id
+    the embedding of the pair of the word and the next one, by a hash of both ids
     features of its characters: a convolution over them, and the maximum of each feature over the word
     the vector of its first token in a BERT that reads the whole sentence
 
 A stack of bidirectional LSTM layers may read the vectors.
 
-E is the width of the vectors, W counts the characters of a word, S the tokens of a sentence in BERT.
+E is the width of the vectors, W the number of characters of a word, S the number of BERT's tokens of a sentence.
 
 Sources: Ma and Hovy 2016 for words, characters and BiLSTM; Devlin et al. 2019, section 5.3, for the first token.
-Differs: features of characters go through ReLU. Weinberger et al. 2009 for embeddings by a hash.
+Weinberger et al. 2009 for embeddings by a hash. Differs: features of characters have a ReLU.
 """
 
 import dataclasses
@@ -46,19 +46,19 @@ class WordEncoderConfig(ModelConfig):
     """The base of configs of models that read sentences of words. Their processor has `inputs`, a `WordInputs`."""
 
     bert: bool = False
-    """Read sentences with a BERT, whose vector of a word's first token becomes part of the word's vector; its weights
-    are those of --init-from."""
+    """Read sentences with the BERT of --init-from: its vector of a word's first token becomes part of the word's
+    vector."""
     encoder: BertConfig = dataclasses.field(default_factory=BertConfig)
     freeze_bert: bool = False
-    """Train everything but the BERT."""
+    """Train all parameters except those of the BERT."""
     word_width: int = 100
     """Width of the word embeddings, D; 0 = no word embeddings."""
     vectors_path: str | None = None
-    """Text file of word vectors, as word2vec or GloVe writes it, with which word embeddings begin; None = random."""
+    """Text file of initial word embeddings in the format of word2vec or GloVe; None = random."""
     bigram_width: int = 0
     """Width of the embeddings of pairs of neighbouring words, for words that are single characters; 0 = none."""
     bigram_buckets: int = 32_768
-    """Number of embeddings that the pairs share, by a hash."""
+    """Number of embeddings of pairs; a hash assigns them."""
     character_width: int = 30
     """Width of the character embeddings."""
     character_features: int = 50
@@ -66,14 +66,14 @@ class WordEncoderConfig(ModelConfig):
     character_window: int = 3
     """Number of characters in a window of the convolution."""
     word_dropout_rate: float = 0.0
-    """Share of the words read as unknown words in training, so that the embedding of unknown words is trained and the
-    characters are used."""
+    """Share of the words read as unknown words in training. It trains the embedding of unknown words, and the use of
+    the characters."""
     input_dropout_rate: float = 0.5
     """Share of the words' vectors dropped in training."""
     recurrent_widths: tuple[int, ...] = (128,)
     """Width of each layer of the bidirectional recurrent network in each direction, K; empty = no such network."""
     cell: CellName = "lstm"
-    """Elman network with tanh or ReLU, GRU, or LSTM."""
+    """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""
     hidden_dropout_rate: float = 0.0
     """Share of the features between recurrent layers dropped in training, the same ones at all positions."""
     output_dropout_rate: float = 0.5
@@ -90,11 +90,9 @@ class WordEncoderConfig(ModelConfig):
             raise ValueError(f"model.recurrent_widths must be at least 1 each, got {self.recurrent_widths}")
         for field in dataclasses.fields(self):
             if field.name.endswith("_rate") and not 0.0 <= getattr(self, field.name) < 1.0:
-                raise ValueError(f"model.{field.name} must lie in [0, 1), got {getattr(self, field.name)}")
+                raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
         if not (self.bert or self.word_width or self.bigram_width or self.character_features):
-            raise ValueError(
-                "the model reads nothing of a word: set model.bert, model.word_width or model.character_features"
-            )
+            raise ValueError("the model has no input: set model.bert, model.word_width or model.character_features")
         words, characters, layers = self.word_width > 0, self.character_features > 0, len(self.recurrent_widths)
         refuse_unread(
             self,
@@ -117,7 +115,7 @@ class WordEncoderConfig(ModelConfig):
 
     @property
     def width(self) -> int:
-        """E, of the encoder's output."""
+        """E, the width of the encoder's output."""
         if self.recurrent_widths:
             return 2 * self.recurrent_widths[-1]
         bert = self.encoder.width if self.bert else 0
@@ -125,11 +123,11 @@ class WordEncoderConfig(ModelConfig):
 
     @property
     def max_pieces(self) -> int | None:
-        """The longest sentence that BERT reads, in its tokens; None = there is no BERT."""
+        """Maximum length of a sentence in BERT's tokens; None = there is no BERT."""
         return self.encoder.max_positions if self.bert else None
 
     def shapes(self, inputs: WordInputs) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Of the arrays that the encoder reads, for one example of one word."""
+        """Shapes of the arrays that the encoder reads, for one example of one word."""
         characters = jax.ShapeDtypeStruct((1, 1, inputs.max_characters), jnp.int32)
         ids, mask = jax.ShapeDtypeStruct((1, 1), jnp.int32), jax.ShapeDtypeStruct((1, 1), jnp.bool_)
         return (ids, characters, mask, *((ids, mask, ids) if self.bert else ()))
@@ -156,7 +154,7 @@ class WordEncoderConfig(ModelConfig):
         return path[:2] == (NAME, "bert") and (self.freeze_bert or path[2] == "pooler")
 
     def encoder_parameters(self) -> Table:
-        """Entries of all parameters of the encoder but BERT's, for `ModelConfig.parameter`."""
+        """Table entries of all parameters of the encoder except BERT's, for `ModelConfig.parameter`."""
         table = parameter_table.Table()
         if self.word_width:
             table |= parameter_table.entries({("words", "embedding"): "VD"})
@@ -185,7 +183,7 @@ class WordEncoderConfig(ModelConfig):
         return parameter_table.find(self.encoder_parameters() | table, path)
 
     def initial_params(self, inputs: WordInputs) -> Params:
-        """Parameters that are not initialised at random: word vectors from a file.
+        """The parameters that are not initialised at random: word vectors from a file.
 
         Raises: ValueError, or FileNotFoundError, for a file that is missing, damaged, or does not fit the model.
         """
@@ -197,18 +195,18 @@ class WordEncoderConfig(ModelConfig):
                 f"model.word_width must be that of {self.vectors_path}, {vectors.shape[1]}, got {self.word_width}"
             )
         if found.mean() < 0.5:
-            message = "%s has vectors of %d of the %d words; the others begin with random ones"
+            message = "%s has vectors of %d of the %d words; the others are initialised at random"
             _logger.warning(message, self.vectors_path, found.sum(), len(found))
         special = jnp.zeros((FIRST_ID, self.word_width), vectors.dtype)
         return {NAME: {"words": {"embedding": jnp.concatenate([special, vectors])}}}
 
     def architecture(self) -> dict[str, Any]:
         fields = super().architecture()
-        del fields["vectors_path"], fields["freeze_bert"]  # they decide only initial parameters and what is trained
+        del fields["vectors_path"], fields["freeze_bert"]  # they decide only the initial and the trained parameters
         return fields | {"encoder": self.encoder.architecture() if self.bert else None}
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """All of a model of the same class and architecture, or the BERT of any model around one."""
+        """All parameters of a model of the same class and architecture, or only the BERT of any other model."""
         theirs = pretrained.model.config
         if type(theirs) is type(self):
             if self.bert and theirs.bert:
@@ -233,7 +231,7 @@ class WordEncoder(nn.Module):
     """Computes a vector for each word of a sentence.
 
     Attributes:
-      config: which parts a word's vector has, and what reads it.
+      config: the parts of a word's vector, and the recurrent layers.
       vocabulary_size: V, of words.
       num_characters: V, of characters.
       num_pieces: V, of BERT's tokens; 0 = there is no BERT.
@@ -245,13 +243,13 @@ class WordEncoder(nn.Module):
     num_pieces: int = 0
 
     def setup(self):
-        """The parts that there are."""
+        """The parts of the encoder that the config has."""
         config, compute = self.config, self.config.compute
         if config.word_width:
             initial = nn.initializers.normal(config.word_width**-0.5)
             self.words = nn.Embed(self.vocabulary_size, config.word_width, compute.dtype, embedding_init=initial)
         if config.bigram_width:
-            # Zeros at first: a pair that training did not see mostly finds a vector that says nothing.
+            # Initially zeros, so that a pair that does not occur in training mostly adds nothing.
             zeros = nn.initializers.zeros
             self.bigrams = nn.Embed(config.bigram_buckets, config.bigram_width, compute.dtype, embedding_init=zeros)
         if config.character_features:
@@ -285,20 +283,20 @@ class WordEncoder(nn.Module):
         further: jax.Array | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
-        """The vectors of words, from what `WordInputs.batch` makes.
+        """The vectors of words, from the arrays of `WordInputs.batch`.
 
         Args:
           words: [B, T] int.
           characters: [B, T, W] int, 0 for padding.
-          word_mask: [B, T] bool, False for padding, which is at the end and never changes a result.
-          pieces: [B, S] int; these three with a BERT only.
+          word_mask: [B, T] bool, False for padding, which must be at the end and never changes a result.
+          pieces: [B, S] int, BERT's tokens; this and the next two are needed only with a BERT.
           piece_mask: [B, S] bool, False for padding.
           first_pieces: [B, T] int, the position in S of each word's first token.
-          further: [B, T, A] a further part of the words' vectors, such as vectors of tags.
+          further: [B, T, A], a further part of the words' vectors, such as vectors of tags.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
-          [B, T, E], E = `config.width`, without recurrent layers E = `config.width` + A; 0 at padding.
+          [B, T, E], 0 at padding. E is `config.width`, plus A without recurrent layers.
         """
         config = self.config
         width = config.width + (0 if further is None or config.recurrent_widths else further.shape[-1])
@@ -336,7 +334,7 @@ class WordEncoder(nn.Module):
         return jnp.take_along_axis(hidden, first_pieces[:, :, None], axis=1)
 
     def _with_unknown(self, words: jax.Array, *, deterministic: bool) -> jax.Array:
-        """The ids of words, some of them unknown in training."""
+        """The ids of words; in training some of them become unknown."""
         rate = self.config.word_dropout_rate
         if deterministic or not rate:
             return words
@@ -355,7 +353,7 @@ class WordEncoder(nn.Module):
 
 
 def _bigram_ids(words: jax.Array, buckets: int) -> jax.Array:
-    """The bucket of each word and the next one [B, T] int32; after the last word is padding, 0."""
+    """The bucket of each word and the next one [B, T] int32. The next one of the last word is padding, 0."""
     following = jnp.pad(words[:, 1:], ((0, 0), (0, 1))).astype(jnp.uint32)
     mixed = words.astype(jnp.uint32) * jnp.uint32(2_654_435_761) ^ following * jnp.uint32(2_246_822_519)
     mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(3_266_489_917)

@@ -1,4 +1,4 @@
-"""Multi-head attention: of a sequence to itself, with a cache for decoding, and to another."""
+"""Multi-head attention: self-attention, with a cache for decoding, and cross-attention."""
 
 from typing import Literal, get_args
 
@@ -20,11 +20,11 @@ from jaxnlp.ops.relative_positions import clipped_distances, relative_buckets
 from jaxnlp.typing import Params
 
 Positions = Literal["none", "rotary", "relative_bias", "relative_vectors"]
-"""How self-attention knows positions: not at all; by rotating queries and keys; by a learned bias on the scores for
-each bucket of distances; or by learned vectors for each distance, added to keys and values."""
+"""Positions in self-attention: none; rotated queries and keys; a learned bias on the scores for each bucket of
+distances; or learned vectors for each distance, added to keys and values."""
 
 READ_BY = {"num_buckets": ("relative_bias",), "max_distance": ("relative_bias", "relative_vectors")}
-"""The positions that read an attribute of self-attention. With others it must keep its default."""
+"""For each attribute of self-attention, the kinds of positions that read it. With others it must keep its default."""
 
 
 class SelfAttention(nn.Module):
@@ -95,7 +95,7 @@ class SelfAttention(nn.Module):
           ValueError: when x has another rank; when H does not divide D or G does not divide H, the message gives both;
             for a cache without `causal`; for an unknown kind of positions; for rotary positions when K is odd; for
             relative positions when the number of buckets or the maximum distance is not possible (`relative_buckets`);
-            for one of these two where it is not read (`READ_BY`), unless it has its default.
+              for one of these two when it is not read (`READ_BY`) and does not have its default.
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         if self.positions not in get_args(Positions):
@@ -109,7 +109,7 @@ class SelfAttention(nn.Module):
         if cache is not None and not self.causal:
             raise ValueError("a cache needs causal attention; set causal=True")
         if cache is not None and not deterministic and self.attention_dropout_rate:
-            raise ValueError("attention over a cache drops no weights; set deterministic=True")
+            raise ValueError("dropout cannot be combined with a cache; set deterministic=True")
         positions = x.shape[1]
         q, k, v = self._project(x)
         first = 0 if cache is None else cached_positions
@@ -168,7 +168,7 @@ class SelfAttention(nn.Module):
         return y
 
     def _relative_bias(self, first_query: jax.Array | int, queries: int, keys: int) -> jax.Array:
-        """What is added to the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
+        """The bias on the scores of queries first_query.. and keys 0..: [1, H, T, S]."""
         table = self.param("relative_bias", normal(0.02), (self.num_buckets, self.num_heads))
         buckets = relative_buckets(
             first_query + jnp.arange(queries),
@@ -236,7 +236,7 @@ class CrossAttention(nn.Module):
 
         Args:
           x: [B, T, D], or [1, T, D]: the same queries for all examples, computed once.
-          memory: what is attended to [B, S, D]; or its keys and values, as `keys_and_values` returns them.
+          memory: the sequence to attend to [B, S, D]; or its keys and values, as `keys_and_values` returns them.
           deterministic: no dropout.
           attention_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend; None = all.
 
@@ -267,7 +267,7 @@ class CrossAttention(nn.Module):
         return _output(self, y, deterministic=deterministic)
 
     def keys_and_values(self, params: Params, memory: jax.Array) -> LayerCache:
-        """The keys and values of a memory: computed once, they serve every decoding step.
+        """The keys and values of a memory, computed once for all decoding steps.
 
         Args:
           params: of this module.

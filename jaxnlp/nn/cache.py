@@ -7,21 +7,21 @@ import jax.numpy as jnp
 from jaxnlp.typing import PyTree
 
 LayerCache = tuple[jax.Array, ...]
-"""What one layer keeps of earlier positions, each array [B, ..., S, width]; S is the capacity.
+"""The arrays that one layer keeps of earlier positions, each [B, ..., S, width]; S is the capacity.
 
-Self-attention keeps keys and values [B, H, S, K], the Synthesizer values alone, the Perceiver its inputs [B, S, D].
-Heads before positions, as attention's products want them: otherwise each token would transpose the whole cache.
+Self-attention keeps keys and values [B, H, S, K], the Synthesizer only values, the Perceiver its inputs [B, S, D].
+Heads come before positions, as in attention's products: otherwise each token would transpose the whole cache.
 """
 
 
 @flax.struct.dataclass
 class KVCache:
-    """What a decoder keeps of the positions that it has read: for most, their keys and values.
+    """A decoder's cache of the positions that it has read: for most models, keys and values.
 
     Attributes:
-      layers: of each layer that keeps anything, arrays of its own. A token writes its place in each. One array [L, ...]
-        would be put together anew for each token.
-      length: [] int32, how many positions are filled. The others are never attended to.
+      layers: the arrays of each layer that keeps any. A token writes its position in each. One array [L, ...] would be
+        built again for each token.
+      length: [] int32, number of filled positions. The others are never attended to.
     """
 
     layers: tuple[LayerCache, ...]
@@ -34,7 +34,7 @@ def cache_rows(cache: PyTree, rows: jax.Array) -> PyTree:
 
 
 def log_coverage(attended: jax.Array, source_mask: jax.Array) -> jax.Array:
-    """How much of a source has been attended to: sum_s log min(attended_s, 1), [B]; 0 = all of it.
+    """The coverage of a source by attention: sum_s log min(attended_s, 1), [B]; 0 = all of it.
 
     Args:
       attended: [B, S], sums of attention weights over the target's positions.

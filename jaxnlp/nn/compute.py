@@ -1,4 +1,4 @@
-"""How a model is computed: types, implementations, memory."""
+"""Options of the computation: types, implementations, memory. They do not change the model."""
 
 import dataclasses
 from typing import ClassVar, Literal
@@ -11,10 +11,7 @@ from jaxnlp.ops.recurrent import RecurrentImplementation
 
 @dataclasses.dataclass(frozen=True)
 class Compute(Config):
-    """How the model is computed: types, implementations, memory.
-
-    A run may continue with other choices: they are no part of its identity, and environment.json records them.
-    """
+    """Options of the computation. They may change whenever a run continues; environment.json records them."""
 
     section: ClassVar[str] = "model.compute"
     usual: ClassVar[tuple[str, ...]] = ("matmul_dtype",)

@@ -9,19 +9,19 @@ from jaxnlp.typing import BATCH_AXIS
 
 
 def first_row_of_shard(rows: int) -> jax.Array | int:
-    """Where in the whole batch the first row of this device's shard stands, [] int.
+    """Position in the whole batch of the first row of this device's shard.
 
-    Inside pmap, shard_map or vmap over `BATCH_AXIS` each shard holds `rows` rows of the batch, in order. Anywhere else,
-    also under jit with a sharded batch, the program sees the whole batch, and the answer is 0.
+    Inside pmap, shard_map or vmap over `BATCH_AXIS` each shard has `rows` rows of the batch, in order. Otherwise, also
+    under jit with a sharded batch, the program sees the whole batch, and the result is 0.
     """
     try:
         return jax.lax.axis_index(BATCH_AXIS) * rows
-    except NameError:  # JAX's word for an axis that is not mapped here
+    except NameError:  # JAX's error for an axis that is not mapped here
         return 0
 
 
 class Dropout(nn.Module):
-    """Drops elements in training; one device or eight draw the same mask for the same batch.
+    """Drops elements in training. The mask of a batch does not depend on the number of devices.
 
     Attributes:
       rate: share dropped, in [0, 1).
@@ -36,7 +36,7 @@ class Dropout(nn.Module):
         """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
 
         Raises:
-          ValueError: when rate lies outside [0, 1), also outside training.
+          ValueError: when rate is outside [0, 1), also outside training.
         """
         chex.assert_shape(x, (None, ...))
         check_rate(self.rate)
@@ -61,7 +61,7 @@ class LockedDropout(nn.Module):
         """Args: x [B, T, D]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
 
         Raises:
-          ValueError: when rate lies outside [0, 1), also outside training.
+          ValueError: when rate is outside [0, 1), also outside training.
         """
         chex.assert_rank(x, 3)
         check_rate(self.rate)
@@ -77,7 +77,7 @@ class LayerDropout(nn.Module):
       rate: share of the examples, in [0, 1).
 
     Source: Huang et al. 2016, section 3. Differs: the same rate for all layers, and kept branches are scaled up in
-    training in place of down in evaluation.
+    training, instead of down in evaluation.
     """
 
     rate: float
@@ -87,7 +87,7 @@ class LayerDropout(nn.Module):
         """Args: x [B, ...]. Returns: same shape and dtype. Needs the random stream `dropout` in training.
 
         Raises:
-          ValueError: when rate lies outside [0, 1), also outside training.
+          ValueError: when rate is outside [0, 1), also outside training.
         """
         chex.assert_shape(x, (None, ...))
         check_rate(self.rate)

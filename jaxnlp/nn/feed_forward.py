@@ -18,13 +18,13 @@ from jaxnlp.ops.checks import expect
 def gelu(x: jax.Array) -> jax.Array:
     """x [...] times the normal distribution function at x, x (1 + erf(x / sqrt(2))) / 2.
 
-    Flax writes it with erfc, which takes twice the time. Results near 0 have more digits then; nothing here needs them.
+    Flax computes it with erfc, which takes twice the time and gives more digits near 0; models do not need them.
     """
     return 0.5 * x * (1.0 + jax.lax.erf(x * 0.5**0.5))
 
 
 Activation = Literal["gelu", "gelu_tanh", "relu"]
-"""GELU; its tanh approximation, twice as fast on CPU (GPT-2 was trained with it, BERT without); or ReLU."""
+"""GELU (as in BERT); its tanh approximation (as in GPT-2), twice as fast on CPU; or ReLU."""
 ACTIVATIONS: dict[Activation, Callable[[jax.Array], jax.Array]] = {
     "gelu": gelu,
     "gelu_tanh": functools.partial(nn.gelu, approximate=True),

@@ -10,7 +10,7 @@ from jaxnlp.ops.normalization import layer_norm
 
 
 class LayerNorm(nn.Module):
-    """Each position brought to mean 0 and variance 1, then scaled and shifted.
+    """Normalises each position to mean 0 and variance 1, then scales and shifts it.
 
     Attributes:
       epsilon: keeps a constant row finite.

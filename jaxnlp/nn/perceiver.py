@@ -11,12 +11,12 @@ Every latent has a position, and no position attends to a later one. So latent m
 and latents 0..m; output t sees its own input and the latents with e(m) <= t. The placements are:
 
 - "prefix", e(m) = m: the mask is lower-triangular by index, M x T on the way down and T x M on the way up, as in
-  CS224N's assignment 5. Latent m then sees inputs 0..m, and output t sees latents 0..min(t, M - 1). Of the inputs
-  at position M or later, an output thus sees only its own.
+  CS224N's assignment 5. Latent m then sees inputs 0..m, and output t sees latents 0..min(t, M - 1). An output thus
+  sees no input at position M or later except its own.
 - "along", e(m) = (m + 1) S // M - 1, for a context of S: each latent is at the end of one of M stretches of the
   context, and summarises everything before. An output does not see the latent of a stretch that has not ended; so
-  outputs also read the inputs 0..t, in the same attention. Here the queries on the way up are LayerNorm(X) too: inputs
-  are small at first, so queries computed from them would give nearly uniform weights.
+  outputs also read the inputs 0..t, in the same attention. Here the queries on the way up are LayerNorm(X): inputs
+  are small at first, so queries computed from X would give nearly uniform weights.
 
 Source: Jaegle et al. 2021, 2022 (Perceiver, Perceiver IO); CS224N, assignment 5; Hawthorne et al. 2022 for latents
 along the sequence. Differs: latents are learned, one for each stretch, and not computed from the last inputs, so that a
@@ -40,7 +40,7 @@ LatentPlacement = Literal["prefix", "along"]
 def latent_positions(
     placement: LatentPlacement, num_latents: int, context_length: int, positions: int
 ) -> tuple[int, ...]:
-    """e(m) of the latents that a sequence reaches: no output of the sequence sees the others.
+    """e(m) of the latents that some output of the sequence sees.
 
     Args:
       placement: see this module's docstring.
@@ -49,7 +49,7 @@ def latent_positions(
       positions: T, length of the sequence.
 
     Returns:
-      Strictly increasing. The first latent's is always there, so that no array is empty.
+      Strictly increasing. The first latent is always included, so that no array is empty.
     """
     latents = np.arange(num_latents)
     ends = latents if placement == "prefix" else (latents + 1) * context_length // num_latents - 1
@@ -63,12 +63,12 @@ def _xavier(key, shape, dtype=jnp.float32):
 
 
 class DownProject(TransformerBlock):
-    """Learned latents read the inputs, each those up to its own position.
+    """Learned latents read the inputs. Each latent reads the inputs up to its own position.
 
     Attributes:
       num_latents: M; the number of parameters does not depend on the length of the sequence.
 
-    The others are those of `TransformerBlock`, whose mixer must be `memory`.
+    Other attributes: see `TransformerBlock`; the mixer must be `memory`.
     """
 
     num_latents: int = 32
@@ -98,8 +98,8 @@ class UpProject(TransformerBlock):
 
         Args:
           x: inputs [B, T, D].
-          memory: the latents, and what else may be read [B, S, D].
-          positions: the position of each of the S.
+          memory: the latents, and with the placement `along` the inputs [B, S, D].
+          positions: the position of each entry of the memory.
           first: [] int, position of the first input.
 
         Returns:

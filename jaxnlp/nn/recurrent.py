@@ -18,11 +18,11 @@ CellName = Literal["rnn_tanh", "rnn_relu", "gru", "lstm"]
 CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
 
 LayerStates = tuple[State, ...]
-"""One layer's states: forward, and backward where there are two directions."""
+"""One layer's states: forward, and backward if there are two directions."""
 
 
 def find_cell(name: str) -> Cell:
-    """The cell of that name. Raises: ValueError, naming those there are."""
+    """The cell of that name. Raises: ValueError, with the names of all cells."""
     if name not in CELLS:
         raise ValueError(f"cell must be one of {', '.join(CELLS)}, got {name!r}")
     return CELLS[name]
@@ -46,7 +46,7 @@ class RecurrentDirection(nn.Module):
     """One layer in one direction.
 
     Attributes:
-      cell: which network, see `ops.recurrent`; gates are in the order of PyTorch.
+      cell: name of the network, see `ops.recurrent`; gates are in the order of PyTorch.
       width: K, of the state and the output.
       reverse: read from the last position to the first.
       weight_dropout_rate: share of the recurrent matrix's elements dropped in training, the same ones for all positions
@@ -81,7 +81,7 @@ class RecurrentDirection(nn.Module):
         cell, initial = find_cell(self.cell), uniform_of_width(self.width)
         check_rate(self.weight_dropout_rate)
         if self.forget_bias and self.cell != "lstm":
-            raise ValueError(f"forget_bias is for an lstm, got {self.forget_bias} for cell {self.cell}")
+            raise ValueError(f"forget_bias applies only to the cell lstm, got {self.forget_bias} for cell {self.cell}")
         gates = (cell.gates, self.width)
         w_x = self.param("kernel", initial, (x.shape[-1], *gates))
         w_h = self.param("recurrent_kernel", initial, (self.width, *gates))
@@ -111,14 +111,14 @@ class RecurrentDirection(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A stack of recurrent layers; each reads the outputs of the one below it.
+    """A stack of recurrent layers. Each layer reads the outputs of the layer below it.
 
     Attributes:
       widths: K of each layer, first to last.
-      bidirectional: two directions a layer, outputs side by side.
+      bidirectional: two directions a layer, outputs concatenated.
       hidden_dropout_rate: share of the features between layers dropped in training, the same ones at all positions.
 
-    The others are those of `RecurrentDirection`.
+    Other attributes: see `RecurrentDirection`.
 
     Source: Gal and Ghahramani 2016, section 4, for dropout that is the same at all positions.
     """
@@ -146,8 +146,8 @@ class Recurrent(nn.Module):
           x: [B, T, D].
           states: as this returns them; None = zeros.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
-          lengths: [B] int, how many positions of each sequence are real; the rest is padding. None = all are real.
-            Padding does not change the states. The backward direction begins at the last real position. Outputs at
+          lengths: [B] int, number of real positions of each sequence; the rest is padding. None = all are real.
+            Padding does not change the states. The backward direction starts at the last real position. Outputs at
             padding are 0.
 
         Returns:
@@ -159,7 +159,7 @@ class Recurrent(nn.Module):
         """
         expect(x.ndim == 3, "x [B, T, D]", x=x)
         if not self.widths:
-            raise ValueError("widths must have one layer at least, got none")
+            raise ValueError("widths needs at least one layer, got none")
         if states is None:
             states = empty_states(
                 self.cell, self.widths, x.shape[0], bidirectional=self.bidirectional, dtype=self.compute.dtype

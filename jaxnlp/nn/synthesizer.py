@@ -21,7 +21,7 @@ def _near_zero(key, shape, dtype=jnp.float32):
 
 
 class SynthesizerAttention(nn.Module):
-    """Each position mixes the values of itself and those before it, by weights computed only from itself.
+    """Each position mixes the values up to itself, by weights that are computed only from itself.
 
     Y_h = softmax(ReLU(X A_h + b_1h) B + b_2) X V_h, for head h of H; out = [Y_1 ... Y_H] W. A_h and V_h are D x K; B
     [K, S] and b_2 are shared by the heads. Queries are not compared with keys: the weights at a position do not depend
@@ -34,7 +34,7 @@ class SynthesizerAttention(nn.Module):
       dropout_rate: share of outputs dropped in training.
       use_bias: whether the projections and the scores have biases.
       output_stddev: standard deviation of the output projection's initial weights.
-      compute: types; attention's gradient is the hand-derived one.
+      compute: types; attention's gradient is always the one by hand.
 
     Source: Tay et al. 2021, section 3.1.1, as in CS224N, assignment 5. B is initialised in (-0.001, 0.001), so
     that the initial weights are nearly uniform.

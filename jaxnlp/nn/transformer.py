@@ -1,7 +1,7 @@
 """Transformer blocks and stacks of them.
 
 Only attention mixes an example's positions; everything else is computed on rows, [B * T, D]. XLA on CPU fuses
-elementwise work into one loop. Where shapes of two and of three axes meet in a loop, it divides to find each element.
+elementwise work into one loop. A loop over arrays of two and of three axes needs a division for each element.
 """
 
 import dataclasses
@@ -51,18 +51,18 @@ class TransformerBlock(nn.Module):
         pre:   x = x + Attention(LayerNorm(x));  x = x + FeedForward(LayerNorm(x))
         post:  x = LayerNorm(x + Attention(x));  x = LayerNorm(x + FeedForward(x))
 
-    With `cross`, attention to a memory stands between the two in the same way.
+    With `cross`, attention to a memory is between the two in the same way.
 
     Attributes:
       num_heads: H.
       feed_forward_width: F.
       deterministic: no dropout. An attribute here, since `nn.scan` passes only arrays.
       mixer: how positions are mixed: dot-product attention (dot); attention without dot products (synthesizer); or only
-        attention to the memory, with no self-attention (memory). `UNREAD` says which attributes each does not read.
+        attention to the memory, with no self-attention (memory). `UNREAD` lists the attributes that each does not read.
       cross: whether attention to a memory follows the self-attention.
-      context_length: of the synthesizer, the maximum length.
-      num_key_heads: G; None = H. Dot-product self-attention only.
-      causal: whether later positions are hidden. Of self-attention only.
+      context_length: maximum length of the synthesizer.
+      num_key_heads: G; None = H. Only for dot-product self-attention.
+      causal: whether self-attention hides later positions.
       norm: normalise before each branch (pre) or after each sum (post). With pre, the output of the last block is not
         normalised. The mixer `memory` has pre only.
       normalise_queries: with the mixer `memory`, whether queries are normalised.
@@ -132,7 +132,7 @@ class TransformerBlock(nn.Module):
 
         Raises:
           ValueError: for attributes that the mixer does not read, unless they have their defaults; for arguments that
-            the block does not read, or lacks; and as the layers.
+            the block does not read, and for missing arguments; and as the layers.
         """
         chex.assert_rank(x, 3)
         self._check_attributes()
@@ -206,7 +206,7 @@ class TransformerBlock(nn.Module):
             )
 
     def _read(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
-        """x [B or 1, T, D] and what it reads in the memory, without self-attention: [B, T, D]."""
+        """x [B or 1, T, D] plus what it reads in the memory, without self-attention: [B, T, D]."""
         branch = self._norm("query_norm")(rows(x)).reshape(x.shape) if self.normalise_queries else x
         memory = self._norm("memory_norm")(rows(memory)).reshape(memory.shape)
         attention = self._attention(CrossAttention, "attention")
@@ -215,7 +215,7 @@ class TransformerBlock(nn.Module):
         return (rows(x) + rows(self._kept(branch))).reshape(branch.shape)
 
     def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
-        """x [B, T, D] and what it reads in the memory: rows [B * T, D]."""
+        """x [B, T, D] plus what it reads in the memory: rows [B * T, D]."""
         norm = self._norm("cross_attention_norm")
         branch = norm(rows(x)).reshape(x.shape) if self.norm == "pre" else x
         attention = self._attention(CrossAttention, "cross_attention")
@@ -249,7 +249,7 @@ class TransformerBlock(nn.Module):
         )
 
     def _kept(self, branch: jax.Array) -> jax.Array:
-        """A branch [B, T, D], zero for the examples that skip it."""
+        """A branch [B, T, D], with zeros for the examples that skip it."""
         return LayerDropout(self.layer_dropout_rate)(branch, deterministic=self.deterministic)
 
     def _norm(self, name: str) -> LayerNorm:
@@ -257,11 +257,11 @@ class TransformerBlock(nn.Module):
 
 
 class StackOutput(NamedTuple):
-    """What a stack of blocks returns.
+    """The outputs of a stack of blocks.
 
     Attributes:
       hidden: after the last block [B, T, D].
-      layers: after each block [L, B, T, D]; None unless asked for.
+      layers: after each block [L, B, T, D]; None without `return_layers`.
       caches: of each block; None without caches.
     """
 
@@ -286,8 +286,8 @@ def stack(
     """Applies blocks one after the other; to be called inside a module's compact method.
 
     The parameters of the blocks are stacked on their first axis, under `blocks`, whether the blocks are looped over or
-    unrolled: `scan_layers` and `remat` change how the function is computed, and not what it computes. Checkpoints stay
-    valid, and random streams stay the same. With caches each block has its own parameters, `block_0`, `block_1`, ...
+    unrolled: `scan_layers` and `remat` change only how the function is computed. Checkpoints stay valid, and random
+    streams stay the same. With caches each block has its own parameters, `block_0`, `block_1`, ...
     (see `unstacked`).
 
     Args:
@@ -296,7 +296,7 @@ def stack(
       compute: whether to scan, and whether to recompute blocks in the backward pass.
       x: [B, T, D].
       attention_mask, memory, memory_mask: see `TransformerBlock`.
-      caches: one of each block, where x continues earlier positions; a block without one reads x as a whole.
+      caches: one for each block, if x continues earlier positions; a block without one reads x as a whole sequence.
       cached_positions: [] int, the number of filled positions in the caches.
       return_layers: also return what each block returns. Not with caches.
 
@@ -307,7 +307,7 @@ def stack(
     if caches is not None and len(caches) != layers:
         raise ValueError(f"expected caches of {layers} layers, got {len(caches)}; pass None for a layer without one")
     if caches is not None and return_layers:
-        raise ValueError("a stack with caches keeps no layers; leave out caches or return_layers")
+        raise ValueError("return_layers cannot be combined with caches; leave out one of them")
     read = {"attention_mask": attention_mask, "memory": memory, "memory_mask": memory_mask}
     if caches is not None:
         kept = []

@@ -17,8 +17,8 @@ Backward, from dY, the gradient of a loss with respect to Y:
 
 Dropout multiplies A by M, zeros and 1 / (1 - rate), on its way to V: then dV = (A * M)^T dY and dA = M * (dY V^T).
 
-Of the three [T, S] arrays A, dA and dZ only A is kept from the forward pass. Since Y = A V, the sum over s is a sum
-over k of small arrays: sum_s(A * dA) = sum_k(Y * dY). This holds under dropout too. M is computed anew.
+The forward pass keeps only A of the three [T, S] arrays A, dA and dZ. Since Y = A V, the sum over s is a sum
+over k of small arrays: sum_s(A * dA) = sum_k(Y * dY). This holds under dropout too. M is computed again.
 """
 
 import functools
@@ -38,9 +38,9 @@ from jaxnlp.ops.matmul import accumulator, product, row_major, transposed
 Implementation = Literal["auto", "vjp", "xla", "cudnn"]
 
 QUERY_BLOCK = 64
-"""Queries that causal attention takes at once: a block. Its products leave out the keys after its last query."""
+"""Number of queries in a block of causal attention. Its products leave out the keys after the block's last query."""
 MAX_QUERY_BLOCKS = 8
-"""Bounds the size of the program. Half of all work could be left out. With 8 blocks seven sixteenths are."""
+"""Maximum number of blocks, which bounds the size of the program. 8 blocks save 7/16 of the work, of at most 1/2."""
 
 
 def attend(
@@ -71,7 +71,7 @@ def attend(
         masks of 0 and -inf.
       bias: [B or 1, H or 1, T or 1, S or 1] float, finite, added to the scores after the scale; None = zero. It has a
         gradient. To hide keys use attention_mask.
-      causal: query t sees only the keys 0..first_query + t; needs no mask of its own.
+      causal: query t sees only the keys 0..first_query + t; no mask is needed for this.
       first_query: position of the first query among the keys, at least 0, for `causal`: the number of keys that a cache
         had before. With a Python int the products leave out the keys after a block's last query. An array [] int may be
         traced; then all keys are multiplied.
@@ -90,8 +90,8 @@ def attend(
       [B, T, H, K], dtype of q. A fully masked row is zero, and so is its gradient.
 
     Raises:
-      ValueError: when shapes do not fit, arrays are not float, the rate lies outside [0, 1), or this implementation
-        cannot do what is asked; the message says why.
+      ValueError: when shapes do not fit, arrays are not float, the rate is outside [0, 1), or this implementation
+        does not support the call; the message says why.
       TypeError: for a traced scale with another implementation than "xla".
 
     Source: Vaswani et al. 2017, section 3.2.1, eq. 1; Shazeer 2019 for fewer key heads. Differs: softmax in float32.
@@ -138,7 +138,7 @@ def attention_weights(
     first_query: int | jax.Array = 0,
     scale: float | None = None,
 ) -> jax.Array:
-    """The weights that `attend` mixes values by, before dropout: to look at, not to compute with.
+    """The attention weights of `attend`, before dropout, for inspection.
 
     A = softmax(Q K^T * scale + bias)
 
@@ -193,7 +193,7 @@ def _moved(first_query) -> bool:
 
 
 def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array | None) -> str | None:
-    """What keeps cuDNN from this call; None = nothing."""
+    """Why cuDNN cannot compute this call; None = it can."""
     capability = cuda_capability()
     if capability is None:
         return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
@@ -204,7 +204,7 @@ def _why_not_cudnn(q: jax.Array, dropout_key: jax.Array | None, bias: jax.Array 
     if q.shape[-1] % 8 or q.shape[-1] > 128:
         return f"takes head widths up to 128 that 8 divides, got {q.shape[-1]}"
     if dropout_key is not None:
-        return "draws no dropout that a second run or a second device could repeat"
+        return "has no dropout that a second run or a second device could repeat"
     if bias is not None:
         return "takes no bias here"
     return None
@@ -235,7 +235,7 @@ class _Block(NamedTuple):
 
 
 class _Settings(NamedTuple):
-    """What tracing knows. `first_query` is None where it is an array."""
+    """Static arguments. `first_query` is None where it is an array."""
 
     causal: bool
     first_query: int | None
@@ -262,7 +262,7 @@ def _part(x, block: _Block):
 
 
 def _weights(q, k, bias, visible, scale):
-    """The weights A [B, H, T, S] in float32 at least; `visible` says which keys each query sees."""
+    """The weights A [B, H, T, S] in float32 at least; `visible` masks the keys of each query."""
     wide = accumulator(q.dtype)
     # The factor goes to the scores, where one loop does it together with the mask.
     scores = product(q, k, "bhtk,bhsk->bhts") * jnp.asarray(scale, wide)
@@ -294,7 +294,7 @@ def _blocks(queries: int, keys: int, settings: _Settings) -> list[_Block]:
 
 
 def _drop(x, block, shape, rate, key, first_row):
-    """Dropout of a block of the weights, whose whole shape is `shape`: the mask that `ops.dropout` has there."""
+    """Dropout of a block of the weights, whose whole shape is `shape`: a window of the mask of `ops.dropout`."""
     if key is None:
         return x
     kept = keep_mask(key, x.shape, rate, first_row=first_row, whole=shape, offset=(0, block.start, 0))
@@ -324,7 +324,7 @@ def _forward(q, k, v, bias, attention_mask, dropout_key, first_row, traced_query
         kept.append(weights.astype(v.dtype))
     y = _joined(ys).astype(q.dtype)
     chex.assert_shape(y, (batch, heads, queries, width))
-    # The backward pass needs only the shape and the dtype of the bias. An empty array tells both.
+    # The backward pass needs only the shape and the dtype of the bias. An empty array has both.
     like_bias = None if bias is None else jnp.zeros((0, *bias.shape), bias.dtype)
     return y, (q, k, v, y, kept, like_bias, dropout_key, first_row)
 
@@ -374,7 +374,7 @@ def _joined(parts):
 
 
 def _summed(parts, keys: int):
-    """The sum of arrays [B, H, K, s] whose last axis is the first s of so many keys."""
+    """The sum of arrays [B, H, K, s], whose last axis has only the first s of the keys."""
     return sum(jnp.pad(part, [(0, 0)] * 3 + [(0, keys - part.shape[3])]) for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""Checks of arguments. Their messages have one form: what is expected, and the shapes or types that came."""
+"""Checks of arguments. All messages have one form: what is expected, and the shapes or types of the arguments."""
 
 import jax
 import jax.numpy as jnp
@@ -6,25 +6,25 @@ import numpy as np
 
 
 def expect(fits: bool, expected: str, **arrays: jax.Array | None) -> None:
-    """Raises ValueError unless `fits`. The message says what is expected, and the shapes of those that are not None."""
+    """Raises ValueError unless `fits`. The message has what is expected, and the shapes of all arrays."""
     if not fits:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array is not None)
         raise ValueError(f"expected {expected}, got {shapes}")
 
 
 class UnavailableError(ValueError):
-    """An implementation was asked for by name, and is not available on this machine or for these arrays."""
+    """The chosen implementation is not available on this machine or for these arrays."""
 
 
 def expect_float(**arrays: jax.Array | None) -> None:
-    """Raises ValueError unless all arrays hold floating-point numbers. Those that are None are not checked."""
+    """Raises ValueError unless all arrays are floating-point. None is not checked."""
     dtypes = {name: array.dtype for name, array in arrays.items() if array is not None}
     if not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes.values()):
         raise ValueError(f"expected float arrays, got {', '.join(f'{name} {dtype}' for name, dtype in dtypes.items())}")
 
 
 def expect_tokens(tokens: jax.typing.ArrayLike, vocabulary_size: int, name: str) -> None:
-    """Raises ValueError unless tokens are integers [B, T] in [0, V). The message has the place of the first bad one.
+    """Raises ValueError unless tokens are integers [B, T] in [0, V). The message has the position of the first bad one.
 
     Under jit values cannot be read: only the shape and the type are checked.
     """

@@ -1,4 +1,4 @@
-"""Losses of classifiers: one class, several classes or a number; weights, smoothing, focal loss and mixed labels."""
+"""Losses of classifiers of one class, several classes or a number; weights, smoothing, focal loss and mixed labels."""
 
 from typing import NamedTuple
 
@@ -16,8 +16,7 @@ class ClassLosses(NamedTuple):
       objective: sum of the weighted losses; divide by `weight`.
       weight: sum of the examples' weights.
       nll: sum of the negative log-likelihoods of the targets in nats, without weights, smoothing or focus; divide by
-        `count`. Where labels are mixed, that of the first label and of the other one in their shares. Of numbers, the
-        sum of the squared errors.
+        `count`. Mixed labels count in their shares. For numbers it is the sum of the squared errors.
       count: number of examples.
     """
 
@@ -36,7 +35,7 @@ def class_cross_entropy(
     label_smoothing: float = 0.0,
     focal_gamma: float = 0.0,
 ) -> ClassLosses:
-    """Cross-entropy of one class an example, with what helps against few, unequal or mixed labels.
+    """Cross-entropy of one class per example, with class weights, label smoothing, focal loss and mixed labels.
 
     q         = (1 - e) target + e / C
     objective = sum_i m_i sum_c -w_c q_ic (1 - p_ic)^gamma log p_ic,   p_i = softmax(z_i)
@@ -50,10 +49,10 @@ def class_cross_entropy(
       loss_mask: m [B] bool.
       class_weights: w [C]; None = ones. The mean loss over examples is weighted by them, as in PyTorch.
       label_smoothing: e, the share of each target that is spread evenly over the classes.
-      focal_gamma: the greater, the less weight examples have that are right already; 0 = cross-entropy.
+      focal_gamma: larger values give less weight to examples that are already right; 0 = cross-entropy.
 
     Raises:
-      ValueError: when shapes do not fit, logits are not float, e lies outside [0, 1), or gamma is negative.
+      ValueError: when shapes do not fit, logits are not float, e is outside [0, 1), or gamma is negative.
 
     Source: Szegedy et al. 2016, section 7, for e; Lin et al. 2017, eq. 4, for gamma.
     """
@@ -67,7 +66,7 @@ def class_cross_entropy(
     _check_rates(label_smoothing, focal_gamma)
     wide, classes = accumulator(logits.dtype), logits.shape[1]
     mask = loss_mask[:, None]
-    # A masked row may hold anything, also NaN, which a product with 0 would pass on to the gradient.
+    # A masked row may have any values, also NaN, which a product with 0 would pass on to the gradient.
     log_p = jax.nn.log_softmax(jnp.where(mask, logits.astype(wide), 0.0), axis=-1)
     shares = targets.astype(wide) if mixed else jax.nn.one_hot(targets, classes, dtype=wide)
     shares = jnp.where(mask, shares, 0.0)
@@ -96,7 +95,7 @@ def several_cross_entropy(
     label_smoothing: float = 0.0,
     focal_gamma: float = 0.0,
 ) -> ClassLosses:
-    """Binary cross-entropy of any number of classes an example: the mean over the classes, each asked for apart.
+    """Binary cross-entropy of any number of classes per example: the mean over the classes.
 
     q         = (1 - e) target + e / 2
     objective = -sum_b mean_c (w_c q_bc (1 - p_bc)^gamma log p_bc + (1 - q_bc) p_bc^gamma log(1 - p_bc))
@@ -105,12 +104,12 @@ def several_cross_entropy(
       logits: [B, C] float; p is their sigmoid.
       targets: [B, C], 1 for the classes of an example and 0 for the others.
       loss_mask: m [B] bool.
-      class_weights: w [C], of examples that have the class, as `pos_weight` in PyTorch; None = ones.
-      label_smoothing: e, the share of each target that is spread over both answers.
-      focal_gamma: the greater, the less weight answers have that are right already; 0 = cross-entropy.
+      class_weights: w [C], weights of the examples that have the class, as `pos_weight` in PyTorch; None = ones.
+      label_smoothing: e, the share of each target that is spread evenly over 0 and 1.
+      focal_gamma: larger values give less weight to answers that are already right; 0 = cross-entropy.
 
     Raises:
-      ValueError: when shapes do not fit, logits are not float, e lies outside [0, 1), or gamma is negative.
+      ValueError: when shapes do not fit, logits are not float, e is outside [0, 1), or gamma is negative.
 
     Source: Lin et al. 2017, eq. 4, for gamma.
     """
@@ -152,7 +151,7 @@ def squared_error(outputs: jax.Array, targets: jax.Array, loss_mask: jax.Array) 
     expect(fit, "outputs [B, 1], targets [B], loss_mask [B]", outputs=outputs, targets=targets, loss_mask=loss_mask)
     expect_float(outputs=outputs)
     wide = accumulator(outputs.dtype)
-    # A masked row may hold anything, also NaN, which a product with 0 would pass on to the gradient.
+    # A masked row may have any values, also NaN, which a product with 0 would pass on to the gradient.
     difference = jnp.where(loss_mask, outputs[:, 0].astype(wide) - targets.astype(wide), 0.0)
     loss, count = jnp.square(difference).sum(), loss_mask.astype(wide).sum()
     return ClassLosses(loss, count, jax.lax.stop_gradient(loss), count)
@@ -160,13 +159,13 @@ def squared_error(outputs: jax.Array, targets: jax.Array, loss_mask: jax.Array) 
 
 def _check_rates(label_smoothing: float, focal_gamma: float) -> None:
     if not 0.0 <= label_smoothing < 1.0:
-        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}")
     if not focal_gamma >= 0.0:
         raise ValueError(f"focal_gamma must not be negative, got {focal_gamma}")
 
 
 def balanced_weights(counts: jax.Array) -> jax.Array:
-    """Weights [C] float32 of classes that occur so often [C]: N / (C counts), which makes all classes weigh the same.
+    """Class weights [C] float32 from the counts of the classes [C]: N / (C counts), so that all classes weigh the same.
 
     The mean weight of an example is 1. Source: scikit-learn's `class_weight="balanced"`.
     """

@@ -21,9 +21,9 @@ them: a marginal probability. So the gradient of the log-likelihood log P(y) = s
     d / d transitions[i, j]   sum_t [y_t = i, y_{t+1} = j] - P(y_t = i, y_{t+1} = j)
 
 alpha and beta are kept relative to their maximum at each position, so that scores of 1e4 over long sequences lose no
-digits. Where all transitions are within 40 of each other, which training does not leave, the sums over labels are
-products with the matrix exp(transitions): none of its entries underflows. Other transitions, -inf among them, take
-sums over [B, C, C] in log space.
+digits. Trained transitions are within 40 of each other. Then the sums over labels are products with the matrix
+exp(transitions), none of whose entries underflows. Other transitions, such as -inf, need sums over [B, C, C] in log
+space.
 
 Sources: Lafferty et al. 2001; Rabiner 1989 for the recursions; Collobert et al. 2011 for the sentence-level
 log-likelihood of a network's scores.
@@ -41,11 +41,11 @@ from jax import Array
 from jaxnlp.ops.checks import expect, expect_float
 
 LARGEST_SPREAD = 40.0
-"""Greatest difference of two transitions with which exp(transitions) is used: e^-40 is far above float32's 1e-38."""
+"""Maximum difference of two transitions for which exp(transitions) is used: e^-40 is far above float32's 1e-38."""
 
 
 class Chain(NamedTuple):
-    """What does not depend on the sequence; -inf forbids a transition, a first or a last label.
+    """Scores that do not depend on the sequence; -inf forbids a transition, a first or a last label.
 
     Attributes:
       transitions: score of label j after label i [C, C].
@@ -64,7 +64,7 @@ def crf_log_likelihood(scores: Array, labels: Array, lengths: Array, chain: Chai
     Args:
       scores: of each label at each position [B, T, C], float; values at padding do not matter.
       labels: [B, T] int, in [0, C).
-      lengths: [B] int, from 0 to T: how many positions are real, the first ones.
+      lengths: [B] int, from 0 to T: the number of real positions, which come first.
       chain: transitions, start and end.
 
     Returns:
@@ -87,7 +87,7 @@ def crf_log_likelihood(scores: Array, labels: Array, lengths: Array, chain: Chai
 def crf_log_normalizer(scores: Array, lengths: Array, chain: Chain) -> Array:
     """log Z of each sequence [B]; 0 for a sequence of length 0. Arguments: as for `crf_log_likelihood`.
 
-    It can be differentiated by JAX; the gradient by hand is that of the log-likelihood.
+    JAX can differentiate it. The gradient by hand is that of the log-likelihood.
     """
     check_chain(scores, lengths, chain)
     unary, valid = with_ends(scores, lengths, chain)
@@ -123,7 +123,7 @@ def with_ends(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array
     batch, length, classes = scores.shape
     place = jnp.arange(length)[:, None]
     valid, last = place < lengths[None], place == lengths[None] - 1
-    # Padding may hold anything, also NaN, which a product with 0 would pass on.
+    # Padding may have any values, also NaN, which a product with 0 would pass on.
     unary = jnp.where(valid[:, :, None], scores.swapaxes(0, 1), 0.0)
     unary = unary.at[0].add(jnp.where(valid[0, :, None], chain.start, 0.0).astype(scores.dtype))
     unary = unary + jnp.where(last[:, :, None], chain.end, 0.0).astype(scores.dtype)
@@ -187,7 +187,7 @@ def _in_log_space(transitions: Array) -> _Sums:
 
 
 def _by_transitions(function: Callable, transitions: Array, *arrays: Array):
-    """`function` of the sums and the arrays, with the kind of sums that the transitions allow."""
+    """`function` of the sums and the arrays. The transitions decide how the sums are computed."""
     spread = transitions.max() - transitions.min()
     return jax.lax.cond(
         spread <= LARGEST_SPREAD,
@@ -212,7 +212,7 @@ def _forward_step(sums: _Sums, alpha: Array, unary: Array, valid: Array) -> tupl
 
 
 def _forward_scan(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array]:
-    """The last alpha [1, B, C], and the maxima that were taken off [T, B]."""
+    """The last alpha [1, B, C], and the maxima that were subtracted [T, B]."""
     first, shift = _relative(unary[0])
 
     def step(alpha: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -223,7 +223,7 @@ def _forward_scan(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array
 
 
 def _both_scans(sums: _Sums, unary: Array, valid: Array) -> tuple[Array, Array, Array]:
-    """alpha [T, B, C], the maxima that were taken off it [T, B], and beta [T, B, C], by one loop."""
+    """alpha [T, B, C], the maxima that were subtracted from it [T, B], and beta [T, B, C], by one loop."""
     first, shift = _relative(unary[0])
     last = jnp.zeros_like(first)
 
@@ -248,7 +248,7 @@ def _unary_marginals(alpha: Array, beta: Array, valid: Array) -> Array:
 
 
 def _scores_on_path(unary: Array, transitions: Array, labels: Array, valid: Array) -> Array:
-    """What each position adds to the score of the labels [T, B]; 0 at padding."""
+    """The part of each position in the score of the labels [T, B]; 0 at padding."""
     emitted = jnp.take_along_axis(unary, labels[:, :, None], axis=-1)[..., 0]
     moved = jnp.pad(transitions[labels[:-1], labels[1:]], ((1, 0), (0, 0)))
     return jnp.where(valid, emitted + moved, 0.0)

@@ -1,9 +1,9 @@
-"""Counter-based dropout: the mask is a hash of the key and of each element's place, never stored.
+"""Counter-based dropout: the mask is a hash of the key and of each element's place. It is never stored.
 
-`jax.random.bernoulli` draws a random word per element, which on a CPU costs more than the matrix product beside it.
-A hash of (key, row, column) is one fused loop, and the backward pass computes the mask anew instead of keeping it.
-It also makes the mask a property of the example's place in the whole batch: a device that holds rows 8 to 15 alone
-passes `first_row=8` and draws just what a single device draws for them.
+`jax.random.bernoulli` draws a random word per element, which on a CPU costs more than the matrix product before it.
+A hash of (key, row, column) is one fused loop, and the backward pass computes the mask again instead of keeping it.
+The mask depends only on the example's place in the whole batch: a device that has rows 8 to 15 passes `first_row=8`
+and draws the same mask for them as a single device.
 """
 
 import functools
@@ -27,9 +27,9 @@ def _mix(x: jax.Array) -> jax.Array:
 
 
 def check_rate(rate: float) -> None:
-    """Raises ValueError when a dropout rate lies outside [0, 1)."""
+    """Raises ValueError when a dropout rate is outside [0, 1)."""
     if not 0.0 <= rate < 1.0:
-        raise ValueError(f"dropout rate must lie in [0, 1), got {rate}")
+        raise ValueError(f"dropout rate must be in [0, 1), got {rate}")
 
 
 def keep_mask(
@@ -48,18 +48,18 @@ def keep_mask(
       shape: of the mask; the first axis counts rows, the others are one row's elements, fewer than 2^32.
       rate: share dropped, in [0, 1).
       first_row: the number of the first row.
-      whole: shape of the array of which this mask covers a window; None = the window is all of it.
-      offset: where in a row the window begins, one number for each axis but the first; None = at its start.
+      whole: shape of the whole array, if this mask covers a window of it; None = the window is all of it.
+      offset: the window's start in a row, one number for each axis but the first; None = zeros.
 
     Returns:
-      bool of that shape; row r is a function of (key, first_row + r) alone.
+      bool of that shape; row r is a function only of (key, first_row + r).
 
     Raises:
-      ValueError: when rate lies outside [0, 1), or a row has 2^32 elements or more.
+      ValueError: when rate is outside [0, 1), or a row has 2^32 elements or more.
     """
     check_rate(rate)
     if math.prod((whole or shape)[1:]) >= 2**32:
-        raise ValueError(f"a row of a dropout mask holds fewer than 2^32 elements, got the shape {whole or shape}")
+        raise ValueError(f"a row of a dropout mask must have fewer than 2^32 elements, got the shape {whole or shape}")
     words = jax.random.key_data(key).astype(jnp.uint32).reshape(-1)
     rows = (jnp.arange(shape[0], dtype=jnp.uint32) + jnp.asarray(first_row, jnp.uint32)).reshape(
         (-1,) + (1,) * (len(shape) - 1)
@@ -69,9 +69,9 @@ def keep_mask(
     for axis, (stride, start) in enumerate(zip(strides, offset or (0,) * len(strides), strict=True)):
         index = jax.lax.broadcasted_iota(jnp.uint32, shape[1:], axis) + jnp.uint32(start)
         columns = columns + index * jnp.uint32(stride)
-    # Each row has two words of seed. With one, two of a few thousand rows would likely share their mask. Rows are small
-    # numbers, and so are keys such as `key(0)`: their XORs would often agree. So a row is mixed before it meets the
-    # key's second word.
+    # Each row has two words of seed. With one word, two of a few thousand rows would likely share their mask. Rows are
+    # small numbers, and so are keys such as `key(0)`: their XORs would often be equal. So a row is mixed before its XOR
+    # with the key's second word.
     first_seed, second_seed = _mix(_mix(rows ^ words[0]) + words[-1]), _mix(_mix(~rows ^ words[0]) ^ words[-1])
     bits = _mix(_mix(columns[None] ^ first_seed) + second_seed)
     return bits >= jnp.uint32(math.floor(rate * 2.0**32))
@@ -92,7 +92,7 @@ def scaled(x: jax.Array, kept: jax.Array, rate: float) -> jax.Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def _drop(x, rate, shared_axis, key, first_row):
-    """With one mask for all places along `shared_axis`, unless it is None."""
+    """Dropout with one mask for all positions along `shared_axis`, unless it is None."""
     shape = tuple(1 if axis == shared_axis else size for axis, size in enumerate(x.shape))
     return scaled(x, keep_mask(key, shape, rate, first_row=first_row), rate)
 
@@ -116,13 +116,13 @@ def dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.A
       x: [B, ...], float.
       rate: share dropped, in [0, 1).
       key: typed random key; the same key gives the same mask.
-      first_row: where in the whole batch the first row of x stands (0 when x is the whole batch).
+      first_row: position in the whole batch of x's first row (0 when x is the whole batch).
 
     Returns:
-      Same shape and dtype as x; its mean over keys is x. The gradient uses the same mask, computed anew.
+      Same shape and dtype as x; its mean over keys is x. The gradient uses the same mask, computed again.
 
     Raises:
-      ValueError: when rate lies outside [0, 1).
+      ValueError: when rate is outside [0, 1).
 
     Source: Srivastava et al. 2014, section 4, in the inverted form.
     """
@@ -132,7 +132,7 @@ def dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.A
 
 
 def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int | jax.Array = 0) -> jax.Array:
-    """Dropout with one mask for all time steps of a sequence: a feature is gone from its start to its end.
+    """Dropout with one mask for all time steps of a sequence: a feature is dropped at all of them or at none.
 
     Args:
       x: [B, T, D], float.
@@ -144,7 +144,7 @@ def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int 
       [B, T, D], dtype of x.
 
     Raises:
-      ValueError: when x has another rank, or rate lies outside [0, 1).
+      ValueError: when x has another rank, or rate is outside [0, 1).
 
     Source: Gal and Ghahramani 2016, section 4 ("variational"); Merity et al. 2018, section 4.2 ("locked").
     """
@@ -155,7 +155,7 @@ def locked_dropout(x: jax.Array, rate: float, key: jax.Array, *, first_row: int 
 
 
 def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Array:
-    """Dropout of whole words: a dropped word's embedding is zero wherever it occurs in the batch.
+    """Dropout of whole words: a dropped word's embedding is zero at all its positions in the batch.
 
     Args:
       table: embeddings [V, D], float.
@@ -166,7 +166,7 @@ def embedding_dropout(table: jax.Array, rate: float, key: jax.Array) -> jax.Arra
       [V, D], dtype of table; the words that stay are scaled by 1 / (1 - rate).
 
     Raises:
-      ValueError: when the table has another rank, or rate lies outside [0, 1).
+      ValueError: when the table has another rank, or rate is outside [0, 1).
 
     Source: Gal and Ghahramani 2016, section 4.2; Merity et al. 2018, section 4.3.
     """

@@ -1,6 +1,6 @@
 """The decoder of the attention LSTM over a whole target: one scan, with the gradients of its large matrices by hand.
 
-With x_t the part of the LSTM's gates that the target's tokens give, and m_s the memory, what the encoder has read:
+With x_t the part of the LSTM's gates that depends on the target's tokens, and m_s the memory, the encoder's outputs:
 
     h_t, c_t = lstm(x_t + [o_{t-1}; h_{t-1}] W_h, c_{t-1})
     a_t = sum_s softmax_s(score(h_t, k_s)) m_s
@@ -35,12 +35,12 @@ ScoreName = Literal["multiplicative", "dot", "additive"]
 
 
 class Memory(NamedTuple):
-    """What the decoder attends to.
+    """The memory that the decoder attends to.
 
     Attributes:
       keys: [B, S, K] for the scores: W m for multiplicative ones, m for dot, W m + b for additive ones.
       values: m [B, S, E].
-      mask: [B, S] bool, True = may attend. A row that is False throughout is attended to evenly.
+      mask: [B, S] bool, True = may attend. A row that is all False gets uniform weights.
     """
 
     keys: jax.Array
@@ -49,7 +49,7 @@ class Memory(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What one step hands to the next: h, c and o, each [B, K]."""
+    """The state between two steps: h, c and o, each [B, K]."""
 
     h: jax.Array
     c: jax.Array
@@ -57,7 +57,7 @@ class DecoderState(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What the steps give.
+    """The outputs of all steps.
 
     Attributes:
       o: [B, T, K].
@@ -91,11 +91,11 @@ def decode(
       state: before the first position.
       w_h: [2 K, 4 K]: the rows of o, then those of h.
       w_o: [E + K, K]: the rows of a, then those of h.
-      score: how queries are compared with keys.
+      score: name of the score of a query and a key.
       score_params: of additive scores: `w_q` [K, K] and `v` [K], see `ops.scores.additive`; None for the others.
       dropout: r [B, T, K]; None = all ones.
-      count: [] int: the state returned is the one after the first `count` positions; None = after all.
-      matmul_dtype: what the operands of the products with w_h and w_o are rounded to; None = the dtype of x.
+      count: [] int: the returned state is that after the first `count` positions; None = after all.
+      matmul_dtype: dtype that the operands of the products with w_h and w_o are rounded to; None = the dtype of x.
 
     Raises:
       ValueError: for shapes that do not fit, the message gives them; for an unknown score.
@@ -119,7 +119,7 @@ def decode(
     dropout = jnp.ones((*x.shape[:2], width), x.dtype) if dropout is None else dropout
     valid = jnp.arange(positions) < (positions if count is None else count)
     dtype = jnp.dtype(matmul_dtype or x.dtype).name
-    # Time first, so that the scan cuts whole blocks of memory.
+    # Time first, so that each step of the scan reads one block of memory.
     steps = x.swapaxes(0, 1), dropout.swapaxes(0, 1)
     found = _decode(score, dtype, *steps, memory, state, dict(score_params or {}), w_h, w_o, valid)
     return Decoded(found.o.swapaxes(0, 1).astype(x.dtype), found.weights.swapaxes(0, 1), found.state)

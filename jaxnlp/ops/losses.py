@@ -19,7 +19,7 @@ class TokenLosses(NamedTuple):
 
     Attributes:
       objective: sum of the weighted losses in nats, with label smoothing and z-loss. Gradients flow from here only.
-      nll: sum of the weighted negative log-likelihoods of the targets in nats, without either of them.
+      nll: sum of the weighted negative log-likelihoods of the targets in nats, without smoothing and z-loss.
       count: sum of the weights.
     """
 
@@ -44,7 +44,7 @@ def cross_entropy(
 
     Args:
       logits: scores z [..., V], float.
-      targets: [...] int, in [0, V); the loss of others is NaN, unless it is masked.
+      targets: [...] int, in [0, V); other targets have the loss NaN, unless they are masked.
       loss_mask: [...] bool or float weights m; None = ones.
       label_smoothing: e, the share of the target's probability that is spread evenly over all V.
       z_loss: c, which keeps the normaliser Z near 0, where float32 is exact.
@@ -54,7 +54,7 @@ def cross_entropy(
       nothing.
 
     Raises:
-      ValueError: when shapes do not fit, logits are not float, targets not int, or e lies outside [0, 1).
+      ValueError: when shapes do not fit, logits are not float, targets not int, or e is outside [0, 1).
 
     Source: Szegedy et al. 2016, section 7, for e; Chowdhery et al. 2022, section 5, for c.
     """
@@ -64,7 +64,7 @@ def cross_entropy(
     _check(targets, label_smoothing)
     logits = logits.astype(accumulator(logits.dtype))
     if loss_mask is not None:
-        # A masked position may hold anything, also NaN, which a product with 0 would pass on to the gradient.
+        # A masked position may have any values, also NaN, which a product with 0 would pass on to the gradient.
         logits = jnp.where(loss_mask.astype(bool)[..., None], logits, jnp.zeros_like(logits))
     weights = jnp.ones(targets.shape, logits.dtype) if loss_mask is None else loss_mask.astype(logits.dtype)
     return _token_losses(_sums(_losses(logits, targets, label_smoothing, z_loss), weights), weights)
@@ -78,7 +78,7 @@ def _check(targets, label_smoothing) -> None:
     if not jnp.issubdtype(targets.dtype, jnp.integer):
         raise ValueError(f"targets must be int, got {targets.dtype}")
     if not 0.0 <= label_smoothing < 1.0:
-        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+        raise ValueError(f"label_smoothing must be in [0, 1), got {label_smoothing}")
 
 
 def _losses(z, targets, label_smoothing, z_loss):
@@ -88,7 +88,7 @@ def _losses(z, targets, label_smoothing, z_loss):
 
 def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
     target = jnp.take_along_axis(z, targets[..., None], axis=-1)[..., 0]
-    # JAX would count -1 from the end; -100, which means "no target" elsewhere, belongs in the loss_mask.
+    # JAX would count -1 from the end. -100, which means "no target" in PyTorch, belongs in the loss_mask.
     target = jnp.where((targets >= 0) & (targets < z.shape[-1]), target, jnp.nan)
     aim = target
     if label_smoothing:
@@ -101,7 +101,7 @@ def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
 
 def _sums(losses, weights):
     """Weighted sums of what `_losses` returns."""
-    # A masked target may lie outside [0, V), where its loss is NaN.
+    # A masked target may be outside [0, V), where its loss is NaN.
     return tuple(jnp.where(weights != 0, each * weights, 0.0).sum() for each in losses)
 
 
@@ -121,9 +121,9 @@ def linear_cross_entropy(
     chunk: int | None = None,
     matmul_dtype: jax.typing.DTypeLike | None = None,
 ) -> TokenLosses:
-    """`cross_entropy` of logits = x W + b, for vocabularies so large that logits and their gradient should not be held.
+    """`cross_entropy` of logits = x W + b, for large vocabularies: the logits are never all in memory.
 
-    Tokens are taken a chunk at a time, forward and backward in one go: the gradient of a chunk's logits is
+    One chunk of tokens is computed at a time, forward and backward together: the gradient of a chunk's logits is
 
         dz = m ((1 + 2 c Z) softmax(z) - (1 - e) onehot(target) - e / V)
 
@@ -138,19 +138,19 @@ def linear_cross_entropy(
       loss_mask: [N] bool or float weights m; None = ones. No gradient flows to it.
       label_smoothing: e.
       z_loss: c.
-      chunk: tokens at a time. What is held beside arguments and gradients is little more than two arrays [chunk, V] in
-        float32, with a gradient or without, and W rounded to `matmul_dtype`. The last chunk is padded with weight 0.
-        None: as many as keep such an array at 2^24 logits, which makes 128 MiB for the two.
-      matmul_dtype: what the products' operands are rounded to; None = the dtype of x.
+      chunk: number of tokens in a chunk. The extra memory is about two arrays [chunk, V] in float32, with a gradient or
+        without, and W rounded to `matmul_dtype`. The last chunk is padded with weight 0. None: such an array has at
+        most 2^24 logits, so that both take 128 MiB.
+      matmul_dtype: dtype that the products' operands are rounded to; None = the dtype of x.
 
     Returns:
       TokenLosses in float32, or in float64 for x in float64. Gradients flow from the objective to x, w and b.
 
     Raises:
-      ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e lies outside [0, 1), or chunk
+      ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e is outside [0, 1), or chunk
         is below 1.
 
-    Source: as `cross_entropy`; Wijmans et al. 2025 for the loss without held logits.
+    Source: as `cross_entropy`; Wijmans et al. 2025 for the loss without all logits in memory.
     """
     fit = (
         x.ndim == w.ndim == 2
@@ -173,7 +173,8 @@ def linear_cross_entropy(
     chunks = -(-count // chunk)
 
     def dealt(a: jax.Array) -> jax.Array:
-        # Token i goes to chunk i modulo their number: where devices share the tokens, each has its part of every chunk.
+        # Token i is in chunk i modulo the number of chunks. If devices share the tokens, each has a part of every
+        # chunk.
         padded = jnp.pad(a, [(0, chunks * chunk - count)] + [(0, 0)] * (a.ndim - 1))
         return padded.reshape(chunk, chunks, *a.shape[1:]).swapaxes(0, 1)
 
@@ -185,7 +186,7 @@ def linear_cross_entropy(
 
 
 MAX_LOGITS = 2**24
-"""Logits that `linear_cross_entropy` holds unless told otherwise."""
+"""Number of logits in a chunk of `linear_cross_entropy` by default."""
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
@@ -217,8 +218,8 @@ def _logits(x, short_w, b, dtype):
 def _row_bounds(scores, b):
     """An upper bound on the logits scores + b of each row, [N], at most `LOOSE` above the highest of them.
 
-    On CPU it is the row's highest score plus the highest bias, if biases lie within `LOOSE` of each other. For the
-    exact maximum XLA would write scores + b to memory there, as much as the product itself wrote, for nothing else.
+    On CPU it is the row's highest score plus the highest bias, if the biases are within `LOOSE` of each other. For the
+    exact maximum XLA would write scores + b to memory, which takes as much time as writing the product.
     """
     if b is None:
         return scores.max(axis=-1)
@@ -232,7 +233,7 @@ def _row_bounds(scores, b):
 
 
 LOOSE = 32.0
-"""Nothing that counts underflows where the highest exponential is exp(-32). In float32 exponents of this size are
+"""If the highest exponential is exp(-32), no term that matters underflows. In float32 exponents of this size are
 rounded to 1e-6, and so is the loss of a token."""
 
 
@@ -250,7 +251,7 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
         bias = None if b is None else b.astype(scores.dtype)
         z = scores if bias is None else scores + bias[None]
         highest = _row_bounds(scores, bias)
-        # Barriers: each of these arrays is written once. Otherwise XLA would compute it anew wherever it is read.
+        # Barriers: each of these arrays is written once. Otherwise XLA would compute it again at each use.
         exponentials = jax.lax.optimization_barrier(jnp.exp(z - highest[:, None]))
         sums = exponentials.sum(axis=-1)
         log_normaliser = highest + jnp.log(sums)
@@ -279,7 +280,7 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
 
 def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangents):
     del label_smoothing, z_loss, dtype
-    cotangent = cotangents[0]  # of the objective: nothing flows from the negative log-likelihood
+    cotangent = cotangents[0]  # of the objective: the negative log-likelihood has no gradient
     dx, dw, db = jax.tree.map(lambda g: g * cotangent.astype(g.dtype), residuals)
     return dx, dw, db, None, None
 

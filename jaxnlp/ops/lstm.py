@@ -20,7 +20,7 @@ def lstm_cell(z: jax.Array, c: jax.Array) -> tuple[jax.Array, jax.Array]:
         dg = dc' s(i) (1 - tanh(g)^2)           do = dh' t s(o) (1 - s(o))
         dc = dc' s(f)
 
-    The backward keeps the gates after their nonlinearities, c and t, and computes no exponential anew.
+    The backward keeps the gates after their nonlinearities, c and t, and computes no exponential again.
 
     Args:
       z: [B, 4 D], float: input, forget, candidate, output gate, in the order of PyTorch.

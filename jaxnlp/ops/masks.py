@@ -9,7 +9,7 @@ def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.
 
     Args:
       queries: T.
-      keys: S; key s stands at position s.
+      keys: S; key s is at position s.
       first_query: position of the first query, not 0 when keys of earlier calls are cached.
 
     Returns:
@@ -19,7 +19,7 @@ def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.
 
 
 def not_later(query_positions: jax.typing.ArrayLike, key_positions: jax.typing.ArrayLike) -> jax.Array:
-    """Each query sees the keys that stand at its own position or before, wherever both stand.
+    """Each query sees the keys at its own position and before, for any positions of both.
 
     Args:
       query_positions: [T] int.
@@ -33,11 +33,11 @@ def not_later(query_positions: jax.typing.ArrayLike, key_positions: jax.typing.A
 
 
 HIDDEN = -1000.0
-"""What an additive mask has at most where a query may not attend."""
+"""Maximum of an additive mask where a query may not attend."""
 
 
 def from_additive(mask: jax.Array) -> jax.Array:
-    """The boolean mask of one that is added to the scores: 0 may attend, -inf may not.
+    """The boolean mask that equals an additive mask, where 0 may attend and -inf may not.
 
     Args:
       mask: [...] float, each element 0 or far below any score: -inf, or -10,000 as BERT's code has it.
@@ -46,8 +46,8 @@ def from_additive(mask: jax.Array) -> jax.Array:
       [...] bool: True where the element is above -1,000.
 
     Raises:
-      ValueError: when the mask is not float; an int mask of 1 and 0 would mean something else. And when it holds
-        other numbers, such as a bias by distance, which no boolean mask can express; under jit this is not checked.
+      ValueError: when the mask is not float: in an int mask 1 means may attend. Also when it has other numbers, such
+        as a bias by distance, which a boolean mask cannot express; under jit this is not checked.
     """
     mask = jnp.asarray(mask)
     if not jnp.issubdtype(mask.dtype, jnp.floating):
@@ -56,7 +56,7 @@ def from_additive(mask: jax.Array) -> jax.Array:
         others = mask[(mask != 0.0) & ~(mask <= HIDDEN)]
         if others.size:
             raise ValueError(
-                f"an additive mask holds 0 and numbers of at most {HIDDEN:,.0f}, got {float(others[0])}; "
+                f"an additive mask must have only 0 and numbers of at most {HIDDEN:,.0f}, got {float(others[0])}; "
                 "pass a bias on the scores to ops.attention.attend as bias"
             )
     return mask > HIDDEN
@@ -80,7 +80,7 @@ def local(queries: int, keys: int, *, before: int, after: int = 0, first_query: 
 
     Args:
       queries: T.
-      keys: S; key s stands at position s.
+      keys: S; key s is at position s.
       before: how many positions before its own a query sees.
       after: how many after it.
       first_query: position of the first query.
@@ -98,7 +98,7 @@ def segments(query_segments: jax.Array, key_segments: jax.Array | None = None) -
     """Each query sees the keys of its own segment: several documents packed in one row do not see each other.
 
     Args:
-      query_segments: [B, T] int, the segment of each position; 0 is padding, which sees nothing and is seen by nothing.
+      query_segments: [B, T] int, the segment of each position; 0 is padding, which does not see and is not seen.
       key_segments: [B, S]; None = the same as the queries'.
 
     Returns:

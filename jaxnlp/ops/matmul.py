@@ -1,9 +1,9 @@
 """Matrix products with operands in a short format and everything else in float32.
 
 A CPU with instructions for bfloat16 multiplies it faster than float32: twice as fast with AVX-512 BF16, six times with
-AMX. Sums are in float32 all the same. XLA takes that path under two conditions. The left operand must lie in memory
-with its summed axis last, and the result must be float32. Any other form runs at the speed of float32, or below it. So
-the forms below are chosen with care.
+AMX. Sums are in float32 all the same. XLA takes that path under two conditions. The left operand must have its summed
+axis last in memory, and the result must be float32. Any other form runs at the speed of float32, or below it. So the
+forms below are chosen with care.
 """
 
 import functools
@@ -19,7 +19,7 @@ from jaxnlp.typing import Params
 
 
 def operand_dtype(choice: Literal["auto", "bfloat16"] | None) -> str | None:
-    """The dtype that the operands of matrix products are rounded to, on the platform of `ops.devices`; None = none.
+    """The dtype to which operands of matrix products are rounded, on the platform of `ops.devices`; None = no rounding.
 
     Args:
       choice: "auto": bfloat16 where the processor multiplies it faster than float32: on GPUs, TPUs, and CPUs with
@@ -39,13 +39,13 @@ def _cpu_multiplies_bfloat16() -> bool:
 
 
 def has_bfloat16(cpuinfo: str) -> bool:
-    """Whether a CPU has instructions that XLA multiplies bfloat16 with, by Linux's description of it."""
+    """Whether a CPU has instructions with which XLA multiplies bfloat16, by Linux's description of it."""
     flags = next((line.split() for line in cpuinfo.splitlines() if line.startswith("flags")), [])
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
 def rounded_kernels(params: Params, dtype: jax.typing.DTypeLike | None) -> Params:
-    """Parameters whose kernels are rounded once, rather than at each product; None = unchanged.
+    """Parameters with kernels rounded once, so that no product rounds them; None = unchanged.
 
     With few rows, rounding a kernel takes longer than the product with it.
     """
@@ -66,7 +66,7 @@ def matmul(x: jax.Array, w: jax.Array, dtype: jax.typing.DTypeLike | None = None
     Args:
       x: [N, D], float.
       w: [D, F]. It may be rounded already, to a shorter type than that of x; x is then rounded to it, too.
-      dtype: what the operands of all three products are rounded to; None, or the dtype of x: a plain product.
+      dtype: dtype that the operands of all three products are rounded to; None, or the dtype of x: a plain product.
 
     Returns:
       [N, F], dtype of x; sums in float32.
@@ -93,8 +93,8 @@ def _matmul_backward(dtype, residuals, dy):
     x, w, like_x, like_w = residuals
     dy = dy.astype(dtype)
     dx = product(dy, w, "nf,df->nd")
-    # Of x and dy the smaller one is transposed in memory. With dy the result is transposed too. Left to XLA, that
-    # would happen where blocks are stacked, and take longer.
+    # The smaller one of x and dy is transposed in memory. With dy the result is transposed too. XLA would do it where
+    # blocks are stacked, which takes longer.
     if x.shape[1] > dy.shape[1]:
         dw = transposed(product(transposed(dy), x, "fn,nd->fd"))
     else:
@@ -106,9 +106,9 @@ _matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
 def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
-    """A product that XLA leaves as it is written: its result in float32 at least, and on CPU in row-major order.
+    """A product whose operands XLA does not swap: its result is in float32 at least, and on CPU in row-major order.
 
-    Otherwise XLA may swap the operands to spare a transposition of the result, and bfloat16 loses its fast path.
+    XLA may otherwise swap the operands to avoid a transposition of the result, and bfloat16 loses its fast path.
 
     Args:
       x: the left operand, such as [N, D]; `equation` sums over its last axis.
@@ -119,7 +119,7 @@ def product(x: jax.Array, y: jax.Array, equation: str) -> jax.Array:
 
 
 def accumulator(dtype: jax.typing.DTypeLike) -> jnp.dtype:
-    """In what sums over values of this type are taken: float32 at least, and float64 where JAX has it enabled."""
+    """The dtype of sums over values of this type: float32 at least, and float64 for float64."""
     wide = jnp.float64 if jnp.dtype(dtype) == jnp.float64 else jnp.float32
     return jnp.dtype(jax.dtypes.canonicalize_dtype(wide))
 
@@ -149,8 +149,8 @@ def row_major(x: jax.Array) -> jax.Array:
 
 
 # The barriers keep the constraint's result from being an output of a whole program. For such a program JAX 0.10 leaves
-# the layouts of all outputs to XLA. The next program is not told of them, and reads wrong numbers. The jit alone does
-# not help. Under a vmap that is not jitted, this function runs as a program of its own, and so does its gradient.
+# the layouts of all outputs to XLA. The next program does not know them, and reads wrong numbers. The jit without
+# barriers does not help. Under a vmap that is not jitted, this function and its gradient run as separate programs.
 # Where several CPU devices share an array, XLA gathers it for the constraint. The result is the same, but comes later.
 @jax.jit
 def _constrained(x):

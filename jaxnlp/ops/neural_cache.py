@@ -5,7 +5,7 @@ With h_t the hidden state that predicts word w_{t+1}, and memory (h_i, w_{i+1}) 
     p_cache(w) = sum_i softmax_i(theta h_t . h_i) [w_{i+1} = w]
     p(w) = (1 - share) p_model(w) + share p_cache(w)
 
-Nothing is trained: it is a way of reading the model.
+Nothing is trained.
 
 Source: Grave et al. 2017, equations 3 and 4.
 """
@@ -25,21 +25,21 @@ def cache_probability(
     *,
     theta: float,
 ) -> tuple[jax.Array, jax.Array]:
-    """What the cache gives each position's target.
+    """The cache's probability of each position's target.
 
-    Position t looks at the W positions before it: those of this batch, and before these the newest of the memory.
+    Position t reads the W positions before it: positions of this batch, and before them the newest of the memory.
 
     Args:
       hidden: h_t [B, T, K], float.
       targets: the words that follow [B, T] int.
-      counted: [B, T] bool, False for padding, which is not looked at.
+      counted: [B, T] bool, False for padding, which is not read.
       memory: hidden states of the W positions before the batch, oldest first [B, W, K].
       memory_words: the words that followed them [B, W] int.
-      memory_filled: [B, W] bool, which of them there are.
-      theta: weight of the similarity of hidden states; 0 = all positions count alike.
+      memory_filled: [B, W] bool, False for positions before the start of the text.
+      theta: weight of the similarity of hidden states; 0 = all positions have the same weight.
 
     Returns:
-      p_cache(target) [B, T] float32, and whether there is anything to look at [B, T] bool; where not, p_cache is 0.
+      p_cache(target) [B, T] float32, and whether the cache has any position [B, T] bool; without one p_cache is 0.
     """
     batch, positions, width = hidden.shape
     window = memory.shape[1]

@@ -12,7 +12,7 @@ from jaxnlp.ops.matmul import accumulator, column_sums
 
 
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, epsilon: float = 1e-5) -> jax.Array:
-    """Each row brought to mean 0 and variance 1, then scaled and shifted.
+    """Normalises each row to mean 0 and variance 1, then scales and shifts it.
 
     n = (x - mean(x)) r,  r = 1 / sqrt(var(x) + epsilon),  y = n * scale + bias
 
@@ -20,8 +20,8 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *,
 
         dx = r (g - mean(g) - n mean(g * n)),  dscale = sum(dy * n),  dbias = sum(dy):
 
-    moving x along 1 or along n does not change y, so those two directions are taken out of g. The backward keeps x, and
-    one mean and one r a row; n is computed anew, in the loop that needs it.
+    moving x along 1 or along n does not change y, so these two directions are projected out of g. The backward keeps x,
+    and one mean and one r a row. It computes n again in the loop that needs it.
 
     Args:
       x: [..., D], float.
@@ -53,7 +53,7 @@ def _forward(x, scale, bias, epsilon):
     rows, width = x.shape
     wide = x.astype(accumulator(x.dtype))
     mean = _row_means(wide)
-    # From the centred values: the mean of squares minus the squared mean loses its digits where the mean is large.
+    # From the centred values: the mean of squares minus the squared mean loses digits if the mean is large.
     r = jax.lax.rsqrt(_row_means(jnp.square(wide - mean)) + epsilon)
     chex.assert_shape((mean, r), (rows, 1))
     y = (wide - mean) * r * scale.astype(wide.dtype)[None]

@@ -32,18 +32,18 @@ def sinusoidal_positions(positions: int, width: int) -> jax.Array:
 
 
 def rotary(x: jax.Array, positions: jax.Array, *, base: float = 10_000.0) -> jax.Array:
-    """Queries or keys turned by angles that grow with their position: their products depend on distances only.
+    """Rotates queries or keys by angles that grow with their position: their products depend only on distances.
 
     y_t,i       = x_t,i cos(t r_i) - x_t,i+K/2 sin(t r_i)
     y_t,i+K/2   = x_t,i sin(t r_i) + x_t,i+K/2 cos(t r_i),      r_i = base^(-2i / K),  i = 0 .. K/2 - 1
 
-    The complex number x_i + j x_i+K/2 is multiplied by exp(j t r_i). So lengths stay, and the product of a query at t
-    and a key at s is a function of t - s. The gradient is the rotation by the opposite angles.
+    The complex number x_i + j x_i+K/2 is multiplied by exp(j t r_i). So lengths do not change, and the product of a
+    query at t and a key at s is a function of t - s. The gradient is the rotation by the opposite angles.
 
     Args:
       x: [B, T, H, K], float, K even.
       positions: [T] or [B, T] of each vector, int or float.
-      base: of the rates; larger ones turn more slowly, for longer texts.
+      base: of the rates; a larger base rotates more slowly, for longer texts.
 
     Returns:
       [B, T, H, K], dtype of x; computed in float32 at least.
@@ -59,7 +59,7 @@ def rotary(x: jax.Array, positions: jax.Array, *, base: float = 10_000.0) -> jax
     expect_float(x=x)
     width = x.shape[3]
     if width % 2:
-        raise ValueError(f"rotary positions turn pairs of features: the head width must be even, got {width}")
+        raise ValueError(f"rotary positions rotate pairs of features: the head width must be even, got {width}")
     wide = accumulator(x.dtype)
     rates = jnp.asarray(base, wide) ** (jnp.arange(0, width, 2, dtype=wide) / -width)
     angles = positions.astype(wide)[..., None] * rates.reshape((1,) * positions.ndim + (-1,))

@@ -35,7 +35,7 @@ from jaxnlp.ops.lstm import lstm_cell
 from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
 
 State = tuple[jax.Array, ...]
-"""What a layer remembers, each [B, K]; the output h first."""
+"""The state of a layer, arrays [B, K]; the output h first."""
 
 RecurrentImplementation = Literal["auto", "scan", "cudnn"]
 
@@ -44,9 +44,9 @@ class Cell(NamedTuple):
     """One step of a recurrent network.
 
     Attributes:
-      step: (u + v [B, G K], state) -> state where the cell is a function of the sum alone, else (u, v, state) -> state.
-      gates: G, how many gates are computed.
-      states: arrays in the state.
+      step: (u + v [B, G K], state) -> state if the cell is a function of the sum, else (u, v, state) -> state.
+      gates: G, number of gates.
+      states: number of arrays in the state.
       additive: whether the cell is a function of u + v.
     """
 
@@ -105,31 +105,31 @@ def recurrent(
       w_h: [K, G, K].
       b: [G, K].
       b_h: [G, K], added to the product with h; it differs from b only in the GRU's candidate. None = zero.
-      lengths: [B] int, from 0 to T: how many positions of each sequence are real; the rest is padding. None = all are
+      lengths: [B] int, from 0 to T: number of real positions of each sequence; the rest is padding. None = all are
         real. Padding does not change the state, and its outputs are 0.
       reverse: read from each sequence's last position to its first.
-      matmul_dtype: what the products' operands are rounded to, see `ops.matmul`; None = the dtype of x.
-      implementation: "scan": the above; "cudnn": JAX's call of cuDNN's LSTM on an Nvidia GPU, in float32, which vmap
-        cannot map; "auto": cudnn where it is available, for several positions without lengths; else scan.
+      matmul_dtype: dtype that the products' operands are rounded to, see `ops.matmul`; None = the dtype of x.
+      implementation: "scan": the above; "cudnn": cuDNN's LSTM on an Nvidia GPU, in float32, which vmap cannot map;
+        "auto": cudnn where it is available, for several positions without lengths; else scan.
 
     Returns:
       The outputs [B, T, K], dtype of x, each at its own position also in reverse, and the state after the sequence.
 
     Raises:
-      ValueError: for shapes that do not fit, the message gives them; for cudnn where it cannot be had.
+      ValueError: for shapes that do not fit, the message gives them; for cudnn where it is not available.
     """
     _check(cell, x, state, w_x, w_h, b, b_h, lengths)
     biases = (b,) if b_h is None else (b, b_h)
     refusal = _why_not_cudnn(cell, (x, *state, w_x, w_h, *biases), matmul_dtype)
     if implementation == "cudnn" and refusal is not None:
         raise UnavailableError(f"implementation='cudnn' {refusal}; use 'auto' or 'scan'")
-    # A single position would pay for packing all weights, and cuDNN refuses sequences of no length.
+    # For a single position, packing all weights takes too long; and cuDNN refuses empty sequences.
     suits = lengths is None and x.shape[1] > 1 and x.shape[0] > 0
     if implementation == "cudnn" or (implementation == "auto" and refusal is None and suits):
         return _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse)
     if implementation not in ("auto", "scan"):
         raise ValueError(f"implementation must be auto, scan or cudnn, got {implementation!r}")
-    if lengths is not None:  # padding may hold anything, also NaN, which a product with 0 would pass on
+    if lengths is not None:  # padding may have any values, also NaN, which a product with 0 would pass on
         x = jnp.where((jnp.arange(x.shape[1])[None, :] < lengths[:, None])[:, :, None], x, jnp.zeros_like(x))
     positions = x.shape[1]
     valid = None if lengths is None else (jnp.arange(positions)[:, None] < lengths[None, :])[:, :, None]
@@ -173,7 +173,7 @@ def _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, *, cell_vjp):
     batch, positions, input_width = x.shape
     width, columns = w_h.shape  # K, G K
     wide = accumulator(x.dtype)
-    # Time first, so that the scan cuts whole blocks of memory.
+    # Time first, so that each step of the scan reads one block of memory.
     rows = x.swapaxes(0, 1).reshape(positions * batch, input_width).astype(dtype)
     short_w_h = w_h.astype(dtype)
     # Where the cell adds both products, both biases can be added here.
@@ -188,7 +188,7 @@ def _scan(x, state, w_x, w_h, b, b_h, valid, cell, reverse, dtype, *, cell_vjp):
             v = v + late.astype(wide)[None]
         chex.assert_shape((u, v), (batch, columns))
         arguments = (u + v, state) if cell.additive else (u, v, state)
-        # The pull-back is a tree of arrays, so the scan can keep what the cell's own gradient needs.
+        # The pull-back is a tree of arrays, so the scan can keep the residuals of the cell.
         new, pull = jax.vjp(cell.step, *arguments) if cell_vjp else (cell.step(*arguments), None)
         if valid is not None:
             new = tuple(jnp.where(valid, after, before) for after, before in zip(new, state, strict=True))
@@ -229,7 +229,7 @@ def _backward(cell, reverse, dtype, residuals, cotangents):
     last = tuple(d.astype(wide) for d in d_final)
     dy = d_outputs.swapaxes(0, 1).astype(wide)
     d_state, d_products = jax.lax.scan(step, last, (dy, pulls, valid), reverse=not reverse)
-    # What the weights get from all time steps is one product each, as is what the input gets.
+    # The gradients of the weights and of the input are one product each, for all time steps.
     du, dv = (d.reshape(positions * batch, columns) for d in (d_products[0], d_products[-1]))
     before = jnp.concatenate([h, first_h[None]])[1:] if reverse else jnp.concatenate([first_h[None], h])[:positions]
     before = before.reshape(positions * batch, width)
@@ -259,11 +259,11 @@ _recurrent.defvjp(_forward, _backward)
 
 
 def _why_not_cudnn(cell: Cell, arrays: tuple[jax.Array, ...], matmul_dtype: Any) -> str | None:
-    """What keeps cuDNN from this call; None = nothing."""
+    """Why cuDNN cannot compute this call; None = it can."""
     if cuda_capability() is None:
         return f"needs an Nvidia GPU, and the program is for the platform {target_platform()}"
     if cell is not LSTM:
-        return "computes LSTMs alone here"
+        return "supports only LSTMs here"
     dtypes = {str(array.dtype) for array in arrays}
     if dtypes != {"float32"} or matmul_dtype is not None:
         return f"computes in float32, got {', '.join(sorted(dtypes))} and matmul_dtype {matmul_dtype}"
@@ -281,7 +281,7 @@ def _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse):
     biases = [b, jnp.zeros_like(b) if b_h is None else b_h]
     weights = jnp.concatenate([array.reshape(-1) for array in (*matrices, *biases)])
     h, c = (array[None] for array in state)
-    # Without a word about precision JAX lets cuDNN round to TF32. It wants at least one position of each sequence.
+    # By default JAX lets cuDNN round to TF32. cuDNN needs at least one position of each sequence.
     exact = jax.lax.Precision.HIGHEST
     y, h, c = rnn.lstm(x, h, c, weights, jnp.maximum(lengths, 1), width, w_h.shape[0], 1, 0.0, False, exact)
     y = jnp.where(none[:, :, None], jnp.zeros_like(y), y)
@@ -290,7 +290,7 @@ def _cudnn_lstm(x, state, w_x, w_h, b, b_h, lengths, reverse):
 
 
 def _reversed(x: jax.Array, lengths: jax.Array) -> jax.Array:
-    """[B, T, D] with the first `lengths` positions of each sequence in reverse, the others where they are."""
+    """[B, T, D] with the first `lengths` positions of each sequence reversed, and the others unchanged."""
     positions = jnp.arange(x.shape[1])[None, :]
     places = jnp.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
     return jnp.take_along_axis(x, places[:, :, None], axis=1)

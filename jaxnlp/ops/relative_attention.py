@@ -46,7 +46,7 @@ def attend_relative(
       zero in both.
 
     Raises:
-      ValueError: when shapes do not fit, arrays are not float, or the rate lies outside [0, 1).
+      ValueError: when shapes do not fit, arrays are not float, or the rate is outside [0, 1).
 
     Source: Shaw et al. 2018, section 3.1, eq. 3 and 4; section 3.3 for the products.
     """
@@ -61,7 +61,7 @@ def attend_relative(
     )
     expect_float(key_vectors=key_vectors, value_vectors=value_vectors)
     wide = accumulator(q.dtype)
-    # XLA has no bfloat16 product on CPU for these two equations, so their operands are wide.
+    # XLA has no bfloat16 product on CPU for these two equations, so their operands are float32.
     scores = jnp.einsum("bthk,tsk->bhts", q.astype(wide), key_vectors.astype(wide))
     weights = attention_weights(
         q,

@@ -17,7 +17,7 @@ def relative_buckets(
 ) -> jax.Array:
     """The bucket of the distance between each query and each key: exact for near keys, wider the farther away.
 
-    Of N buckets a direction, with E = N // 2 and n the number of positions between query and key:
+    With N buckets a direction, E = N // 2, and n the number of positions between query and key:
 
         bucket = n                                                              n < E
         bucket = min(E + floor(log(n / E) / log(max_distance / E) (N - E)), N - 1)    otherwise
@@ -55,7 +55,7 @@ def relative_buckets(
     if exact < 1:
         raise ValueError(f"num_buckets must be at least {4 if bidirectional else 2}, got {num_buckets}")
     if max_distance <= exact:
-        raise ValueError(f"max_distance must be above {exact}, which has a bucket of its own, got {max_distance}")
+        raise ValueError(f"max_distance must be above {exact}, which has its own bucket, got {max_distance}")
     table = jnp.asarray(_bucket_of_distance(of_one_direction, exact, max_distance))
     before = jnp.abs(distances) if bidirectional else jnp.maximum(-distances, 0)
     buckets = table[jnp.minimum(before, max_distance)]
@@ -63,7 +63,7 @@ def relative_buckets(
 
 
 def _bucket_of_distance(buckets: int, exact: int, max_distance: int) -> np.ndarray:
-    """[max_distance + 1] int32. Computed once by NumPy: logarithms of other devices would round otherwise."""
+    """[max_distance + 1] int32. NumPy computes it once, because the logarithms of other devices round differently."""
     distances = np.arange(max_distance + 1)
     logarithms = np.log(np.maximum(distances, exact).astype(np.float32) / np.float32(exact))
     shares = logarithms / np.float32(np.log(max_distance / exact))

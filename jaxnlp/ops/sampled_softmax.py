@@ -1,7 +1,7 @@
 """Cross-entropy against a sample of the vocabulary, for training where the output layer costs more than the model.
 
-The softmax of a vocabulary of V words is mostly a sum over words that hardly ever occur. Here the frequent ones are
-all summed. Of the rare ones a sample is summed, and each drawn word stands for others that were not drawn:
+The softmax of a vocabulary of V words is mostly a sum over rare words. This loss sums all frequent words and a sample
+of the rare words. Each drawn word represents others that were not drawn:
 
     l_i = log(e^z_iy + sum_{v in F, v != y} e^z_iv + R / S sum_{s drawn, s != y} e^z_is) - z_iy
 
@@ -41,13 +41,13 @@ def sampled_cross_entropy(
       x: [N, D], float.
       w: [D, V].
       b: [V] or None.
-      targets: [N] int, in [0, V); the loss of others is NaN, unless it is masked.
+      targets: [N] int, in [0, V); other targets have the loss NaN, unless they are masked.
       loss_mask: [N] bool or float weights; None = ones. No gradient flows to it.
       frequent: [F] int, words that are always summed.
-      rare: [R] int, all others: each word stands in one of the two, once.
-      samples: S, how many rare words are drawn.
-      key: decides which.
-      matmul_dtype: what the operands of products are rounded to; None = the dtype of x.
+      rare: [R] int, all others: each word is in one of the two, once.
+      samples: S, number of rare words that are drawn.
+      key: random key of the sample.
+      matmul_dtype: dtype that the operands of products are rounded to; None = the dtype of x.
 
     Returns:
       TokenLosses in float32, or in float64 for x in float64; nll is the same estimate as the objective. Gradients flow
@@ -57,7 +57,7 @@ def sampled_cross_entropy(
       ValueError: when shapes do not fit, x, w or b is not float, targets are not int, or samples is below 1.
 
     Source: Bengio and Senecal 2008 for sampling the normaliser; Jozefowicz et al. 2016, section 3.1, for one sample
-    shared by a batch. Differs: the frequent words are not sampled but summed.
+    shared by a batch. Differs: the frequent words are all summed.
     """
     fit = (
         x.ndim == w.ndim == 2
@@ -83,13 +83,13 @@ def sampled_cross_entropy(
     if loss_mask is not None:
         x = jnp.where(loss_mask.astype(bool)[:, None], x, jnp.zeros_like(x))  # see losses.cross_entropy
         targets = jnp.where(loss_mask.astype(bool), targets, 0)
-    # JAX would count -1 from the end; behind the end there is a fill value, which makes the loss NaN.
+    # JAX would count -1 from the end. After the end there is a fill value, which makes the loss NaN.
     targets = jnp.where(targets >= 0, targets, w.shape[1])
     drawn = rare[jax.random.randint(key, (samples,), 0, len(rare))]
     summed = jnp.concatenate([frequent, drawn])
     standing_for = jnp.log(jnp.asarray(len(rare) / samples, wide))
     offsets = jnp.concatenate([jnp.zeros(len(frequent), wide), jnp.full(samples, standing_for)])
-    # Rows of W^T, whose gradients JAX adds up where they belong: of tied embeddings W^T is the table itself.
+    # Rows of W^T, whose gradients JAX adds to the right rows. With tied embeddings W^T is the table itself.
     w_summed = jnp.take(w.T, summed, axis=0)
     w_own = jnp.take(w.T, targets, axis=0, mode="fill", fill_value=jnp.nan)
     if b is not None:
@@ -108,7 +108,7 @@ def _estimate(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtyp
 
 
 def _forward(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtype):
-    """All gradients at once, as `losses.linear_cross_entropy` has them: logits and exponentials are not kept."""
+    """Computes all gradients too, as `losses.linear_cross_entropy`: logits and exponentials are not kept."""
     wide = weights.dtype
     (tokens, width), words = x.shape, len(summed)
     short_x, short_w = x.astype(dtype), w_summed.astype(dtype)

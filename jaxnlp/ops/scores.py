@@ -1,4 +1,4 @@
-"""How well a query matches each key: the scores of recurrent attention, all with one signature.
+"""Scores of a query and each key for recurrent attention, all with one signature.
 
 score(q [B, T, Q], k [B, S, K], **parameters) -> [B, T, S]
 """
@@ -47,7 +47,7 @@ def additive(
       q: [B, T, Q].
       k: [B, S, K].
       w_q: [Q, D].
-      w_k: [K, D]; W_k k of all keys is the same for each query, and computed once. None: k is W_k k already.
+      w_k: [K, D]; W_k k of all keys is the same for each query, and computed once. None: k is already W_k k.
       b: [D] or None.
       v: [D].
 

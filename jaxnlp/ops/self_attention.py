@@ -1,8 +1,8 @@
-"""One head of self-attention with its projections, and every step of its gradient to look at.
+"""One head of self-attention with its projections, and every step of its gradient, for inspection.
 
-`ops.attention.attend` is what models use. Here is the same derivation as a course assigns it: from the input to the
-output and back to the input and the three matrices, one named array after the other; docs/attention.md explains each.
-In this file V is the width of the values.
+Models use `ops.attention.attend`. This file has the same derivation as a course assigns it: from the input to the
+output, and back to the input and the three matrices. Each array has a name; docs/attention.md explains each. In this
+file V is the width of the values.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from jaxnlp.ops.checks import expect, expect_float
 
 
 class SelfAttention(NamedTuple):
-    """What the forward pass computes, in its order.
+    """The arrays of the forward pass, in its order.
 
     Attributes:
       q: queries [B, T, K].
@@ -79,7 +79,7 @@ def self_attention(
       w_q: [D, K].
       w_k: [D, K].
       w_v: [D, V].
-      causal: position t attends to positions 0..t alone.
+      causal: position t attends only to positions 0..t.
       attention_mask: broadcastable to [B, T, T]: bool, True = may attend, or float, 0 = may attend and -inf = may not;
         None = all.
 
@@ -126,7 +126,7 @@ def _check(x: jax.Array, w_q: jax.Array, w_k: jax.Array, w_v: jax.Array) -> None
 
 
 def _combined(attention_mask: jax.Array | None, causal: bool, positions: int) -> jax.Array:
-    """The boolean mask [1 or B, T, T] of both."""
+    """The boolean mask [1 or B, T, T] of `attention_mask` and `causal` together."""
     mask = masks.causal(positions, positions)[0] if causal else jnp.ones((1, positions, positions), bool)
     if attention_mask is None:
         return mask
@@ -141,7 +141,7 @@ def _steps(x, w_q, w_k, w_v, mask) -> SelfAttention:
     k = jnp.einsum("bsd,dk->bsk", x, w_k)
     v = jnp.einsum("bsd,dv->bsv", x, w_v)
     scores = jnp.einsum("btk,bsk->bts", q, k) * w_q.shape[1] ** -0.5
-    # A finite number for the softmax, where a row of -inf would give NaN.
+    # A finite number for the softmax, because a row of -inf would give NaN.
     weights = jnp.where(mask, jax.nn.softmax(jnp.where(mask, scores, jnp.finfo(scores.dtype).min), axis=-1), 0.0)
     chex.assert_shape((q, k), (batch, positions, w_q.shape[1]))
     chex.assert_shape((scores, weights), (batch, positions, positions))
@@ -160,7 +160,7 @@ def _gradients(x, w_q, w_k, w_v, q, k, v, weights, dy) -> SelfAttentionGradients
     dw_q = jnp.einsum("btd,btk->dk", x, dq)
     dw_k = jnp.einsum("bsd,bsk->dk", x, dk)
     dw_v = jnp.einsum("bsd,bsv->dv", x, dv)
-    # x reaches the loss by three ways.
+    # x reaches the loss in three ways.
     dx = jnp.einsum("btk,dk->btd", dq, w_q) + jnp.einsum("bsk,dk->bsd", dk, w_k) + jnp.einsum("bsv,dv->bsd", dv, w_v)
     chex.assert_equal_shape((dx, x))
     chex.assert_shape((dq, dk, dv, dweights, dscores), [q.shape, k.shape, v.shape, weights.shape, weights.shape])

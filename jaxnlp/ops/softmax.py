@@ -7,7 +7,7 @@ from jaxnlp.ops.checks import expect_float
 
 
 def softmax(z: jax.Array) -> jax.Array:
-    """Each row turned into weights that sum to 1.
+    """Turns each row into weights that sum to 1.
 
     a_s = exp(z_s - max(z)) / sum_r exp(z_r - max(z))
 
@@ -15,8 +15,8 @@ def softmax(z: jax.Array) -> jax.Array:
 
         dz = J da = a * (da - sum_s(a_s da_s)):
 
-    what raises all weights alike is taken out of da, since the weights must go on summing to 1. J is never built; only
-    a is kept.
+    the part of da that raises all weights equally is projected out, since the weights must still sum to 1. J is never
+    built; only a is kept.
 
     Args:
       z: scores [..., S], float.

@@ -5,11 +5,11 @@ For one head, with Z = X A + b_1 [T, K], the output of a first layer:
     A = softmax(ReLU(Z) B + b_2)      weights        [T, S]
     Y = A V                           mixed values   [T, K]
 
-B is [K, C] and b_2 is [C]; in this file C is the longest sequence, and the first S columns serve.
+B is [K, C] and b_2 is [C]; in this file C is the maximum length, and only the first S columns are used.
 
-This is attention. Its keys are the columns of B, the same for all examples. Each key has its element of b_2 as one more
-feature, and each query has a 1 there: ReLU(Z) B + b_2 = [ReLU(Z) 1] [B; b_2]. So `ops.attention` computes it, and its
-gradient by hand serves here as well.
+This is attention whose keys are the columns of B, the same for all examples. Each key has its element of b_2 as one
+more feature, and each query has a 1 there: ReLU(Z) B + b_2 = [ReLU(Z) 1] [B; b_2]. So `ops.attention` computes it, with
+its gradient by hand.
 """
 
 import chex
@@ -33,7 +33,7 @@ def synthesize(
     dropout_key: jax.Array | None = None,
     first_row: int | jax.Array = 0,
 ) -> jax.Array:
-    """Values mixed by weights that depend on the query's position and content alone.
+    """Values mixed by weights that depend only on the query's position and content.
 
     Y = softmax(ReLU(Z) B + b_2) V, for each head; column s of B scores the key at position s.
 
@@ -54,7 +54,7 @@ def synthesize(
 
     Raises:
       ValueError: when there are more keys than B has columns, the message gives both; when shapes do not fit, arrays
-        are not float, or the rate lies outside [0, 1).
+        are not float, or the rate is outside [0, 1).
 
     Source: Tay et al. 2021, section 3.1.1 (dense Synthesizer), as in CS224N, assignment 5: B and b_2 are shared by the
     heads.
@@ -88,7 +88,7 @@ def synthesizer_weights(
     attention_mask: jax.Array | None = None,
     causal: bool = True,
 ) -> jax.Array:
-    """The weights of `synthesize`, before dropout: to look at, not to compute with.
+    """The attention weights of `synthesize`, before dropout, for inspection.
 
     A = softmax(ReLU(Z) B + b_2)
 
@@ -98,7 +98,7 @@ def synthesizer_weights(
       w_b: B [K, C].
       b_2: [C] or None.
       attention_mask: as for `synthesize`.
-      causal: position t attends to positions 0..t alone.
+      causal: position t attends only to positions 0..t.
 
     Returns:
       [B, H, T, S], float32 at least; each row sums to 1, and a fully masked one is zero.

@@ -1,19 +1,19 @@
-"""The greatest entries of each row."""
+"""The largest entries of each row."""
 
 import jax
 import jax.numpy as jnp
 
 BLOCK = 32
-"""Entries of a block. Rows of fewer than `FEW_BLOCKS` times as many entries as are asked for are not split."""
+"""Entries in a block. Rows with fewer than `FEW_BLOCKS` times k entries are not split."""
 FEW_BLOCKS = 4
 
 
 def top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k greatest of the last axis, in falling order, and their places; of equals the earlier comes first.
+    """The k largest entries of the last axis, in falling order, and their indices. The first of two equals comes first.
 
-    The same as `jax.lax.top_k`, and faster on a CPU, where that reads one entry after the other. Here the greatest
-    entry of each block of a row is found first, which is vectorised. The k greatest entries are in the k blocks with
-    the greatest such entries: an entry of another block has k others before it.
+    The same as `jax.lax.top_k`, and faster on a CPU, where that function reads one entry after the other. This function
+    first finds the largest entry of each block of a row, which is vectorised. The k largest entries are in the k blocks
+    with the largest such entries: an entry of another block has k others before it.
 
     Args:
       x: [..., V].
@@ -26,7 +26,7 @@ def top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         return _top_k(x, k)
     blocks, lead = size // BLOCK, x.shape[:-1]
     greatest = x[..., : blocks * BLOCK].reshape(*lead, blocks, BLOCK).max(axis=-1)
-    chosen = jnp.sort(_top_k(greatest, k)[1], axis=-1)  # in the order of their places, for equals
+    chosen = jnp.sort(_top_k(greatest, k)[1], axis=-1)  # in the order of their indices, for equals
     within = jnp.arange(BLOCK).reshape(*[1] * len(lead), 1, BLOCK)
     inside = (chosen[..., None] * BLOCK + within).reshape(*lead, k * BLOCK)
     rest = jnp.broadcast_to(jnp.arange(blocks * BLOCK, size), (*lead, size - blocks * BLOCK))
@@ -36,8 +36,8 @@ def top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _top_k(x: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    # XLA on CPU has a fast top-k, but sorts the whole row when a slice of the result is taken: a hundred times slower
-    # for 50,000 entries. The barrier keeps the slice away. There is one for each: XLA on CPU crashes on one barrier for
-    # both where an array is replicated on several devices.
+    # XLA on CPU has a fast top-k, but sorts the whole row when the program slices the result: a hundred times slower
+    # for 50,000 entries. The barrier separates the slice. Each array has its own barrier: XLA on CPU crashes on one
+    # barrier for both if an array is replicated on several devices.
     values, places = map(jax.lax.optimization_barrier, jax.lax.top_k(x, k))
     return values, places

@@ -1,7 +1,7 @@
 """Transition systems of dependency parsing for jitted parsers: the state of one sentence as arrays.
 
-The functions are those of `jaxnlp.text.transitions.Configuration`, which says what the transitions do. They take one
-sentence; `jax.vmap` makes them take a batch. T is the length of the padded sentence; words are the numbers from 1 to n.
+The functions are those of `jaxnlp.text.transitions.Configuration`, which explains the transitions. They take one
+sentence; `jax.vmap` maps them over a batch. T is the length of the padded sentence; words are the numbers from 1 to n.
 """
 
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class ParserState(NamedTuple):
 
 
 def initial_state(length: Array, positions: int, system: System) -> ParserState:
-    """The state before the first transition. Args: length, n, a scalar; positions, T."""
+    """The state before the first transition. Args: length: n, a scalar; positions: T."""
     zero = jnp.zeros((), jnp.int32)
     return ParserState(
         stack=jnp.zeros(positions + 2, jnp.int32),
@@ -55,7 +55,7 @@ def initial_state(length: Array, positions: int, system: System) -> ParserState:
 
 
 def _at(values: Array, places: Array) -> Array:
-    """The values at these places; ABSENT at places below 0."""
+    """The values at these indices; ABSENT at negative indices."""
     return jnp.where(places >= 0, values[jnp.maximum(places, 0)], ABSENT)
 
 
@@ -96,7 +96,7 @@ def legal_kinds(state: ParserState, system: System) -> Array:
 
 
 def legal_transitions(kinds: Array, num_relations: int) -> Array:
-    """The same for each transition [..., C] bool, from that of the kinds [..., 5]."""
+    """Whether each transition is allowed [..., C] bool, from `legal_kinds` [..., 5]."""
     chex.assert_shape(kinds, (..., 5))
     never = jnp.zeros((*kinds.shape[:-1], 1), bool)
     return jnp.concatenate([kinds, never], axis=-1)[..., np.array(kinds_of_transitions(num_relations))]
@@ -150,7 +150,7 @@ def apply_transition(state: ParserState, transition: Array, num_relations: int, 
 
 
 def describing_nodes(state: ParserState, system: System) -> Array:
-    """The 18 nodes of `Configuration.nodes` [18] int32; ABSENT where there is none."""
+    """The 18 nodes of `Configuration.nodes` [18] int32; ABSENT for a missing node."""
     stack, front = _from_top(state, 3), front_of(state)
     is_unread = (state.moved_back == 0) & (front != ABSENT)
     after = front + jnp.arange(1, 3, dtype=jnp.int32)
@@ -174,7 +174,7 @@ def labels_of(nodes: Array, relations: Array, absent: int) -> Array:
     Args:
       nodes: [..., 18] int.
       relations: of each word, by its number [T + 1] int.
-      absent: what a node that there is not has.
+      absent: the relation of a missing node.
 
     Returns: [..., 12] int.
     """

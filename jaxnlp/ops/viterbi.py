@@ -22,12 +22,12 @@ def viterbi(scores: Array, lengths: Array, chain: Chain) -> tuple[Array, Array]:
 
     Args:
       scores: of each label at each position [B, T, C], float; values at padding do not matter.
-      lengths: [B] int, from 0 to T: how many positions are real, the first ones.
+      lengths: [B] int, from 0 to T: the number of real positions, which come first.
       chain: transitions, start and end; -inf forbids. At least one sequence must be allowed.
 
     Returns:
-      Labels [B, T] int32, 0 at padding, of equally good ones those with the lower numbers at the end; and s(y) [B], 0
-      for a sequence of length 0.
+      Labels [B, T] int32, 0 at padding; and s(y) [B], 0 for a sequence of length 0. Among equally good labels, it
+        has those with the lower numbers at the end.
 
     Raises:
       ValueError: when shapes do not fit, the message gives them.
@@ -40,14 +40,14 @@ def n_best(scores: Array, lengths: Array, chain: Chain, count: int) -> tuple[Arr
     """The N best labellings of each sequence, the best first, and their scores.
 
     Args:
-      scores: as for `viterbi`, and so are lengths and chain.
+      scores: as for `viterbi`, like lengths and chain.
       lengths: [B] int.
       chain: transitions, start and end.
       count: N, at least 1.
 
     Returns:
-      Labels [B, N, T] int32, 0 at padding, and scores [B, N]: -inf where there are fewer than N sequences that are
-      allowed; their labels mean nothing.
+      Labels [B, N, T] int32, 0 at padding, and scores [B, N]: if fewer than N sequences are allowed, the others have
+      the score -inf and meaningless labels.
 
     Raises:
       ValueError: when shapes do not fit, or N is less than 1.

@@ -1,7 +1,7 @@
-"""Tasks: what a model is trained to do and how it is scored. One task a file; the core knows only this file.
+"""The base of tasks: what a model is trained to do and how it is scored. The core knows only this file.
 
 A task turns a model config and a processor into a module (`build`), a module into a loss (`objective`), and parameters
-into numbers, predictions and blocks of the report (`evaluators`). Its `commands` are what `jaxnlp VERB RUN` can do.
+into numbers, predictions and blocks of the report (`evaluators`). Its `commands` are the verbs of `jaxnlp VERB RUN`.
 """
 
 import dataclasses
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class MetricKind(NamedTuple):
-    """What a metric means, declared before it is measured.
+    """Description of a metric, declared before it is measured.
 
     Attributes:
-      of: what its count counts: tokens, questions, examples.
-      unit: of its value, since metrics of one unit share a chart: nats; points, of a score of the whole corpus such as
-        BLEU; choices, of a perplexity: as many equally likely tokens are as hard; "" = none, as of shares.
+      of: the noun for what is counted: tokens, questions, examples.
+      unit: of its value; metrics of one unit share a chart. It is nats; points, for a score of the whole corpus such as
+        BLEU; choices, for a perplexity, which is a number of equally likely tokens; or "", for fractions of 1.
       better: whether lower or higher values are better.
-      training_only: whether only training measures it, as an objective that differs from the loss.
+      training_only: whether only training measures it, such as an objective that differs from the loss.
     """
 
     of: str = "examples"
@@ -42,32 +42,33 @@ class MetricKind(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A measured value, and the number of tokens or examples that it is over."""
+    """A measured value, and the number of tokens or examples that it covers."""
 
     value: float
     count: int  # type: ignore[assignment]  # tuple has a method of this name
 
 
 def no_carry(rows: int) -> PyTree:
-    """What most models carry from batch to batch: nothing."""
+    """The carry of models that carry nothing from batch to batch."""
     del rows
     return ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """The loss, in training with a key and in evaluation with None.
+    """The loss in training and evaluation.
 
     Attributes:
-      loss: (params, batch, key, carry) -> (scalar, (metrics, carry)). The scalar is what is minimised. The metrics,
-        named (sum, count) pairs, hold the plain `loss`, and the scalar as `objective` where a regulariser makes them
-        differ; the count of `objective`, or else of `loss`, is the weight of the batch among shards and parts.
+      loss: (params, batch, key, carry) -> (scalar, (metrics, carry)). Training minimises the scalar. The key is None in
+        evaluation. The metrics, named (sum, count) pairs, include the plain `loss`, and the scalar as `objective` if a
+        regulariser makes them differ. The count of `objective`, or else of `loss`, is the weight of the batch among
+        shards and parts.
       progress: the metric whose count drives token schedules and throughput.
-      is_mean: whether the scalar is a mean over its count. Only then is the gradient of a batch the mean of those of
-        its shards and accumulation parts; otherwise devices do not map over it (pmap), and it is not accumulated.
-      empty_carry: rows -> what a recurrent model carries into its first batch. Where that has leaves, rows carry their
-        state: gradients are not accumulated, and devices divide the rows.
-      combine: {part: gradients}, key -> gradients, where a step takes a batch of each part; None = their sum. Parts are
+      is_mean: whether the scalar is a mean over its count. Then the gradient of a batch is the mean over its shards and
+        accumulation parts. Otherwise neither pmap nor gradient accumulation is possible.
+      empty_carry: number of rows -> the state of a recurrent model before its first batch. If it has leaves, rows carry
+        their state: gradients are not accumulated, and devices divide the rows.
+      combine: ({part: gradients}, key) -> gradients, if a step takes a batch of each part; None = their sum. Parts are
         sorted; part n has the key fold_in(key, n), combine has fold_in(key, number of parts).
     """
 
@@ -79,12 +80,12 @@ class Objective:
 
 
 class Block(NamedTuple):
-    """Something that the report page draws.
+    """A block of the report page.
 
     Attributes:
-      name: its heading; a later block of the same name replaces it.
+      name: its heading; a later block with the same name replaces it.
       content: a `jaxnlp.blocks` dataclass: Table, Lines, HeatMap, MarkedText or Picture.
-      keep: whether the page shows only the latest step's, or those of all steps, as samples are.
+      keep: whether the page shows only the block of the latest step, or those of all steps, as for samples.
     """
 
     name: str
@@ -93,13 +94,13 @@ class Block(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What an evaluator found.
+    """The result of an evaluator.
 
     Attributes:
       metrics: declared by the task, or by the evaluator.
-      predictions: the texts of prediction files, by their names.
+      predictions: the texts of prediction files, by file name.
       blocks: for the report.
-      remarks: what else the ledger says of these numbers.
+      remarks: further entries for the ledger.
     """
 
     metrics: Mapping[str, Metric]
@@ -110,17 +111,17 @@ class Evaluation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A model ready to use: what `load_run` and `load_pretrained` return, and every command and evaluator takes.
+    """A trained model: `load_run` and `load_pretrained` return it, and every command and evaluator takes it.
 
     The functions of its task are its methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)`
     lists them.
 
     Attributes:
-      task: what it was trained to do.
+      task: its task.
       model: the Linen module.
-      params: its parameters: the moving average where the run kept one.
-      processor: between raw inputs and arrays.
-      name: the recipe's, or the pretrained model's.
+      params: its parameters: the moving average if the run has one.
+      processor: turns raw inputs into arrays.
+      name: of the recipe, or of the pretrained model.
       folder: of the run; None = it is not a run.
       step: of the checkpoint; None = it is not a run.
       config: the run's whole config, as JSON.
@@ -137,7 +138,7 @@ class Trained:
 
     def __getattr__(self, name: str) -> Any:
         """A function of the task, with this model as its first argument."""
-        if name.startswith("__") or name in self.__dataclass_fields__:  # of a copy that has no fields yet
+        if name.startswith("__") or name in self.__dataclass_fields__:  # a copy may not have its fields yet
             raise AttributeError(name)
         functions = self.task.functions()
         if name not in functions:
@@ -158,56 +159,56 @@ class Trained:
 
 
 class Scoring(Protocol):
-    """What an evaluator is given. Devices, padding, processes and compilation are dealt with behind it."""
+    """The argument of evaluators. It hides devices, padding, processes and compilation."""
 
     @property
     def trained(self) -> Trained:
-        """What is scored."""
+        """The model to score."""
 
     @property
     def split(self) -> Split:
-        """What it is scored on."""
+        """The split to score it on."""
 
     @property
     def split_name(self) -> str:
-        """Its name, or that of the file."""
+        """The name of the split or of the file."""
 
     @property
     def training(self) -> Split | None:
-        """The training examples; None where only a file is scored and no corpus was loaded."""
+        """The training examples; None if only a file is scored, without a corpus."""
 
     def sums(self) -> dict[str, Metric]:
-        """The objective's own metrics, without those of training only; exact over the whole split, {} without one."""
+        """The objective's metrics, exact over the whole split, without those of training only; {} without a split."""
 
     def outputs(self, function: Callable[[Params, Batch], PyTree]) -> PyTree:
-        """`function`, jitted, of every batch: one row an example, in the order of `split.examples`, on the host."""
+        """The jitted `function` of all batches: one row an example, in the order of `split.examples`, on the host."""
 
     def fold(self, step: Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]], empty: PyTree) -> dict[str, Metric]:
-        """Sums over batches in order, with a carry of its own."""
+        """Sums over the batches in order. The state starts as `empty`."""
 
     def part(self, name: str) -> "Scoring":
-        """The same for one part of the split."""
+        """The scoring of one part of the split."""
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returned the first time in this process: a decoder is compiled once, not at each evaluation."""
+        """The result of the first call of `make` in this process, so that a decoder is compiled once."""
 
     def params_here(self) -> Params:
-        """All parameters, whole, on the local device, for a decoder that drives its own loop."""
+        """All parameters, unsharded, on the local device, for a decoder with its own loop."""
 
     def load_run(self, place: str) -> Trained:
-        """Another trained model, such as a scorer of continuations."""
+        """Loads another trained model, such as a scorer of continuations."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator(Config):
-    """A way to score: its fields are the flags of `python -m train.evaluate RUN NAME`."""
+    """The base of evaluators. Their fields are the flags of `python -m train.evaluate RUN NAME`."""
 
     default_split: ClassVar[str] = "validation"
-    """What is scored when neither a split nor a file is given."""
+    """The split to score when neither a split nor a file is given."""
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
-        """Metrics that only this evaluator has, beyond the task's."""
+        """Metrics of this evaluator that the task does not have."""
         return {}
 
     def __call__(self, scoring: Scoring) -> Evaluation:
@@ -216,10 +217,10 @@ class Evaluator(Config):
 
 @dataclasses.dataclass(frozen=True)
 class Command(Config):
-    """A verb of `jaxnlp`: its fields are the flags of `jaxnlp VERB RUN`."""
+    """The base of verbs. Their fields are the flags of `jaxnlp VERB RUN`."""
 
     def further_models(self) -> tuple[str, ...]:
-        """Places of further trained models that the verb uses; they are loaded, and follow the first one in a call."""
+        """Places of further trained models that the verb uses; its call gets them after the first model."""
         return ()
 
     def __call__(self, trained: Trained) -> None:
@@ -228,64 +229,65 @@ class Command(Config):
 
 @dataclasses.dataclass(frozen=True)
 class Task(Config):
-    """What a model is trained to do and how it is scored. Its fields are `--task.*`."""
+    """The base of tasks. Their fields are `--task.*`."""
 
     section: ClassVar[str] = "task"
     model_types: ClassVar[tuple[str, ...]] = ()
-    """The `model_type`s of pretrained weights that are models of this task: those that `from_pretrained` reads."""
+    """The `model_type`s of pretrained weights that `from_pretrained` reads."""
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
-        """Every metric that the evaluator `validation` gives of a split, and that training logs, by name.
+        """Every metric of the evaluator `validation` on a split and of the training log, by name.
 
-        Those that `validation` does not give are `training_only`.
+        Metrics that `validation` does not have are `training_only`.
 
-        Names and units may depend on the processor, which knows parts, labels and tokens; a metric that needs examples
-        is there only where the split has some.
+        Names and units may depend on the processor, which has parts, labels and tokens. A metric that needs examples is
+        included only if the split has examples.
         """
         del processor, split
         return {"loss": MetricKind("examples", "nats", "lower")}
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
-        """Raises ValueError when the three do not fit together; the message says which field to change."""
+        """Raises ValueError when task, model and data do not fit together; the message names the field to change."""
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        """Raises DataError for what only the data can tell, such as a prompt, before the first step."""
+        """Raises DataError, before the first step, for options that do not fit the loaded data, such as a prompt."""
 
     def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
-        """The module, and the inputs that it is initialised with."""
+        """The module, and the shapes of the inputs that initialise it."""
         raise TypeError(f"{type(self).__name__} does not define build()")
 
-    def begin(self, model: nn.Module, corpus: Corpus) -> Params:
-        """Parameters that are not initialised at random, such as word vectors. Unknown paths and shapes are refused."""
+    def initial_params(self, model: nn.Module, corpus: Corpus) -> Params:
+        """The parameters that are not initialised at random, such as word vectors. Unknown paths and shapes are
+        errors."""
         del model, corpus
         return {}
 
     def objective(self, model: nn.Module, corpus: Corpus | None) -> Objective:
-        """`corpus` is None where only a file is scored: nothing of the training data is needed then."""
+        """The loss. `corpus` is None if only a file is scored, which does not need training data."""
         raise TypeError(f"{type(self).__name__} does not define objective()")
 
     def evaluators(self) -> Mapping[str, type[Evaluator]]:
-        """By name; `validation`, at its defaults, is what training runs."""
+        """The evaluators by name. Training runs `validation`, with its defaults."""
         raise TypeError(f"{type(self).__name__} does not define evaluators()")
 
     def commands(self) -> Mapping[str, type[Command]]:
-        """Verbs of `jaxnlp`, by name."""
+        """The verbs of `jaxnlp`, by name."""
         return {}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        """What a trained model does in Python, by name: functions whose first argument is the trained model."""
+        """The methods of a trained model, by name: functions whose first argument is the trained model."""
         return {}
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """Weights that another library wrote, as a model of this task. Raises: ValueError when they are not."""
-        raise TypeError(f"{cls.__name__} takes no pretrained weights: it does not define from_pretrained()")
+        """Weights of another library as a model of this task. Raises: ValueError when they are not such weights."""
+        raise TypeError(f"{cls.__name__} cannot read pretrained weights: it does not define from_pretrained()")
 
 
 def every_task() -> list[type[Task]]:
     """The tasks of this library, by the names of their modules.
 
-    Raises: TypeError for a field without a default: help and pretrained weights make a task without arguments.
+    Raises: TypeError for a field without a default, since help and pretrained weights need tasks without arguments.
     """
     modules = [importlib.import_module(found.name) for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
     values = (value for module in modules for value in vars(module).values())
@@ -293,7 +295,7 @@ def every_task() -> list[type[Task]]:
     for task in found:
         for field in dataclasses.fields(task):
             if field.default is field.default_factory is dataclasses.MISSING:
-                raise TypeError(f"{task.__name__}.{field.name} needs a default, as every field of a task does")
+                raise TypeError(f"{task.__name__}.{field.name} needs a default, like every field of a task")
     return list(dict.fromkeys(found))
 
 

@@ -1,4 +1,4 @@
-"""BERT's pretraining: predict masked tokens, and whether a text follows another."""
+"""BERT's pretraining: masked language modelling and next-sentence prediction."""
 
 import dataclasses
 import math
@@ -21,13 +21,13 @@ from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLanguageModel(Task):
-    """Mean cross-entropy of the masked tokens, plus that of the second text following the first, in nats.
+    """Mean cross-entropy of the masked tokens, plus that of next-sentence prediction, in nats.
 
-    Batches have `tokens`, `segments` [B, T] int and `attention_mask` [B, T] bool; `positions`, `targets` [B, P] int and
-    `predicted` [B, P] bool say what is predicted where; `follows` [B] int is 1 where the second text follows; rows
-    where `loss_mask` [B] is False are padding.
+    Batches have `tokens`, `segments` [B, T] int and `attention_mask` [B, T] bool; `positions` of masked tokens, their
+    `targets` [B, P] int and `predicted` [B, P] bool, False for padding; `follows` [B] int, 1 if the second text follows
+    the first; and `loss_mask` [B], False for rows of padding.
 
-    The means are over different counts. So their sum is not a mean over one: a batch is trained on as a whole, and
+    The two means have different counts, so their sum is not a mean over one count. So a batch cannot be split, and
     validation adds up the means over the whole split. In training the count of `loss` is the number of rows.
 
     Source: Devlin et al. 2019, appendix A.2.
@@ -38,12 +38,12 @@ class MaskedLanguageModel(Task):
     z_loss: float = 0.0
     """Weight of the squared log normaliser in training; keeps the normaliser near 1."""
     chunk_tokens: int | None = None
-    """Score N masked tokens at a time, so that the logits of all never exist at once; None = as many as fit 2^24."""
+    """Score N masked tokens at a time, so that the logits of all never exist at once; None = at most 2^24 logits."""
 
     def __post_init__(self):
         super().__post_init__()
         if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if not 0.0 <= self.z_loss < math.inf:
             raise ValueError(f"task.z_loss must be finite and not negative, got {self.z_loss}")
         if self.chunk_tokens is not None and self.chunk_tokens < 1:
@@ -129,7 +129,7 @@ class MaskedLanguageModel(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """Losses and accuracies of masked tokens and of following texts; `loss` is the sum of both losses."""
+    """Losses and accuracies of masked tokens and of next-sentence prediction; `loss` is the sum of both losses."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums()
@@ -145,7 +145,7 @@ def _mean(value: Array, count: Array) -> Array:
 
 
 def _most_likely(x: Array, w: Array, b: Array, chunk: int | None) -> Array:
-    """The token with the highest logit [N] int32 for each of x [N, D]; as many logits at a time as the loss holds."""
+    """The token with the highest logit [N] int32 for each of x [N, D], in chunks like those of the loss."""
     w, b = w.astype(x.dtype), b.astype(x.dtype)
     size = max(1, min(len(x), MAX_LOGITS // w.shape[1] if chunk is None else chunk))
     return jax.lax.map(lambda row: (row @ w + b).argmax().astype(jnp.int32), x, batch_size=size)

@@ -1,4 +1,4 @@
-"""Text to text: predict each token of a text from another text and the tokens before it."""
+"""Text to text: predict each token of a target text from a source text and the earlier target tokens."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 class TextToText(Task):
     """Mean cross-entropy of each target token given the source and the tokens before it, in nats per token.
 
-    Batches hold `source` [B, S] int and `source_mask` [B, S] bool; `inputs` and `targets` [B, T] int, the target after
+    Batches have `source` [B, S] int and `source_mask` [B, S] bool; `inputs` and `targets` [B, T] int, the target after
     a start symbol and before an end symbol; `loss_mask` [B, T] bool: the mean is over True.
     """
 
@@ -32,7 +32,7 @@ class TextToText(Task):
     def __post_init__(self):
         super().__post_init__()
         if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
 
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
         del processor, split
@@ -51,7 +51,7 @@ class TextToText(Task):
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         if model.architecture().get("embeddings") == "shared" and not corpus.processor.shared:
             raise DataError(
-                "model.embeddings shared needs one vocabulary of source and target, and the data has two; set "
+                "model.embeddings shared needs one vocabulary of source and target, but the data has two; set "
                 "--model.embeddings tied"
             )
 
@@ -100,13 +100,13 @@ class TextToText(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """The task's own loss and its exponential."""
+    """The task's loss and its exponential."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         return Evaluation(with_perplexity(scoring.sums()))
 
 
 def with_perplexity(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-    """Metrics, with the exponential of the loss among them."""
+    """The metrics and the exponential of the loss."""
     loss = metrics["loss"]
     return {**metrics, "perplexity": Metric(math.exp(min(loss.value, 700.0)), loss.count)}

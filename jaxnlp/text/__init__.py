@@ -4,11 +4,12 @@ from typing import Any
 
 
 class UnknownTokenError(ValueError):
-    """A text contains tokens that are not in the vocabulary; the message says which, and where the first one is."""
+    """A text contains tokens that are not in the vocabulary. The message has these tokens and the position of the
+    first."""
 
 
 def list_of_strings(fields: dict[str, Any], name: str) -> list[str]:
-    """A field that must be a list of strings. Raises: ValueError naming the field, or the entry of it."""
+    """A field that must be a list of strings. Raises: ValueError naming the field, or the wrong entry."""
     found = fields.get(name) if isinstance(fields, dict) else None
     if not isinstance(found, list):
         raise ValueError(f"{name}: expected a list of strings, got {type(found).__name__}")

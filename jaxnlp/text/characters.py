@@ -24,7 +24,7 @@ class CharacterVocabulary:
     """
 
     unit = "characters"
-    """What a token is, in the plural: a metric counts so many of them."""
+    """The plural noun for tokens in metrics."""
 
     def __init__(self, characters: Sequence[str]):
         """Raises: ValueError unless `characters` are single and distinct."""
@@ -36,7 +36,7 @@ class CharacterVocabulary:
             if len(character) != 1:
                 raise ValueError(f"characters[{place}] must be a single character, got {character!r}")
             if first.setdefault(character, place) != place:
-                raise ValueError(f"characters[{place}] is {character!r}, which is characters[{first[character]}] too")
+                raise ValueError(f"characters[{place}] and characters[{first[character]}] are both {character!r}")
         code_points = np.array([ord(c) for c in self.characters], dtype=np.uint32)
         self._ids = np.argsort(code_points).astype(np.int32)
         self._code_points = code_points[self._ids]
@@ -62,7 +62,7 @@ class CharacterVocabulary:
 
         A language model reads from left to right, so padding changes nothing before it.
 
-        Raises: ValueError for texts that are none, or are not in the vocabulary.
+        Raises: ValueError for arguments that are not texts, and for characters that are not in the vocabulary.
         """
         return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
 
@@ -79,7 +79,7 @@ class CharacterVocabulary:
             names = ", ".join(repr(c) for c in sorted({text[i] for i in np.flatnonzero(unknown)}))
             raise UnknownCharacterError(
                 f"not in the vocabulary of {self.size} characters: {names} (first at character "
-                f"{int(unknown.argmax()) + 1}); it knows {''.join(self.characters)!r}"
+                f"{int(unknown.argmax()) + 1}); it has {''.join(self.characters)!r}"
             )
         return self._ids[places]
 
@@ -93,5 +93,5 @@ class CharacterVocabulary:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the entry that makes no vocabulary."""
+        """The vocabulary whose `to_json` this is. Raises: ValueError naming the wrong entry."""
         return cls(list_of_strings(fields, "characters"))

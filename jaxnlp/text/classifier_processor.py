@@ -1,4 +1,4 @@
-"""Between texts and arrays for classifiers: a tokenizer, the maximum length, and what is predicted."""
+"""The processor of text classifiers: a tokenizer, the maximum length, and the targets."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from jaxnlp.targets import Targets, targets_from_json
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
 PairReading = Literal["together", "apart"]
-"""Both texts of a pair as one input, or each as an input of its own."""
+"""Whether the texts of a pair are one input (together) or two inputs (apart)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LabelledText:
     Attributes:
       name: of the example in predictions, such as the number of its row.
       texts: one or two.
-      label: as `jaxnlp.targets` has it; None where it is not known.
+      label: as in `jaxnlp.targets`; None = not known.
     """
 
     name: str
@@ -33,14 +33,14 @@ class LabelledText:
 class TextClassifierProcessor:
     """The processor of classifiers of texts, or of pairs of texts. Equal by value.
 
-    A text is read as [CLS] text [SEP]; a pair as [CLS] first [SEP] second [SEP], or each of its texts apart.
+    A text becomes [CLS] text [SEP]; a pair becomes [CLS] first [SEP] second [SEP], or two inputs.
 
     Attributes:
       vocabulary: the tokenizer.
       max_length: maximum length of an input in tokens, special tokens included; longer texts are truncated.
       texts: 1, or 2 for pairs.
-      targets: the classes, or the ends of a scale.
-      pairs: how the texts of pairs are read.
+      targets: the classes, or the scale of numbers.
+      pairs: whether the texts of a pair are one input (together) or two inputs (apart).
     """
 
     vocabulary: WordPieceVocabulary
@@ -53,19 +53,19 @@ class TextClassifierProcessor:
         if self.texts not in (1, 2):
             raise ValueError(f"texts must be 1, or 2 for pairs, got {self.texts}")
         if self.pairs not in get_args(PairReading) or (self.apart and self.texts == 1):
-            raise ValueError(f"pairs must be together, or apart where there are 2 texts, got {self.pairs!r}")
+            raise ValueError(f"pairs must be together, or apart if there are 2 texts, got {self.pairs!r}")
         least = 3 if self.apart else 1 + 2 * self.texts
         if self.max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {self.max_length}")
 
     @property
     def apart(self) -> bool:
-        """Whether examples are pairs whose texts are read apart."""
+        """Whether examples are pairs whose texts are two inputs."""
         return self.pairs == "apart"
 
     @property
     def counted(self) -> str:
-        """What examples are called where they are counted."""
+        """The plural noun for examples in metrics."""
         return "texts" if self.texts == 1 else "pairs"
 
     @property
@@ -74,7 +74,7 @@ class TextClassifierProcessor:
         return ("text",) if self.texts == 1 else ("text", "second text")
 
     def cells(self, example: LabelledText) -> tuple[str, ...]:
-        """What a table shows of an example: its texts."""
+        """The columns of an example in a table: its texts."""
         return example.texts
 
     @property
@@ -95,8 +95,8 @@ class TextClassifierProcessor:
     def tokenize(self, rows: Sequence[Sequence[str]]) -> TokenizedTexts:
         """Rows of one or two texts as tokens. Raises: ValueError for a row of another number of texts.
 
-        Where texts are read apart, a row's tokens are those of both, [CLS] first [SEP] [CLS] second [SEP], and its
-        segments are 0 in the first text and 1 in the second.
+        With pairs apart, a row has the tokens of both inputs, [CLS] first [SEP] [CLS] second [SEP], and its segments
+        are 0 in the first text and 1 in the second.
         """
         if any(len(row) != self.texts for row in rows):
             raise ValueError(f"this model reads {self.texts} text(s) per example")
@@ -114,7 +114,7 @@ class TextClassifierProcessor:
     def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None) -> Any:
         """The batch of texts, or of pairs of texts, as `batch` returns it; one text is a batch of one row.
 
-        Raises: ValueError for texts that are none, and for another number of texts per example than the model reads.
+        Raises: ValueError for arguments that are not texts, and for another number of texts per example than `texts`.
         """
         columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
         found = self.tokenize(list(zip(*columns, strict=True)))
@@ -136,9 +136,9 @@ class TextClassifierProcessor:
 
         Returns:
           `tokens` [B, T] int32, `segments` [B, T] int32, `attention_mask` [B, T] bool, False for padding, and
-          `loss_mask` [B] bool, False for rows of padding. Where texts are read apart, the first three are [B, 2, T],
-          and `segments` are all 0. The attention mask of the first position is always True, since softmax and mean
-          need at least one token.
+          `loss_mask` [B] bool, False for rows of padding. With pairs apart, the first three are [B, 2, T], and
+          `segments` are all 0. The attention mask of the first position is always True, since softmax and mean need at
+          least one token.
         """
         loss_mask = np.arange(size) < len(tokens)
         if self.apart:
@@ -163,7 +163,7 @@ class TextClassifierProcessor:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         for name, kind in (("vocabulary", dict), ("max_length", int), ("texts", int), ("targets", dict)):
             if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
                 raise ValueError(f"text classifier: {name} is missing or not of type {kind.__name__}")

@@ -2,7 +2,7 @@
 
 A word's line has ten columns between tabs: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC. An empty line
 ends a sentence. Lines that begin with # are comments. IDs such as 8-9 are multiword tokens, and IDs such as 5.1 are
-empty nodes: both are kept when a sentence is written, and are no words of the tree.
+empty nodes. They are kept when a sentence is written, but are not words of the tree.
 
 Source: https://universaldependencies.org/format.html
 """
@@ -29,7 +29,7 @@ class TreeSentence:
       heads: the position of each word's head, from 1, and 0 for the root [n]; None = the sentence has no tree.
       relations: of each word to its head, with subtypes [n]; None = the sentence has no tree.
       lines: of the file, without the empty line at the end.
-      line: the number of the first of them.
+      line: the number of its first line.
       file: its name, for messages; "" = the sentence does not come from a file.
     """
 
@@ -49,7 +49,7 @@ class TreeSentence:
         return f"{f'{self.file}, ' if self.file else ''}line {self.line}, sentence {self.name}"
 
     def with_tree(self, heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] = ()) -> "TreeSentence":
-        """The same sentence with another tree, and other tags if they are given. All other columns stay."""
+        """The same sentence with another tree, and other tags if they are given. All other columns stay the same."""
         lines, word = list(self.lines), 0
         for place, line in enumerate(lines):
             fields = line.split("\t")
@@ -77,11 +77,11 @@ def sentence_of(
     *,
     name: str = "1",
 ) -> TreeSentence:
-    """A sentence that does not come from a file. Raises: ValueError for words with tabs or line breaks, or without any
-    character."""
+    """A sentence that does not come from a file. Raises: ValueError for words that are empty or have tabs or line
+    breaks."""
     for word in words:
         if not word or any(character in word for character in "\t\n\r"):
-            raise ValueError(f"a word must have characters, and no tab or line break, got {word!r}")
+            raise ValueError(f"a word must not be empty or have a tab or a line break, got {word!r}")
     tags = tuple(upos) or (_NOTHING,) * len(words)
     lines = [f"# sent_id = {name}", f"# text = {' '.join(words)}"]
     for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
@@ -180,7 +180,7 @@ def _is_word(identifier: str, where: str) -> bool:
 def _tree(
     words: list[list[str]], places: list[int], where: str
 ) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
-    """Heads and relations; None and None where no word has a head."""
+    """Heads and relations; None and None if no word has a head."""
     if all(fields[HEAD] == _NOTHING for fields in words):
         return None, None
     heads = []
@@ -207,7 +207,7 @@ def _tree(
 
 
 def tree_problem(heads: Sequence[int]) -> tuple[int, str] | None:
-    """Why heads are not a tree with one root: a word, by its position from 1, and the reason; None = they are one.
+    """Why heads are not a tree with one root: the position of a word, from 1, and the reason; None = they are a tree.
 
     Args:
       heads: the position of each word's head, from 0 to n [n].

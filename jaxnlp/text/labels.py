@@ -1,4 +1,4 @@
-"""Texts with labels: what the labels of a data set are, and its rows."""
+"""Texts with labels, and the description of a data set's labels."""
 
 import dataclasses
 import math
@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, get_args
 
 LabelKind = Literal["classification", "paraphrase", "similarity"]
 MOST_NAMES = 10
-"""Names of classes that a message shows."""
+"""Maximum number of class names in a message."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,8 +16,8 @@ class TextExample:
     Attributes:
       id: its name in predictions.
       text: the text.
-      pair: the second text, where examples are pairs.
-      label: the id of its class, or its similarity; None where it is not known.
+      pair: the second text; None = examples are not pairs.
+      label: the id of its class, or its similarity; None = not known.
     """
 
     id: str
@@ -28,13 +28,13 @@ class TextExample:
 
 @dataclasses.dataclass(frozen=True)
 class Labels:
-    """The labels that texts of a data set have.
+    """Description of the labels of a data set.
 
     Attributes:
       kind: the class of a text or of a pair; whether two texts mean the same; or how similar they are.
       texts: 1, or 2 for pairs.
       names: of the classes, in the order of their ids; ("0", "1") for paraphrase, 1 = the same; () for similarity.
-      highest: the top of the scale of a similarity, whose lowest is 0; 0 for the others.
+      highest: the highest similarity of the scale, which starts at 0; 0 for the other kinds.
     """
 
     kind: LabelKind
@@ -80,7 +80,7 @@ class Labels:
     def parse(self, text: str) -> float:
         """The id of a class by its name, or a similarity. Classes named by whole numbers may be written as 1.0.
 
-        Raises: ValueError: "must be ..., got ...", for text that is no label.
+        Raises: ValueError: "must be ..., got ...", for a text that is not a label.
         """
         text = text.strip()
         if self.kind != "similarity" and text in self.names:
@@ -102,7 +102,7 @@ class Labels:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming what makes no labels."""
+        """The labels whose `to_json` this is. Raises: ValueError naming the wrong field."""
         try:
             kind, texts, names, highest = (fields[name] for name in ("kind", "texts", "names", "highest"))
         except (KeyError, TypeError) as error:

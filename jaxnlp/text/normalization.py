@@ -1,4 +1,4 @@
-"""How SentencePiece models normalize a text before they tokenize it."""
+"""The normalization of texts in SentencePiece models, before they are tokenized."""
 
 import base64
 import dataclasses
@@ -13,7 +13,7 @@ _BLANKS = re.compile(" +")
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
-    """Changes of a text before it is tokenized. By default only a blank is put before the text.
+    """Changes of a text before it is tokenized. By default a blank is added before the text, and nothing else changes.
 
     Attributes:
       charsmap: SentencePiece's table of rewritten strings, such as that of `nmt_nfkc`; at each position of a text the
@@ -45,7 +45,7 @@ class Normalization:
 
     @classmethod
     def from_json(cls, fields: Any) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        """The normalization whose `to_json` this is. Raises: ValueError naming the wrong field."""
         for name, kind in (("charsmap", str), ("strip", bool), ("prefix", bool)):
             if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
                 raise ValueError(f"normalization: {name} is missing or not of type {kind.__name__}")
@@ -55,7 +55,7 @@ class Normalization:
         found, place = bytearray(), 0
         while place < len(text):
             length, new = self._longest(text, place)
-            if not length:  # the next character stays; the first byte of a character says how many it has
+            if not length:  # keep the next character; its first byte encodes its number of bytes
                 length = 1 + sum(text[place] >= least for least in (0xC0, 0xE0, 0xF0))
                 new = text[place : place + length]
             found += new
@@ -63,7 +63,7 @@ class Normalization:
         return bytes(found)
 
     def _longest(self, text: bytes, place: int) -> tuple[int, bytes]:
-        """The length of the longest string of the table at a place of the text, 0 = none, and what replaces it.
+        """The length of the longest string of the table at a position of the text, 0 = none, and its replacement.
 
         The table is a trie in a double array: a unit has the label of the byte that leads to it, the offset of its
         children, and whether a string ends in it.

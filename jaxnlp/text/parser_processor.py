@@ -1,4 +1,4 @@
-"""Between sentences and arrays for dependency parsers: words, tags, relations and the transition system."""
+"""The processor of dependency parsers: words, tags, relations and the transition system."""
 
 import dataclasses
 import functools
@@ -14,9 +14,9 @@ from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
 
 TagColumn = Literal["upos", "xpos", "both", "none"]
-"""Universal POS tags, the treebank's own tags, each pair of both, or no tags."""
+"""Tags that a parser reads: universal POS tags, the treebank's own tags, pairs of both, or none."""
 EncodedSentence = dict[str, np.ndarray]
-"""The arrays of one sentence, as long as they are."""
+"""The arrays of one sentence, without padding."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +24,11 @@ class ParserProcessor:
     """The processor of dependency parsers. Equal by value.
 
     Attributes:
-      inputs: the vocabularies of words and characters, and BERT's tokenizer where there is one.
-      tags: the tags, in the order of the ids from FIRST_ID on; () = the parser reads no tags.
-      relations: the relations, of which root is the first, in the order of the ids.
+      inputs: the vocabularies of words and characters, and BERT's tokenizer if there is one.
+      tags: the tags, in the order of their ids, which start at FIRST_ID; () = the parser reads no tags.
+      relations: the relations in the order of their ids; the first is root.
       system: of the transitions.
-      tag_column: the tags that are read.
+      tag_column: the tags that the parser reads.
       subtypes: whether relations have their subtypes, as in nsubj:pass.
     """
 
@@ -91,7 +91,7 @@ class ParserProcessor:
 
     @property
     def num_tags(self) -> int:
-        """Number of the ids of tags; 0 = tags are not read."""
+        """Number of tag ids; 0 = the parser reads no tags."""
         return FIRST_ID + len(self.tags) if self.tags else 0
 
     @property
@@ -109,11 +109,11 @@ class ParserProcessor:
         return self._relation_ids.get(shown(relation, self.subtypes))
 
     def unknown_words(self, sentences: Iterable[TreeSentence]) -> int:
-        """How many words are not in the vocabulary."""
+        """Number of words that are not in the vocabulary."""
         return sum(self.inputs.unknown(sentence.words) for sentence in sentences)
 
     def encode(self, sentence: TreeSentence) -> EncodedSentence:
-        """The arrays of a sentence: those of `WordInputs.encode`, and `tags` [n] int32, 0 where tags are not read.
+        """The arrays of a sentence: those of `WordInputs.encode`, and `tags` [n] int32, 0 if the parser reads no tags.
 
         Raises: ValueError for a sentence that is too long, in words or in tokens of BERT.
         """
@@ -132,7 +132,7 @@ class ParserProcessor:
 
         Returns:
           The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
-          The number of tokens of BERT is a multiple of 16, or of T / 2 where that is more.
+          The number of tokens of BERT is a multiple of 16, or of T / 2 if that is larger.
         """
         words = [{name: value for name, value in one.items() if name != "tags"} for one in encoded]
         found = self.inputs.batch(words, size, max(16, length // 2))
@@ -157,7 +157,7 @@ class ParserProcessor:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         tags, relations = (tuple(list_of_strings(fields, name)) for name in ("tags", "relations"))
         for name, kind in (("inputs", dict), ("system", str), ("tag_column", str), ("subtypes", bool)):
             if not isinstance(fields.get(name), kind):
@@ -176,13 +176,13 @@ def tags_of(sentence: TreeSentence, column: TagColumn) -> tuple[str, ...]:
 
 
 def shown(relation: str, subtypes: bool) -> str:
-    """A relation with or without its subtype. All kinds of root are the relation root, which has no subtype."""
+    """A relation with or without its subtype. All kinds of root become root, without a subtype."""
     short = universal(relation)
     return relation if subtypes and short != ROOT else short
 
 
 def _with_length(x: np.ndarray, length: int) -> np.ndarray:
-    """Arrays [B, S, ...] as [B, T, ...], cut at padding, or with more of it."""
+    """Arrays [B, S, ...] as [B, T, ...]: padding is added or removed."""
     more = max(0, length - x.shape[1])
     return np.pad(x[:, :length], [(0, 0), (0, more), *[(0, 0)] * (x.ndim - 2)])
 

@@ -1,4 +1,4 @@
-"""Words as tokens of a vocabulary: byte-pair merges, and the most probable tokens of a unigram model."""
+"""Splits words into tokens of a vocabulary: by byte-pair merges, or by the most probable tokens of a unigram model."""
 
 import heapq
 import math
@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 
 UNKNOWN_PENALTY = 10.0
-"""The score of an unknown character is lower than the lowest score by this, as in SentencePiece."""
+"""An unknown character's score is this much below the lowest score, as in SentencePiece."""
 
 
 def merged(

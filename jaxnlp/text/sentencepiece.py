@@ -24,12 +24,12 @@ def read_sentencepiece(path: Path, *, extra: int = 0) -> Subwords:
       extra: number of extra symbols to add.
 
     Raises:
-      FileNotFoundError: when there is no such file.
+      FileNotFoundError: when the file does not exist.
       ValueError: naming the file, when it is not a SentencePiece model, or has features that are not supported, such as
         user-defined symbols.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"there is no SentencePiece model at {path}")
+        raise FileNotFoundError(f"the SentencePiece model {path} does not exist")
     try:
         return _subwords(_fields(path.read_bytes()), extra)
     except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:
@@ -91,7 +91,7 @@ def _fields(raw: bytes) -> _Fields:
 
 
 def _varint(raw: bytes, place: int) -> tuple[int, int]:
-    """A number in groups of seven bits, lowest bits first, and the place after it."""
+    """A number in groups of seven bits, lowest bits first, and the position after it."""
     value = shift = 0
     while True:
         byte = raw[place]

@@ -12,13 +12,13 @@ from tokenizers.trainers import BpeTrainer, UnigramTrainer
 from jaxnlp.text.subwords import BLANK, SPECIAL, UNKNOWN, SubwordKind, Subwords, blanks_swapped, split_words
 
 _APART = "\uffff"
-"""Separates the parts of a text in training; not a character of Unicode."""
+"""Separates the parts of a text in training; it is not a Unicode character."""
 _WORDS = Regex(rf"{BLANK}?\w+|{BLANK}?[^\w{BLANK}]+|{BLANK}")
 """Tokens do not cross these parts: a word or punctuation marks, with the blank before it."""
 _SCORE_DIGITS = 6
 """Digits of scores that are kept: the last digits depend on the order in which a process adds numbers."""
 _SCORE_STEP = 1e-4
-"""The library's step between the scores of characters that are not among the trained tokens."""
+"""The step of `tokenizers` between the scores of characters that are not among the trained tokens."""
 
 
 def train_subwords(
@@ -70,7 +70,7 @@ def _frequent(counts: collections.Counter[str], minimum_count: int, most: int) -
 
 
 def _train_bpe(texts: Sequence[str], size: int, minimum_count: int, characters: Sequence[str]) -> dict[str, float]:
-    """The score of each token: minus its place in the order of merges."""
+    """The score of each token: minus its index in the order of merges."""
     trainer = BpeTrainer(
         vocab_size=size, min_frequency=minimum_count, initial_alphabet=list(characters), show_progress=False
     )

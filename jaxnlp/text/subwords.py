@@ -1,4 +1,4 @@
-"""Subword tokenizers: from texts to ids and back, for models that read and write texts."""
+"""Subword tokenizers: from texts to ids and back."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ _MOST_KEPT = 100_000
 class Subwords:
     """A tokenizer and its vocabulary of V tokens. Equal by value.
 
-    In tokens, a blank is written ▁, and a ▁ of the text is written as a blank, so that no text is lost. Each text is
+    In tokens, ▁ replaces a blank, and a blank replaces a ▁ of the text, so that no text is lost. Each text is
     tokenized as if a blank preceded it, so that the first word has the same tokens as elsewhere; the kind `characters`
     does not do this.
 
@@ -57,7 +57,7 @@ class Subwords:
     normalization: Normalization = UNCHANGED
 
     unit = "tokens"
-    """What a metric counts, in the plural."""
+    """The plural noun for tokens in metrics."""
 
     def __post_init__(self):
         if self.kind not in get_args(SubwordKind):
@@ -81,10 +81,10 @@ class Subwords:
     def extra_id(self, number: int) -> int:
         """The id of an extra symbol. As in T5, number 0 has the last id, number 1 the id before it, and so on.
 
-        Raises: ValueError when there is no such symbol.
+        Raises: ValueError when it does not exist.
         """
         if not 0 <= number < self.extra:
-            raise ValueError(f"there is no extra symbol {number}: this vocabulary has {self.extra}")
+            raise ValueError(f"extra symbol {number} does not exist: this vocabulary has {self.extra}")
         return self.size - 1 - number
 
     def encode(self, text: str, *, dropout: float = 0.0, seed: int = 0) -> list[int]:
@@ -99,7 +99,7 @@ class Subwords:
           ValueError: when the dropout is not in [0, 1], or the kind is not `bpe`.
         """
         if not 0.0 <= dropout <= 1.0:
-            raise ValueError(f"dropout must lie in [0, 1], got {dropout}")
+            raise ValueError(f"dropout must be in [0, 1], got {dropout}")
         if dropout and self.kind != "bpe":
             raise ValueError(f"dropout needs subwords of kind bpe, got {self.kind}")
         text = self.normalization.apply(text)
@@ -175,7 +175,7 @@ class Subwords:
         return self.kind != "characters" and self.normalization.prefix
 
     def _split(self, text: str) -> list[str]:
-        """Splits a text, with ▁ for blanks, where no token can cross."""
+        """Splits a text, with ▁ for blanks, where no token crosses the split."""
         if self.kind == "characters":
             return list(text)
         if self.kind == "words":
@@ -238,7 +238,7 @@ class Subwords:
 
     @functools.cached_property
     def _kept(self) -> dict[str, list[int]]:
-        """The ids of words that were encoded before."""
+        """A cache of the ids of words."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""Schemes that write entities as labels of words, and the way between them.
+"""Schemes that encode entities as labels of words, and conversions between them.
 
     scheme   first word   inside   last word   single word   otherwise
     bio      B-X          I-X      I-X         B-X           O
@@ -7,8 +7,8 @@
     bmes     B-X          M-X      E-X         S-X           O
     none     labels are classes of words and not entities, such as parts of speech
 
-X is the type of the entity. Illegal sequences are read as the evaluation of CoNLL-2003 reads them: an entity begins
-wherever a label other than O cannot continue the one before it.
+X is the type of the entity. Illegal sequences are read as in the evaluation of CoNLL-2003: a label other than O that
+cannot continue the label before it starts an entity.
 
 Sources: Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999; Xue 2003 for BMES.
 """
@@ -37,7 +37,7 @@ class LabelledSpan(NamedTuple):
 
 
 class AllowedLabels(NamedTuple):
-    """Which label may follow which [C, C], begin [C] and end [C] a sentence, bool."""
+    """Which label may follow which [C, C], start [C] and end [C] a sentence, bool."""
 
     transitions: np.ndarray
     start: np.ndarray
@@ -45,19 +45,19 @@ class AllowedLabels(NamedTuple):
 
 
 def prefix_and_type(label: str) -> tuple[str, str]:
-    """The parts of B-X; of O these are O and nothing."""
+    """The parts of B-X: B and X. O has the parts O and the empty string."""
     prefix, _, kind = label.partition("-")
     return prefix, kind
 
 
 def check_label(label: str, scheme: Scheme) -> None:
-    """Raises ValueError unless a label is one of the scheme; the message says what is expected."""
+    """Raises ValueError unless a label belongs to the scheme; the message has what is expected."""
     if scheme == "none" and label:
         return
     prefix, kind = prefix_and_type(label)
     if label != OUTSIDE and (scheme == "none" or prefix not in PREFIXES[scheme] or not kind):
         forms = "a label" if scheme == "none" else ", ".join([OUTSIDE, *(f"{p}-TYPE" for p in PREFIXES[scheme])])
-        raise ValueError(f"the label {label!r} is not one of the scheme {scheme}: expected {forms}")
+        raise ValueError(f"the label {label!r} does not belong to the scheme {scheme}: expected {forms}")
 
 
 def labels_of(types: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def labels_of(types: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
 
 
 def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
-    """Whether a label may follow another; None is the beginning, or the end, of a sentence."""
+    """Whether a label may follow another; None is the start, or the end, of a sentence."""
     if scheme == "none":
         return True
     first, kind = prefix_and_type(before or OUTSIDE)
@@ -83,7 +83,7 @@ def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
 
 
 def illegal_places(labels: Sequence[str], scheme: Scheme) -> list[int]:
-    """The positions of labels that may not follow the one before them; the number of words, for the end."""
+    """The positions of labels that may not follow the label before them; the number of words if the end may not."""
     pairs = zip([None, *labels], [*labels, None], strict=True)
     return [place for place, (before, after) in enumerate(pairs) if not may_follow(before, after, scheme)]
 
@@ -130,15 +130,16 @@ def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) 
 
 
 def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
-    """Labels of any scheme in another one. Labels of the scheme none stay; illegal ones are read as `spans_of` does."""
+    """Converts labels of any scheme to another. Labels of the scheme none stay the same; `spans_of` reads illegal
+    ones."""
     return list(labels) if scheme == "none" else labels_of_spans(spans_of(labels), len(labels), scheme)
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme of labelled sentences, by the labels that occur; bio where several fit.
+    """The scheme of labelled sentences, by the labels that occur; bio if several fit.
 
-    It is none where fewer than half of the different labels, O not counted, are a prefix of a scheme with a type. So a
-    few malformed labels do not make entities classes of words: `check_label` refuses them.
+    It is none if fewer than half of the different labels, without O, are a prefix of a scheme with a type. So a few
+    malformed labels do not make the scheme none: `check_label` rejects them.
     """
     sentences = list(sentences)
     labels = {label for sentence in sentences for label in sentence} - {OUTSIDE}
@@ -155,7 +156,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
 
 
 def allowed_labels(labels: Sequence[str], scheme: Scheme) -> AllowedLabels:
-    """What a scheme allows, for the ids of these labels."""
+    """The sequences of labels that a scheme allows, by the ids of the labels."""
     return AllowedLabels(
         np.array([[may_follow(before, after, scheme) for after in labels] for before in labels]),
         np.array([may_follow(None, label, scheme) for label in labels]),

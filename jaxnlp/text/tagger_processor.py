@@ -1,4 +1,4 @@
-"""Between labelled sentences and arrays for taggers: word inputs, labels and their scheme."""
+"""The processor of taggers: word inputs, labels and their scheme."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ class TaggedSentence:
     """A sentence of T words.
 
     Attributes:
-      name: its number in the file, or that and the number of its part.
+      name: its number in the file, followed by the number of its part if it is split.
       words: [T].
       labels: in the scheme of the processor [T]; None = not known.
     """
@@ -33,10 +33,10 @@ class TaggerProcessor:
     """The processor of taggers. Equal by value.
 
     Attributes:
-      inputs: between words and arrays.
+      inputs: the vocabularies of words and characters.
       labels: of words, in the order of their ids.
       scheme: of the labels.
-      unit: what a sentence consists of, where a text is split.
+      unit: the units into which a text is split.
     """
 
     inputs: WordInputs
@@ -59,7 +59,7 @@ class TaggerProcessor:
 
     @functools.cached_property
     def types(self) -> tuple[str, ...]:
-        """The types of entities, or the labels where there are no entities."""
+        """The types of entities, or without entities the labels."""
         if not self.has_entities:
             return self.labels
         return tuple(dict.fromkeys(kind for _, kind in map(prefix_and_type, self.labels) if kind))
@@ -75,7 +75,7 @@ class TaggerProcessor:
         return {label: number for number, label in enumerate(self.labels)}
 
     def spans(self, labels: Sequence[str]) -> list[LabelledSpan]:
-        """The entities of a sentence; where there are none, every word with its label."""
+        """The entities of a sentence; with the scheme none, every word with its label."""
         if self.has_entities:
             return spans_of(labels)
         return [LabelledSpan(place, place + 1, label) for place, label in enumerate(labels)]
@@ -120,7 +120,7 @@ class TaggerProcessor:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         labels = tuple(list_of_strings(fields, "labels"))
         for name, kind in (("inputs", dict), ("scheme", str), ("unit", str)):
             if not isinstance(fields.get(name), kind):

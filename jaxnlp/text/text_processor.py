@@ -1,4 +1,4 @@
-"""Between texts with labels and arrays: a tokenizer, the maximum length, and the labels of each part."""
+"""The processor of models with several parts: a tokenizer, the maximum length, and the labels of each part."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ class TextProcessor:
         if self.max_length < 3:
             raise ValueError(f"max_length must be at least 3, got {self.max_length}")
         if not self.parts or len(set(self.names)) != len(self.parts):
-            raise ValueError(f"parts must have distinct names, at least one, got {', '.join(self.names) or 'none'}")
+            raise ValueError(f"parts must be at least one, with distinct names, got {', '.join(self.names) or 'none'}")
 
     def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None) -> dict[str, np.ndarray]:
         """`tokens` [B, S, T] int32 and `attention_mask` [B, S, T] bool, with S = 2 for pairs; one text is one row.
 
-        Raises: ValueError for texts that are none.
+        Raises: ValueError for arguments that are not texts.
         """
         columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
         tokens = [self.vocabulary.tokenize(column, max_length=self.max_length).tokens for column in columns]
@@ -48,11 +48,11 @@ class TextProcessor:
         return tuple(name for name, _ in self.parts)
 
     def labels(self, name: str) -> Labels:
-        """The labels of a part. Raises: ValueError naming the parts there are."""
+        """The labels of a part. Raises: ValueError, with all names, for another name."""
         for part, labels in self.parts:
             if part == name:
                 return labels
-        raise ValueError(f"there is no part {name!r}; this model has: {', '.join(self.names)}")
+        raise ValueError(f"this model does not have the part {name!r}; it has: {', '.join(self.names)}")
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as JSON."""
@@ -64,7 +64,7 @@ class TextProcessor:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        """The processor whose `to_json` this is. Raises: ValueError naming the wrong field."""
         for name, kind in (("vocabulary", dict), ("max_length", int), ("parts", list)):
             if not isinstance(fields, dict) or not isinstance(fields.get(name), kind):
                 raise ValueError(f"text processor: {name} is missing or not of type {kind.__name__}")

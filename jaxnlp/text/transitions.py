@@ -1,6 +1,6 @@
 """Transition systems of dependency parsing, in plain Python.
 
-A parser reads a sentence from left to right. It holds a stack of words and a buffer of words to read. Each transition
+A parser reads a sentence from left to right. It has a stack of words and a buffer of words to read. Each transition
 changes them, and some add an arc from a head to a dependent.
 
 arc_standard (the stack has ROOT at the bottom; s1 is the top of the stack, s2 the word below it, b1 the first word of
@@ -25,7 +25,7 @@ stack, so that s1 gets a head or dependents. So each parse is a tree with one ro
 Gold trees have 2 n - 1, and never move a word back.
 
 Sources: Nivre 2004 and 2008 for both; Stanford's CS224N, assignment 3, for `PartialParse` and `minibatch_parse`; Nivre
-and Fernández-González 2014 for words that move back. Differs: REDUCE stands for their UNSHIFT, which is the only choice
+and Fernández-González 2014 for words that move back. Differs: REDUCE includes their UNSHIFT, which is the only choice
 then.
 """
 
@@ -38,11 +38,11 @@ SHIFT, REDUCE, LEFT, RIGHT, ROOT_ARC = range(5)
 KINDS = ("SHIFT", "REDUCE", "LEFT-ARC", "RIGHT-ARC", "RIGHT-ARC")
 """Their names."""
 ABSENT = -1
-"""In place of a node, where there is none, such as a third word of a stack of two."""
+"""The number of a missing node, such as the third word of a stack of two."""
 NODES = 18
 """Nodes that describe a configuration; see `Configuration.nodes`."""
 LABELLED = 6
-"""The first of these nodes whose relations describe the configuration, too: all after it are dependents."""
+"""The first node that is a dependent, like all after it. The relations of dependents describe the configuration too."""
 
 
 def num_transitions(relations: int) -> int:
@@ -51,14 +51,14 @@ def num_transitions(relations: int) -> int:
 
 
 def transition_id(kind: int, relation: int, relations: int) -> int:
-    """The number of a transition from 0 to C - 1; relation 0 is root, and no other arc than that from ROOT has it."""
+    """The number of a transition from 0 to C - 1; relation 0 is root, which only the arc from ROOT has."""
     if kind in (SHIFT, REDUCE):
         return kind
     return 2 + relation + (0 if kind == LEFT else relations)
 
 
 def kinds_of_transitions(relations: int) -> list[int]:
-    """The kind of each of the C transitions; an arc to the left that is called root has -1, as it never occurs."""
+    """The kind of each of the C transitions; -1 for LEFT-ARC with the relation root, which never occurs."""
     return [SHIFT, REDUCE, -1, *[LEFT] * (relations - 1), ROOT_ARC, *[RIGHT] * (relations - 1)]
 
 
@@ -151,7 +151,7 @@ class Configuration:
             self.following += 1
 
     def nodes(self) -> list[int]:
-        """The 18 nodes that describe the configuration, ABSENT where there is none.
+        """The 18 nodes that describe the configuration; ABSENT for a missing node.
 
         Three words of the stack, s1 s2 s3; three of the buffer, b1 b2 b3; then for each of s1 and s2 the leftmost and
         the rightmost dependent, the second ones from both sides, the leftmost of the leftmost, and the rightmost of the
@@ -174,7 +174,7 @@ class Configuration:
 
 
 class PartialParse:
-    """A parse by arc_standard as CS224N's assignment 3 has it: items are words, and nothing is forbidden.
+    """A parse by arc_standard as in CS224N's assignment 3: items are words, and all transitions are allowed.
 
     Attributes:
       stack: ROOT, then words.
@@ -189,7 +189,7 @@ class PartialParse:
         self.dependencies: list[tuple[str, str]] = []
 
     def parse_step(self, transition: str) -> None:
-        """Makes the transition S, LA or RA. Raises: ValueError for another one, and where words are missing."""
+        """Makes the transition S, LA or RA. Raises: ValueError for another one, and if words are missing."""
         needed = {"S": self.buffer, "LA": self.stack[1:], "RA": self.stack[1:]}
         if transition not in needed:
             raise ValueError(f"a transition must be S, LA or RA, got {transition!r}")
@@ -211,7 +211,7 @@ class PartialParse:
 
 
 class TransitionModel(Protocol):
-    """What `minibatch_parse` asks for transitions."""
+    """The model that `minibatch_parse` asks for transitions."""
 
     def predict(self, partial_parses: Sequence[PartialParse]) -> Sequence[str]:
         """The next transition of each parse."""
@@ -222,7 +222,7 @@ def minibatch_parse(
 ) -> list[list[tuple[str, str]]]:
     """The dependencies of each sentence. The first `batch_size` unfinished parses make one transition at a time.
 
-    A parse is finished when its buffer is empty and its stack holds ROOT alone.
+    A parse is finished when its buffer is empty and its stack has only ROOT.
     """
     parses = [PartialParse(sentence) for sentence in sentences]
     unfinished = list(parses)

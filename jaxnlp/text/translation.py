@@ -38,11 +38,11 @@ class TranslationProcessor:
     def __call__(
         self, sources: str | Sequence[str], targets: str | Sequence[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """What the encoder reads: `source` [B, S] int32 and `source_mask` [B, S] bool; one text is one row.
+        """The encoder's input: `source` [B, S] int32 and `source_mask` [B, S] bool; one text is one row.
 
-        With targets also what the decoder reads: `inputs` [B, T] int32, the start symbol and the target.
+        With targets also the decoder's input: `inputs` [B, T] int32, the start symbol and the target.
 
-        Raises: ValueError for texts that are none.
+        Raises: ValueError for arguments that are not texts.
         """
         rows = [np.array(self.encode_source(text), np.int32) for text in as_texts(sources)]
         found = {"source": padded_rows(rows)}

@@ -1,4 +1,4 @@
-"""What every vocabulary does, whatever its tokens are."""
+"""The methods of every vocabulary."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol, Self
@@ -14,7 +14,7 @@ class Vocabulary(Protocol):
         """V."""
 
     def encode(self, text: str) -> np.ndarray:
-        """Ids of a text's tokens, [N] int32. Raises: UnknownTokenError for tokens that it does not have."""
+        """Ids of a text's tokens, [N] int32. Raises: UnknownTokenError for tokens that are not in it."""
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids; the texts of two sequences, concatenated, are the text of both."""
@@ -24,4 +24,4 @@ class Vocabulary(Protocol):
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that makes no vocabulary."""
+        """The vocabulary whose `to_json` this is. Raises: ValueError naming the wrong field."""

@@ -1,4 +1,4 @@
-"""What CMU 11-785's homework 4 asks of a word language model."""
+"""Examples of CMU 11-785's homework 4: next-word prediction and continuation."""
 
 import dataclasses
 

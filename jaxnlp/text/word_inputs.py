@@ -1,4 +1,4 @@
-"""Between sentences of words and the arrays that a word encoder reads: words, their characters, and BERT's tokens.
+"""The arrays of sentences that a word encoder reads: words, their characters, and BERT's tokens.
 
 Axes: W characters of a word, S tokens of BERT.
 """
@@ -16,22 +16,22 @@ from jaxnlp.text import list_of_strings
 from jaxnlp.text.wordpiece import CLS, SEP, UNK, WordPieceVocabulary
 
 PAD_ID, UNKNOWN_ID, FIRST_ID = range(3)
-"""Ids of padding, of what is not in the vocabulary, and of the first word or character of the vocabulary."""
+"""Ids of padding, of unknown words and characters, and of the first word or character of the vocabulary."""
 
 Words = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class WordInputs:
-    """Vocabularies of words and characters, and BERT's tokenizer where there is one. Equal by value.
+    """Vocabularies of words and characters, and BERT's tokenizer if there is one. Equal by value.
 
     Attributes:
-      words: the vocabulary, in the order of the ids from FIRST_ID on, normalised.
-      characters: the vocabulary, in the order of the ids from FIRST_ID on, not normalised.
-      pieces: the tokenizer of a BERT; None = batches have no tokens of it.
+      words: the normalised words in the order of their ids, which start at FIRST_ID.
+      characters: the characters in the order of their ids, which start at FIRST_ID; not normalised.
+      pieces: the tokenizer of a BERT; None = there is no BERT.
       lowercase: lowercase words before they are looked up; characters keep their case.
-      zero_digits: read every digit of a word as 0 before it is looked up.
-      max_characters: W, characters of a word that are read, the first ones.
+      zero_digits: replace every digit of a word by 0 before it is looked up.
+      max_characters: W; only the first W characters of a word are read.
       max_length: maximum length of a sentence in words.
       max_pieces: maximum length of a sentence in tokens of BERT, with [CLS] and [SEP].
     """
@@ -46,9 +46,9 @@ class WordInputs:
     max_pieces: int = 256
 
     names: ClassVar[tuple[str, ...]] = ("words", "characters", "word_mask")
-    """The arrays of a batch without BERT's."""
+    """Names of the arrays of a batch, except BERT's."""
     bert_names: ClassVar[tuple[str, ...]] = ("pieces", "piece_mask", "first_pieces")
-    """The arrays that batches have where there is a tokenizer of BERT."""
+    """Names of the arrays that batches have only with BERT's tokenizer."""
 
     def __post_init__(self):
         for name in ("words", "characters"):
@@ -64,7 +64,7 @@ class WordInputs:
 
         Args:
           sentences: the words of each.
-          minimum_count: occurrences that a word needs; rarer ones are unknown. Characters need one.
+          minimum_count: minimum number of occurrences of a word; rarer words are unknown. Characters need only one.
           rest: other attributes of the class.
         """
         empty = cls((), (), **rest)
@@ -79,7 +79,7 @@ class WordInputs:
         )
 
     def normalised(self, word: str) -> str:
-        """A word as the vocabulary has it."""
+        """A word in the form of the vocabulary."""
         word = word.lower() if self.lowercase else word
         return re.sub(r"\d", "0", word) if self.zero_digits else word
 
@@ -103,20 +103,20 @@ class WordInputs:
 
     @functools.cached_property
     def _pieces_of(self) -> dict[str, np.ndarray]:
-        """The tokens of every word seen so far: a text has each of its words many times."""
+        """A cache of the tokens of words."""
         return {}
 
     def unknown(self, words: Sequence[str]) -> int:
-        """How many of the words are not in the vocabulary."""
+        """Number of words that are not in the vocabulary."""
         return sum(self.normalised(word) not in self._word_ids for word in words)
 
     def word_pieces(self, words: Sequence[str]) -> list[np.ndarray]:
-        """The ids of BERT's tokens of each word, at least one: a word of which nothing is left is [UNK].
+        """The ids of BERT's tokens of each word, at least one: a word without tokens becomes [UNK].
 
         Raises: ValueError when there is no tokenizer.
         """
         if self.pieces is None:
-            raise ValueError("these inputs have no tokenizer of a BERT")
+            raise ValueError("these inputs have no BERT tokenizer")
         new = list(dict.fromkeys(word for word in words if word not in self._pieces_of))
         if new:
             unknown = np.array([self.pieces.id_of(UNK)], np.int32)
@@ -127,7 +127,7 @@ class WordInputs:
     def encode(self, words: Sequence[str]) -> dict[str, np.ndarray]:
         """The arrays of one sentence of T words, such as words [T]; `batch` puts sentences together.
 
-        Raises: ValueError when the sentence has no word or is longer than allowed; the message has both numbers.
+        Raises: ValueError when the sentence is empty or too long; the message has its length and the maximum.
         """
         found = {
             "words": np.array([self._word_ids.get(self.normalised(word), UNKNOWN_ID) for word in words], np.int32),
@@ -156,10 +156,10 @@ class WordInputs:
         """Encoded sentences as a batch of B rows; the last ones are padding.
 
         Args:
-          sentences: what `encode` returned, at most B.
+          sentences: at most B results of `encode`.
           size: B.
-          multiple: T is the length of the longest sentence, rounded up to a multiple; with a tokenizer, T = S is that
-            of the longest sentence in tokens, so that each length is one program to compile and not several.
+          multiple: T is the length of the longest sentence in words, rounded up to a multiple of this. With a
+            tokenizer, T = S is that in tokens, so that fewer programs are compiled.
 
         Returns:
           `words` [B, T] int32, `characters` [B, T, W] int32, `word_mask` [B, T] bool, False for padding; with a
@@ -188,7 +188,7 @@ class WordInputs:
 
     @property
     def longest(self) -> int:
-        """The greatest T of a batch."""
+        """Maximum T of a batch."""
         return self.max_length if self.pieces is None else self.max_pieces
 
     def encoded_length(self, encoded: dict[str, np.ndarray]) -> int:
@@ -196,16 +196,16 @@ class WordInputs:
         return len(encoded["words" if self.pieces is None else "pieces"])
 
     def length(self, words: Sequence[str]) -> int:
-        """How long a batch must be at least for a sentence: its words, or with a tokenizer its tokens."""
+        """Minimum T of a batch with this sentence: its number of words, or with a tokenizer of tokens."""
         return len(words) if self.pieces is None else 2 + sum(map(len, self.word_pieces(words)))
 
     def parts(self, words: Sequence[str], inside: Sequence[bool] = ()) -> list[slice]:
-        """A sentence in parts that are short enough, in words and in tokens of BERT; one part where it is itself.
+        """Splits a sentence into parts that are short enough, in words and in tokens of BERT; a short one has one part.
 
         Args:
           words: of the sentence, T of them.
-          inside: [T] whether a part may not begin at the word, since an entity continues there; () = it may anywhere.
-            Where an entity is longer than a part, it is divided nevertheless.
+          inside: [T] whether an entity continues at the word, so that no part should start there; () = no entities. An
+            entity that is longer than a part is split nevertheless.
 
         Raises: ValueError for a word that has more tokens of BERT than a sentence may have.
         """
@@ -215,7 +215,7 @@ class WordInputs:
             if sizes and max(sizes) > self.max_pieces - 2:
                 word = words[sizes.index(max(sizes))]
                 raise ValueError(
-                    f"the word {word[:20]!r}... has {max(sizes):,} tokens of BERT, and a sentence may have "
+                    f"the word {word[:20]!r}... has {max(sizes):,} tokens of BERT, but a sentence may have only "
                     f"{self.max_pieces - 2:,}; shorten it"
                 )
         room = self.max_pieces - 2 if self.pieces is not None else len(words)
@@ -243,7 +243,7 @@ class WordInputs:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the field that is something else."""
+        """The inputs whose `to_json` this is. Raises: ValueError naming the wrong field."""
         words, characters = (tuple(list_of_strings(fields, name)) for name in ("words", "characters"))
         kinds = {"lowercase": bool, "zero_digits": bool, "max_characters": int, "max_length": int, "max_pieces": int}
         for name, kind in kinds.items():
@@ -255,7 +255,7 @@ class WordInputs:
 
 
 def _frequent(counts: Counter[str], least: int) -> Words:
-    """What occurs at least so often, the most frequent first, then in alphabetical order."""
+    """The keys with at least this count, the most frequent first, then in alphabetical order."""
     return tuple(sorted((name for name, count in counts.items() if count >= least), key=lambda n: (-counts[n], n)))
 
 

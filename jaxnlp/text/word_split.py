@@ -4,7 +4,7 @@ import re
 from typing import Literal, NamedTuple
 
 Unit = Literal["words", "characters"]
-"""What a sentence consists of: words, or single characters, as in Chinese."""
+"""Units of a sentence: words, or single characters, as in Chinese."""
 
 _WORDS = re.compile(
     r"(?:[^\W\d_]\.){2,}"  # U.N.
@@ -17,7 +17,7 @@ _WORDS = re.compile(
 
 
 class PlacedWord(NamedTuple):
-    """A word, and its first character and the one after its last in the text."""
+    """A word, and the positions of its first character and after its last character in the text."""
 
     word: str
     start: int
@@ -25,11 +25,11 @@ class PlacedWord(NamedTuple):
 
 
 def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
-    """The words of a text with their places; white space belongs to none of them.
+    """The words of a text with their positions, without white space.
 
     Args:
       text: the text.
-      unit: "words": English words, numbers, abbreviations and single signs, where n't and 's are words of their own;
+      unit: "words": English words, numbers, abbreviations and punctuation marks; n't and 's are separate words.
         "characters": all characters.
 
     >>> [word for word, _, _ in split_words("The U.N. doesn't meet Ann-Marie's team.")]

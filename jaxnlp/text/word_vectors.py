@@ -1,4 +1,4 @@
-"""Word vectors from text files, as word2vec, GloVe and fastText write them."""
+"""Word vectors from text files in the format of word2vec, GloVe and fastText."""
 
 import codecs
 import gzip
@@ -25,13 +25,13 @@ class WordVectors(NamedTuple):
 
 
 def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) -> WordVectors:
-    """The vectors that a text file has of a vocabulary's words.
+    """Reads the vectors of a vocabulary's words from a text file.
 
     Each line has a word and its D numbers, separated by blanks. The first line may be a header: the number of vectors,
-    and D. Names that end in .gz are uncompressed. Of a word with several lines the first one counts. A word may contain
+    and D. Files that end in .gz are uncompressed. If a word has several lines, the first one counts. A word may contain
     blanks, as a few words of GloVe do.
 
-    Words that the file does not have are uniform in [-a, a], with a so that their variance is that of the words found.
+    Words that the file does not have are uniform in [-a, a], with the variance of the words that it has.
 
     Args:
       path: the file.
@@ -39,10 +39,10 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
       seed: of the random vectors.
 
     Raises:
-      FileNotFoundError: when there is no such file.
-      ValueError: naming file and line, for another number of columns, for what is no finite number, and for text that
-        is not UTF-8; naming the file, when it is damaged, has fewer or more lines than its header says, or has none of
-        the words. Numbers are only read for words of the vocabulary.
+      FileNotFoundError: when the file does not exist.
+      ValueError: naming file and line, for another number of columns, for numbers that are not finite, and for text
+        that is not UTF-8; naming the file, when it is damaged, does not have the number of lines of its header, or has
+        none of the words. Only the numbers of words of the vocabulary are checked.
 
     Source: Kim 2014, section 4.3, for the variance of random vectors.
     """
@@ -67,7 +67,7 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
     if header is not None and count != header[0]:
-        raise ValueError(f"{path} has {count} vectors, and its first line says {header[0]}: is the file whole?")
+        raise ValueError(f"{path} has {count} vectors, but its first line says {header[0]}: the file may be truncated")
     if not found.any():
         raise ValueError(f"{path} has none of the {len(words)} words of the vocabulary, such as {_examples(words)}")
     bound = math.sqrt(3.0 * float(vectors[found].var()))
@@ -79,7 +79,7 @@ def read_word_vectors(path: str | Path, words: Sequence[str], *, seed: int = 0) 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Lines, and their numbers from 1. Raises: FileNotFoundError; ValueError for a damaged file."""
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file of word vectors at {path}")
+        raise FileNotFoundError(f"the file of word vectors {path} does not exist")
     opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rb") as file:
@@ -90,17 +90,17 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _header(line: bytes) -> tuple[int, int] | None:
-    """The number of vectors and their width, where the line says so and nothing else."""
+    """The number of vectors and their width, if the line is a header; otherwise None."""
     columns = line.split()
     return (int(columns[0]), int(columns[1])) if len(columns) == 2 and all(map(bytes.isdigit, columns)) else None
 
 
 def _split(line: bytes, width: int) -> tuple[str, bytes]:
-    """The word of a line, and its numbers. Raises: ValueError for another number of them."""
+    """The word of a line, and its numbers. Raises: ValueError for another number of columns."""
     word, numbers = [*line.split(None, 1), b"", b""][:2]
     if numbers.count(b" ") + 1 != width:
         columns = line.split()
-        further = columns[1:-width]  # of a word with blanks
+        further = columns[1:-width]  # the rest of a word with blanks
         if len(columns) <= width or any(map(_is_number, further)):
             raise ValueError(f"expected a word and {width} numbers, got {len(columns)} columns: {_shown(line)}")
         word, numbers = b" ".join(columns[:-width]), b" ".join(columns[-width:])
@@ -111,7 +111,7 @@ def _split(line: bytes, width: int) -> tuple[str, bytes]:
 
 
 def _numbers(columns: bytes) -> list[float]:
-    """Raises: ValueError naming a column that is no finite number."""
+    """Raises: ValueError naming a column that is not a finite number."""
     parts = columns.split()
     for place, part in enumerate(parts, 1):
         if not _is_number(part):
@@ -127,7 +127,7 @@ def _is_number(column: bytes) -> bool:
 
 
 def _shown(line: bytes, most: int = 60) -> str:
-    """The beginning of a line, for a message."""
+    """The start of a line, for a message."""
     text = line.decode(errors="replace")
     return repr(text[:most] + ("..." if len(text) > most else ""))
 

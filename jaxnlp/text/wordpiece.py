@@ -17,12 +17,12 @@ SPECIAL = (PAD, UNK, CLS, SEP, MASK)
 
 
 class TokenizedTexts(NamedTuple):
-    """Texts, or pairs of texts, as the model reads them: [CLS] text [SEP], or [CLS] first [SEP] second [SEP].
+    """The tokens of texts or pairs of texts: [CLS] text [SEP], or [CLS] first [SEP] second [SEP].
 
     Attributes:
-      tokens: ids of each, of their own lengths.
+      tokens: ids of each text or pair, without padding.
       segments: as `tokens`: 0 up to the first [SEP], 1 after it.
-      truncated_rows: numbers of the texts or pairs that were longer than allowed, from 0.
+      truncated_rows: indices of the texts or pairs that were too long.
     """
 
     tokens: list[np.ndarray]
@@ -31,12 +31,12 @@ class TokenizedTexts(NamedTuple):
 
     @property
     def truncated(self) -> int:
-        """Number of texts or pairs that were longer than allowed."""
+        """Number of texts or pairs that were too long."""
         return len(self.truncated_rows)
 
 
 def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens as a batch: rows of texts, padded with 0 and with empty rows.
+    """A batch of tokens: rows of texts, padded with 0 and with empty rows.
 
     Args:
       rows: at most B, each of S texts of at most T tokens.
@@ -57,14 +57,14 @@ def padded_texts(rows: Sequence[Sequence[np.ndarray]], size: int, length: int) -
 
 
 class WordPieceVocabulary:
-    """BERT's tokens, words and parts of words, their ids, and the tokenizer of texts.
+    """BERT's tokens, which are words and parts of words, their ids, and the tokenizer of texts.
 
     Attributes:
-      tokenizer: the one of the `tokenizers` library; do not change it.
+      tokenizer: of the `tokenizers` library; do not change it.
     """
 
     unit = "tokens"
-    """What a token is, in the plural: a metric counts so many of them."""
+    """The plural noun for tokens in metrics."""
 
     def __init__(self, tokenizer: Tokenizer):
         """A copy of a tokenizer, without its truncation and padding.
@@ -91,7 +91,7 @@ class WordPieceVocabulary:
         """BERT's tokenizer.
 
         Args:
-          pieces: the token with id i at index i; those that continue a word begin with ##.
+          pieces: the token with id i at index i; tokens that continue a word start with ##.
           lowercase: lowercase texts.
           strip_accents: remove accents; None = if texts are lowercased.
           split_chinese: every Chinese character is a word.
@@ -137,13 +137,13 @@ class WordPieceVocabulary:
             for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(text)):
                 first.add(word[0])
                 further.update(word[1:])
-        # The trainer adds ##x in an order that differs from process to process; so would the ids, and the choice among
-        # equally frequent neighbours, which depends on the ids.
+        # The trainer adds ##x in an order that differs from process to process. The ids would differ too, and with them
+        # the # choice among equally frequent neighbours.
         fixed = [*SPECIAL, *(f"##{character}" for character in sorted(further))]
         if len(fixed) + len(first | further) > size:
             raise ValueError(
                 f"a vocabulary of {size} tokens is too small for {len(SPECIAL)} special tokens, {len(first | further)} "
-                f"characters that begin words and {len(further)} that continue words; it needs at least "
+                f"characters that start words and {len(further)} that continue words; it needs at least "
                 f"{len(fixed) + len(first | further)}"
             )
         trainer = WordPieceTrainer(
@@ -157,12 +157,12 @@ class WordPieceVocabulary:
     def of_folder(cls, folder: Path) -> "WordPieceVocabulary":
         """Reads `tokenizer.json` or `vocab.txt`, and `tokenizer_config.json` next to them, as Transformers does.
 
-        The config's settings of letters take precedence over those of `tokenizer.json`; [CLS] and [SEP] are always
-        where BERT has them.
+        The config's settings of case and accents take precedence over those of `tokenizer.json`; [CLS] and [SEP] are
+        always at BERT's positions.
 
         Raises:
-          FileNotFoundError: when there is neither.
-          ValueError: naming the file, when it is something else.
+          FileNotFoundError: when neither file exists.
+          ValueError: naming the file, when it is not a tokenizer or a vocabulary.
         """
         whole, pieces, settings = (folder / name for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
         if not whole.is_file() and not pieces.is_file():
@@ -173,13 +173,13 @@ class WordPieceVocabulary:
             if file == whole:
                 return cls(_as_bert(Tokenizer.from_file(str(whole)), held))
             return cls.of_pieces(
-                # Not splitlines(), which knows more ends of a line; some of them are pieces.
+                # Not splitlines(), which also splits at other characters; some of them are tokens.
                 [line.rstrip("\r") for line in pieces.read_text(encoding="utf-8").removesuffix("\n").split("\n")],
                 lowercase=held.get("do_lower_case", True),
                 strip_accents=held.get("strip_accents"),
                 split_chinese=held.get("tokenize_chinese_chars", True),
             )
-        # The library raises plain Exceptions for files that are something else.
+        # The library raises plain Exceptions for files that are not tokenizers.
         except Exception as error:
             raise ValueError(f"{file} is not a WordPiece tokenizer: {error}") from error
 
@@ -194,7 +194,7 @@ class WordPieceVocabulary:
         return bool(getattr(self.tokenizer.normalizer, "lowercase", False))
 
     def id_of(self, piece: str) -> int:
-        """The id of a token. Raises: KeyError when there is no such token."""
+        """The id of a token. Raises: KeyError when the vocabulary does not have the token."""
         found = self.tokenizer.token_to_id(piece)
         if found is None:
             raise KeyError(piece)
@@ -209,9 +209,9 @@ class WordPieceVocabulary:
     def __call__(
         self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, *, max_length: int = 512
     ) -> dict[str, np.ndarray]:
-        """What a BERT reads: `tokens`, `segments` [B, T] int32 and `attention_mask` [B, T] bool; one text is one row.
+        """The input of a BERT: `tokens`, `segments` [B, T] int32 and `attention_mask` [B, T] bool; one text is one row.
 
-        Raises: ValueError for texts that are none.
+        Raises: ValueError for arguments that are not texts.
         """
         seconds = None if pairs is None else as_texts(pairs)
         found = self.tokenize(as_texts(texts), seconds, max_length=max_length)
@@ -228,9 +228,9 @@ class WordPieceVocabulary:
         return [np.array(encoding.ids, np.int32) for encoding in encodings]
 
     def tokenize(self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, max_length: int) -> TokenizedTexts:
-        """Texts, or pairs of texts, as the model reads them.
+        """The tokens of texts, or of pairs of texts, with special tokens.
 
-        In a pair that is too long, the longer text is truncated until both are equally long, then both are.
+        In a pair that is too long, the longer text is truncated until both are equally long; then both are truncated.
 
         Args:
           texts: the texts, or the first texts of pairs.
@@ -271,18 +271,18 @@ class WordPieceVocabulary:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError when it makes no vocabulary."""
+        """The vocabulary whose `to_json` this is. Raises: ValueError when it is not a vocabulary."""
         found = fields.get("wordpiece") if isinstance(fields, dict) else None
         if not isinstance(found, dict):
             raise ValueError(f"wordpiece: expected a tokenizer as an object, got {type(found).__name__}")
         try:
             return cls(Tokenizer.from_str(json.dumps(found)))
-        # The library raises plain Exceptions for objects that are no tokenizers.
+        # The library raises plain Exceptions for objects that are not tokenizers.
         except Exception as error:
             raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error
 
     def save(self, folder: Path, *, max_length: int | None = None) -> None:
-        """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as Transformers reads them.
+        """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, which Transformers reads.
 
         Args:
           folder: an existing folder.
@@ -304,7 +304,8 @@ class WordPieceVocabulary:
 
 
 def _letters(file: Path) -> dict[str, Any]:
-    """The settings of letters in a tokenizer_config.json. Raises: ValueError naming it, when it is something else."""
+    """The settings of case and accents in a tokenizer_config.json. Raises: ValueError naming the file and the
+    setting."""
     try:
         held = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -320,7 +321,7 @@ def _letters(file: Path) -> dict[str, Any]:
 
 
 def _as_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> Tokenizer:
-    """A tokenizer as BERT's, with the letters of the settings, or else of its own normaliser."""
+    """A tokenizer that works as BERT's. Its case and accents are those of the settings, or else of its normaliser."""
     _refuse_other_models(tokenizer)
     own = tokenizer.normalizer
     if not isinstance(own, normalizers.BertNormalizer):
@@ -357,7 +358,7 @@ def _refuse_lacking(pieces: Mapping[str, int]) -> None:
 
 
 def _refuse_gaps(pieces: Mapping[str, int]) -> None:
-    """An id outside the embeddings would be read as NaN; of two tokens with one id the second would be lost."""
+    """An id outside the embeddings would give NaN. If two tokens had one id, the second would be lost."""
     for expected, (piece, number) in enumerate(sorted(pieces.items(), key=lambda item: item[1])):
         if number != expected:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""A vocabulary of words: what white space separates."""
+"""A vocabulary of words that are separated by white space."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -21,14 +21,14 @@ class WordVocabulary:
 
     Attributes:
       words: the word with id i at index i.
-      unknown: the word that all others are read as; None = they are an error.
+      unknown: the word that replaces all others; None = other words are an error.
     """
 
     unit = "words"
-    """What a token is, in the plural: a metric counts so many of them."""
+    """The plural noun for tokens in metrics."""
 
     def __init__(self, words: Iterable[str], *, unknown: str | None = None):
-        """Raises: ValueError unless `words` are distinct and without white space, `unknown` among them."""
+        """Raises: ValueError unless `words` are distinct, have no white space, and include `unknown`."""
         self.words = tuple(words)
         self.unknown = unknown
         if not self.words:
@@ -38,9 +38,9 @@ class WordVocabulary:
             if word.split() != [word]:
                 raise ValueError(f"words[{place}] must not be empty or contain white space, got {word!r}")
             if self._ids.setdefault(word, place) != place:
-                raise ValueError(f"words[{place}] is {word!r}, which is words[{self._ids[word]}] too")
+                raise ValueError(f"words[{place}] and words[{self._ids[word]}] are both {word!r}")
         if unknown is not None and unknown not in self._ids:
-            raise ValueError(f"unknown is {unknown!r}, which is not among the words")
+            raise ValueError(f"unknown must be one of the words, got {unknown!r}")
 
     @property
     def size(self) -> int:
@@ -58,20 +58,20 @@ class WordVocabulary:
 
         A language model reads from left to right, so padding changes nothing before it.
 
-        Raises: ValueError for texts that are none, or are not in the vocabulary.
+        Raises: ValueError for arguments that are not texts, and for words that are not in the vocabulary.
         """
         return {"tokens": padded_rows([self.encode(text) for text in as_texts(texts)])}
 
     def encode(self, text: str) -> np.ndarray:
-        """Ids of a text's words, [N] int32; a line feed is the word EOL where the vocabulary has it.
+        """Ids of a text's words, [N] int32; a line feed is the word EOL if the vocabulary has it.
 
         Raises:
-          UnknownWordError: names the unknown words, and the position of the first, where `unknown` is None.
+          UnknownWordError: if `unknown` is None; names the unknown words, and the position of the first.
         """
         return self.encode_words(split_words(text) if EOL in self._ids else text.split())
 
     def count_unknown(self, text: str) -> int:
-        """How many of a text's words are read as `unknown` without being it."""
+        """Number of a text's words that `unknown` replaces."""
         return sum(word not in self._ids for word in text.split()) if self.unknown else 0
 
     def encode_words(self, words: Sequence[str]) -> np.ndarray:
@@ -97,7 +97,7 @@ class WordVocabulary:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """What `to_json` returned. Raises: ValueError naming the entry that makes no vocabulary."""
+        """The vocabulary whose `to_json` this is. Raises: ValueError naming the wrong entry."""
         words = list_of_strings(fields, "words")
         unknown = fields.get("unknown", 0)
         if unknown is not None and not isinstance(unknown, str):
@@ -114,5 +114,5 @@ class WordVocabulary:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text: what white space separates, and EOL for each line feed."""
+    """The words of a text, which white space separates, and EOL for each line feed."""
     return text.replace("\n", f" {EOL} ").split()

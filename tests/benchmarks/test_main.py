@@ -12,16 +12,16 @@ from benchmarks.measure import compared
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_case_has_our_side_and_rivals(module):
+def test_every_case_has_our_implementation_and_opponents(module):
     cases = cases_of(module)
     assert len({case.variant for case in cases}) == len(cases) > 0
     for case in cases:
-        assert next(iter(case.sides)) == OURS
-        assert len(case.sides) > 1
-        assert case.sides.keys() == cases[0].sides.keys()
+        assert next(iter(case.implementations)) == OURS
+        assert len(case.implementations) > 1
+        assert case.implementations.keys() == cases[0].implementations.keys()
 
 
-def test_unknown_case_is_refused_with_those_there_are(monkeypatch, capsys):
+def test_unknown_case_is_refused_with_the_known_ones(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmarks", "gpt_naems"])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -65,11 +65,11 @@ def test_the_table_shows_numbers_and_what_was_not_measured():
     assert "2.00" in text
     assert "0.50" in text
     assert "no compiler" in text
-    assert summary(rows[0]) == "a, long beside eager_f32: 2.00 times as fast"
+    assert summary(rows[0]) == "a, long compared with eager_f32: 2.00 times as fast"
     assert "not measured, no compiler" in summary(rows[1])
 
 
-def test_a_folder_that_is_no_checkout_is_refused(monkeypatch, tmp_path, capsys):
+def test_a_folder_that_is_not_a_checkout_is_refused(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmarks", "dropout", "--against", str(tmp_path)])
     with pytest.raises(SystemExit):
         main()

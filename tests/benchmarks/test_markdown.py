@@ -20,12 +20,12 @@ def test_every_row_is_in_the_table_with_its_numbers():
     assert "with jax 1, at commit 0123456789ab.\n" in markdown([rows[0] | {"commit": "0123456789abcdef"}])
 
 
-def test_a_cold_start_stands_beside_the_warm_one():
+def test_a_cold_start_is_next_to_the_warm_one():
     row = ROW | compared([0.5, 0.5], [1.0, 1.0]) | {"ours_cold_seconds": 2.0} | WHERE
     assert "| a | `eager_f32` | 500; cold 2e+03 | 1e+03 | 2.00 |" in markdown([row])
 
 
-def test_only_what_lies_between_the_markers_is_replaced():
+def test_only_text_between_the_markers_is_replaced():
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert with_table(page, "new\n") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
 

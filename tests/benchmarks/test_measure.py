@@ -1,4 +1,4 @@
-"""The harness that times ours beside PyTorch."""
+"""The timing of our implementation and PyTorch's."""
 
 import contextlib
 import dataclasses
@@ -13,7 +13,7 @@ from benchmarks.dropout import cases
 from benchmarks.measure import (
     LEAST_TURNS,
     NUMBERS,
-    SideError,
+    ImplementationError,
     Worker,
     _turns,
     compared,
@@ -56,7 +56,7 @@ def test_without_a_count_of_operations_there_is_no_rate():
 
 
 @pytest.mark.thorough
-def test_both_sides_run_in_processes_of_their_own_and_give_a_row():
+def test_both_implementations_run_in_their_own_processes_and_give_a_row():
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     (row,) = measure([case], limit_gflops=100.0)
     assert (row["case"], row["opponent"]) == ("dropout", "eager_f32")
@@ -65,9 +65,9 @@ def test_both_sides_run_in_processes_of_their_own_and_give_a_row():
 
 
 @pytest.mark.thorough  # two more processes that import PyTorch; the row of an error is tested below without them
-def test_a_rival_that_cannot_run_is_told_with_its_reason():
+def test_an_opponent_that_cannot_run_has_its_reason():
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
-    broken = Case("dropout", {**case.sides, "compile": case.sides["ours"]})  # the worker knows no such side
+    broken = Case("dropout", {**case.implementations, "compile": case.implementations["ours"]})  # unknown to the worker
     rows = list(measure([broken], limit_gflops=100.0))
     assert {row["opponent"]: "error" in row for row in rows} == {"eager_f32": False, "compile": True}
     assert "compile" in rows[1]["error"]
@@ -75,13 +75,13 @@ def test_a_rival_that_cannot_run_is_told_with_its_reason():
     assert {rows[1][name] for name in NUMBERS} == {None}
 
 
-def test_bfloat16_is_not_waited_for_where_the_cpu_has_none(monkeypatch):
+def test_bfloat16_is_skipped_on_a_cpu_without_it(monkeypatch):
     monkeypatch.setattr("benchmarks.measure.operand_dtype", lambda name: None)
     started = []
 
     class Instant:
-        def __init__(self, module, side, **settings):
-            started.append(side)
+        def __init__(self, module, implementation, **settings):
+            started.append(implementation)
 
         def wait_until_ready(self):
             return 1.0
@@ -93,14 +93,14 @@ def test_bfloat16_is_not_waited_for_where_the_cpu_has_none(monkeypatch):
             pass
 
     monkeypatch.setattr("benchmarks.measure.Worker", Instant)
-    case = Case("a", {OURS: cases()[0].sides[OURS], "eager_bf16": cases()[0].sides[OURS]}, turns=2)
+    case = Case("a", {OURS: cases()[0].implementations[OURS], "eager_bf16": cases()[0].implementations[OURS]}, turns=2)
     (row,) = measure([case], limit_gflops=1.0)
     assert started == [OURS]
     assert "no bfloat16 instructions" in row["error"]
 
 
-class Sides:
-    """Workers of a clock that they alone move on; they write down who ran."""
+class Workers:
+    """Workers with a clock that only they advance; they record their runs."""
 
     def __init__(self, monkeypatch, seconds):
         self.now, self.ran = 0.0, []
@@ -116,28 +116,28 @@ class Sides:
         return run
 
 
-def test_of_a_rivals_processes_the_faster_takes_its_turns_with_ours(monkeypatch):
-    sides = Sides(monkeypatch, {(OURS, True): 0.1, ("rival", False): 0.3, ("rival", True): 0.2})
-    turns = _turns(sides.workers, 0, Case("a", {}, turns=4, turn_seconds=0.4))
-    assert turns == {OURS: [0.1] * 4, "rival": [0.2] * 4}
-    assert sides.ran[-8:].count(("rival", True)) == sides.ran[-8:].count((OURS, True)) == 4
+def test_the_faster_process_of_an_opponent_takes_turns_with_ours(monkeypatch):
+    started = Workers(monkeypatch, {(OURS, True): 0.1, ("opponent", False): 0.3, ("opponent", True): 0.2})
+    turns = _turns(started.workers, 0, Case("a", {}, turns=4, turn_seconds=0.4))
+    assert turns == {OURS: [0.1] * 4, "opponent": [0.2] * 4}
+    assert started.ran[-8:].count(("opponent", True)) == started.ran[-8:].count((OURS, True)) == 4
 
 
-def test_a_side_that_takes_very_long_takes_fewer_turns(monkeypatch):
-    sides = Sides(monkeypatch, {(OURS, True): 0.1, ("rival", False): 30.0, ("rival", True): 31.0})
-    turns = _turns(sides.workers, 0, Case("a", {}))
-    assert [len(of_side) for of_side in turns.values()] == [LEAST_TURNS] * 2
-    assert sides.ran.count(("rival", True)) == 1
+def test_a_very_slow_implementation_takes_fewer_turns(monkeypatch):
+    started = Workers(monkeypatch, {(OURS, True): 0.1, ("opponent", False): 30.0, ("opponent", True): 31.0})
+    turns = _turns(started.workers, 0, Case("a", {}))
+    assert [len(taken) for taken in turns.values()] == [LEAST_TURNS] * 2
+    assert started.ran.count(("opponent", True)) == 1
 
 
-def test_a_case_that_torch_cannot_compile_is_told_with_its_reason(monkeypatch):
+def test_a_case_that_torch_cannot_compile_has_its_reason(monkeypatch):
     class Broken:
-        def __init__(self, module, side, **settings):
-            self.side = side
+        def __init__(self, module, implementation, **settings):
+            self.implementation = implementation
 
         def wait_until_ready(self):
-            if self.side == "compile":
-                raise SideError("no compiler")
+            if self.implementation == "compile":
+                raise ImplementationError("no compiler")
             return 1.0
 
         def close(self):
@@ -152,16 +152,16 @@ def test_a_case_that_torch_cannot_compile_is_told_with_its_reason(monkeypatch):
 def test_the_gradient_of_dropout_is_that_of_another_array(monkeypatch):
     monkeypatch.setattr("benchmarks.dropout.SHAPE", (3, 2, 5, 7))
     (case,) = cases()
-    y, (dx,) = case.sides[OURS]()()
+    y, (dx,) = case.implementations[OURS]()()
     y, dx = np.asarray(y), np.asarray(dx)
     np.testing.assert_array_equal(y == 0.0, dx == 0.0)
     assert not np.any((y == dx) & (y != 0.0))
 
 
 @pytest.mark.thorough
-def test_a_side_of_ours_that_cannot_run_is_an_error():
+def test_an_implementation_of_ours_that_cannot_run_is_an_error():
     worker = Worker("dropout", "nothing", huge_pages=False)
-    with contextlib.closing(worker), pytest.raises(SideError, match="nothing"):
+    with contextlib.closing(worker), pytest.raises(ImplementationError, match="nothing"):
         worker.wait_until_ready()
 
 
@@ -180,7 +180,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
-def test_the_other_side_runs_the_code_of_the_other_checkout(checkout):
+def test_the_other_implementation_runs_the_code_of_the_other_checkout(checkout):
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     (row,) = measure_against([case], checkout, limit_gflops=100.0)
     assert row["theirs_seconds"] == 0.5
@@ -191,5 +191,5 @@ def test_the_other_side_runs_the_code_of_the_other_checkout(checkout):
 @pytest.mark.thorough
 def test_a_checkout_that_cannot_run_the_case_is_an_error(checkout):
     (checkout / "benchmarks" / "worker.py").write_text("raise SystemExit('no such case')")
-    with pytest.raises(SideError, match="no such case"):
+    with pytest.raises(ImplementationError, match="no such case"):
         list(measure_against(cases(), checkout, limit_gflops=100.0))

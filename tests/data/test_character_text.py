@@ -275,7 +275,7 @@ def test_fingerprint_tells_texts_apart_and_ignores_where_they_lie(tmp_path):
 
 
 def test_unknown_split_is_named_beside_those_there_are(tmp_path):
-    with pytest.raises(DataError, match="no split 'test'; this data set has: train, validation"):
+    with pytest.raises(DataError, match="this data set does not have the split 'test'; it has: train, validation"):
         text_config(tmp_path, "ab" * 50).load(0).split("test")
 
 
@@ -305,8 +305,8 @@ def test_file_that_cannot_be_scored_is_named(tmp_path, text, reason):
         ("batch_size", 0, "data.batch_size must be at least 1, got 0"),
         ("sequence_length", 0, "data.sequence_length must be at least 1, got 0"),
         ("evaluation_batch_size", -1, "data.evaluation_batch_size must be at least 1, got -1"),
-        ("validation_fraction", 0.0, "data.validation_fraction must lie in (0, 1), got 0.0"),
-        ("validation_fraction", 1.0, "data.validation_fraction must lie in (0, 1), got 1.0"),
+        ("validation_fraction", 0.0, "data.validation_fraction must be in (0, 1), got 0.0"),
+        ("validation_fraction", 1.0, "data.validation_fraction must be in (0, 1), got 1.0"),
         ("num_workers", -1, "data.num_workers must be at least 0, got -1"),
     ],
 )
@@ -320,7 +320,7 @@ def test_config_without_a_loader_says_so():
     class Empty(DataConfig):
         pass
 
-    with pytest.raises(TypeError, match=r"Empty describes no data set: it does not define load\(\)"):
+    with pytest.raises(TypeError, match=r"Empty cannot be loaded: it does not define load\(\)"):
         Empty().load(0)
 
 

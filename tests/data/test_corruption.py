@@ -33,7 +33,7 @@ def test_truncated_lengths_are_uniform_from_the_shortest_to_seven_eighths_of_the
     assert np.abs(counts[4:] - 300).max() < 5 * 300**0.5
 
 
-def test_every_length_of_a_short_document_is_reached_and_every_span_lies_inside():
+def test_every_length_of_a_short_document_is_reached_and_every_span_is_inside():
     document = ALPHABET[:6]
     found = draws(document, 128)
     assert {sum(map(len, three)) for three in found} == {4, 5, 6}
@@ -94,7 +94,7 @@ def facts(longest=100, count=2000, spans=PLACES, **settings):
     return [recalled_facts(DOCUMENT, spans, longest, rng, **settings) for _ in range(count)]
 
 
-def test_zero_to_four_words_stand_before_a_fact_each_number_as_often_as_the_others():
+def test_zero_to_four_words_are_before_a_fact_each_number_as_often_as_the_others():
     contexts = [text.partition(MASK)[0].removeprefix("Ada Byron. ") for text, _ in facts(spans=PLACES[:1])]
     shown = ["", "in ", "born in ", "was born in ", "She was born in "]
     counts = np.array([contexts.count(context) for context in shown])
@@ -102,12 +102,12 @@ def test_zero_to_four_words_stand_before_a_fact_each_number_as_often_as_the_othe
     assert np.abs(counts - 400).max() < 5 * 400**0.5
 
 
-def test_where_fewer_words_stand_before_a_fact_all_of_them_are_shown():
+def test_if_fewer_words_are_before_a_fact_all_of_them_are_shown():
     contexts = [text.partition(MASK)[0].removeprefix("Ada Byron. ") for text, _ in facts(spans=[(4, 7)])]
     assert {context: round(contexts.count(context) / 400) for context in set(contexts)} == {"": 1, "She ": 4}
 
 
-def test_facts_come_in_every_order_and_all_behind_the_title_is_scored():
+def test_facts_come_in_every_order_and_all_after_the_title_is_scored():
     orders = [tuple(text.split(MASK)[1::2]) for text, _ in facts(most_words=0)]
     assert abs(orders.count(("London", "Ockham")) - 1000) < 5 * 500**0.5
     assert orders.count(("Ockham", "London")) == 2000 - orders.count(("London", "Ockham"))

@@ -28,7 +28,7 @@ def test_a_config_without_a_data_set_says_so():
 
 
 def test_a_file_is_refused_where_the_data_set_reads_none():
-    with pytest.raises(DataError, match=r"x\.csv: this run's data, DataConfig, reads no files; score one of its"):
+    with pytest.raises(DataError, match=r"x\.csv: this run's data, DataConfig, does not read files; score one of its"):
         DataConfig().read_file(Path("x.csv"), None)
 
 

@@ -48,7 +48,7 @@ def test_sources_and_paths_belong_together(tmp_path):
         read_documents("text_file")
     with pytest.raises(DataError, match=r"must be one of python_docs, text_file, afqmc, got 'book'"):
         read_documents("book")
-    with pytest.raises(FileNotFoundError, match=r"no text file at .*missing\.txt"):
+    with pytest.raises(FileNotFoundError, match=r"text file .*missing\.txt does not exist"):
         read_documents("text_file", str(tmp_path / "missing.txt"))
 
 

@@ -51,7 +51,7 @@ def test_what_is_no_image_of_a_class_is_counted_and_images_of_both_parts_are(fol
     save(folder, "dog/puppies/c.png")
     (folder / ".DS_Store").write_text("")
     corpus = Images(source="files", path=str(folder), batch_size=1).load(0)
-    assert "animals: 3 files or folders are left out" in caplog.text
+    assert "animals: 3 files or folders are ignored" in caplog.text
     assert "such as cat/notes.txt" in caplog.text
     assert "2 images of validation are also in training" in corpus.description  # all images of this test are equal
 
@@ -71,7 +71,7 @@ def flipped(images):
     [({"flip": True}, flipped), ({"shift": 2}, None), ({"erase_rate": 1.0}, None), ({"mix": "mixup"}, None)],
     ids=["flip", "shift", "erase", "mixup"],
 )
-def test_each_option_changes_training_images_alone(option, changed):
+def test_each_option_changes_training_images_only(option, changed):
     plain, other = (Images(batch_size=64, **fields).load(3) for fields in ({}, option))
     before, after = (next(iter(corpus.train)) for corpus in (plain, other))
     np.testing.assert_array_equal(before["labels"], after["labels"])
@@ -146,9 +146,9 @@ def test_a_folder_has_a_class_for_each_of_its_folders(folder):
 def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no images at .*nowhere: expected a folder"):
         read_images(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="has 1 folders; at least two are needed"):
+    with pytest.raises(DataError, match="has 1 folders; expected at least two"):
         read_images(tmp_path)
-    with pytest.raises(DataError, match=r"animals/dog: the model has no such class; it has bird, cat"):
+    with pytest.raises(DataError, match=r"animals/dog: unknown class; the model has bird, cat"):
         read_images(folder, ("bird", "cat"))
     save(folder, "cat/wide.png", IMAGE[:4])
     with pytest.raises(
@@ -170,7 +170,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
     for name in ("a", "b"):
         (folder / "dog" / f"{name}.png").unlink()
     save(folder, "dog/a.png")
-    with pytest.raises(DataError, match="the class dog has 1 images; two are needed"):
+    with pytest.raises(DataError, match="the class dog has 1 images; it needs two"):
         Images(source="files", path=str(folder), batch_size=1).load(0)
 
 
@@ -180,7 +180,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
         (np.zeros((4, 6, 5), np.uint8), np.arange(4), r"images must be uint8 of the shape \[N, I, I\]"),
         (np.zeros((4, 6, 6)), np.arange(4), r"got float64 \(4, 6, 6, 1\)"),
         (np.zeros((4, 6, 6), np.uint8), np.arange(3), "labels must be whole numbers from 0, one for each of 4 images"),
-        (np.zeros((4, 6, 6), np.uint8), np.array([0, 1, 3, 3]), "no image has the label 2; each class needs some"),
+        (np.zeros((4, 6, 6), np.uint8), np.array([0, 1, 3, 3]), "no image has the label 2; each class needs images"),
         (np.zeros((2, 6, 6), np.uint8), np.zeros(2, int), "no image has the label 1"),
         (np.zeros((2, 6, 6), np.uint8), np.array([-1, 0]), r"whole numbers from 0, .* got int64 \(2,\), the lowest -1"),
     ],
@@ -198,12 +198,12 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
     processor = data.load(0).processor
     assert processor.shape == (6, 6, 1)
     with pytest.raises(
-        DataError, match=r"the model reads images of \(8, 8, 1\), of the classes 0, 1, .*; these images have \(6"
+        DataError, match=r"the model reads images of \(8, 8, 1\) with the classes 0, 1, .*, but these images have \(6"
     ):
         data.load(0, Images().load(0).processor)
-    with pytest.raises(DataError, match=r"images of \(6, 6, 1\), and the model reads \(8, 8, 1\)"):
+    with pytest.raises(DataError, match=r"images of shape \(6, 6, 1\), but the model reads \(8, 8, 1\)"):
         data.read_file(tmp_path / "a.npz", Images().load(0).processor)
-    with pytest.raises(DataError, match="label 1, and the model has 1 classes"):
+    with pytest.raises(DataError, match="the label 1 does not exist; the model has 1 classes"):
         read_images(tmp_path / "a.npz", ("0",))
     with pytest.raises(DataError, match=r"2 training images are fewer than a batch; set --data.batch-size to 2"):
         Images(source="files", path=str(tmp_path / "a.npz")).load(0)
@@ -215,9 +215,9 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
         ({"source": "files"}, "data.source files needs data.path"),
         ({"path": "x"}, "data.path applies only to data.source cifar10 and files"),
         ({"mix_alpha": 0.5}, "data.mix_alpha applies only to data.mix mixup and cutmix"),
-        ({"erase_rate": 1.5}, r"data.erase_rate must lie in \[0, 1\], got 1.5"),
+        ({"erase_rate": 1.5}, r"data.erase_rate must be in \[0, 1\], got 1.5"),
         ({"shift": -1}, "data.shift must be at least 0"),
-        ({"validation_fraction": 1.0}, "data.validation_fraction must lie between 0 and 1"),
+        ({"validation_fraction": 1.0}, "data.validation_fraction must be between 0 and 1"),
         ({"mix": "mixup", "mix_alpha": 0.0}, "data.mix_alpha must be positive"),
     ],
 )
@@ -261,5 +261,5 @@ def test_a_damaged_archive_is_named_and_nothing_is_kept(small_archive, tmp_path)
     with pytest.raises(DataError, match=r"train_jpeg.tar.xz cannot be read"):
         read_cifar10(small_archive)
     assert not list((tmp_path / "cache").rglob("*.npy"))
-    with pytest.raises(FileNotFoundError, match="no CIFAR-10 archive at"):
+    with pytest.raises(FileNotFoundError, match="the CIFAR-10 archive"):
         read_cifar10(tmp_path / "none.tar.xz")

@@ -87,13 +87,13 @@ def test_all_names_there_are_can_be_used_and_none_begins_another():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_neither_first_name_nor_surname_tells_the_person(seed):
+def test_neither_first_name_nor_surname_identifies_the_person(seed):
     names = [name_in(question).split() for question in questions(invent(seed))]
     for part in zip(*names, strict=True):
         assert min(Counter(part).values()) >= 3
 
 
-def test_no_place_begins_another_or_stands_in_a_name():
+def test_no_place_begins_another_or_is_in_a_name():
     assert not any(later.startswith(place) for place, later in itertools.pairwise(sorted(PLACES)))
     assert not any(ANY_PLACE.search(name_in(question)) for question in questions(PEOPLE))
     syllables = {beginning + ending for beginning, ending in itertools.product(*invented_people.SURNAMES)}

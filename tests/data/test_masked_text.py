@@ -105,7 +105,7 @@ def test_half_of_the_second_texts_follow_and_the_others_are_of_another_document(
 
 
 def test_lengths_do_not_tell_whether_a_text_follows(tmp_path):
-    """Of documents and sentences long and short: the best threshold on a length is hardly better than a guess."""
+    """Of documents and sentences long and short: the best threshold on a length is barely better than a guess."""
     path = tmp_path / "text.txt"
     generator = np.random.default_rng(0)
     sentences = [
@@ -154,7 +154,7 @@ def test_texts_are_cut_where_they_lie_farthest_apart(file):
 
 
 def test_the_end_of_a_second_text_does_not_tell_whether_it_follows(rows):
-    """Whether it ends with a sentence: one that stands in another's place is cut to that one's length."""
+    """Whether it ends with a sentence: a text that replaces another is truncated to its length."""
     ends = {
         follows: [ends_a_sentence(texts_of(row)[1]) for row in rows if row["follows"] == follows] for follows in (0, 1)
     }
@@ -260,7 +260,7 @@ def test_a_seed_gives_the_same_batches_and_another_seed_others(file):
     assert any((a["tokens"] != b["tokens"]).any() for a, b in zip(first, other, strict=True))
 
 
-def test_an_epoch_draws_lengths_partners_and_masks_anew(file):
+def test_an_epoch_draws_lengths_partners_and_masks_again(file):
     corpus = config(file, batch_size=1, sequence_length=512).load(0, VOCABULARY)
     starts = (DOCUMENTS - 2) * (SENTENCES - 1)
     by_start = [{}, {}]
@@ -299,7 +299,7 @@ def test_held_out_documents_and_their_masks_are_fixed_and_never_trained_on(file)
         mark for row in rows_of(first_batches(corpus, 60)) for text in texts_of(row) for mark in marks_of(text, "d")
     }
     assert trained == set(range(DOCUMENTS)) - documents
-    # Each sentence stands in one chunk, and where the second text follows, both texts are that chunk.
+    # Each sentence is in one chunk, and where the second text follows, both texts are that chunk.
     begun = [(marks_of(a, "d"), marks_of(a, "s")) for a, _ in map(texts_of, held_out)]
     numbers = [(d[-1], s) for d, s in begun if d for s in s]
     assert len(set(numbers)) == len(numbers)

@@ -40,7 +40,7 @@ def test_a_vocabulary_of_a_folder_is_taken(file, tmp_path):
     same(first_batches(corpus, 2), first_batches(config(file).load(0, VOCABULARY), 2))
 
 
-def test_the_fingerprint_tells_texts_and_vocabularies_apart_and_nothing_else(file):
+def test_the_fingerprint_distinguishes_texts_and_vocabularies_and_nothing_else(file):
     first = config(file).load(0, VOCABULARY).fingerprint
     assert config(file, mask_rate=0.3, sequence_length=20).load(1, VOCABULARY).fingerprint == first
     other = WordPieceVocabulary.of_pieces(PIECES, lowercase=False)
@@ -58,7 +58,7 @@ def test_a_file_can_be_scored(file, tmp_path):
     found = rows_of(split.batches)
     assert sorted(texts_of(row)[0] for row in found) == [["d1", "s0", "ba"], ["d2", "s0", "da"]]
     other.write_text("d1 s0 ba\nd1 s1 ca\n\nd2 s0 da\n")
-    with pytest.raises(DataError, match=r"other\.txt has 1 documents of at least two sentences; two are needed"):
+    with pytest.raises(DataError, match=r"other\.txt has 1 documents of at least two sentences; expected at least two"):
         config(file).read_file(other, VOCABULARY)
 
 
@@ -90,7 +90,7 @@ def test_starts_number_all_sentences_but_the_last_of_each_document():
     [
         ("", r"text\.txt is empty"),
         ("\n\n", r"text\.txt has no sentences"),
-        ("ba\nca\nda\n", r"has 1 documents of at least two sentences; two for training and two for validation"),
+        ("ba\nca\nda\n", r"has 1 documents of at least two sentences; expected two for training and two"),
         ("ba\n\nca\n\nda\n\nfa\n", r"has 0 documents of at least two sentences"),
         ("ba\nca\n\n" * 3, r"has 3 documents of at least two sentences"),
         (b"ba\nc\xff", r"text\.txt, line 2: byte 0xff is not UTF-8"),
@@ -131,9 +131,9 @@ def test_what_does_not_fit_is_refused(file, tmp_path):
         ({"evaluation_batch_size": 0}, "data.evaluation_batch_size must be at least 1, got 0"),
         ({"sequence_length": 4}, "data.sequence_length must be at least 5, got 4"),
         ({"vocabulary_size": 5}, "data.vocabulary_size must be at least 6, got 5"),
-        ({"vocabulary": "v", "vocabulary_size": 9}, "data.vocabulary_size applies only to a vocabulary made from"),
-        ({"mask_rate": 0.0}, r"data.mask_rate must lie in \(0, 1\), got 0.0"),
-        ({"validation_fraction": 1.0}, r"data.validation_fraction must lie in \(0, 1\), got 1.0"),
+        ({"vocabulary": "v", "vocabulary_size": 9}, "data.vocabulary_size applies only to a vocabulary trained on"),
+        ({"mask_rate": 0.0}, r"data.mask_rate must be in \(0, 1\), got 0.0"),
+        ({"validation_fraction": 1.0}, r"data.validation_fraction must be in \(0, 1\), got 1.0"),
     ],
 )
 def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):

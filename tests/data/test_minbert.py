@@ -221,7 +221,7 @@ def test_texts_that_are_too_long_are_truncated_and_counted(folder):
     assert max(batch["tokens"].shape[2] for batch in first_batches(corpus, 20)) == 6
 
 
-def test_the_fingerprint_tells_texts_and_vocabularies_apart(folder):
+def test_the_fingerprint_distinguishes_texts_and_vocabularies(folder):
     first = config(folder).load(0, VOCABULARY).fingerprint
     assert config(folder, length_multiple=8).load(1, VOCABULARY).fingerprint == first
     other = WordPieceVocabulary.of_pieces([*SPECIAL, *WORDS], lowercase=False)
@@ -245,7 +245,7 @@ def test_a_file_without_labels_is_of_all_tasks_about_such_texts(folder, tmp_path
     assert list(found.parts) == ["quora", "sts"]
     assert not any(part.scored for part in (found, *found.parts.values()))
     assert found.batches == ()
-    expected = "no labels: there is no column is_duplicate or sentiment or similarity among "
+    expected = "no labels: it does not have the column is_duplicate or sentiment or similarity, only "
     assert expected + "id, sentence1, sentence2" in caplog.text
 
 
@@ -261,7 +261,7 @@ def test_a_file_that_could_be_of_two_tasks_or_is_of_none_is_refused(folder, tmp_
 def test_what_is_to_be_scored_and_has_no_label_or_is_cut_is_counted(folder, tmp_path, caplog):
     (tmp_path / "mine.tsv").write_text(table("sst", 30, 5) + "30\tx\tthe cat\t\n")
     split = config(folder, max_length=10).read_file(tmp_path / "mine.tsv", processor("sst"))
-    assert "1 rows without a label are left out" in caplog.text
+    assert "1 rows without a label are ignored" in caplog.text
     texts = [line.split("\t")[2] for line in (tmp_path / "mine.tsv").read_text().splitlines()[1:-1]]
     long = sum(len(text.split()) > 8 for text in texts)
     assert long > 0
@@ -295,7 +295,8 @@ def test_what_is_missing_is_named(folder):
         config(folder, batch_size=91).load(0, VOCABULARY)
     (folder / files_of("sst").validation).unlink()
     with pytest.raises(
-        FileNotFoundError, match=rf"{folder} has no ids-sst-dev.csv for cs224n_sst, with or without .gz; .*--data.path"
+        FileNotFoundError,
+        match=rf"{folder} does not have ids-sst-dev.csv for cs224n_sst, with or without .gz; .*--data.path",
     ):
         config(folder).load(0, VOCABULARY)
 
@@ -309,7 +310,7 @@ def own_tables(tmp_path):
     return tuple(f"{name}={tmp_path / name}.csv" for name in ("reviews", "near"))
 
 
-def test_tables_of_ones_own_are_parts_beside_the_projects(folder, tmp_path):
+def test_tables_of_ones_own_are_parts_next_to_the_projects(folder, tmp_path):
     data = config(folder, parts=("reviews", "sst", "near"), tables=own_tables(tmp_path))
     corpus = data.load(0, VOCABULARY)
     labels = dict(corpus.processor.parts)
@@ -343,9 +344,9 @@ def test_a_file_for_ones_own_parts_is_of_the_part_whose_columns_it_has(tmp_path)
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"parts": ("mine",), "tables": ("mine=a.csv", "mine=b.csv")}, "names of their own, each once, got mine, mine"),
-        ({"parts": ("sst",), "tables": ("sst=a.csv",)}, "data.tables must have names of their own, each once, got sst"),
-        ({"tables": ("mine=a.csv",)}, "data.parts does not name mine of data.tables; add it, or remove the table"),
+        ({"parts": ("mine",), "tables": ("mine=a.csv", "mine=b.csv")}, "new, distinct names, got mine, mine"),
+        ({"parts": ("sst",), "tables": ("sst=a.csv",)}, "data.tables must have new, distinct names, got sst"),
+        ({"tables": ("mine=a.csv",)}, "data.parts does not include mine of data.tables; add it, or remove the table"),
         ({"parts": ("mine",), "tables": ("mine=a.csv",), "path": "x"}, "data.path applies only to parts of CS224N"),
         ({"parts": ("mine",), "tables": ("a.csv",)}, "data.tables must be NAME=FILE or NAME=FILE,VALIDATION_FILE"),
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),

@@ -30,7 +30,7 @@ def questions(folder, **changes):
 
 
 def examples(corpus, count):
-    """Texts and what is scored of them, of the first training examples, PADs in front and behind taken off."""
+    """Texts and what is scored of them, of the first training examples, without PADs."""
     decode = corpus.processor.decode
     for batch in itertools.islice(corpus.train, count):
         for row in range(len(batch["tokens"])):
@@ -40,7 +40,7 @@ def examples(corpus, count):
             yield text[: last + 1] + decode(targets[last : last + 1]), decode(targets[mask])
 
 
-def test_a_question_is_followed_by_mask_place_mask_and_scored_on_the_place_alone(folder):
+def test_a_question_is_followed_by_mask_place_mask_and_scored_on_the_place_only(folder):
     corpus = questions(folder).load(0)
     known = dict(PEOPLE.train)
     seen = set()
@@ -73,7 +73,7 @@ def test_splits_are_train_validation_dev_and_test(folder):
     assert sorted(as_pairs["train"] + as_pairs["validation"]) == sorted(PEOPLE.train)
     assert len(corpus.split("test").batches) == 0
     with pytest.raises(
-        DataError, match=re.escape("there is no split 'held'; this data set has: train, validation, dev, test")
+        DataError, match=re.escape("this data set does not have the split 'held'; it has: train, validation, dev, test")
     ):
         corpus.split("held")
 
@@ -171,7 +171,7 @@ def test_facts_are_spans_of_the_document_that_has_the_title(folder):
         assert any(all(fact in document for fact in found) for document in by_title[title])
 
 
-def test_places_alone_are_asked_for_where_they_should_be(folder):
+def test_only_places_are_predicted_with_place_fraction_one(folder):
     corpus = pretraining(folder, corruption="facts", place_fraction=1.0).load(0)
     places = {question.answer for question in questions(folder).load(0).split("train").examples}
     asked = [text.split(MASK)[1::2] for text, _ in examples(corpus, 20)]
@@ -185,7 +185,7 @@ def test_no_place_is_asked_for_because_it_answers_a_held_out_question(folder):
     corpus = pretraining(folder, corruption="facts", place_fraction=1.0).load(0)
     withheld = {question.answer for name in ("validation", "dev") for question in corpus.split(name).examples} - kept
     assert withheld
-    # What else stands in such a document is not asked for then: only a document without places of the training split.
+    # Other spans of such a document are not predicted then: only a document without places of the training split.
     for text, _ in examples(corpus, 20):
         spans = set(text.split(MASK)[1::2])
         assert not (spans & withheld and spans & kept)
@@ -206,7 +206,7 @@ def test_so_many_examples_are_questions(folder, fraction):
     assert abs(share - fraction) <= 5 * (fraction * (1 - fraction) / len(texts)) ** 0.5
 
 
-def test_shifted_examples_begin_behind_pads_that_are_not_scored(folder):
+def test_shifted_examples_start_after_pads_that_are_not_scored(folder):
     corpus = pretraining(folder, max_left_padding=7, batch_size=8).load(0)
     shifts = set()
     for batch in itertools.islice(corpus.train, 16):
@@ -237,7 +237,7 @@ def test_a_pipeline_goes_on_where_it_was(folder):
             np.testing.assert_array_equal(value, batch[name])
 
 
-def test_epochs_corrupt_documents_anew_and_seeds_differ(folder):
+def test_epochs_corrupt_documents_again_and_seeds_differ(folder):
     corpus = pretraining(folder, batch_size=20).load(0)
     epoch = len(PEOPLE.documents) // 20
     texts = [text for text, _ in examples(corpus, 2 * epoch)]
@@ -259,7 +259,7 @@ def test_invented_people_need_no_files(monkeypatch):
     names = read_names("invented", None)
     assert (len(names.train), len(names.dev), len(names.test)) == (300, 100, 50)
     assert names.dev[0].answer
-    with pytest.raises(DataError, match=re.escape("data.source invented has no files; remove --data.path here")):
+    with pytest.raises(DataError, match=re.escape("data.source invented does not use files; remove --data.path here")):
         read_names("invented", "here")
 
 
@@ -298,9 +298,9 @@ def test_a_file_of_questions_is_a_split(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Ada. Born .\nAb.\n", "line 2: a document has at least 4 characters, got 'Ab.'; remove the line"),
-        ("Ada. Born .\n\nBob. Born .\n", "line 2: a document has at least 4 characters, got ''"),
-        ("Ada. Born .\n     \n", "line 2: a document has at least 4 characters, got '     '"),
+        ("Ada. Born .\nAb.\n", "line 2: a document must have at least 4 characters, got 'Ab.'; remove the line"),
+        ("Ada. Born .\n\nBob. Born .\n", "line 2: a document must have at least 4 characters, got ''"),
+        ("Ada. Born .\n     \n", "line 2: a document must have at least 4 characters, got '     '"),
         (f"Ada. Born {MASK}.\n", f"line 1: contains {MASK!r} (U+2047), which is the MASK token; replace it"),
         (f"Ada. Born .\nBob{PAD}. Born\n", f"line 2: contains {PAD!r} (U+25A1), which is the PAD token; replace it"),
     ],
@@ -390,15 +390,15 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
         ({"batch_size": 0}, "data.batch_size must be at least 1, got 0"),
         ({"sequence_length": 7}, "data.sequence_length must be at least 8, got 7"),
         ({"held_out": -1}, "data.held_out must be at least 0, got -1"),
-        ({"question_fraction": 1.5}, "data.question_fraction must lie in [0, 1], got 1.5"),
-        ({"place_fraction": -0.1}, "data.place_fraction must lie in [0, 1], got -0.1"),
+        ({"question_fraction": 1.5}, "data.question_fraction must be in [0, 1], got 1.5"),
+        ({"place_fraction": -0.1}, "data.place_fraction must be in [0, 1], got -0.1"),
         (
             {"place_fraction": 0.5},
             "data.place_fraction applies only to data.corruption facts; set it to 0.0, got 0.5",
         ),
         ({"facts_length": 56}, "data.facts_length applies only to data.corruption facts; set it to 72, got 56"),
         ({"facts_length": -5}, "data.facts_length must be at least 1, got -5"),
-        ({"max_left_padding": 128}, "data.max_left_padding must lie in [0, 128), got 128"),
+        ({"max_left_padding": 128}, "data.max_left_padding must be in [0, 128), got 128"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -66,8 +66,8 @@ def test_fixtures_that_are_not_there_are_not_listed(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"inp": WINDOWS}, "no array 'out' is in it; it has inp"),
-        ({"inp": WINDOWS, "out": NEXT[:2]}, "inp has 3 windows, but out has 2 words; expected as many"),
+        ({"inp": WINDOWS}, "the array 'out' is missing; it has inp"),
+        ({"inp": WINDOWS, "out": NEXT[:2]}, "inp has 3 windows, but out has 2 words; expected equal numbers"),
         ({"inp": WINDOWS, "out": NEXT[:, None]}, "out is of shape [3, 1], expected [N]"),
         ({"inp": WINDOWS[0], "out": NEXT}, "inp is of shape [4], expected [N, T]"),
         ({"inp": WINDOWS[:0], "out": NEXT[:0]}, "inp is empty"),
@@ -103,7 +103,7 @@ def test_prompts_that_do_not_fit_are_refused_with_the_place(tmp_path, prompts, m
 
 def test_a_missing_fixture_is_named(tmp_path):
     for read, name in ((read_prediction_fixture, "prediction.npz"), (read_prompts, "generation.npy")):
-        with pytest.raises(FileNotFoundError, match=re.escape(f"no NumPy file at {tmp_path / name}")):
+        with pytest.raises(FileNotFoundError, match=re.escape(f"the NumPy file {tmp_path / name}")):
             read(tmp_path / name, 13)
 
 

@@ -154,8 +154,8 @@ def test_a_tuple_too_deep_for_its_hash_is_refused(tmp_path):
         ([np.arange(3)], "its pickle is not an array of objects"),
         (np.arange(3), "its pickle is not an array of objects"),
         (np.dtype("i4"), "its pickle is not an array of objects"),
-        (objects(*ARRAYS), "its header says 1 elements, its pickle holds 4"),
-        (objects(), "its header says 1 elements, its pickle holds 0"),
+        (objects(*ARRAYS), "its header says 1 elements, but its pickle has 4"),
+        (objects(), "its header says 1 elements, but its pickle has 0"),
     ],
 )
 def test_a_pickle_of_something_else_is_refused(tmp_path, value, message):
@@ -186,7 +186,7 @@ def test_claims_of_a_great_size_take_no_memory(tmp_path):
     for damaged in (table, b"I1\np20000000\n."):
         with pytest.raises(DataError, match="its pickle is damaged"):
             read_object_array(object_file(tmp_path, damaged))
-    with pytest.raises(DataError, match="its header says 1099511627776 elements, its pickle holds 4"):
+    with pytest.raises(DataError, match="its header says 1099511627776 elements, but its pickle has 4"):
         read_object_array(object_file(tmp_path, pickle.dumps(objects(*ARRAYS), 2), (2**40,)))
     path = tmp_path / "plain.npy"
     path.write_bytes(header((2**40,), "<i4") + bytes(8))
@@ -243,10 +243,10 @@ def test_a_plain_array_is_no_object_array_nor_the_other_way_round(tmp_path):
         read_arrays(tmp_path / "both.npz", ["plain", "objects"])
 
 
-def test_an_array_that_is_missing_is_named_beside_those_there_are(tmp_path):
+def test_an_array_that_is_missing_is_named_next_to_the_known_ones(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, inp=np.arange(2), other=np.arange(2))
-    message = f"{path}: no array 'out' is in it; it has inp, other; expected the arrays inp, out"
+    message = f"{path}: the array 'out' is missing; it has inp, other; expected the arrays inp, out"
     with pytest.raises(DataError, match=re.escape(message)):
         read_arrays(path, ["inp", "out"])
 
@@ -275,7 +275,7 @@ def test_damaged_archives_are_refused_by_name(tmp_path):
 
 def test_a_missing_file_is_named(tmp_path):
     for read in (read_array, read_object_array, lambda path: read_arrays(path, [])):
-        with pytest.raises(FileNotFoundError, match=re.escape(f"no NumPy file at {tmp_path / 'absent.npy'}")):
+        with pytest.raises(FileNotFoundError, match=re.escape(f"the NumPy file {tmp_path / 'absent.npy'}")):
             read(tmp_path / "absent.npy")
 
 

@@ -65,7 +65,7 @@ def test_annealed_begins_with_the_sizes_and_ends_near_equal_shares():
     assert (np.abs(shares(late) - expected) < 5 * sigma).all()
 
 
-def test_seed_alone_decides_what_is_drawn():
+def test_only_the_seed_decides_what_is_drawn():
     assert (turns("proportional", seed=1) == turns("proportional", seed=1)).all()
     assert (turns("proportional", seed=1) != turns("proportional", seed=2)).any()
 

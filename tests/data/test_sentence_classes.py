@@ -16,7 +16,7 @@ def test_each_line_is_a_label_and_a_sentence(tmp_path):
     path.write_bytes(b"1 fine\n0\n")
     with pytest.raises(DataError, match=r"rt-polarity.all, line 2: expected a label, a blank and a sentence, got '0'"):
         read_data_set_file("mr", path)
-    with pytest.raises(FileNotFoundError, match=r"there is no file none.all of mr"):
+    with pytest.raises(FileNotFoundError, match=r"the file none.all of mr does not exist"):
         read_data_set_file("mr", tmp_path / "none.all")
 
 
@@ -37,7 +37,7 @@ def test_without_a_training_file_the_first_rows_with_labels_are_for_training(tmp
         "train": ["q0", "q1", "q0"],
         "validation": ["q1", "q2", "q3", "q4"],
     }
-    assert "1 rows without a label are left out, the first in line 4" in caplog.text
+    assert "1 rows without a label are ignored, the first in line 4" in caplog.text
     (tmp_path / "quora-train.csv").write_text(quora_rows(4))
     (tmp_path / "quora-test-student.csv").write_text(QUORA.replace("\tis_duplicate", "") + "0\tq\ta\tb\n")
     found = read_data_set("cs224n_quora", tmp_path)
@@ -46,11 +46,11 @@ def test_without_a_training_file_the_first_rows_with_labels_are_for_training(tmp
 
 
 def test_what_is_missing_or_too_small_is_named(tmp_path):
-    message = r"has no sts-train.csv and no sts-dev.csv for cs224n_sts, with or without .gz; .*--data.path"
+    message = r"does not have sts-train.csv and sts-dev.csv for cs224n_sts, with or without .gz; .*--data.path"
     with pytest.raises(FileNotFoundError, match=message):
         read_data_set("cs224n_sts", tmp_path)
     (tmp_path / "quora-dev.csv").write_text(quora_rows(5))
-    with pytest.raises(DataError, match=r"has 5 rows; without quora-train.csv the first 16000 are used for training"):
+    with pytest.raises(DataError, match=r"has 5 rows; without quora-train.csv it needs more than 16000"):
         read_data_set("cs224n_quora", tmp_path)
 
 

@@ -125,7 +125,7 @@ def test_epochs_have_the_same_texts_with_other_spans_and_a_run_repeats_them(conf
 
 
 def test_texts_of_a_single_token_are_counted(corpus):
-    assert "for validation (1 of a single token left out); " in corpus.description
+    assert "for validation (1 of a single token removed); " in corpus.description
 
 
 @pytest.mark.parametrize("name", ["training", "validation"])
@@ -158,7 +158,7 @@ def test_long_lines_are_divided_and_nothing_is_lost(config, corpus):
 def test_what_cannot_be_is_refused(config, tmp_path):
     with pytest.raises(DataError, match=r"data\.files is required: give text files with --data\.files FILE"):
         CorruptedText().load(0)
-    with pytest.raises(ValueError, match=r"data.corruption_rate must lie in \(0, 1\), got 1.0"):
+    with pytest.raises(ValueError, match=r"data.corruption_rate must be in \(0, 1\), got 1.0"):
         CorruptedText(corruption_rate=1.0)
     with pytest.raises(ValueError, match=r"data\.mean_span must be at least 1 and finite, got 0\.5"):
         CorruptedText(mean_span=0.5)
@@ -168,5 +168,5 @@ def test_what_cannot_be_is_refused(config, tmp_path):
         CorruptedText(sentinels=6)
     CorruptedText(sentinels=7)
     few = CorruptedText(files=config.files, vocabulary_size=400, sentinels=7)
-    with pytest.raises(DataError, match=r"data\.sentinels 20: the vocabulary has 7 extra symbols"):
+    with pytest.raises(DataError, match=r"data\.sentinels 20 needs as many extra symbols, .* has 7"):
         config.load(0, few.load(0).processor)

@@ -30,7 +30,7 @@ def test_numbers_have_their_ends_and_their_mean():
     assert lines[1] == "numbers in training from 1 to 5, mean 3"
 
 
-def test_a_vocabulary_that_is_given_and_unknown_tokens_are_told():
+def test_a_vocabulary_that_is_given_and_unknown_tokens_are_reported():
     processor = TextClassifierProcessor(VOCABULARY, 8, 1, Scale(1.0, 5.0))
     train = rows((("a",), 1.0), (("b",), 5.0))
     last = summary(processor, train, {}, [3, 3], 0, unknown={"validation": 0.25}, given=True).splitlines()[-1]

@@ -100,7 +100,9 @@ def test_labels_outside_the_scheme_are_named_by_their_line(write):
     path = write("Ann B-PER\n\nsees O\nRome S-LOC\n")
     sentences = read_tagged(path)
     check_labels(path, sentences, "bioes")
-    message = r"x.txt, line 4 \(sentence 2, word 2\): the label 'S-LOC' is not one of the scheme bio: expected O, B-"
+    message = (
+        r"x.txt, line 4 \(sentence 2, word 2\): the label 'S-LOC' does not belong to the scheme bio: expected O, B-"
+    )
     with pytest.raises(DataError, match=message):
         check_labels(path, sentences, "bio")
 

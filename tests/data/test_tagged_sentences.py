@@ -111,7 +111,7 @@ def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus
         GRAMMAR.read_file(path, corpus.processor)
     path.write_text("Anna NOUN\n")
     with pytest.raises(
-        DataError, match=r"line 1 \(sentence 1, word 1\): the label 'NOUN' is not one of the scheme bio"
+        DataError, match=r"line 1 \(sentence 1, word 1\): the label 'NOUN' does not belong to the scheme bio"
     ):
         GRAMMAR.read_file(path, corpus.processor)
 

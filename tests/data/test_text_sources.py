@@ -94,12 +94,12 @@ def test_empty_file_is_refused_by_name(tmp_path, content):
 
 
 def test_missing_file_is_named_with_the_option_that_gives_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no text file at .*absent\.txt; .*--data\.path"):
+    with pytest.raises(FileNotFoundError, match=r"the text file .*absent\.txt does not exist; .*--data\.path"):
         read_utf8(tmp_path / "absent.txt")
 
 
 def test_folder_is_no_text_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=re.escape(f"no text file at {tmp_path};")):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"the text file {tmp_path} does not exist;")):
         read_utf8(tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_python_docs_refuses_a_path():
         read_text("python_docs", "my.txt")
 
 
-def test_unknown_source_is_named_beside_those_there_are():
+def test_unknown_source_is_named_next_to_the_known_ones():
     with pytest.raises(DataError, match="one of python_docs, tiny_shakespeare, text_file, got 'war_and_peace'"):
         read_text("war_and_peace")
 

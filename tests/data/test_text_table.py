@@ -205,7 +205,7 @@ def test_words_are_the_most_frequent_ones(tmp_path):
     assert corpus.processor.words[5:] == ("the", "cat")
 
 
-def test_a_run_on_other_classes_gives_its_vocabulary_alone(table, tmp_path):
+def test_a_run_on_other_classes_gives_only_its_vocabulary(table, tmp_path):
     earlier = config(table).load(0).processor
     path = write(tmp_path / "stars.csv", ("text", "label"), [("the cat", "good"), ("mat", "bad")] * 8)
     found = config(path).load(0, earlier).processor
@@ -240,12 +240,12 @@ def test_the_fingerprint_changes_with_texts_and_labels(table, tmp_path):
     assert config(changed).load(0, VOCABULARY).fingerprint != first
 
 
-def test_rows_without_a_label_are_left_out_and_single_ones_are_told(tmp_path, caplog):
+def test_rows_without_a_label_are_left_out_and_single_ones_are_reported(tmp_path, caplog):
     path = write(tmp_path / "t.csv", ("text", "label"), [*rows(12, 0), ("mat", ""), ("the cat", "rare")])
     with caplog.at_level(logging.WARNING):
         corpus = config(path).load(0, VOCABULARY)
     assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
-    assert "1 rows without a label are left out, the first in line 14" in caplog.text
+    assert "1 rows without a label are ignored, the first in line 14" in caplog.text
     assert (
         "1 of the 4 classes have a single training row, such as 'rare': they can hardly be learned; add" in caplog.text
     )
@@ -282,7 +282,7 @@ def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
 @pytest.mark.parametrize(
     ("content", "fields", "message"),
     [
-        ([("the", "a"), ("cat", "a")], {}, "the column label has 1 distinct labels; at least two are needed"),
+        ([("the", "a"), ("cat", "a")], {}, "the column label has 1 distinct labels; expected at least two"),
         ([("the", "a"), ("cat", "b")] * 2, {}, "training rows are fewer than a batch; set --data.batch-size to"),
         ([(f"the {n}", f"l{n}") for n in range(150)], {}, "has 150 distinct labels in 150 rows, such as 'l0'; choose"),
         ([(f"the {n}", f"l{n}") for n in range(40)], {}, "has 40 distinct labels in 40 rows, such as 'l0'; choose"),
@@ -317,10 +317,10 @@ def test_a_class_that_only_validation_has_is_refused(tmp_path):
         ({"max_length": 4, "pair": "b"}, "data.max_length must be at least 5, got 4"),
         ({"pair": "text"}, "must differ, got text, text, label"),
         ({"validation_fraction": 0.4}, "data.validation_fraction must be 1 / N, for N folds, such as 0.1"),
-        ({"validation_fraction": 0.6}, r"data.validation_fraction must lie in \(0, 0.5\], got 0.6"),
+        ({"validation_fraction": 0.6}, r"data.validation_fraction must be in \(0, 0.5\], got 0.6"),
         ({"fold": 10}, "data.fold must be less than 10"),
         ({"source": "mr", "text": "body"}, "data.text applies only to data.source table"),
-        ({"source": "sst2", "fold": 1}, "data.fold applies only to data without validation rows of its own"),
+        ({"source": "sst2", "fold": 1}, "data.fold applies only to data without separate validation rows"),
         ({"swap_pairs": True}, "data.swap_pairs applies only to pairs of texts"),
         ({"pairs": "apart"}, "data.pairs applies only to pairs of texts"),
         ({"max_length": 2, "pair": "b", "pairs": "apart"}, "data.max_length must be at least 3, got 2"),

@@ -111,7 +111,7 @@ def test_long_pairs_are_left_out_of_training_and_named(folder):
         lines[8] = "longer " * 40
         (folder / f"train.{ending}").write_text("\n".join(lines))
     corpus = config(folder).load(0)
-    expected = "58 pairs for training (2 of more than 32 tokens left out, the first in line 7 of train.en)"
+    expected = "58 pairs for training (2 of more than 32 tokens removed, the first in line 7 of train.en)"
     assert corpus.description.startswith(expected)
     assert not any(
         "long" in text for batch in first_batches(corpus) for text, _ in batch_texts(corpus.processor, batch)
@@ -264,14 +264,14 @@ def test_facts_of_the_data(folder):
         ({"lengths": ()}, r"data.lengths must increase and be at least 2, got \(\)"),
         ({"lengths": (8, 8)}, r"data.lengths must increase and be at least 2, got \(8, 8\)"),
         ({"lengths": (1, 8)}, r"data.lengths must increase"),
-        ({"bpe_dropout": 1.0}, r"data.bpe_dropout must lie in \[0, 1\), got 1.0"),
+        ({"bpe_dropout": 1.0}, r"data.bpe_dropout must be in \[0, 1\), got 1.0"),
         ({"bpe_dropout": 0.1, "subwords": "unigram"}, "data.bpe_dropout applies only to subwords bpe"),
         ({"batch_tokens": 0}, "data.batch_tokens must be at least 1, got 0"),
         ({"train": ("a", "b", "c")}, "data.train must be one or two files, got a, b, c"),
         ({"validation": ("a",), "validation_fraction": 0.1}, "applies only to data without a validation file"),
-        ({"validation_fraction": 1.0}, r"must lie in \(0, 1\), got 1.0"),
+        ({"validation_fraction": 1.0}, r"must be in \(0, 1\), got 1.0"),
         ({"path": "x"}, "data.path applies only to a public data set"),
-        ({"sentencepiece": ("a",), "vocabulary_size": 9}, "applies only to vocabularies that are trained"),
+        ({"sentencepiece": ("a",), "vocabulary_size": 9}, "applies only to trained vocabularies"),
         ({"subwords": "words "}, "data.subwords must be one of bpe, unigram, characters, words"),
     ],
 )

@@ -124,7 +124,7 @@ def test_evaluation_scores_each_word_but_the_first_exactly_once(length, batch_si
     assert not streams["targets"][~mask].any()
 
 
-def test_evaluation_begins_anew_in_its_first_batch_alone():
+def test_evaluation_restarts_only_in_its_first_batch():
     batches = evaluation_streams(TEXT, 4, 3)
     assert len(batches) == 5
     assert [batch["reset"].tolist() for batch in batches] == [[True] * 3, *[[False] * 3] * 4]

@@ -125,7 +125,7 @@ def test_articles_come_in_another_order_in_each_epoch_and_streams_begin_elsewher
         return tuple(titles.index(word) for word in rows(epoch)[0] if word in titles)
 
     epochs = epochs_of(corpus, 20)
-    # An epoch's last word is a target alone, and may be the one of a title.
+    # An epoch's last word is only a target, and may be the one of a title.
     assert len({order(epoch) for epoch in epochs if len(order(epoch)) == 3}) == 6
     assert len({int(epoch[0]["tokens"][0, 0]) for epoch in epochs}) > 10
     kept = config(folder, batch_size=1, length_multiple=1, shuffle_articles=False).load(0)
@@ -155,7 +155,7 @@ def test_saved_and_set_state_gives_the_same_continuation(folder, mode):
 
 
 @pytest.mark.parametrize("mode", ["windows", "streams"])
-def test_seed_alone_decides_the_order(folder, mode):
+def test_only_the_seed_decides_the_order(folder, mode):
     first, again, other = (batches(config(folder, mode=mode).load(seed), 10) for seed in (3, 3, 4))
     for left, right in zip(first, again, strict=True):
         assert_batches_equal(left, right)
@@ -189,7 +189,7 @@ def test_tokens_are_counted_in_the_training_text(folder):
     assert 0 in corpus.token_counts
 
 
-def test_the_fingerprint_tells_texts_apart(folder):
+def test_the_fingerprint_distinguishes_texts(folder):
     first = config(folder).load(0).fingerprint
     assert config(folder, mode="windows").load(1).fingerprint == first
     (folder / "valid.txt").write_text("other words\n")
@@ -261,12 +261,12 @@ def test_a_validation_text_of_one_word_is_refused(folder):
         ({"sequence_length": 0}, "data.sequence_length must be at least 1, got 0"),
         ({"minimum_count": 0}, "data.minimum_count must be at least 1, got 0"),
         ({"evaluation_batch_size": 0}, "data.evaluation_batch_size must be at least 1, got 0"),
-        ({"length_multiple": 0}, "data.length_multiple must lie in [1, 70] (sequence_length), got 0"),
-        ({"sequence_length": 9}, "data.length_multiple must lie in [1, 9] (sequence_length), got 10"),
-        ({"bptt_short_probability": 1.5}, "data.bptt_short_probability must lie in [0, 1], got 1.5"),
+        ({"length_multiple": 0}, "data.length_multiple must be in [1, 70] (sequence_length), got 0"),
+        ({"sequence_length": 9}, "data.length_multiple must be in [1, 9] (sequence_length), got 10"),
+        ({"bptt_short_probability": 1.5}, "data.bptt_short_probability must be in [0, 1], got 1.5"),
         ({"bptt_length_std": -1.0}, "data.bptt_length_std must be at least 0 and finite, got -1.0"),
         ({"bptt_length_std": float("nan")}, "data.bptt_length_std must be at least 0 and finite, got nan"),
-        ({"validation_fraction": 1.0}, "data.validation_fraction must lie in (0, 1), got 1.0"),
+        ({"validation_fraction": 1.0}, "data.validation_fraction must be in (0, 1), got 1.0"),
     ],
 )
 def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):

@@ -111,7 +111,7 @@ def finite_differences(function, x, step=1e-6):
 
 
 def test_worked_example_agrees_with_finite_differences_of_plain_numpy(example):
-    """Each array's gradient is that of the loss sum(dY * Y) when this array alone is moved."""
+    """Each array's gradient is that of the loss sum(dY * Y) when only this array is moved."""
     from jaxnlp.ops.self_attention import self_attention_gradients
 
     inputs = [example[name] for name in ("x", "w_q", "w_k", "w_v", "dy")]
@@ -205,7 +205,7 @@ def test_keys_of_one_length_are_averaged_by_one_head_and_by_two(places, heads):
     np.testing.assert_allclose(places[heads, False].places, 0.5, atol=0.06)
 
 
-def test_keys_vary_along_their_mean_with_variance_one_half_and_hardly_elsewhere(experiments):
+def test_keys_vary_along_their_mean_with_variance_one_half_and_barely_elsewhere(experiments):
     means = np.eye(experiments.KEYS)
     keys = experiments.draw_keys(np.random.default_rng(2), means, varying=True)
     np.testing.assert_allclose(keys.mean(axis=0), means, atol=0.1)

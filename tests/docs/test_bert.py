@@ -108,7 +108,7 @@ def test_the_readme_says_the_same(root, entries):
         assert_shows(found, held[TASKS[task], f"{task}/dev"])
 
 
-def test_the_python_of_the_page_runs_as_it_is_written(root, capsys):
+def test_the_python_of_the_page_runs_unchanged(root, capsys):
     page = (root / "docs" / "bert.md").read_text(encoding="utf-8")
     section = page.split("## In Python", 1)[1].split("\n## ", 1)[0]
     (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)

@@ -63,7 +63,7 @@ def test_the_losses_that_the_page_compares_are_the_runs(root):
 
 
 @pytest.mark.thorough
-def test_the_python_of_the_page_runs_as_it_is_written(root, tmp_path, capsys):
+def test_the_python_of_the_page_runs_unchanged(root, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("The statement is a line .\nSo it is .\n" * 40, encoding="utf-8")
     config = update(
         lstm_lm_hw4.get_config(),

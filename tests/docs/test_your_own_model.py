@@ -24,7 +24,7 @@ def blocks(root, monkeypatch):
     sys.modules.pop("neural_lm", None)
 
 
-def test_the_example_trains_and_generates_as_it_is_written(blocks, tmp_path, capsys):
+def test_the_example_trains_and_generates_unchanged(blocks, tmp_path, capsys):
     example, use = blocks
     assert len(example.splitlines()) <= 70
     (tmp_path / "neural_lm.py").write_text(example, encoding="utf-8")

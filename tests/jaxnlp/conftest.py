@@ -1,4 +1,4 @@
-"""A run as training leaves it behind, for tests of what reads runs."""
+"""The folder of a trained run, for tests of reading runs."""
 
 import io
 import sys

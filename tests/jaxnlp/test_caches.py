@@ -25,7 +25,7 @@ def test_cache_folder_follows_the_environment(environment, expected, monkeypatch
 
 
 @pytest.mark.parametrize("given", ["option", "JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"])
-def test_compilation_cache_lies_where_it_was_asked_for(tmp_path, monkeypatch, given):
+def test_compilation_cache_is_in_the_given_folder(tmp_path, monkeypatch, given):
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAXNLP_CACHE"):
         monkeypatch.delenv(name, raising=False)
     chosen = tmp_path / "compiled"

@@ -55,7 +55,7 @@ def test_any_field_of_a_record_that_was_edited_is_noticed(tmp_path, field):
 
 def test_a_record_of_another_step_is_refused(tmp_path):
     write(tmp_path, 6, content=record(4).to_json())
-    with pytest.raises(DamagedCheckpointError, match="is that of step 4, copied or renamed"):
+    with pytest.raises(DamagedCheckpointError, match="is a copied or renamed checkpoint of step 4"):
         read_record(tmp_path, 6)
 
 

@@ -18,7 +18,7 @@ def test_a_split_is_found_by_its_name():
 
 
 def test_a_split_that_is_not_there_is_answered_with_those_that_are():
-    with pytest.raises(DataError, match="there is no split 'dev'; this data set has: validation, test"):
+    with pytest.raises(DataError, match="this data set does not have the split 'dev'; it has: validation, test"):
         corpus().split("dev")
 
 

@@ -50,7 +50,7 @@ def test_what_is_no_input_is_refused(inputs):
 
 def test_texts_must_be_texts():
     assert require_texts(["a"]) == ["a"]
-    with pytest.raises(ValueError, match="expected questions, got int at place 1"):
+    with pytest.raises(ValueError, match="expected questions, got int at index 1"):
         require_texts(["a", 2], "questions")
     with pytest.raises(ValueError, match="there are no questions"):
         require_texts([], "questions")

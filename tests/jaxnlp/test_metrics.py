@@ -66,7 +66,7 @@ def test_non_finite_sums_stay_visible():
 
 
 def test_no_batches_cannot_be_added_up():
-    with pytest.raises(ValueError, match="no metrics to add up: the data set gave no batch"):
+    with pytest.raises(ValueError, match="no metrics to add up: the data set has no batches"):
         total(iter([]))
 
 

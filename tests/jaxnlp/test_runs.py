@@ -170,7 +170,7 @@ def test_a_folder_of_runs_is_answered_with_their_names(moved):
 
 def test_the_config_of_a_pretrained_model_is_no_run_s(moved):
     (moved / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(RunError, match="is not the config of a run: it has no task and no model"):
+    with pytest.raises(RunError, match="is not the config of a run: it does not have a task and a model"):
         load_run(moved)
 
 
@@ -197,7 +197,7 @@ def test_two_tasks_for_the_same_pretrained_weights_are_refused(moved, monkeypatc
     (moved / "config.json").write_text('{"model_type": "bert"}')
     first, second = (type(name, (Task,), {"model_types": ("bert",)}) for name in ("First", "Second"))
     monkeypatch.setattr(runs, "every_task", lambda: [first, second])
-    with pytest.raises(TypeError, match="First and Second both say that they are for weights of bert"):
+    with pytest.raises(TypeError, match="First and Second both claim weights of bert"):
         load_pretrained(moved)
 
 

@@ -67,7 +67,7 @@ def test_numbers_are_scaled_and_scaled_back():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Classes(("a",)), "at least 2 classes of distinct names are needed, got a"),
+        (lambda: Classes(("a",)), "expected at least 2 classes with distinct names, got a"),
         (lambda: Classes(("a", "a")), "distinct names"),
         (lambda: Classes((), True), "at least 1 classes"),
         (lambda: Classes(("a", "b"), True, ""), "the separator"),

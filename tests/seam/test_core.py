@@ -50,7 +50,7 @@ METRICS = {
     "spearman",
     "uas",
 }
-"""Names of metrics that families declare, alone or as parts of a name such as `macro_f1`: every run has only `loss`."""
+"""Names of metrics that families declare, or parts of a name such as `macro_f1`: every run has only `loss`."""
 MAY_NAME = {
     "jaxnlp/targets.py": {"labels"},  # what classifiers of texts and of images predict; the core does not import it
     "jaxnlp/models/__init__.py": {"vocabulary"},  # what build() takes, unless a family says otherwise
@@ -84,7 +84,7 @@ MAY_ASK = {
     ("jaxnlp/serialization.py", "option is not type(None)"): "what a field declares besides None",
     ("train/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",
     ("train/log.py", "isinstance(block.content, MarkedText)"): "jaxnlp.blocks has all kinds that there are",
-    ("train/parallel.py", "isinstance(tree, TrainState)"): "the loop's own state, or parameters alone",
+    ("train/parallel.py", "isinstance(tree, TrainState)"): "the loop's own state, or only parameters",
     ("train/report/blocks.py", "hasattr(value, '__array__')"): "a number of NumPy or JAX",
     ("train/report/blocks.py", "isinstance(value, hint)"): "the type that a field of a block declares",
     ("train/report/blocks.py", "type(content) not in KINDS.values()"): "jaxnlp.blocks has all kinds that there are",

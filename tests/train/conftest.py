@@ -38,7 +38,7 @@ def standard_dtype_promotion() -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class BigramConfig(ModelConfig):
-    """A model that sees the newest token alone, with dropout: it compiles in a tenth of a GPT's time."""
+    """A model that sees only the newest token, with dropout: it compiles in a tenth of a GPT's time."""
 
     width: int = 8
     dropout_rate: float = 0.2

@@ -45,8 +45,8 @@ def test_given_parameters_replace_those_at_their_places():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"a": {"z": jnp.ones(2)}}, "the parameter a/z, and the model has no such parameter"),
-        ({"a": {"x": jnp.ones(3)}}, r"a/x has the shape \(2,\), and its given value \(3,\)"),
+        ({"a": {"z": jnp.ones(2)}}, "the parameter a/z, which the model does not have"),
+        ({"a": {"x": jnp.ones(3)}}, r"a/x has the shape \(2,\), but its given value has \(3,\)"),
     ],
 )
 def test_given_parameters_of_unknown_names_or_other_shapes_are_refused(given, message):
@@ -265,7 +265,7 @@ def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_wha
     save_pretrained(tmp_path / "masked", Pretrained(config, encoder, masked, VOCABULARY))
     changed = update(pretraining_config, init_from=str(tmp_path / "masked"), model=BertPretrainingConfig())
     begun = begin(changed)
-    missing = "does not have the pooler, the head of next sentences: initialised at random"
+    missing = "does not have the pooler, the next-sentence head: initialised at random"
     assert any(missing in note for note in begun.notes)
     setup, params = initial_params(changed)
     chex.assert_trees_all_equal({k: v for k, v in params["encoder"].items() if k != "pooler"}, encoder)
@@ -286,7 +286,7 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
     for error, changes, message in (
         (RunError, {"init_from": "/nowhere"}, r"--init-from /nowhere: there is no folder /nowhere"),
         (RunError, without_pooler, r"--init-from .*plain: model\.pooling pooler needs an encoder with a pooler"),
-        (RunError, {"data.max_length": 17}, r"inputs have up to 17 tokens, and the model reads at most 16"),
+        (RunError, {"data.max_length": 17}, r"inputs have up to 17 tokens, but the model reads at most 16"),
         (DataError, {"init_from": None}, r"text tasks need a pretrained tokenizer; .*--init-from"),
         (ConfigError, {"best_metric": "exact_match"}, r"best_metric must be one of .*mean_score"),
     ):
@@ -297,5 +297,5 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
 
 def test_a_model_without_a_bert_begins_no_text_task():
     found = type("Found", (), {"model": type("Model", (), {"config": BertConfig()})()})()
-    with pytest.raises(ValueError, match="it has no BERT: its model config is a BertConfig"):
+    with pytest.raises(ValueError, match="it does not have a BERT: its model config is a BertConfig"):
         TextTasksConfig().adopt(found)

@@ -27,7 +27,7 @@ def make_state(step, *, ema=True, seed=7):
 
 
 def facts(step, losses=None):
-    """What is saved beside the state; a loss is the score too."""
+    """The rest of a checkpoint; a loss is the score too."""
     loss = None if losses is None else losses[step]
     return {
         "run": RunSpec({"recipe": "r"}, {"type": "jaxnlp.text:P"}, "d", "f"),

@@ -112,14 +112,14 @@ def test_a_file_with_the_name_of_another_module_is_refused(own_recipe):
 
 
 def test_a_path_without_a_recipe_is_refused(tmp_path, own_recipe):
-    with pytest.raises(UnknownRecipeError, match=r"there is no recipe at .*nothing\.py"):
+    with pytest.raises(UnknownRecipeError, match=r"the recipe .*nothing\.py does not exist"):
         parse([str(tmp_path / "nothing.py")], RunOptions(), program="python -m train")
     own_recipe.write_text("")
-    with pytest.raises(UnknownRecipeError, match=r"my_poems\.py has no function get_config"):
+    with pytest.raises(UnknownRecipeError, match=r"my_poems\.py must define get_config"):
         parse([str(own_recipe)], RunOptions(), program="python -m train")
 
 
-def test_a_run_is_resumed_with_its_own_config_and_what_is_given_beside(tmp_path):
+def test_a_run_is_resumed_with_its_own_config_and_further_options(tmp_path):
     config = update(load_recipe(RECIPE), total_steps=7, **{"model.num_layers": 2})
     write_json(tmp_path / "run" / "config.json", to_json(config))
     folder = tmp_path / "run"
@@ -146,7 +146,7 @@ def test_field_before_the_recipe_is_refused():
         parse(["--total-steps", "5", RECIPE], RunOptions(), program="python -m train")
 
 
-def test_recipe_alone_is_its_config_and_default_options():
+def test_a_recipe_without_options_is_its_config_and_default_options():
     assert typed() == (load_recipe(RECIPE), RunOptions())
 
 
@@ -238,7 +238,7 @@ def test_a_misspelt_field_is_refused_with_status_2_and_the_nearest(capsys, field
         (["--model.num-heads", "5"], "model.num_heads must divide model.width, got 5 heads for width 128"),
         (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate must be positive and finite, got -1.0"),
         (["--data.batch-size", "0"], "data.batch_size must be at least 1, got 0"),
-        (["--data.sequence-length", "500"], "inputs have up to 500 tokens, and the model reads at most 128"),
+        (["--data.sequence-length", "500"], "inputs have up to 500 tokens, but the model reads at most 128"),
         (["--parallel", "threads"], "--parallel: expected one of jit, pmap, got 'threads'"),
         (["--parallel", "pmpa"], "got 'pmpa'; did you mean pmap?"),
         (["--optimizer.schedule", "cosin"], "got 'cosin'; did you mean cosine?"),
@@ -262,7 +262,7 @@ def help_on(capsys, *arguments):
 @pytest.mark.parametrize("arguments", [["--help", "all"], ["--help=all"], ["-h", "all"]], ids=str)
 def test_help_on_all_shows_the_docstring_and_each_field_with_default_and_meaning(capsys, arguments):
     printed = help_on(capsys, *arguments)
-    assert "nothing to download" in printed
+    assert "without a download" in printed
     assert "--model.num-heads INT Attention heads, H; must divide the width. (default: 4)" in printed
     assert "--optimizer.learning-rate FLOAT Peak learning rate. (default: 0.006)" in printed
     assert "--workdir" in printed

@@ -69,7 +69,7 @@ def test_the_page_is_one_well_formed_file_with_a_curve_for_each_run(three, tmp_p
     assert "Unfinished: &lt;three&gt;" in text
 
 
-def test_runs_of_one_name_are_told_apart_by_their_parents(tmp_path):
+def test_runs_of_one_name_are_distinguished_by_their_parents(tmp_path):
     folders = [write_run(tmp_path / parent / "run", [1.0, 1.0]) for parent in ("a", "b")]
     assert [run.name for run in read_runs(folders)] == ["a/run", "b/run"]
 

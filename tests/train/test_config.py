@@ -53,19 +53,19 @@ def test_counts_below_one_are_refused_by_name(field):
 
 @pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, float("nan")])
 def test_moving_average_needs_a_decay_between_zero_and_one(decay):
-    with pytest.raises(ValueError, match=re.escape(f"ema_decay must lie in (0, 1) or be None, got {decay}")):
+    with pytest.raises(ValueError, match=re.escape(f"ema_decay must be in (0, 1) or be None, got {decay}")):
         config(ema_decay=decay)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_seed_fits_an_unsigned_word(seed):
     assert config(seed=2**32 - 1).seed == 2**32 - 1
-    with pytest.raises(ValueError, match=re.escape(f"seed must lie in [0, 2^32), got {seed}")):
+    with pytest.raises(ValueError, match=re.escape(f"seed must be in [0, 2^32), got {seed}")):
         config(seed=seed)
 
 
 def test_inputs_longer_than_the_model_reads_are_refused_before_anything_is_loaded():
-    with pytest.raises(ValueError, match=r"inputs have up to 17 tokens, and the model reads at most 16"):
+    with pytest.raises(ValueError, match=r"inputs have up to 17 tokens, but the model reads at most 16"):
         config(data=CharacterText(sequence_length=17))
 
 

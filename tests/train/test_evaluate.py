@@ -177,8 +177,8 @@ def test_a_file_is_scored_character_by_character(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--split", "test"], "there is no split 'test'; this data set has: "),
-        (["--file", "nowhere.txt"], "no text file at nowhere.txt"),
+        (["--split", "test"], "this data set does not have the split 'test'; it has: "),
+        (["--file", "nowhere.txt"], "text file nowhere.txt does not exist"),
         (["--predictions", "answers.txt"], "--predictions: validation has nothing to predict"),
         (["--checkpoint", "12345"], "no checkpoint of step 12345"),
         (["validaton"], "has no evaluator 'validaton'; did you mean validation?"),

@@ -109,7 +109,7 @@ def test_unknown_words_of_a_prompt_are_counted_by_the_verb_generate(run, caplog)
     words = load_run(run).processor.words
     prompt = f"{words[3]} zzz {words[4]}\nyyy"
     assert commands.main(["generate", str(run), "--max-new-tokens", "2", "--prompt", prompt]) == 0
-    assert "2 words of the prompt are read as <unk>: unknown words" in caplog.text
+    assert "2 words of the prompt are unknown and become <unk>" in caplog.text
 
 
 def test_prompts_that_are_a_text_are_refused_with_what_was_expected(run, tmp_path, capsys):
@@ -135,7 +135,7 @@ def test_runs_of_other_models_do_not_have_these_evaluators(tiny_config, tiny_gpt
         (["continuations", "--num-beams", "2", "--seed", "1"], "--num-beams cannot be combined with"),
         (["continuations", "--seed", "3"], "--top-k, --top-p and --seed need --temperature"),
         (["perplexity", "--predictions", "lines.txt"], "--predictions: validation has nothing to predict"),
-        (["next_word"], "there is no split 'prediction'"),
+        (["next_word"], "does not have the split 'prediction'"),
     ],
     ids=str,
 )

@@ -99,7 +99,7 @@ def test_tunables_are_set_where_huge_pages_can_be_had(environ, huge_pages):
     ],
     ids=["switched_off", "own", "own_and_empty", "has_them", "no_libc", "other_libc", "old", "very_old", "no_version"],
 )
-def test_process_stays_as_it_is(environ, libc, huge_pages):
+def test_process_stays_unchanged(environ, libc, huge_pages):
     assert tunables_for(environ, libc, huge_pages) is None
 
 
@@ -187,7 +187,7 @@ def test_start_time_is_that_of_the_first_of_two_starts(run):
     ],
     ids=["switched_off", "own", "own_and_empty"],
 )
-def test_program_that_is_to_stay_as_it_is_is_started_once(run, environment, tunables):
+def test_unchanged_program_is_started_once(run, environment, tunables):
     status, starts, found, _ = run("3", **environment)
     assert (status, starts, found["tunables"]) == (3, 1, tunables)
     assert found["left"] == [name for name in environment if name == SWITCH]

@@ -287,7 +287,7 @@ def test_recurrent_layers_are_blocks():
 
 
 def test_layer_decay_is_refused_where_no_blocks_are_trained():
-    message = r"layer_decay and optimizer.blocks_lr_ratio need a model with blocks that are trained, and this model"
+    message = r"layer_decay and optimizer.blocks_lr_ratio need a model with trained blocks, which this model"
     two_layers = PerceiverConfig(num_layers=2, num_heads=1, width=4, context_length=4, num_latents=2)
     config = OptimizerConfig(layer_decay=0.5)
     with pytest.raises(ConfigError, match=message):

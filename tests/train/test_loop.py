@@ -205,7 +205,7 @@ def test_prompt_that_cannot_be_continued_is_refused_before_the_first_step(tiny_c
     assert not list(tmp_path.iterdir())
 
 
-def test_console_tells_data_size_devices_and_where_it_continues(tiny_config, tmp_path, quick_fit, stop_at, loud):
+def test_console_prints_data_size_devices_and_where_it_continues(tiny_config, tmp_path, quick_fit, stop_at, loud):
     with stop_at(2):
         quick_fit(tiny_config(), tmp_path, loud)
     quick_fit(tiny_config(), tmp_path, loud)

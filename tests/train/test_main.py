@@ -299,7 +299,7 @@ def main(monkeypatch, tmp_path):
         (RunMismatchError("another"), 2),
         (RunError("not a training run"), 2),
         (DataError("too short"), 2),
-        (FileNotFoundError("no text file at x"), 2),
+        (FileNotFoundError("text file x does not exist"), 2),
         (UnavailableError("implementation='cudnn' needs an Nvidia GPU; use 'auto'"), 2),
         (NonFiniteError("NaN at step 3"), 1),
         (DamagedCheckpointError("none can be read"), 1),

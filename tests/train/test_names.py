@@ -69,7 +69,7 @@ def people(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(people, tmp_path_factory, quick_fit):
-    """A small model that has learnt some of the questions by heart."""
+    """A small model that has memorised some of the questions."""
     folder = tmp_path_factory.mktemp("names") / "run"
     few = {"learning_rate": 1e-2, "num_layers": 1, "width": 32, "evaluate_every_steps": 15, "keep_checkpoints": 1}
     on_one_device(quick_fit, config(NamesQuestions(**people), 60, best_metric="exact_match", **few), folder)
@@ -151,7 +151,7 @@ def test_training_logs_and_reports_how_many_answers_are_right(run):
     page = write_report(run).read_text(encoding="utf-8")
     assert f"{round(10 * logged)} of 10 right" in page
     assert "Accuracy by frequency of the answer" in page
-    assert "What each character of the answer attends to" in page
+    assert "The attention of each character of the answer" in page
 
 
 def test_the_best_checkpoint_is_the_one_with_the_most_right_answers(run):

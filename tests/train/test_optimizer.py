@@ -172,7 +172,7 @@ def test_clipping_is_that_of_optax(longest):
     assert found["b"].dtype == jnp.bfloat16
 
 
-def test_clipping_leaves_zeros_alone():
+def test_clipping_keeps_zeros():
     clip = clip_by_global_norm(1.0)
     np.testing.assert_array_equal(clip.update({"a": jnp.zeros(3)}, clip.init({}))[0]["a"], 0.0)
 
@@ -407,7 +407,7 @@ def test_a_maximum_norm_of_output_weights_is_refused_where_none_are_trained():
     config = OptimizerConfig(head_max_norm=3.0)
     schedule = make_schedule(config, total_steps=1)
     params = {"head": {"kernel": jnp.ones((4, 3)), "bias": jnp.ones(3)}, "dense": {"kernel": jnp.ones((4, 3))}}
-    message = "optimizer.head_max_norm needs a model with an output layer of its own that is trained"
+    message = "optimizer.head_max_norm needs a model with a separate, trained output layer"
     frozen = make_optimizer(config, schedule, parameter=HEADED.__getitem__, frozen=lambda path: path[0] == "head")
     with pytest.raises(ConfigError, match=message):
         frozen.init(params)

@@ -199,7 +199,7 @@ def test_outputs_of_a_padded_batch_come_back_in_order(mode, devices):
 
 def test_pmap_with_several_processes_is_refused_since_each_would_train_by_itself(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(ConfigError, match="pmap trains in one process, and there are 2; use jit"):
+    with pytest.raises(ConfigError, match="pmap supports only one process, but there are 2; use jit"):
         make_parallel("pmap")
     assert make_parallel("jit").devices == len(jax.devices())
 
@@ -220,7 +220,7 @@ def test_batch_that_fits_is_not_padded():
 
 
 def test_batch_without_loss_mask_is_refused_with_what_it_has():
-    with pytest.raises(ValueError, match="needs a loss_mask, or padding would be trained on; it has tokens, targets"):
+    with pytest.raises(ValueError, match="needs a loss_mask that excludes padding; it has only tokens, targets"):
         pad_rows({"tokens": np.zeros((3, 2)), "targets": np.zeros((3, 2))}, 2)
 
 
@@ -329,7 +329,7 @@ def test_eight_devices_train_several_parts_at_once_as_one_does(mode):
 
 @pytest.mark.parametrize("accumulation_steps", [1, 2])
 @pytest.mark.parametrize("mode", MODES)
-def test_batches_of_several_parts_are_laid_out_each_as_it_would_be_alone(mode, accumulation_steps, devices):
+def test_batches_of_several_parts_are_laid_out_each_like_a_single_batch(mode, accumulation_steps, devices):
     layout, batches = make_parallel(mode, devices), next(batches_of_parts())
     found = layout.put_batch(batches, accumulation_steps)
     assert found.keys() == batches.keys()

@@ -153,7 +153,7 @@ def test_another_alphabet_leaves_the_saved_one_in_place(run, finished, quick_fit
 
 def test_deleted_averages_are_noticed(run):
     shutil.rmtree(run / "checkpoints" / "6" / "ema")
-    with pytest.raises(DamagedCheckpointError, match="has lost its ema"):
+    with pytest.raises(DamagedCheckpointError, match="is incomplete; missing: ema"):
         load_run(run, checkpoint="latest")
 
 
@@ -168,7 +168,7 @@ def test_an_edited_score_does_not_change_which_checkpoint_is_the_best(run, caplo
 
 def test_a_renamed_checkpoint_is_noticed(run):
     shutil.move(run / "checkpoints" / "3", run / "checkpoints" / "5")
-    with pytest.raises(DamagedCheckpointError, match="is that of step 3, copied or renamed"):
+    with pytest.raises(DamagedCheckpointError, match="is a copied or renamed checkpoint of step 3"):
         load_run(run, checkpoint=5)
 
 
@@ -200,13 +200,13 @@ def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, qu
     config = update(tiny_config(total_steps=2), **{"optimizer.schedule": "constant"})
     quick_fit(config, tmp_path)
     before = files(tmp_path)
-    with pytest.raises(RunMismatchError, match="has trained 2 steps, and total_steps is 1; give at least 2"):
+    with pytest.raises(RunMismatchError, match="has trained 2 steps, but total_steps is 1; give at least 2"):
         quick_fit(update(config, total_steps=1), tmp_path)
     assert files(tmp_path) == before
 
 
 def test_changed_data_is_refused_before_anything_is_written(run, finished, quick_fit):
-    """The config and the vocabulary are the same: only the fingerprint tells."""
+    """The config and the vocabulary are the same: only the fingerprint differs."""
     source = Path(finished[1].data.path)
     original, before = source.read_text(), files(run)
     try:
@@ -235,8 +235,8 @@ def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, mo
     from train.setup import set_up
 
     for given, message in (
-        ({"haed": {"bias": jax.numpy.zeros(11)}}, "the parameter haed/bias, and the model has no such"),
-        ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), and its given value \(3,\)"),
+        ({"haed": {"bias": jax.numpy.zeros(11)}}, "the parameter haed/bias, which the model does not have"),
+        ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), but its given value has \(3,\)"),
     ):
         monkeypatch.setattr(LanguageModel, "begin", lambda *_, given=given: given)
         with pytest.raises(RunError, match=message):
@@ -288,7 +288,7 @@ def test_config_of_another_version_is_refused_by_the_field_that_does_not_fit(tmp
         read_config(tmp_path)
 
 
-def test_environment_tells_versions_devices_and_commit(tmp_path, root):
+def test_environment_has_versions_devices_and_commit(tmp_path, root):
     write_environment(tmp_path, pretrained=None, parameters=12, parallel="pmap", command="python -m train x")
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert environment["command"] == "python -m train x"
@@ -348,7 +348,7 @@ def test_a_link_to_nowhere_and_the_current_folder_are_refused(tmp_path, tiny_con
     for place in (tmp_path / "link", tmp_path / "link" / "run"):
         with pytest.raises(RunMismatchError, match=r"link is a link to .*gone, which does not exist"):
             check(place, to_json(tiny_config()))
-    with pytest.raises(RunMismatchError, match="a run needs a folder of its own, not the current one"):
+    with pytest.raises(RunMismatchError, match="a run needs its own folder, not the current one"):
         check(Path(""), to_json(tiny_config()))
 
 

@@ -15,7 +15,7 @@ from train.setup import set_up
 
 
 def surprises(params, tokens):
-    """Of each token but the first, given the one before it, under the tests' bigram model without dropout; in NumPy."""
+    """Losses of each token except the first under the tests' bigram model, without dropout; in NumPy."""
     tokens = np.asarray(tokens)
     embedding, head = (
         np.asarray(params[name][leaf], np.float64) for name, leaf in [("tokens", "embedding"), ("head", "kernel")]
@@ -101,7 +101,7 @@ def test_outputs_are_one_row_an_example_in_their_order_without_padding(mode):
 @pytest.mark.parametrize("rows", [np.array([3, 1, 4, 0, 2]), None], ids=["in another order", "in order"])
 def test_an_example_without_positions_to_score_is_refused_in_words(rows):
     scoring = rows_scoring([padded([30, 10, 40]), padded([20])], rows)
-    with pytest.raises(DataError, match="x has 5 examples, and 4 of them have positions in their loss_mask"):
+    with pytest.raises(DataError, match="x has 5 examples, but only 4 rows with a True in loss_mask"):
         scoring.outputs(lambda params, batch: batch["x"])
 
 

@@ -61,7 +61,7 @@ def test_a_best_metric_that_the_task_does_not_have_is_refused_with_those_it_has(
         set_up(begin(tiny_config(best_metric=name)))
 
 
-def test_the_objective_alone_is_no_best_metric_since_evaluation_does_not_measure_it(tiny_config):
+def test_the_objective_is_not_a_best_metric_since_evaluation_does_not_measure_it(tiny_config):
     task = LanguageModel(z_loss=0.1)
     with pytest.raises(ConfigError, match="best_metric must be one of loss, perplexity, got 'objective'"):
         set_up(begin(tiny_config(task=task, best_metric="objective")))

@@ -291,7 +291,7 @@ def test_evaluation_carries_too():
     np.testing.assert_allclose(carry, 2.0 * batch["x"].sum(axis=1), rtol=1e-6)
 
 
-def test_mean_of_the_parameters_begins_where_it_is_told_to():
+def test_mean_of_the_parameters_starts_at_the_given_step():
     state = init_state(initial_state().params, SGD, jax.random.key(0), ema=False, mean=True)
     seen = []
     for step in range(1, 7):
@@ -327,7 +327,7 @@ def test_progress_is_the_count_of_the_metric_that_the_objective_names():
     ("measured", "message"),
     [
         ("loss", "counts progress by 'tokens', which it did not measure; it measured loss"),
-        ("tokens", "an objective measures `loss` or `objective`; this one measured tokens"),
+        ("tokens", "an objective must measure `loss` or `objective`; this one measured tokens"),
     ],
 )
 def test_a_metric_that_the_step_needs_and_the_objective_did_not_measure_is_named(measured, message):

@@ -1,1 +1,1 @@
-"""What every trained model with a BERT can do, whatever its task: embeddings, attention maps, exports."""
+"""The verbs of every trained model with a BERT: embeddings, attention maps, exports."""

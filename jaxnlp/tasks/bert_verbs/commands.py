@@ -44,14 +44,15 @@ class Embed(Command):
     similarities: bool = False
     """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
     pooling: Pooling | None = None
-    """A text's embedding: its first token's, the pooler's, or the mean over its tokens. None = as the model has it."""
+    """A text's embedding: that of its first token (cls), the pooler's, or the mean over its tokens. None = the
+    model's."""
 
     def __call__(self, trained: Trained) -> None:
         """Writes or prints the embeddings.
 
-        Raises: ValueError, OSError for texts that are missing or cannot be read; when the file cannot be written.
+        Raises: ValueError, OSError for texts that are missing or cannot be read, and if the file cannot be written.
         """
-        encoder_config(trained)  # a model without a BERT is refused before texts are read
+        encoder_config(trained)  # an error for a model without a BERT, before texts are read
         printed = self.out is None and not self.similarities
         texts: list[str] = []
         vectors: list[np.ndarray] = []
@@ -79,7 +80,7 @@ class Embed(Command):
 
 
 def _json_line(text: str, vector: np.ndarray) -> str:
-    # The shortest decimals that read back as the same float32; Python's own of a float64 have twice as many digits.
+    # The shortest decimals that read back as the same float32. Those of a Python float have twice as many digits.
     numbers = ", ".join(map(str, vector))
     return f'{{"text": {json.dumps(text, ensure_ascii=False)}, "vector": [{numbers}]}}'
 
@@ -108,15 +109,15 @@ class Export(Command):
     """
 
     folder: tyro.conf.Positional[Path]
-    """Where to write; new, or empty."""
+    """Directory to write: new, or empty."""
 
     def __call__(self, trained: Trained) -> None:
-        """Writes the directory atomically, and prints what is in it.
+        """Writes the directory atomically, and prints its contents.
 
         Raises:
-          ValueError: when the model has no BERT.
+          ValueError: when the model does not have a BERT.
           WeightsError: for variants that Transformers' BERT does not have.
-          OSError: when the directory is not empty, or cannot be written.
+          OSError: when the directory is not empty or cannot be written.
         """
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
@@ -145,7 +146,7 @@ class Export(Command):
 
 
 def pretrained_of(trained: Trained) -> Pretrained:
-    """The BERT of a model as it is exported. Raises: ValueError when there is none."""
+    """The BERT of a model for export. Raises: ValueError when the model does not have one."""
     encoder = encoder_config(trained)
     params = jax.tree.map(np.asarray, dict(trained.params))
     heads = params.get("heads", {})

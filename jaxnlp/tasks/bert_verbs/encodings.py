@@ -1,4 +1,4 @@
-"""What the encoder of a trained model says about texts: embeddings and attention weights."""
+"""Embeddings and attention weights of texts, from the encoder of a trained model."""
 
 import functools
 from collections import defaultdict
@@ -18,9 +18,9 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
 
 BATCH_TOKENS = 4096
-"""Positions in a batch, padding included: more would be no faster on a CPU."""
+"""Number of positions in a batch, padding included; larger batches are not faster on a CPU."""
 MIN_LENGTH = 16
-"""Texts are padded to this length, or to 2, 4, 8, ... times it: each length is a program to compile."""
+"""Texts are padded to this length, or to 2, 4, 8, ... times it, so that few programs are compiled."""
 
 
 class TextOutputs(NamedTuple):
@@ -28,7 +28,7 @@ class TextOutputs(NamedTuple):
 
     Attributes:
       values: [N, ...] float32.
-      truncated_rows: for each text that was longer than the maximum length, its number, or that of its pair, from 0.
+      truncated_rows: indices of the texts, or pairs, that were longer than the maximum length.
     """
 
     values: np.ndarray
@@ -46,15 +46,15 @@ def vocabulary_of(trained: Trained) -> WordPieceVocabulary:
 
 
 def max_length_of(trained: Trained) -> int:
-    """Length in tokens to which texts are truncated: as in training, or what the encoder reads."""
+    """Maximum length of texts in tokens: that of training, or of the encoder."""
     return getattr(trained.processor, "max_length", None) or encoder_config(trained).max_positions
 
 
 def encoder_config(trained: Trained) -> Any:
-    """The BERT within a model. Raises: ValueError when there is none."""
+    """The config of a model's BERT. Raises: ValueError when the model does not have one."""
     config: Any = getattr(trained.model, "config", None)
     if not isinstance(config, BertModelConfig):
-        raise ValueError(f"{trained.name} has no BERT: its model is a {type(trained.model).__name__}")
+        raise ValueError(f"{trained.name} does not have a BERT: its model is a {type(trained.model).__name__}")
     return config.encoder
 
 
@@ -70,10 +70,10 @@ def embed_texts(
     Args:
       trained: a model with a BERT.
       texts: N of them, at least one.
-      pooling: how a text's vector is computed; None = as the model has it, or the mean.
-      batch_tokens: positions read at once.
+      pooling: how a text's vector is computed; None = as in the model, or the mean.
+      batch_tokens: number of positions in a batch.
 
-    Raises: ValueError when there is no text, or the encoder has no pooler to pool by.
+    Raises: ValueError when there is no text, or for the pooling pooler without a pooler.
     """
     encoder = encoder_config(trained)
     pooling = pooling or getattr(trained.model.config, "pooling", "mean")
@@ -90,7 +90,7 @@ def embed_texts(
 
 @one_or_many
 def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> np.ndarray:
-    """The embedding of each text [N, D] float32, or of one text [D]; arguments as `embed_texts`."""
+    """The embedding of each text [N, D] float32, or of one text [D]; arguments as for `embed_texts`."""
     return embed_texts(trained, require_texts(texts), pooling=pooling).values
 
 
@@ -104,12 +104,13 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
 
     Args:
       trained: a model with a BERT.
-      text: what is read.
-      pair: a second text, read together with the first, also where the task reads pairs apart: [CLS] text [SEP] pair
-        [SEP].
-      max_length: in tokens, special ones included, at most the model's; None = the model's.
+      text: the text to read.
+      pair: a second text, encoded together with the first even if the task encodes pairs separately: [CLS] text [SEP]
+        pair [SEP].
+      max_length: maximum length in tokens, special tokens included, at most that of the model; None = that of the
+        model.
 
-    Raises: ValueError for a pair where the encoder has no segment embeddings; when `max_length` is too short.
+    Raises: ValueError for a pair if the encoder has no segment embeddings; when `max_length` is too short.
     """
     encoder = encoder_config(trained)
     if pair is not None and encoder.num_segments < 2:
@@ -142,13 +143,13 @@ def in_batches(
     compute: Callable[[np.ndarray, np.ndarray], jax.Array],
     batch_tokens: int,
 ) -> TextOutputs:
-    """`compute`, of tokens and mask [B, S, T], of all rows of S texts, in batches of one shape for each length.
+    """The results of `compute` for all rows of S texts, in batches of one shape for each length.
 
     Args:
-      trained: whose tokenizer reads the texts.
-      columns: S of them: the first text of each row, and maybe the second.
-      compute: gives a value [B, ...] for each row of a batch.
-      batch_tokens: positions read at once, of each text of a row.
+      trained: a model with a tokenizer.
+      columns: the first text of each row, and for S = 2 the second texts.
+      compute: from tokens and mask [B, S, T] to values [B, ...].
+      batch_tokens: number of positions in a batch, for each of the S texts.
 
     Raises: ValueError when there is no text.
     """
@@ -173,5 +174,5 @@ def in_batches(
 
 
 def _power_of_two(number: int) -> int:
-    """The smallest power of two that is not less."""
+    """The smallest power of two that is at least the number."""
     return 1 << (number - 1).bit_length()

@@ -1,4 +1,4 @@
-"""A program beside exported weights: the classifier in PyTorch, where Transformers has no class with its pooling."""
+"""A PyTorch program for exported weights: a classifier whose pooling no class of Transformers has."""
 
 from typing import Any
 
@@ -46,11 +46,11 @@ _USAGE = {1: '"A text." "Another."', 2: '"A text." "Its pair." "Another." "Its p
 
 
 def torch_classifier(trained: Trained, max_length: int) -> str | None:
-    """The program of a model whose only head reads the mean over tokens, or the first one's vector; None for others.
+    """The program of a model whose only head reads the mean over tokens or the first token; None for other models.
 
     Args:
       trained: a model with a BERT.
-      max_length: of texts, in tokens.
+      max_length: maximum length of texts in tokens.
     """
     config: Any = trained.model.config
     if not isinstance(config, TextVectorsConfig) or config.pooling not in _POOLING:

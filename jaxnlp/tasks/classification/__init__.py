@@ -1,4 +1,4 @@
-"""Classification: a class for each input, any number of classes, or a number, whatever the model reads."""
+"""Classification of any inputs: one class, any number of classes, or a number."""
 
 import dataclasses
 import math
@@ -28,28 +28,28 @@ from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 @dataclasses.dataclass(frozen=True)
 class Classification(Task):
-    """Predicts the class of an input, by cross-entropy; or several classes, or a number, where the data has these.
+    """Predicts the class of an input, by cross-entropy; or several classes, or a number, if the data has these.
 
-    Batches hold what the model reads, `loss_mask` [B] bool, and `labels`: the ids of classes [B] int, with the loss
-    `class_cross_entropy`; of any number of classes, which ones [B, C] float, with `several_cross_entropy`; or numbers
-    on their scale [B] float, with the squared error. Where inputs are mixed, there are also `other_labels` [B] int and
-    `share` [B] float, the weight of the first label. Training logs the plain `loss`, the `objective`, and the accuracy
-    with respect to the first label.
+    Batches have the model's inputs, `loss_mask` [B] bool, and `labels`: the ids of classes [B] int, with the loss
+    `class_cross_entropy`; any number of classes as 0 and 1 [B, C] float, with `several_cross_entropy`; or numbers on
+    their scale [B] float, with the squared error. Mixed inputs also have `other_labels` [B] int and `share` [B] float,
+    the weight of the first label. Training logs the plain `loss`, the `objective`, and the accuracy with respect to the
+    first label.
     """
 
     label_smoothing: float = 0.0
     """Share of each target's probability that is spread evenly over the classes in training."""
     focal_gamma: float = 0.0
-    """Focal loss: the greater, the less weight examples have that are right already; 0 = cross-entropy."""
+    """Focal loss: larger values give less weight to examples that are already right; 0 = cross-entropy."""
     balanced: bool = False
-    """Weight classes by the inverse of their frequency in training, so that all weigh the same."""
+    """Weight classes by the inverse of their frequency in training."""
     class_weights: tuple[float, ...] = ()
     """Weight of each class in training, in the order of their names; empty = 1 for all."""
 
     def __post_init__(self):
         super().__post_init__()
         if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if not 0.0 <= self.focal_gamma < math.inf:
             raise ValueError(f"task.focal_gamma must be finite and not negative, got {self.focal_gamma}")
         if not all(0.0 < weight < math.inf for weight in self.class_weights):
@@ -84,7 +84,7 @@ class Classification(Task):
         elif targets.several:
             self._refuse(("balanced",), "one class for each example; give task.class_weights")
         if self.balanced and corpus.token_counts is None:
-            raise DataError("task.balanced needs to know how often each class occurs, and this data set does not count")
+            raise DataError("task.balanced needs the counts of the classes, which this data set does not have")
         if self.class_weights and len(self.class_weights) != len(targets.names):
             raise DataError(
                 f"task.class_weights needs a weight for each of {len(targets.names)} classes, "
@@ -92,7 +92,7 @@ class Classification(Task):
             )
 
     def _refuse(self, names: tuple[str, ...], applies_to: str) -> None:
-        """Raises DataError for options that this data does not read."""
+        """Raises DataError for options that do not apply to this data."""
         for name in names:
             if getattr(self, name):
                 raise DataError(f"task.{name} applies only to {applies_to}")
@@ -101,7 +101,7 @@ class Classification(Task):
         assert isinstance(model, ClassifierConfig)
         return model.build_classifier(processor), model.shapes(processor)
 
-    def begin(self, model: Any, corpus: Corpus) -> Params:
+    def initial_params(self, model: Any, corpus: Corpus) -> Params:
         try:
             return model.config.initial_params(corpus.processor)
         except ValueError as error:
@@ -156,7 +156,7 @@ class Classification(Task):
 
 
 def _shares(batch: Batch, classes: int) -> Array:
-    """The labels [B], or where inputs are mixed the shares of both labels [B, C]."""
+    """The labels [B], or for mixed inputs the shares of both labels [B, C]."""
     if "other_labels" not in batch:
         return batch["labels"]
     share = batch["share"][:, None]

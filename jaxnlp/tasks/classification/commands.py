@@ -1,4 +1,4 @@
-"""The verbs of classifiers: `jaxnlp predict` and `attention`; those of all BERTs are in `jaxnlp.tasks.bert_verbs`."""
+"""The verbs of classifiers: `jaxnlp predict` and `attention`; `jaxnlp.tasks.bert_verbs` has those of all BERTs."""
 
 import dataclasses
 import json
@@ -25,33 +25,33 @@ from jaxnlp.typing import Batch, Params
 
 @dataclasses.dataclass(frozen=True)
 class Predict(Command):
-    """Predicts the classes of texts, of pairs of texts or of images, a line for each.
+    """Predicts the classes of texts, of pairs of texts or of images, one line for each.
 
-    A line has tabs between its parts: the class and its probability, or a number; then the text, both texts, or the
-    file. Of any number of classes, they have commas between them, and the probability is the least of theirs.
+    A line has columns separated by tabs: the class and its probability, or a number; then the text, both texts, or the
+    file. Several classes are separated by commas, with the lowest of their probabilities.
     """
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts; none = those of the file, or of standard input. Of models of images, files or folders of them."""
+    """Texts; none = those of the file, or of standard input. For models of images: files, or folders of them."""
     pair: tuple[str, ...] = ()
     """The second text of each, for pairs."""
     file: Path | None = None
     """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
     resize: bool = False
-    """Cut and scale images of another size than the model reads."""
+    """Crop and scale images of another size than the model reads."""
     threshold: float | None = None
-    """Probability from which a class is predicted, of two classes the second one. None = that in the run's folder, if
-    one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most probable class, or 0.5."""
+    """Lowest probability of a predicted class, or of the second of two classes. None = that in the run's folder, if one
+    was chosen (`python -m train.evaluate RUN threshold`); otherwise the most probable class, or 0.5."""
     json: bool = False
     """Print a JSON object for each input, with the probabilities of all classes."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.threshold is not None and not 0.0 < self.threshold < 1.0:
-            raise ValueError(f"--threshold must lie between 0 and 1, got {self.threshold}")
+            raise ValueError(f"--threshold must be between 0 and 1, got {self.threshold}")
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the predictions; those of the first inputs before it reads the rest.
+        """Prints the predictions. Those of the first inputs are printed before the rest is read.
 
         Raises: ValueError, OSError for inputs that are missing or cannot be read.
         """
@@ -85,27 +85,27 @@ def _json_line(fields: dict[str, str], found: Prediction) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Attention(Command):
-    """Shows what predictions rest on, as a page.
+    """Writes a page that shows the attention of predictions.
 
-    Of a BERT these are the attention weights of all layers and heads on a text; of other models of texts the words by
-    their weights in the pooling; of models of images the patches by the attention of all layers, multiplied (rollout).
+    For a BERT it shows the attention weights of all layers and heads on a text; for other models of texts the weights
+    of words in the pooling; for models of images the attention of all layers to patches (attention rollout).
     """
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Texts, one for a BERT; none = those of the file, or of standard input. Of models of images, files or folders."""
+    """Texts, one for a BERT; none = those of the file, or of standard input. For models of images: files or folders."""
     pair: tuple[str, ...] = ()
-    """The second text of each, for pairs; a BERT reads both together."""
+    """The second text of each, for pairs; a BERT encodes both together."""
     file: Path | None = None
     """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input. Not for a BERT."""
     out: Path = Path("attention.html")
-    """The page."""
+    """The page to write."""
     resize: bool = False
-    """Cut and scale images of another size than the model reads."""
+    """Crop and scale images of another size than the model reads."""
     max_length: int | None = None
-    """Of a BERT: maximum length in tokens; longer texts are truncated; None = 128."""
+    """For a BERT: maximum length in tokens; longer texts are truncated; None = 128."""
 
     def __call__(self, trained: Trained) -> None:
-        """Writes the page. Raises: ValueError, OSError for missing inputs, and models without attention to show."""
+        """Writes the page. Raises: ValueError, OSError for missing inputs, and for models without attention weights."""
         config: Any = trained.model.config
         given = Given(self.inputs, self.pair, self.file, self.resize)
         is_bert = isinstance(config, BertModelConfig)
@@ -125,7 +125,7 @@ class Attention(Command):
 
 def _page_of_layers(trained: Trained, given: Given, max_length: int) -> str:
     if len(given.inputs) != 1 or len(given.pair) > 1 or given.file is not None:
-        raise ValueError("the page of a BERT shows one text: give one, and with --pair its second text; no --file")
+        raise ValueError("the page of a BERT shows one text: give one text, or a pair with --pair, without --file")
     if given.resize:
         raise ValueError("--resize applies only to images; remove it")
     return page_of(trained, (*given.inputs, *given.pair), max_length)
@@ -186,7 +186,7 @@ def _kept(trained: Trained) -> float | None:
 
 
 def _answer(targets: Targets, row: Any, threshold: float | None) -> str:
-    """A prediction, in words."""
+    """A prediction as text."""
     (label,) = decided(targets, np.asarray(row)[None], threshold)
     if isinstance(targets, Scale):
         return targets.show(label)

@@ -1,4 +1,4 @@
-"""From probabilities to labels, and the threshold that a run keeps for it."""
+"""Labels from probabilities, and the threshold in a run's folder."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Trained
 
 THRESHOLD_FILE = "threshold.json"
-NO_THRESHOLD = "--threshold is for two classes, or for any number of classes an example; remove it"
+NO_THRESHOLD = "--threshold applies only to two classes, or to any number of classes per example; remove it"
 
 
 def on_host(targets: Targets, predicted: jax.Array) -> np.ndarray:
@@ -21,13 +21,13 @@ def on_host(targets: Targets, predicted: jax.Array) -> np.ndarray:
 
 
 def decided(targets: Targets, predicted: np.ndarray, threshold: float | None = None) -> list[Any]:
-    """The labels that predictions mean.
+    """The predicted labels.
 
     Args:
-      targets: what is predicted.
+      targets: classes or a scale.
       predicted: probabilities [N, C], or numbers [N].
-      threshold: probability from which a class of several is predicted, or of two the second one; None = 0.5, and of
-        one class the most probable.
+      threshold: lowest probability of a predicted class, or of the second of two classes; None = 0.5 for any number of
+        classes, and the most probable class for one class.
     """
     if isinstance(targets, Scale):
         return [float(value) for value in predicted]
@@ -39,9 +39,9 @@ def decided(targets: Targets, predicted: np.ndarray, threshold: float | None = N
 
 
 def kept_threshold(trained: Trained) -> float | None:
-    """The threshold in a run's folder; None = none was chosen, or for another step, which is said.
+    """The threshold in a run's folder. None = none was chosen, or, with a note, it was chosen for another step.
 
-    Raises: ValueError naming the file, when it is something else.
+    Raises: ValueError naming the file, when it is not a threshold.
     """
     if trained.folder is None or not (trained.folder / THRESHOLD_FILE).is_file():
         return None
@@ -50,10 +50,10 @@ def kept_threshold(trained: Trained) -> float | None:
         held: Any = json.loads(place.read_text(encoding="utf-8"))
         threshold, step = float(held["threshold"]), held["step"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{place} is not what the evaluator threshold wrote: {error!r}; remove it") from error
+        raise ValueError(f"{place} is not a file of the evaluator threshold: {error!r}; remove it") from error
     if step != trained.step:
         print(
-            f"note: {place} was chosen for step {step}, and the checkpoint is of step {trained.step}; it is not used",
+            f"note: {place} is not used: it was chosen for step {step}, but the checkpoint is of step {trained.step}",
             file=sys.stderr,
         )
         return None

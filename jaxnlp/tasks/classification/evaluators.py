@@ -1,4 +1,4 @@
-"""How classifiers are scored: scikit-learn's scores, files of predictions, and the report's tables and pictures."""
+"""Evaluators of classifiers: scikit-learn's scores, files of predictions, and tables and pictures of the report."""
 
 import csv
 import dataclasses
@@ -21,11 +21,11 @@ from jaxnlp.tasks.classification.words_page import marked
 from jaxnlp.typing import Batch, Params
 
 MAX_ERRORS = 20
-"""Wrong predictions in the report."""
+"""Number of wrong predictions in the report."""
 COLUMNS = 10
-"""Pictures in a row of the report."""
+"""Number of pictures in a row of the report."""
 LIT = 15
-"""Images in the report with what the prediction rests on."""
+"""Number of images with their attention in the report."""
 PICTURE_PIXELS = 64
 """Size to which small images are enlarged in the report."""
 
@@ -38,13 +38,13 @@ def measures(targets: Targets) -> ModuleType:
 
 
 def label_array(targets: Targets, examples: Sequence[Any]) -> np.ndarray:
-    """The labels of examples, as `measures` takes them: ids [N], which classes [N, C], or numbers [N]."""
+    """The labels of examples for `measures`: ids [N], several classes as 0 and 1 [N, C], or numbers [N]."""
     labels = [example.label for example in examples]
     return np.array(labels, np.float64) if isinstance(targets, Scale) else targets.array(labels)
 
 
 def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], jax.Array]:
-    """A function of parameters and a batch: the probability of each class [B, C], or of numbers the outputs [B]."""
+    """A function of parameters and a batch: the probability of each class [B, C], or for numbers the outputs [B]."""
 
     def predict(params: Params, batch: Batch) -> jax.Array:
         logits = model.apply({"params": params}, *(batch[name] for name in model.config.inputs))
@@ -57,19 +57,19 @@ def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], ja
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """Loss, scikit-learn's scores and the calibration of probabilities; predictions of all examples.
+    """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples.
 
-    Scores are those of the most probable class, or of 0.5 where an example has several, whatever the threshold.
+    The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
     """
 
     threshold: float | None = None
-    """Probability from which the file of predictions has a class, of two classes the second one; None = 0.5, or the
-    most probable class."""
+    """Lowest probability of a predicted class, or of the second of two classes, in the file of predictions; None = 0.5,
+    or the most probable class."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.threshold is not None and not 0.0 < self.threshold < 1.0:
-            raise ValueError(f"--threshold must lie between 0 and 1, got {self.threshold}")
+            raise ValueError(f"--threshold must be between 0 and 1, got {self.threshold}")
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, examples = scoring.trained, scoring.split.examples
@@ -95,7 +95,7 @@ class Validation(Evaluator):
 
 
 def _table(processor: Any, examples: Sequence[Any], found: np.ndarray, threshold: float | None) -> str:
-    """A line for each example: its name, its label, the predicted one, and the probability of each class."""
+    """A line for each example: its name, its label, the predicted label, and the probability of each class."""
     targets, file = processor.targets, io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["name", "label", "predicted", *targets.names])
@@ -107,7 +107,7 @@ def _table(processor: Any, examples: Sequence[Any], found: np.ndarray, threshold
 
 
 def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, errors: Sequence[int]) -> list[Block]:
-    """The most confident errors, or the largest ones, as a table; images with their pictures."""
+    """A table of the most confident or the largest errors; images also have pictures."""
     if not errors:
         return []
     targets: Targets = processor.targets
@@ -135,7 +135,7 @@ def _error_blocks(processor: Any, examples: Sequence[Any], found: np.ndarray, er
 
 
 def _rollout_block(scoring: Scoring) -> Block:
-    """Images, lit by the attention of all layers."""
+    """Images whose patches are as bright as their attention."""
     model: Any = scoring.trained.model
     examples = scoring.split.examples
     # From the whole split: examples may be in the order of their classes.
@@ -144,12 +144,12 @@ def _rollout_block(scoring: Scoring) -> Block:
     rollout = scoring.once("rollout", lambda: jax.jit(model.attention_rollout))
     shares = np.asarray(rollout(scoring.params_here(), images))
     picture = png(side_by_side(images, shares), columns=COLUMNS, scale=max(1, PICTURE_PIXELS // images.shape[1]))
-    note = "Each image, and the same image lit by the attention of all layers (rollout)."
-    return Block("What predictions rest on", Picture(picture, "images lit by attention", note))
+    note = "Each image, and the same image with patches as bright as their attention in all layers (attention rollout)."
+    return Block("Attention of predictions", Picture(picture, "images with their attention", note))
 
 
 def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> Block:
-    """Texts, the most confident errors first, with their weightiest words marked."""
+    """Texts, the most confident errors first, with the words of the largest weights marked."""
     trained, examples = scoring.trained, scoring.split.examples
     model: Any = trained.model
     processor = trained.processor
@@ -164,5 +164,5 @@ def _words_block(scoring: Scoring, errors: Sequence[int], found: np.ndarray) -> 
         names = processor.targets.show(examples[number].label), processor.targets.show(chosen[number])
         words = marked(processor.vocabulary.tokens(tokens), row[: len(tokens)])
         paragraphs.append(((f"{names[0]}, predicted {names[1]}: ", False), *words))
-    note = "Words that the pooling weights at least one and a half times as much as equal weights would."
-    return Block("What predictions rest on", MarkedText(tuple(paragraphs), note))
+    note = "Marked words have at least one and a half times the pooling weight of equally weighted words."
+    return Block("Attention of predictions", MarkedText(tuple(paragraphs), note))

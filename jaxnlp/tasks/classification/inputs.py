@@ -1,4 +1,4 @@
-"""What the verbs of classifiers are given, texts or image files, as batches of the model."""
+"""The inputs of the verbs of classifiers, texts or image files, as batches of the model."""
 
 import functools
 import re
@@ -15,24 +15,24 @@ from jaxnlp.inference import require_texts
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 
 IMAGES = 64
-"""Images that are read at once."""
+"""Number of images in a batch."""
 TEXTS = 64
-"""Texts in a batch."""
+"""Number of texts in a batch."""
 LENGTH_MULTIPLE = 16
-"""Texts are padded to a multiple of it: each length is a program to compile."""
+"""Texts are padded to a multiple of this length, so that few programs are compiled."""
 
 TABLE = re.compile(r"\.(csv|jsonl)(\.gz)?$")
-"""Files that `data.text_table` reads, and that are no texts, one a line."""
+"""Suffixes of tables, which `data.text_table` reads; they are not files with one text a line."""
 
 
 class Given(NamedTuple):
-    """What a verb reads.
+    """The inputs of a verb.
 
     Attributes:
       inputs: texts, or image files and folders of them; () = those of the file, or of standard input.
       pair: the second text of each, for pairs.
-      file: with a text a line, or two with a tab between them; None = standard input.
-      resize: cut and scale images of another size.
+      file: one text a line, or two texts separated by a tab; None = standard input.
+      resize: crop and scale images of another size.
     """
 
     inputs: tuple[str, ...] = ()
@@ -45,10 +45,10 @@ class Chunk(NamedTuple):
     """Some of the inputs.
 
     Attributes:
-      shown: what a line of the output shows of each: the texts on one line, or the file [N].
-      fields: the same for JSON, by names [N].
-      batches: (numbers of the inputs [n], batch whose first n rows they are), in any order.
-      truncated: the numbers of the inputs that were truncated.
+      shown: the columns of each input in the output: its texts, without line breaks, or its file [N].
+      fields: the same for JSON, by name [N].
+      batches: (indices of the inputs [n], batch whose first n rows they are), in any order.
+      truncated: indices of the inputs that were truncated.
     """
 
     shown: list[tuple[str, ...]]
@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
 def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
     """The inputs of a command in chunks.
 
-    Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that they do not have.
+    Raises: ValueError, OSError for inputs that are missing or cannot be read, and for options that do not apply.
     """
     for rows in given_rows(processor, given):
         yield read_chunk(processor, rows, resize=given.resize)
@@ -68,9 +68,9 @@ def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
 
 @functools.singledispatch
 def given_rows(processor: Any, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
-    """What a command was given, in lists of rows: a text, two texts, or the path of an image.
+    """The inputs of a command, in lists of rows: a text, two texts, or the path of an image.
 
-    A new kind of processor registers a function of its own, and one of `read_chunk`.
+    A new kind of processor registers functions for this and for `read_chunk`.
 
     Raises: ValueError, OSError.
     """
@@ -79,7 +79,7 @@ def given_rows(processor: Any, given: Given) -> Iterator[Sequence[Sequence[Any]]
 
 @functools.singledispatch
 def read_chunk(processor: Any, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
-    """Rows of inputs as batches of the model. Raises: ValueError, OSError for what cannot be read."""
+    """Rows of inputs as batches of the model. Raises: ValueError, OSError for rows that cannot be read."""
     raise ValueError(f"inputs of a {type(processor).__name__} cannot be read")
 
 
@@ -89,7 +89,7 @@ def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Seq
         raise ValueError("--resize applies only to images; remove it")
     if given.file is not None and TABLE.search(given.file.name.lower()):
         raise ValueError(
-            f"--file {given.file} is a table, and a text a line is expected; predict it with "
+            f"--file must have one text a line, but {given.file} is a table; predict it with "
             f"python -m train.evaluate RUN --file {given.file} --predictions predictions.csv"
         )
     yield from chunks(rows_of(given.inputs, given.pair, given.file, count=processor.texts))
@@ -113,7 +113,7 @@ def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resi
 def _text_batches(
     processor: TextClassifierProcessor, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray]
 ) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
-    """Texts of similar length together."""
+    """Batches of texts of similar length."""
     lengths = np.array([processor.length(kinds) for kinds in segments])
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), TEXTS):
@@ -133,7 +133,7 @@ def _(processor: ImageProcessor, given: Given) -> Iterator[Sequence[Sequence[Any
 @read_chunk.register
 def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
     if any(len(row) != 1 for row in rows):
-        raise ValueError("this model reads images, which have no pairs; remove them")
+        raise ValueError("this model reads images, not pairs of texts; remove the pairs")
     names = [f"image {number}" if isinstance(one, np.ndarray) else str(one) for number, (one,) in enumerate(rows)]
     images = np.stack([processor.array(one, resize=resize) for (one,) in rows])
     return Chunk([(name,) for name in names], [{"file": name} for name in names], _image_batches(images), truncated=())
@@ -147,19 +147,19 @@ def _image_batches(images: np.ndarray) -> Iterator[tuple[np.ndarray, NumpyBatch]
 
 
 def refuse_texts(given: Given) -> None:
-    """Raises: ValueError for options of texts, where images are read."""
+    """Raises: ValueError for options that apply only to texts."""
     if given.pair or given.file is not None:
         raise ValueError("--pair and --file apply only to texts; remove them")
 
 
 def image_files(given: tuple[Path, ...]) -> list[Path]:
-    """The files, and the images in the folders among them. Raises: ValueError when there is none; names the folder."""
+    """The files, and the images in the folders among them. Raises: ValueError naming a folder without images."""
     if not given:
         raise ValueError("give image files, or a folder of them")
     found = []
     for path in given:
         inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
         if not inside:
-            raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}) in it; folders in it are not read")
+            raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}); its subfolders are not read")
         found += inside
     return found

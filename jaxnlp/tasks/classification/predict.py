@@ -1,4 +1,4 @@
-"""Predictions of classifiers: of texts, of pairs of texts, and of images."""
+"""Predictions of classifiers for texts, pairs of texts, and images."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ from jaxnlp.typing import Batch, Params
 
 
 class Prediction(NamedTuple):
-    """What is predicted of an input.
+    """The prediction of an input.
 
     Attributes:
-      label: the name of the class; of any number of classes their names; or a number.
-      probability: of that class; of any number of classes the least of theirs, or, if there is none, the probability
-        that no class applies; nan of a number.
-      probabilities: of each class, by name; {} of a number.
+      label: the name of the class, the names of any number of classes, or a number.
+      probability: of the class; for several classes the lowest of their probabilities; for none the probability that no
+        class applies; nan for a number.
+      probabilities: of each class, by name; {} for a number.
     """
 
     label: Any
@@ -35,9 +35,9 @@ class Predictor:
     """Predicts with a model."""
 
     def __init__(self, trained: Trained, threshold: float | None = None):
-        """Args: the model, and the probability from which a class is predicted; None = that in the run's folder.
+        """Args: the model, and the lowest probability of a predicted class; None = that in the run's folder.
 
-        Raises: ValueError for a threshold where there is none.
+        Raises: ValueError for a threshold that does not apply to the targets.
         """
         self._trained = trained
         self._targets: Targets = trained.processor.targets
@@ -72,7 +72,7 @@ def _prediction(targets: Targets, row: Any, label: Any) -> Prediction:
 
 
 def probability_of(targets: Classes, row: Any, label: Any) -> float:
-    """That of the predicted class; of several the lowest, and of none that no class applies."""
+    """The probability of the predicted class; for several classes the lowest; for none that no class applies."""
     if not targets.several:
         return float(row[label])
     return float(min((row[number] for number in label), default=1.0 - np.max(row)))
@@ -87,15 +87,15 @@ def predict(
     threshold: float | None = None,
     resize: bool = False,
 ) -> list[Prediction]:
-    """What the model predicts of texts, of pairs of texts, or of images.
+    """The model's predictions for texts, pairs of texts, or images.
 
     Args:
       trained: a classifier.
       inputs: texts; or images, as files or as arrays [I, I, R] uint8. One input gives one prediction.
-      pairs: the second text of each, where the model reads pairs.
-      threshold: probability from which a class is predicted, of two classes the second one; None = that of the run's
+      pairs: the second text of each, if the model reads pairs.
+      threshold: lowest probability of a predicted class, or of the second of two classes; None = that in the run's
         folder, if one was chosen.
-      resize: cut and scale images of another size than the model reads.
+      resize: crop and scale images of another size than the model reads.
 
     Raises: ValueError, OSError for inputs that the model does not read.
     """
@@ -110,6 +110,6 @@ def _chunks(
         raise ValueError(f"each text needs its pair, got {len(inputs)} texts and {len(pairs)} pairs")
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
     if not rows:
-        raise ValueError("there is nothing to predict")
+        raise ValueError("there are no inputs to predict")
     for start in range(0, len(rows), size):
         yield read_chunk(trained.processor, rows[start : start + size], resize=resize)

@@ -1,4 +1,4 @@
-"""Pictures of what a Vision Transformer's prediction rests on: each image, and the same image lit by the attention."""
+"""Pictures of a Vision Transformer's attention: each image, and the same image with attention as brightness."""
 
 import html
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from jaxnlp.commands.attention_page import VIEWPORT
 from jaxnlp.images.pictures import png
 
 DARKEST = 0.15
-"""Brightness of a patch without attention; the one with the most has 1."""
+"""Brightness of a patch without attention; the patch with the most attention has 1."""
 PICTURE_PIXELS = 224
 """Size to which small images are enlarged on a page."""
 
@@ -23,7 +23,7 @@ figcaption { color: GrayText; overflow-wrap: anywhere }
 
 
 def lit(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Images [N, I, I, R] uint8 whose patches are as bright as their share [N, I / patch, I / patch] of the attention,
+    """Images [N, I, I, R] uint8 whose patches are as bright as their shares of attention [N, I / patch, I / patch],
     relative to the image's largest share."""
     patch = images.shape[1] // shares.shape[1]
     light = DARKEST + (1.0 - DARKEST) * shares / shares.max(axis=(1, 2), keepdims=True)
@@ -32,12 +32,12 @@ def lit(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def side_by_side(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Each image, followed by the same one lit: [2 N, I, I, R] uint8."""
+    """Each image, followed by the same image with attention as brightness: [2 N, I, I, R] uint8."""
     return np.stack([images, lit(images, shares)], axis=1).reshape(-1, *images.shape[1:])
 
 
 def render_page(images: np.ndarray, shares: np.ndarray, captions: Sequence[str], name: str) -> str:
-    """A page that asks for nothing else.
+    """A self-contained page.
 
     Args:
       images: [N, I, I, R] uint8.

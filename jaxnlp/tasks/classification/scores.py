@@ -1,4 +1,4 @@
-"""How good predicted probabilities are: scikit-learn's scores, the expected calibration error, and the report's blocks.
+"""Scores of predicted probabilities: scikit-learn's scores, the expected calibration error, and the report's blocks.
 
 Axes: N examples, C classes.
 """
@@ -11,20 +11,20 @@ from jaxnlp.blocks import Line, Lines, Table
 from jaxnlp.tasks import Block, Metric, MetricKind
 
 MAX_CLASSES = 30
-"""Classes above which there is no F1 for each, and no confusion matrix."""
+"""Maximum number of classes for an F1 of each class and a confusion matrix."""
 MAX_CURVES = 10
-"""Classes above which curves are drawn for the most frequent ones."""
+"""Maximum number of classes with curves: the most frequent ones."""
 MAX_POINTS = 200
-"""Points of a curve in the report."""
+"""Maximum number of points of a curve in the report."""
 BINS = 15
-"""Intervals of confidence, of equal width."""
+"""Number of intervals of confidence, of equal width."""
 
 
 def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
     """What `scores` measures of examples with these labels [N]; areas under curves need examples of every class,
     and F1 of a class examples of it.
 
-    `of` is what the examples are called.
+    `of` is the plural noun for examples.
     """
     found = {name: MetricKind(of) for name in ("balanced_accuracy", "macro_f1")}
     found["calibration_error"] = MetricKind(of, "points", "lower")
@@ -36,10 +36,10 @@ def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> d
 
 
 def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> dict[str, Metric]:
-    """Every score that `kinds` names, of labels [N] and probabilities [N, C].
+    """All scores of `kinds`, from labels [N] and probabilities [N, C].
 
-    Of two classes, areas are those of the second one; of more, means over one class against the rest. The calibration
-    error is in points, from 0 to 100.
+    With two classes, areas are those of the second one; with more, means over one class against the rest. The
+    calibration error is in points, from 0 to 100.
     """
     # Here: it takes longer to import than JAX, and every command would wait for it.
     from sklearn.metrics import average_precision_score, f1_score, recall_score, roc_auc_score
@@ -47,9 +47,9 @@ def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
     chosen, ids = probabilities.argmax(axis=1), np.arange(len(classes))
     f1 = f1_score(labels, chosen, labels=ids, average=None, zero_division=0.0)
     present = np.unique(labels)
-    counted = np.union1d(present, chosen)  # a class without examples counts where it is predicted
+    counted = np.union1d(present, chosen)  # a class without examples counts if it is predicted
     values = {
-        # Balanced accuracy, without scikit-learn's warning of a class that is predicted and has no example.
+        # Balanced accuracy, without scikit-learn's warning about a predicted class without examples.
         "balanced_accuracy": float(recall_score(labels, chosen, labels=present, average="macro")),
         "macro_f1": float(np.mean(f1[counted])),
         "calibration_error": 100.0 * calibration_error(labels, probabilities),
@@ -68,7 +68,7 @@ def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 
 
 def _binned(labels: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each interval of confidence: its examples, the sum of their confidences, and how many are right [BINS]."""
+    """For each interval of confidence: number of examples, sum of confidences, number of right predictions [BINS]."""
     confidence = probabilities.max(axis=1)
     right = probabilities.argmax(axis=1) == labels
     place = np.minimum((confidence * BINS).astype(int), BINS - 1)
@@ -76,7 +76,7 @@ def _binned(labels: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, 
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray) -> float:
-    """The mean distance between confidence and accuracy, over intervals of confidence, each weighted by its examples.
+    """The mean distance between confidence and accuracy over intervals of confidence, weighted by number of examples.
 
     Args:
       labels: [N] int.
@@ -130,7 +130,7 @@ def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
                 (reliability, Line("perfect", (0.0, 1.0), (0.0, 1.0))),
                 "confidence",
                 "share of right predictions",
-                "Below the straight line the model is too sure of itself, above it not sure enough.",
+                "Below the straight line the model is overconfident, above it underconfident.",
             ),
         )
     )
@@ -138,7 +138,7 @@ def blocks(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray
 
 
 def _distributions(classes: Sequence[str], labels: np.ndarray, scores: np.ndarray) -> Lines:
-    """Of two classes, how the probability of the second one is distributed over the examples of each."""
+    """For two classes: the distribution of the second one's probability over the examples of each class."""
     edges = np.linspace(0.0, 1.0, BINS + 1)
     middles = (edges[:-1] + edges[1:]) / 2.0
     shares = [np.histogram(scores[labels == label], edges)[0] / (labels == label).sum() for label in (0, 1)]
@@ -146,8 +146,8 @@ def _distributions(classes: Sequence[str], labels: np.ndarray, scores: np.ndarra
         tuple(line(name, middles, share) for name, share in zip(classes, shares, strict=True)),
         f"probability of {classes[1]}",
         "share of the class's examples",
-        "Where the curves lie on each other, the model does not tell the classes apart. Where both lie on one side of "
-        "0.5, it predicts one class alone.",
+        "If the curves are equal, the model does not distinguish the classes. If both are on one side of 0.5, it "
+        "predicts only one class.",
     )
 
 

@@ -1,6 +1,6 @@
-"""How good predicted numbers are: errors and correlations, and the report's blocks. Axis: N examples.
+"""Scores of predicted numbers: errors and correlations, and the report's blocks. Axis: N examples.
 
-The functions are those of `scores`; numbers have no classes.
+The functions are those of `scores`. Numbers do not have classes.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from jaxnlp.blocks import Line, Lines
 from jaxnlp.tasks import Block, Metric, MetricKind
 
 BINS = 20
-"""Parts of the scale for which the report has the mean prediction."""
+"""Number of parts of the scale for which the report has the mean prediction."""
 
 
 def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:

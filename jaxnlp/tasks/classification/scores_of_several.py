@@ -1,4 +1,4 @@
-"""How good the probabilities of any number of classes an example are: scikit-learn's scores, and the report's blocks.
+"""Scores of the probabilities of any number of classes per example: scikit-learn's scores, and the report's blocks.
 
 Axes: N examples, C classes.
 """
@@ -13,7 +13,7 @@ from jaxnlp.tasks.classification.scores import MAX_CLASSES, MAX_CURVES, line
 
 
 def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
-    """What `scores` measures of examples with these labels [N, C], 0 or 1."""
+    """The metrics of `scores` for examples with these labels [N, C], 0 or 1."""
     found = {name: MetricKind(of) for name in ("accuracy", "micro_f1", "macro_f1")}
     if _with_both(labels).any():
         found |= {name: MetricKind(of) for name in ("roc_auc", "average_precision")}
@@ -23,22 +23,22 @@ def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> d
 
 
 def _with_both(labels: np.ndarray) -> np.ndarray:
-    """Which classes [C] some examples have and others do not."""
+    """Which classes have both positive and negative examples [C]."""
     return (labels.min(axis=0) == 0) & (labels.max(axis=0) == 1)
 
 
 def scores(
     classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray, threshold: float = 0.5
 ) -> dict[str, Metric]:
-    """Every score that `kinds` names. The accuracy is the share of examples all of whose classes are right.
+    """All scores of `kinds`. The accuracy is the share of examples whose classes are all right.
 
     Args:
       classes: their names.
       labels: [N, C], 0 or 1.
       probabilities: [N, C], of each class.
-      threshold: probability from which a class is predicted.
+      threshold: lowest probability of a predicted class.
 
-    Areas under curves are means over those classes that some examples have and others do not.
+    Areas under curves are means over the classes with both positive and negative examples.
     """
     # Here: it takes longer to import than JAX, and every command would wait for it.
     from sklearn.metrics import average_precision_score, f1_score, roc_auc_score

@@ -1,4 +1,4 @@
-"""The probability from which a class is predicted: chosen on validation data, and kept in the run's folder."""
+"""Choosing the probability threshold of a class on validation data, and saving it in the run's folder."""
 
 import dataclasses
 import json
@@ -20,11 +20,11 @@ CANDIDATES = 200
 
 @dataclasses.dataclass(frozen=True)
 class ChooseThreshold(Evaluator):
-    """Chooses the probability from which a class is predicted, by the highest macro-F1; keeps it in the folder.
+    """Chooses the lowest probability of a predicted class by the highest macro-F1, and saves it in the run's folder.
 
-    Of two classes, it is the probability of the second one; of any number of classes, that of each. `jaxnlp predict`
-    and `jaxnlp attention` then use it. The scores are a little better than on other data, since they are of the data it
-    is chosen on.
+    With two classes, it is the probability of the second one. With any number of classes, all share it. `jaxnlp
+    predict` and `jaxnlp attention` then use it. The scores are a little better than on other data, because the
+    threshold is chosen on the same data.
     """
 
     default_split: ClassVar[str] = "validation"
@@ -38,13 +38,13 @@ class ChooseThreshold(Evaluator):
         }
 
     def __call__(self, scoring: Scoring) -> Evaluation:
-        """Raises: ValueError for more than two classes of which an example has one, for numbers, and without labels."""
+        """Raises: ValueError for one class of more than two, for numbers, and for examples without labels."""
         trained, examples = scoring.trained, scoring.split.examples
         targets: Targets = trained.processor.targets
         if isinstance(targets, Scale) or not targets.has_threshold:
-            raise ValueError("a threshold is for two classes, or for any number of classes an example")
+            raise ValueError("a threshold applies only to two classes, or to any number of classes per example")
         if not scoring.split.scored:
-            raise ValueError("a threshold is chosen on examples with labels, and these have none")
+            raise ValueError("choosing a threshold needs examples with labels, but these do not have labels")
         predict = scoring.once("predictions", lambda: predictions_of(trained.model, targets))
         found, labels = on_host(targets, scoring.outputs(predict)), label_array(targets, examples)
         tried = candidates(found if targets.several else found[:, 1])
@@ -68,8 +68,8 @@ class ChooseThreshold(Evaluator):
 
 
 def candidates(probabilities: np.ndarray) -> list[float]:
-    """The thresholds that are tried, in ascending order: the middle between each two neighbours among the probabilities
-    [N] or [N, C]; of many, evenly spaced ones. Each divides the examples in another way. 0.5 where all are equal."""
+    """The thresholds to try, in ascending order: the midpoints between neighbours among the probabilities [N] or [N,
+    C], or evenly spaced ones of them if there are many. 0.5 if all probabilities are equal."""
     values = np.unique(probabilities)
     middles = (values[:-1] + values[1:]) / 2.0
     if len(middles) > CANDIDATES:

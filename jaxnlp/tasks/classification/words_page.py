@@ -1,4 +1,4 @@
-"""Words as dark as their share of the attention: on a page, and in the report."""
+"""Words shaded by their attention weights, on a page and in the report."""
 
 import html
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from jaxnlp.commands.attention_page import VIEWPORT
 
 STRONG = 1.5
-"""A word is marked in the report when its weight is so many times that of equal weights."""
+"""The report marks words whose weight is at least this many times the weight of equally weighted words."""
 
 _STYLE = """
 :root { color-scheme: light dark; --heat: #0067a3 }
@@ -24,11 +24,11 @@ p { margin: 0; overflow-wrap: anywhere }
 def render_page(
     texts: Sequence[Sequence[str]], weights: Sequence[np.ndarray], captions: Sequence[str], name: str
 ) -> str:
-    """A page that asks for nothing else.
+    """A self-contained page.
 
     Args:
       texts: the tokens of each of N texts.
-      weights: of the tokens, each text's [T].
+      weights: of the tokens of each text [T].
       captions: N of them.
       name: of the model.
     """

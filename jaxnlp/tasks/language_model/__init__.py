@@ -1,4 +1,4 @@
-"""Language modelling: predict each token from those before it; plain, or with the state carried from batch to batch."""
+"""Language modelling: predict each token from the tokens before it. Recurrent models carry states between batches."""
 
 import dataclasses
 import math
@@ -31,18 +31,18 @@ from jaxnlp.text import UnknownTokenError
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3
-"""Separates the key of sampled tokens from those that Linen derives from the same key for dropout."""
+"""Separates the key of sampled tokens from the keys that Linen derives from the same key for dropout."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel(Task):
-    """Mean cross-entropy of each token given those before it, in nats per token.
+    """Mean cross-entropy of each token given the tokens before it, in nats per token.
 
-    Batches hold `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
+    Batches have `tokens` [B, T] int, `targets` [B, T] int and `loss_mask` [B, T] bool: the mean is over True.
     """
 
     carries_states: ClassVar[bool] = False
-    """Whether a row continues from the states that the previous batch ended with."""
+    """Whether a row continues from the final states of the previous batch."""
 
     label_smoothing: float = 0.0
     """Share of each target's probability that is spread evenly over the vocabulary in training."""
@@ -57,12 +57,12 @@ class LanguageModel(Task):
     sample_prompt: str | None = None
     """Generate text from this prompt at each evaluation, for the report; None = no samples."""
     sample_tokens: int = 200
-    """Number of tokens in each sample, where there are samples."""
+    """Number of tokens in each sample."""
 
     def __post_init__(self):
         super().__post_init__()
         if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if not 0.0 <= self.z_loss < math.inf:
             raise ValueError(f"task.z_loss must be finite and not negative, got {self.z_loss}")
         for name in ("chunk_tokens", "num_sampled"):
@@ -94,7 +94,7 @@ class LanguageModel(Task):
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if data.parts:
-            raise ValueError(f"a language model learns from texts without labels, and the data has {data.parts}")
+            raise ValueError(f"a language model needs texts without labels, but the data has the parts {data.parts}")
         is_recurrent = isinstance(model, RecurrentModelConfig)
         if is_recurrent and not self.carries_states and (self.chunk_tokens or self.num_sampled):
             raise ValueError(
@@ -102,8 +102,8 @@ class LanguageModel(Task):
             )
         if data.carries and not self.carries_states:
             raise ValueError(
-                "rows of this data continue from batch to batch, and LanguageModel starts each from nothing; take the "
-                "task RecurrentLanguageModel with a recurrent model, or data of separate windows"
+                "rows of this data continue from batch to batch, but LanguageModel does not carry states; use the task "
+                "RecurrentLanguageModel with a recurrent model, or data of separate windows"
             )
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
@@ -139,7 +139,7 @@ class LanguageModel(Task):
     _progress = "loss"
 
     def _smoothing(self, key: PRNGKey | None) -> dict[str, Any]:
-        """What training adds to the cross-entropy; evaluation adds nothing."""
+        """The options of the loss that only training has."""
         return {} if key is None else {"label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
 
     def _measured(
@@ -167,14 +167,14 @@ class LanguageModel(Task):
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentLanguageModel(LanguageModel):
-    """The same for recurrent models, which continue each row where the previous batch ended.
+    """`LanguageModel` for recurrent models, which continue each row where the previous batch ended.
 
     objective = cross-entropy + alpha mean_t |d_t|^2 + beta mean_t |h_{t+1} - h_t|^2
 
     with h_t the last layer's outputs, d_t the same after dropout, and means over scored positions and features.
 
-    Batches are those of `LanguageModel`. Where they have `reset` [B] bool, rows that are False continue from the
-    carried states, and the others begin with zeros; without it all rows begin with zeros.
+    Batches are those of `LanguageModel`. They may have `reset` [B] bool: rows with False continue from the carried
+    states, and the others start from zeros. Without it all rows start from zeros.
 
     Source: Merity et al. 2018, section 4.6, for both regularisers; Williams and Peng 1990 for truncated
     back-propagation.
@@ -185,10 +185,10 @@ class RecurrentLanguageModel(LanguageModel):
     activation_regularization: float = 0.0
     """Weight of the mean square of the last layer's outputs, after dropout (AR, alpha)."""
     temporal_activation_regularization: float = 0.0
-    """Weight of the mean square of the change of these outputs from one position to the next, before dropout (TAR,
+    """Weight of the mean square of the change of the last layer's outputs between positions, before dropout (TAR,
     beta)."""
     init_bias_from_unigram: bool = False
-    """Initialise the output bias with the logarithm of each token's frequency in training."""
+    """Initialise the output bias with the log-frequencies of the training tokens."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -206,7 +206,7 @@ class RecurrentLanguageModel(LanguageModel):
         super().check(model, data)
         if not isinstance(model, RecurrentModelConfig):
             raise ValueError(
-                f"RecurrentLanguageModel needs a recurrent model, got {type(model).__name__}; take the task "
+                f"RecurrentLanguageModel needs a recurrent model, got {type(model).__name__}; use the task "
                 "LanguageModel, or the model RecurrentLMConfig"
             )
         if self.init_bias_from_unigram and not model.architecture().get("use_output_bias"):
@@ -217,7 +217,7 @@ class RecurrentLanguageModel(LanguageModel):
         if self.init_bias_from_unigram and corpus.token_counts is None:
             raise DataError("task.init_bias_from_unigram needs token counts, which this data set does not have")
 
-    def begin(self, model: Any, corpus: Corpus) -> Params:
+    def initial_params(self, model: Any, corpus: Corpus) -> Params:
         return model.unigram_bias(corpus.token_counts) if self.init_bias_from_unigram else {}
 
     def objective(self, model: Any, corpus: Corpus | None) -> Objective:
@@ -264,7 +264,7 @@ def _wide(states: PyTree) -> PyTree:
 
 
 class _LinearLosses:
-    """Scores the output layer's inputs [B, T, D]: against the whole vocabulary, or in training against a sample."""
+    """The losses of the output layer's inputs [B, T, D], over the whole vocabulary, or in training over a sample."""
 
     def __init__(self, task: LanguageModel, model: Any, token_counts: np.ndarray | None):
         self._task, self._model = task, model
@@ -286,7 +286,7 @@ class _LinearLosses:
             chunk = self._task.chunk_tokens
             return linear_cross_entropy(*scored, chunk=chunk, matmul_dtype=matmul_dtype, **self._task._smoothing(key))
         if self._frequent is None or self._rare is None:
-            raise ValueError("task.num_sampled needs token counts in training, and there is no corpus")
+            raise ValueError("task.num_sampled needs the token counts of a corpus in training")
         return sampled_cross_entropy(
             *scored,
             frequent=jnp.asarray(self._frequent),
@@ -298,7 +298,7 @@ class _LinearLosses:
 
 
 def _mean_square(x: Array, mask: Array) -> Array:
-    """Of x [B, T, K], over the positions [B, T] where the mask is True, in float32."""
+    """The mean square of x [B, T, K] over the positions [B, T] where the mask is True, in float32."""
     squares = jnp.square(x.astype(jnp.float32)).mean(axis=-1)
     return jnp.where(mask, squares, 0.0).sum() / jnp.maximum(mask.sum().astype(jnp.float32), 1.0)
 

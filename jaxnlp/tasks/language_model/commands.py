@@ -35,13 +35,13 @@ class Generate(Command):
     num_samples: int = 1
     """Number of texts."""
     stop: str | None = None
-    """Stop after this token: a character, or a word, "<eol>" for the end of a line; None = at max_new_tokens."""
+    """Stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens."""
     length_penalty: float = 0.0
-    """Beam search: length penalty; larger favours longer outputs. Useful with a stop."""
+    """Length penalty of beam search: larger values favour longer outputs. Useful with a stop."""
     num_beams: int = 1
-    """Number of beams; above 1: beam search instead of sampling, best first."""
+    """Number of beams; above 1: beam search instead of sampling, with the best text first."""
     json: bool = False
-    """Print a JSON object for each text, once it is whole, with the prompt in it."""
+    """Print a JSON object for each complete text, with its prompt."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -49,7 +49,7 @@ class Generate(Command):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+            raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
         if not 0.0 <= self.length_penalty < float("inf"):
             raise ValueError(f"length_penalty must be finite and not negative, got {self.length_penalty}")
         if self.length_penalty and self.num_beams == 1:
@@ -61,16 +61,16 @@ class Generate(Command):
                 raise ValueError(f"--num-samples must be at most --num-beams, {self.num_beams}, got {self.num_samples}")
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the texts: the first sample as it grows, all others whole.
+        """Prints the texts: the first sample token by token, all others when they are complete.
 
         Raises:
           UnknownTokenError: for a prompt that is not in the model's vocabulary.
-          ValueError: for a stop that is not one token, an empty prompt, or one longer than the context; with beams,
-            when the context cannot hold all new tokens.
+          ValueError: for a stop that is not one token, and for a prompt that is empty or longer than the context; with
+            beams, when the context is too short for all new tokens.
         """
         vocabulary = trained.processor
         if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):
-            _logger.warning("%d words of the prompt are read as %s: unknown words", unknown, vocabulary.unknown)
+            _logger.warning("%d words of the prompt are unknown and become %s", unknown, vocabulary.unknown)
         stop = self._stop_token(trained)
         if self.num_beams > 1:
             self._search(trained, stop)
@@ -83,7 +83,7 @@ class Generate(Command):
         vocabulary = trained.processor
         tokens = vocabulary.encode(self.stop)
         if len(tokens) != 1:
-            raise ValueError(f"--stop must be one token, got {self.stop!r}, which is {len(tokens)}")
+            raise ValueError(f"--stop must be one token, got {self.stop!r}, which has {len(tokens)} tokens")
         if isinstance(vocabulary, WordVocabulary) and vocabulary.count_unknown(self.stop):
             raise ValueError(f"--stop must be a word of the vocabulary, got {self.stop!r}")
         return int(tokens[0])
@@ -100,7 +100,7 @@ class Generate(Command):
             print(self._title(number), self.prompt, continuation, sep="")
 
     def _found(self, trained: Trained, stop: int | None) -> list[np.ndarray]:
-        """What beam search finds, best first."""
+        """The results of beam search, best first."""
         found = beam_search(
             decoder_of(trained.model),
             trained.params,
@@ -140,7 +140,9 @@ class Generate(Command):
         new_tokens: list[np.ndarray] = []
         stopped = False
         for tokens in steps:
-            if not new_tokens and not self.json:  # not before the first token exists: after an error nothing is printed
+            if (
+                not new_tokens and not self.json
+            ):  # only once the first token exists, so that nothing is printed before an error
                 print(self._title(1), self.prompt, sep="", end="", flush=True)
             if not stopped and not self.json:  # the other samples may continue
                 print(decode(tokens[:1]), end="", flush=True)
@@ -172,9 +174,9 @@ def generate(
     num_beams: int = 1,
     length_penalty: float = 0.0,
 ) -> list[str]:
-    """Each prompt with its continuation, or one prompt with its own; arguments as the options of `jaxnlp generate`.
+    """Each prompt, or one prompt, with its continuation; arguments are the options of `jaxnlp generate`.
 
-    Raises: ValueError for options and prompts that are not possible.
+    Raises: ValueError for invalid options and prompts.
     """
     sampling = Sampling(temperature, top_k, top_p)
     options: dict[str, Any] = {"sampling": sampling, "seed": seed, "stop": stop, "num_beams": num_beams}

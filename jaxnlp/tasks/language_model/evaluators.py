@@ -1,4 +1,4 @@
-"""How language models are scored: the loss with samples, perplexity with a neural cache, next words, continuations."""
+"""Evaluators of language models: loss with samples, perplexity with a neural cache, next words, continuations."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,16 +24,16 @@ from jaxnlp.text.words import EOL, WordVocabulary
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 
 PREDICTED_TOGETHER = 128
-"""Rows whose next word is predicted in one call: a decoder holds the logits of all positions of their prompts."""
+"""Number of rows in a batch of next-word predictions; a decoder computes the logits of all their positions."""
 SCORED_TOGETHER = 8
-"""Continuations scored in one call, with the logits of all their positions."""
+"""Number of continuations in a batch of the scorer, which computes the logits of all their positions."""
 _PARTS = 0x9A7
-"""Separates the keys of later parts from those that `generate` derives from the first part's key for its tokens."""
+"""Separates the keys of later parts from the keys that `generate` derives from the first part's key."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """The task's own loss and its exponential; with task.sample_prompt also a sample for the report."""
+    """The task's loss and its exponential; with task.sample_prompt also a sample for the report."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics = scoring.sums()
@@ -47,7 +47,7 @@ class Validation(Evaluator):
 
 @dataclasses.dataclass(frozen=True)
 class RecurrentValidation(Validation):
-    """The same; for words the report also shows the perplexity by position and nearest neighbours."""
+    """As `Validation`; for words the report also shows the perplexity by position and nearest neighbours."""
 
     def _blocks(self, scoring: Scoring) -> list[Block]:
         blocks = super()._blocks(scoring)
@@ -57,18 +57,18 @@ class RecurrentValidation(Validation):
 
 
 def perplexity(loss: Metric) -> Metric:
-    """exp of a mean in nats; infinite where that is too large for a float."""
+    """exp of a mean in nats; infinite if it is too large for a float."""
     with np.errstate(over="ignore"):
         return Metric(float(np.exp(loss.value)), loss.count)
 
 
 def decoder(scoring: Scoring) -> Decoder:
-    """The model's decoder, made once: each one compiles its programs again."""
+    """The model's decoder, made once, because each new decoder compiles its programs again."""
     return scoring.once("decoder", lambda: decoder_of(scoring.trained.model))
 
 
 def sample_blocks(scoring: Scoring) -> list[Block]:
-    """Text generated from the task's prompt at temperature 1, where it has one; the same seed gives the same text."""
+    """Text generated from the task's prompt, if it has one, at temperature 1; the same seed gives the same text."""
     task: Any = scoring.trained.task
     if task.sample_prompt is None:
         return []
@@ -88,8 +88,8 @@ def sample_blocks(scoring: Scoring) -> list[Block]:
 class Perplexity(Evaluator):
     """exp of the mean negative log-likelihood per token of a text read in one pass; line ends count as tokens.
 
-    With a window, a continuous cache (Grave et al. 2017) is mixed into the model's probabilities; its options are to be
-    chosen on the validation split.
+    With a window, a continuous cache (Grave et al. 2017) is mixed into the model's probabilities. Choose its options on
+    the validation split.
     """
 
     cache_window: int = 0
@@ -97,7 +97,7 @@ class Perplexity(Evaluator):
     cache_theta: float = 0.3
     """Weight of hidden-state similarity (theta)."""
     cache_weight: float = 0.1
-    """Weight of the cache in the mixture (lambda); the model has the rest."""
+    """Weight of the cache in the mixture (lambda); the model's weight is the rest of 1."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -106,7 +106,7 @@ class Perplexity(Evaluator):
         if not 0.0 <= self.cache_theta < float("inf"):
             raise ValueError(f"cache_theta must be finite and not negative, got {self.cache_theta}")
         if not 0.0 <= self.cache_weight < 1.0:
-            raise ValueError(f"cache_weight must lie in [0, 1), got {self.cache_weight}")
+            raise ValueError(f"cache_weight must be in [0, 1), got {self.cache_weight}")
         if not self.cache_window and (self.cache_theta, self.cache_weight) != (0.3, 0.1):
             raise ValueError("cache_theta and cache_weight apply only to a neural cache; set cache_window")
 
@@ -134,9 +134,9 @@ def token_losses(
     Args:
       model: a `jaxnlp.models.recurrent_lm.RecurrentLM`.
       params: its parameters.
-      batches: in the order of the text; `tokens`, `targets`, `loss_mask` [B, T], and `reset` [B], True where a row
-        begins with zero states; without `reset` every row of every batch does.
-      cache: None, or a window of 0 = only the model.
+      batches: in the order of the text; `tokens`, `targets`, `loss_mask` [B, T], and `reset` [B], True for a row that
+        starts with zero states; without `reset` all rows do.
+      cache: the options of the cache; None, or a window of 0 = only the model.
     """
     cache = cache or Perplexity()
     step = jax.jit(_losses_with_cache(model, cache), donate_argnums=2)
@@ -161,7 +161,7 @@ def empty_carry(model: Any, rows: int, window: int) -> PyTree:
 def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch, PyTree], tuple[PyTree, Metrics]]:
     def step(params: Params, batch: Batch, carry: PyTree) -> tuple[PyTree, Metrics]:
         states, memory = carry
-        # Without `reset` every row begins a text of its own, as in the objective.
+        # Without `reset` every row starts a new text, as in the objective.
         begins = batch.get("reset", jnp.ones(len(batch["tokens"]), bool))
         states = jax.tree.map(lambda s: jnp.where(begins[:, None], jnp.zeros_like(s), s), states)
         memory = (*memory[:2], memory[2] & ~begins[:, None])
@@ -172,7 +172,7 @@ def _losses_with_cache(model: Any, cache: Perplexity) -> Callable[[Params, Batch
         if cache.cache_window:
             probability, filled = cache_probability(read.outputs, targets, mask, *memory, theta=cache.cache_theta)
             weight = jnp.where(filled, cache.cache_weight, 0.0)
-            # Logarithms: exponentials would underflow where both find a word nearly impossible.
+            # Logarithms: exponentials would underflow if both probabilities are near 0.
             likelihood = jnp.logaddexp(jnp.log1p(-weight) + likelihood, jnp.log(weight * probability))
             memory = remembered(read.outputs, targets, mask, *memory)
         loss = -jnp.where(mask, likelihood, 0.0).sum()
@@ -236,7 +236,7 @@ class Continuations(Evaluator):
     def __post_init__(self):
         super().__post_init__()
         if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must lie in [0, 2^32), got {self.seed}")
+            raise ValueError(f"seed must be in [0, 2^32), got {self.seed}")
         for name in ("num_beams", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -312,13 +312,14 @@ def continuation_loss(scorer: Trained, prompts: np.ndarray, added: np.ndarray) -
 
 
 def _key_of_part(seed: int, number: int) -> PRNGKey:
-    """The seed's own for the first part: few prompts are continued as if there were no parts."""
+    """A key for each part; the first part has the key of the seed, as if there were no other parts."""
     key = jax.random.key(seed)
     return key if number == 0 else jax.random.fold_in(jax.random.fold_in(key, _PARTS), number)
 
 
 def _parts(rows: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-    """Arrays [N, ...] in parts of this many rows, or of N if fewer; zeros fill the last part: one compilation."""
+    """Splits arrays [N, ...] into parts of `rows` rows, or N if fewer. Zeros pad the last part, so one program is
+    compiled."""
     rows = min(rows, len(arrays[0]))
     for start in range(0, len(arrays[0]), rows):
         part = [array[start : start + rows] for array in arrays]
@@ -326,5 +327,5 @@ def _parts(rows: int, *arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def _words(run: Trained, tokens: np.ndarray) -> list[str]:
-    """One string a token, line ends too: a continuation stays on one line."""
+    """One string per token, also for line ends, so that a continuation stays on one line."""
     return [run.processor.decode([token]).strip(" ").replace("\n", EOL) for token in tokens]

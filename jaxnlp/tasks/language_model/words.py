@@ -1,4 +1,4 @@
-"""What a word language model has learnt, for the report: perplexity by position, and nearest neighbours of words."""
+"""Blocks of the report on word language models: perplexity by position, and nearest neighbours of words."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,21 +15,21 @@ from jaxnlp.text.words import WordVocabulary
 from jaxnlp.typing import Array, Batch, Params
 
 MAX_SCORED = 16_000
-"""About how many words the curve by position is measured on."""
+"""Approximate number of words for the curve by position."""
 MAX_COUNTED = 100_000
-"""About how many words of the training text are counted to find the frequent ones."""
+"""Approximate number of words of the training text for counting frequent words."""
 RANKS = (10, 30, 60, 100, 200, 300, 500, 1000)
 """Ranks, by frequency, of the words whose neighbours are shown."""
 MIN_LETTERS = 3
-"""Length of such a word."""
+"""Minimum length of such a word."""
 NEIGHBOURS = 6
 """Number of neighbours shown for each word."""
 MAX_PERPLEXITY = 50.0
-"""Nats above which a perplexity is not computed: the number would be meaningless."""
+"""Maximum loss in nats for which a perplexity is computed; larger values would be meaningless."""
 
 
 def word_blocks(scoring: Scoring) -> list[Block]:
-    """Perplexity by position in a row, each row read without context before it; and nearest embeddings."""
+    """Perplexity by position in a row, without context before the row; and nearest embeddings."""
     model, vocabulary = scoring.trained.model, scoring.trained.processor
     params = scoring.params_here()
     losses = scoring.once("position losses", lambda: jax.jit(lambda p, batch: position_losses(model, p, batch)))
@@ -39,8 +39,8 @@ def word_blocks(scoring: Scoring) -> list[Block]:
     perplexities = np.exp(np.minimum(sums / counts, MAX_PERPLEXITY))
     curve = Line("perplexity", tuple(range(1, 1 + len(counts))), tuple(perplexities.round(2).tolist()))
     note = (
-        "At position 1 a word is predicted from one word before it, at position 2 from two. "
-        f"Means over {int(counts.sum()):,} words of validation; no row has context before it."
+        "At position 1 a word is predicted from one earlier word, at position 2 from two. "
+        f"Means over {int(counts.sum()):,} validation words; rows have no context before their start."
     )
     assert scoring.training is not None
     training = scoring.training
@@ -58,14 +58,14 @@ def word_blocks(scoring: Scoring) -> list[Block]:
 
 
 def position_losses(model: Any, params: Params, batch: Batch) -> tuple[Array, Array]:
-    """Sums of the losses in nats and their numbers at each position of a batch's rows, [T] each."""
+    """Sums of the losses in nats, and their counts, at each position of a batch's rows, [T] each."""
     logits = model.apply({"params": params}, batch["tokens"])
     found = jax.vmap(cross_entropy, in_axes=1)(logits, batch["targets"], batch["loss_mask"])
     return found.nll, found.count
 
 
 def frequent_words(vocabulary: WordVocabulary, split: Split) -> list[int]:
-    """Ids of the words at RANKS among those of letters only, most frequent first; fewer in a small text."""
+    """Ids of the words of only letters at RANKS, most frequent first; fewer in a small text."""
     counts = np.zeros(vocabulary.size, np.int64)
     for batch in some_batches(split, MAX_COUNTED):
         counts += np.bincount(batch["targets"][batch["loss_mask"]], minlength=vocabulary.size)
@@ -75,10 +75,10 @@ def frequent_words(vocabulary: WordVocabulary, split: Split) -> list[int]:
 
 
 def nearest(embeddings: Array, ids: Array) -> tuple[Array, Array]:
-    """The nearest words by cosine, and their cosines [N, NEIGHBOURS] each, nearest first; never the word itself.
+    """The nearest words by cosine, without the word itself, and their cosines, nearest first [N, NEIGHBOURS] each.
 
     Args:
-      embeddings: [V, D]; with fewer than NEIGHBOURS + 1 words, all others are given.
+      embeddings: [V, D]; with fewer than NEIGHBOURS + 1 words, the result has all others.
       ids: [N] int.
     """
     embeddings = embeddings.astype(jnp.float32)
@@ -91,7 +91,7 @@ def nearest(embeddings: Array, ids: Array) -> tuple[Array, Array]:
 
 
 def some_batches(split: Split, tokens: int) -> Iterator[NumpyBatch]:
-    """Batches at even distances, of about this many tokens together, and at least one."""
+    """Evenly spaced batches, of about this many tokens in total, at least one."""
     number = len(split.batches)
     chosen = min(number, -(-tokens // split.batches[0]["tokens"].size))
     for i in range(chosen):

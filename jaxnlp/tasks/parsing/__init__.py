@@ -40,7 +40,7 @@ class Parsing(Task):
         if not 0.0 <= self.l2 < math.inf:
             raise ValueError(f"task.l2 must be finite and not negative, got {self.l2}")
         if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
 
     def metrics(self, processor: Any, split: Split) -> Mapping[str, MetricKind]:
         loss = MetricKind("transitions", "nats", "lower")
@@ -68,7 +68,7 @@ class Parsing(Task):
         assert isinstance(model, ParserConfig)
         return model.build_parser(processor), model.parser_shapes(processor)
 
-    def begin(self, model: Any, corpus: Corpus) -> Params:
+    def initial_params(self, model: Any, corpus: Corpus) -> Params:
         try:
             return model.config.starting_params(corpus.processor)
         except ValueError as error:

@@ -14,11 +14,11 @@ MAX_ANSWER = 32
 
 
 class QuestionError(ValueError):
-    """A question that cannot be asked; the message shows it and says why."""
+    """A question that the model cannot read; the message has the question and the reason."""
 
 
 def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, questions: Sequence[str]) -> list[str]:
-    """What a model generates after each question and MASK, up to the next MASK, taking the most probable character.
+    """The greedy continuation of each question and MASK, up to the next MASK.
 
     Args:
       decoder: the model's step function and cache.
@@ -27,8 +27,8 @@ def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, qu
       questions: without MASK.
 
     Raises:
-      QuestionError: for a question that is empty, has characters outside the vocabulary, or leaves no room for an
-        answer.
+      QuestionError: for a question that is empty, too long for an answer to fit, or has characters outside the
+        vocabulary.
     """
     prompts = []
     for question in questions:
@@ -50,7 +50,7 @@ def answer(decoder: Decoder, params: Params, vocabulary: CharacterVocabulary, qu
 
 
 def exact_match(answers: Sequence[str], questions: Sequence[Question]) -> float:
-    """Share of answers that equal the expected ones, character for character."""
+    """Share of answers that equal the expected ones exactly."""
     return sum(a == q.answer for a, q in zip(answers, questions, strict=True)) / len(questions)
 
 

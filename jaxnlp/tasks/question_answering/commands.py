@@ -27,7 +27,7 @@ class Predict(Command):
     """Print a JSON object for each question, with its answer."""
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the answers; those to a file's first lines before it reads the rest.
+        """Prints the answers. Those to the first questions are printed before the rest is read.
 
         Raises:
           QuestionError: for a question with unknown characters, or one that is too long.
@@ -44,7 +44,7 @@ class Predict(Command):
 
 @one_or_many
 def ask(trained: Trained, questions: Sequence[str]) -> list[str]:
-    """The answer to each question, or to one. Raises: QuestionError for a question that cannot be asked."""
+    """The answer to each question, or to one. Raises: QuestionError for a question that the model cannot read."""
     if MASK not in trained.processor.characters:
         raise ValueError(f"the run in {trained.folder} was not trained on questions; it has: generate")
     return answer(decoder_of(trained.model), trained.params, trained.processor, require_texts(questions, "questions"))

@@ -1,4 +1,4 @@
-"""How answers are scored: exact matches, what each character of an answer attends to, and a constant answer."""
+"""Evaluators of answers: exact matches, attention of an answer's characters, and a constant answer."""
 
 import dataclasses
 from collections import Counter
@@ -22,14 +22,14 @@ MAX_MAPS = 4
 MAX_LISTED = 50
 """Number of answers listed in the report."""
 LENGTH_MULTIPLE = 32
-"""Texts whose attention is shown are padded to multiples of it, so that few programs are compiled."""
+"""Texts with shown attention are padded to multiples of this length, so that few programs are compiled."""
 SEEN = (("never", 0, 0), ("once", 1, 1), ("2 to 4", 2, 4), ("5 to 19", 5, 19), ("20 or more", 20, None))
 """Groups of questions by how often their answer occurs among the training answers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """The loss of the answers' characters and, of a split with questions, the share of exactly right answers."""
+    """The loss of the answers' characters and, on a split with questions, the share of exactly right answers."""
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         metrics, blocks = scoring.sums(), sample_blocks(scoring)
@@ -121,7 +121,7 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
             columns=tuple(question.text + MASK),
             weights=tuple(map(tuple, rows.round(3).tolist())),
             title=f"{line} ({verdict})",
-            note="What each character of the answer attends to: attention rollout through all layers.",
+            note="The attention of each character of the answer through all layers (attention rollout).",
         )
         blocks.append(Block(f"Attention {number}", heat))
     return blocks
@@ -135,7 +135,7 @@ def _jitted_maps(model: Any) -> Any:
 
 
 def _padded(texts: Sequence[np.ndarray], capacity: int) -> np.ndarray:
-    """[MAX_MAPS, T] with T in few sizes. Padding behind a text does not change it: the model is causal."""
+    """[MAX_MAPS, T] with few values of T. Padding after a text does not change it, because the model is causal."""
     longest = max(map(len, texts))
     tokens = np.zeros((MAX_MAPS, min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, capacity)), np.int32)
     for row, text in zip(tokens, texts, strict=False):
@@ -144,20 +144,20 @@ def _padded(texts: Sequence[np.ndarray], capacity: int) -> np.ndarray:
 
 
 def attention_to_inputs(maps: Mapping[str, Any]) -> np.ndarray:
-    """Attention rollout: how much each output takes from each input through all layers [B, T, T]; rows sum to 1.
+    """Attention rollout: the share of each input in each output through all layers [B, T, T]; rows sum to 1.
 
-    The layers' matrices are multiplied, their heads averaged; half of each layer's output counts as the residual
-    connection. A Perceiver's outputs take half from their own input and half through the latents.
+    The matrices of the layers, averaged over heads, are multiplied. Half of each layer's output counts as the residual
+    connection. Half of a Perceiver's output is its own input, and half comes through the latents.
 
     Args:
-      maps: of `attention_maps`, in any order.
+      maps: the result of `attention_maps`, in any order.
 
     Source: Abnar and Zuidema 2020.
     """
     means = {name: np.asarray(weights).mean(axis=1) for name, weights in maps.items()}
     down, up = means.pop("down_project", None), means.pop("up_project", None)
     stack = None
-    for number in range(len(means)):  # jit sorts them by name, block_10 before block_2
+    for number in range(len(means)):  # jit sorts the maps by name, block_10 before block_2
         weights = means[f"block_{number}"]
         layer = 0.5 * weights + 0.5 * np.eye(weights.shape[1])
         stack = layer if stack is None else layer @ stack

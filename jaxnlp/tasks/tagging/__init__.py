@@ -50,7 +50,7 @@ class Tagging(Task):
         assert isinstance(model, TaggerConfig)
         return model.build_tagger(processor), model.shapes(processor.inputs)
 
-    def begin(self, model: Any, corpus: Corpus) -> Params:
+    def initial_params(self, model: Any, corpus: Corpus) -> Params:
         try:
             return model.config.initial_params(corpus.processor.inputs)
         except ValueError as error:

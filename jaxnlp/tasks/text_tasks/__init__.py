@@ -27,40 +27,41 @@ from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 SIMILARITY = "similarity"
-"""The part of a pretrained encoder that was not trained on any: the cosine of texts' vectors."""
+"""The part of a pretrained encoder that was not trained on parts: the cosine of texts' vectors."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TextTasks(Task):
     """Predicts the labels of texts and pairs of texts.
 
-    Classification: cross-entropy, in nats. Paraphrase: the same of two classes, from one logit. Similarity: the square
-    of the difference between the score and the label's fraction of the highest label.
+    Classification: cross-entropy, in nats. Paraphrase: binary cross-entropy. Similarity: squared error of the score,
+    relative to the highest label.
 
-    Batches hold `tokens` [B, S, T] int, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float
-    under the part's name. Training logs the metrics of each part, such as `sst/loss` and `sst/accuracy`; with several
-    parts it logs no plain `loss`, since the order of the batches would weight it.
+    Batches have `tokens` [B, S, T] int, `attention_mask` [B, S, T] bool, `loss_mask` [B] bool, and the labels [B] float
+    under the part's name. Training logs the metrics of each part, such as `sst/loss` and `sst/accuracy`. With several
+    parts it does not log a plain `loss`, which would depend on the order of the batches.
     """
 
     model_types = ("bert",)
 
     label_smoothing: float = 0.0
-    """Classifications: share of each target's probability that is spread evenly over the classes in training."""
+    """For classifications: share of each target's probability that is spread evenly over the classes in training."""
     part_weights: tuple[float, ...] = ()
     """Weight of each part's loss, in the order of data.parts; empty = 1 for all."""
     gradient_surgery: bool = False
     """With a batch of each part in a step: project away the conflicting part of each part's gradient (PCGrad)."""
     token_dropout_rate: float = 0.0
-    """Share of a single text's tokens hidden in training, never the first; small data sets are memorised without it."""
+    """Share of a single text's tokens hidden in training, except the first; small data sets are memorised without
+    it."""
     normalize_embeddings: bool = False
     """L2-normalise text embeddings."""
 
     def __post_init__(self):
         super().__post_init__()
         if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"task.label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+            raise ValueError(f"task.label_smoothing must be in [0, 1), got {self.label_smoothing}")
         if not 0.0 <= self.token_dropout_rate < 1.0:
-            raise ValueError(f"task.token_dropout_rate must lie in [0, 1), got {self.token_dropout_rate}")
+            raise ValueError(f"task.token_dropout_rate must be in [0, 1), got {self.token_dropout_rate}")
         if not all(0.0 < weight < math.inf for weight in self.part_weights):
             raise ValueError(f"task.part_weights must be positive, got {self.part_weights}")
 
@@ -82,14 +83,14 @@ class TextTasks(Task):
         return found | {"positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True)}
 
     def _is_objective_apart(self, parts: tuple[tuple[str, Labels], ...]) -> bool:
-        """Whether what is minimised differs from the plain loss of one part."""
+        """Whether the objective differs from the plain loss of one part."""
         return bool(len(parts) > 1 or self.label_smoothing or any(weight != 1.0 for weight in self.part_weights))
 
     def check(self, model: ModelConfig, data: DataFacts) -> None:
         if not isinstance(model, TextTasksConfig):
             raise ValueError(f"text tasks need a TextTasksConfig, got model {type(model).__name__}")
         if not data.parts:
-            raise ValueError("text tasks need data with labels, and this data set has no parts")
+            raise ValueError("text tasks need data with labels, but this data set has no parts")
         if self.part_weights and len(self.part_weights) != len(data.parts):
             raise ValueError(
                 f"task.part_weights needs one weight for each of {', '.join(data.parts)}, got {self.part_weights}"
@@ -100,7 +101,7 @@ class TextTasks(Task):
                 f"and several data.parts, got {', '.join(data.parts)}"
             )
         if self.token_dropout_rate and model.freeze_encoder:
-            raise ValueError("task.token_dropout_rate changes nothing while model.freeze_encoder is set; set it to 0")
+            raise ValueError("task.token_dropout_rate has no effect with model.freeze_encoder; set it to 0")
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
         parts = corpus.processor.parts
@@ -110,9 +111,11 @@ class TextTasks(Task):
             raise DataError(str(error)) from error
         kinds = {labels.kind for _, labels in parts}
         if self.label_smoothing and "classification" not in kinds:
-            raise DataError("task.label_smoothing applies only to classifications, and the data has none; set it to 0")
+            raise DataError(
+                "task.label_smoothing applies only to classifications, which this data does not have; set it to 0"
+            )
         if self.token_dropout_rate and all(labels.texts == 2 for _, labels in parts):
-            raise DataError("task.token_dropout_rate applies only to single texts, and the data has pairs; set it to 0")
+            raise DataError("task.token_dropout_rate applies only to single texts, but the data has pairs; set it to 0")
 
     def build(self, model: ModelConfig, processor: TextProcessor) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
         assert isinstance(model, TextTasksConfig)
@@ -128,7 +131,7 @@ class TextTasks(Task):
         def loss(params: Params, batch: Batch, key: PRNGKey | None, carry: PyTree):
             (name,) = batch.keys() & parts.keys()
             labels, loss_mask = parts[name], batch["loss_mask"]
-            # A masked row's label may be anything, also NaN, which a product with 0 would pass on to the gradient.
+            # A masked row may have any label, also NaN, which a product with 0 would pass on to the gradient.
             targets = jnp.where(loss_mask, batch[name], 0.0)
             output = model.apply(
                 {"params": params},
@@ -169,10 +172,10 @@ class TextTasks(Task):
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A BERT of Transformers or sentence-transformers: similarity by the cosine of its texts' vectors.
+        """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors.
 
-        Raises: PretrainedError, WeightsError as `load_pretrained`; for modules of sentence-transformers behind the
-          pooling that the library does not have.
+        Raises: PretrainedError, WeightsError as `load_pretrained`; also for modules of sentence-transformers after the
+          pooling that this library does not support.
         """
         found = load_pretrained(place, ignore=ignore)
         others = [kind for kind in found.modules_after_pooling if kind != "Normalize"]
@@ -198,7 +201,8 @@ def _loss_kind(labels: Labels) -> MetricKind:
 def _losses(
     output: Array, targets: Array, loss_mask: Array, labels: Labels, label_smoothing: float
 ) -> tuple[Array, Array, Array, Array | None]:
-    """Sums of what is minimised and of the plain loss, the number of rows, and which rows are right, where that is."""
+    """Sums of the objective and of the plain loss, the number of rows, and which rows are right, except for
+    similarities."""
     if labels.kind == "classification":
         classes = targets.astype(jnp.int32)
         found = cross_entropy(output, classes, loss_mask, label_smoothing=label_smoothing)

@@ -20,8 +20,8 @@ from jaxnlp.text.labels import Labels
 class Predict(Command):
     """Predicts the labels of texts, one line for each.
 
-    A line has tabs between its parts: the most probable class and its probability, or the similarity; then the text, or
-    both texts, with blanks for line breaks.
+    A line has columns separated by tabs: the most probable class and its probability, or the similarity; then the text,
+    or both texts, with blanks instead of line breaks.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -33,13 +33,13 @@ class Predict(Command):
     json: bool = False
     """Print a JSON object for each text and part, with the probabilities of all classes."""
     part: str | None = None
-    """Part of the model, such as sst. None = the one that fits the number of texts; where several do, each, with its
-    name at the beginning of the line."""
+    """Part of the model, such as sst. None = all parts that fit the number of texts; with several parts, each line
+    starts with the part's name."""
 
     def __call__(self, trained: Trained) -> None:
-        """Prints the predictions; those of a file's first lines before it reads the rest.
+        """Prints the predictions. Those of the first texts are printed before the rest is read.
 
-        Raises: ValueError, OSError for texts that are missing or cannot be read, and parts that do not fit them.
+        Raises: ValueError, OSError for texts that are missing or cannot be read, and for parts that do not fit them.
         """
         parts = self._parts(trained)
         count = next(iter(parts.values())).texts
@@ -61,7 +61,7 @@ class Predict(Command):
         report_truncated(truncated, texts, max_length_of(trained))
 
     def _parts(self, trained: Trained) -> dict[str, Labels]:
-        """The parts that are asked for."""
+        """The chosen parts."""
         known = dict(trained.processor.parts)
         if self.part is not None:
             return {self.part: trained.processor.labels(self.part)}

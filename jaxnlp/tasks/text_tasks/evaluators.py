@@ -1,4 +1,4 @@
-"""How text tasks are scored: accuracies, correlations, files of predictions, confusions for the report."""
+"""Evaluators of text tasks: accuracies, correlations, files of predictions, confusions for the report."""
 
 import dataclasses
 import functools
@@ -15,11 +15,11 @@ from jaxnlp.text.labels import Labels, TextExample
 MAX_ERRORS = 10
 """Number of errors listed in the report."""
 MAX_CLASSES = 30
-"""Classes above which the report has no table of confusions."""
+"""Maximum number of classes in a table of confusions in the report."""
 
 
 class FileFormat(NamedTuple):
-    """How CS224N's default project calls and heads a file of predictions."""
+    """Name and header of a file of predictions in CS224N's default project."""
 
     name: str
     header: str
@@ -31,7 +31,7 @@ FORMATS = {
     "quora": FileFormat("para", "Predicted_Is_Paraphrase"),
     "sts": FileFormat("sts", "Predicted_Similiary"),  # the project's own spelling
 }
-"""By the part's name; other parts have a file of their own name, with the names of classes."""
+"""File formats by part. The file of any other part has the part's name, with the names of classes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +61,14 @@ class Validation(Evaluator):
         return Evaluation(metrics | self._over_parts(scoring, metrics), files, blocks)
 
     def _over_parts(self, scoring: Scoring, metrics: Mapping[str, Metric]) -> dict[str, Metric]:
-        """`loss`, the mean over parts of weight times loss; and `mean_score`, by which the project ranks systems: the
-        mean over parts of accuracy, or of (1 + Pearson) / 2."""
+        """`loss`, the mean over parts of weight times loss; and `mean_score`, the project's ranking score: the mean
+        over parts of accuracy, or of (1 + Pearson) / 2."""
         parts = [part for part in scoring.trained.processor.parts if f"{part[0]}/loss" in metrics]
         if not parts:
             return {}
         task: Any = scoring.trained.task
         names = scoring.trained.processor.names
-        several = len(names) > 1  # the loss of one part is its plain one, as in training
+        several = len(names) > 1  # the loss of one part is its plain loss, as in training
         weights = dict(zip(names, (several and task.part_weights) or [1.0] * len(names), strict=True))
         losses = [weights[name] * metrics[f"{name}/loss"].value for name, _ in parts]
         scores = [
@@ -85,8 +85,8 @@ class Validation(Evaluator):
 
 
 def correlations(name: str, predicted: np.ndarray, targets: np.ndarray) -> dict[str, Metric]:
-    """Pearson's and Spearman's correlation of predictions and targets [N]."""
-    from scipy import stats  # here: it takes as long to import as JAX, and every start of a training would wait
+    """The Pearson and Spearman correlations of predictions and targets [N]."""
+    from scipy import stats  # imported here, so that training starts faster
 
     return {
         f"{name}/pearson": Metric(_correlation(stats.pearsonr, predicted, targets), len(targets)),
@@ -95,21 +95,21 @@ def correlations(name: str, predicted: np.ndarray, targets: np.ndarray) -> dict[
 
 
 def _correlation(measure: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> float:
-    """0 where one side is constant, as the predictions of an untrained model may be."""
+    """0 if one argument is constant, as the predictions of an untrained model may be."""
     if len(x) < 2 or np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
         return 0.0
     return float(measure(x, y).statistic)
 
 
 def file_name(part: str, split: str) -> str:
-    """Of a file of predictions: sst-dev-output.csv, para-dev-output.csv; for a file, of its name without endings."""
+    """The name of a file of predictions, such as sst-dev-output.csv; for a scored file, it uses the file's stem."""
     stem = split.rpartition("/")[2].partition(".")[0]
     name = FORMATS[part].name if part in FORMATS else part
     return f"{name}-{'dev' if stem == 'validation' else stem}-output.csv"
 
 
 def file_text(part: str, labels: Labels, examples: Sequence[TextExample], predicted: np.ndarray) -> str:
-    """Predictions [N] as CS224N's project writes them: a header, then each example's id and label."""
+    """Predictions [N] in the format of CS224N's project: a header, then each example's id and label."""
     header = FORMATS[part].header if part in FORMATS else "Predicted_Label"
     lines = (f"{e.id} , {_shown(part, labels, p)} \n" for e, p in zip(examples, predicted.tolist(), strict=True))
     return f"id \t {header} \n" + "".join(lines)
@@ -126,13 +126,13 @@ def _shown(part: str, labels: Labels, value: float) -> str:
 def error_blocks(
     part: str, labels: Labels, examples: Sequence[TextExample], predicted: np.ndarray, targets: np.ndarray
 ) -> list[Block]:
-    """For the report: which classes are taken for which, and the worst errors.
+    """For the report: the confusion matrix and the worst errors.
 
     Args:
       part: its name.
       labels: of the part.
       examples: N of them.
-      predicted: what `predict_texts` returns, [N, ...].
+      predicted: the result of `predict_texts`, [N, ...].
       targets: [N].
     """
     if labels.kind == "similarity":

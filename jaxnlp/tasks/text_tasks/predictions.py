@@ -25,21 +25,21 @@ def predict_texts(
 ) -> TextOutputs:
     """Predictions of one part.
 
-    Texts of similar length are read together, so a value depends on the other texts only by rounding.
+    Texts of similar length share a batch, so the other texts change a value only by rounding.
 
     Args:
       trained: a model of text tasks.
       texts: N of them, at least one.
-      pairs: the second text of each, where the part has pairs.
-      part: one of the processor's.
-      batch_tokens: positions read at once, of each text of a pair.
+      pairs: the second text of each, if the part has pairs.
+      part: the name of a part.
+      batch_tokens: number of positions in a batch, for each text of a pair.
 
     Returns:
-      Of a classification the probabilities of its classes [N, C]. Of a paraphrase the probability of the texts meaning
-      the same [N]. Of a similarity a score on the scale of its labels, such as 0 to 5 [N].
+      Classification: the probabilities of the classes [N, C]. Paraphrase: the probability of equal meaning [N].
+        Similarity: a score on the scale of the labels, such as 0 to 5 [N].
 
     Raises:
-      ValueError: when the model has no such part; when there is no text, or not as many pairs as the part needs.
+      ValueError: when the model does not have the part; when there is no text, or another number of pairs than texts.
     """
     labels = trained.processor.labels(part)
     if (pairs is None) != (labels.texts == 1):
@@ -53,12 +53,12 @@ def predict_texts(
 
 
 class Prediction(NamedTuple):
-    """What is predicted of a text or of a pair.
+    """The prediction of a text or of a pair.
 
     Attributes:
       label: the name of the class, or a similarity.
-      probability: of that class; nan of a similarity.
-      probabilities: of each class, by name; {} of a similarity.
+      probability: of that class; nan for a similarity.
+      probabilities: of each class, by name; {} for a similarity.
     """
 
     label: Any
@@ -70,13 +70,13 @@ class Prediction(NamedTuple):
 def predict(
     trained: Trained, texts: Sequence[str], pairs: Sequence[str] | None = None, *, part: str | None = None
 ) -> list[Prediction]:
-    """What a part of the model predicts of texts, or of pairs of texts. One text gives one prediction.
+    """The predictions of a part of the model for texts, or pairs of texts. One text gives one prediction.
 
     Args:
       trained: a model of text tasks.
       texts: N of them.
-      pairs: the second text of each, where the part has pairs.
-      part: one of the processor's; None = the only one that reads so many texts.
+      pairs: the second text of each, if the part has pairs.
+      part: the name of a part; None = the only part that fits the number of texts.
 
     Raises: ValueError when no part fits, or several do; and as `predict_texts`.
     """
@@ -114,7 +114,7 @@ def probabilities(output: jax.Array, labels: Labels) -> jax.Array:
 
 
 def most_likely(predicted: np.ndarray, labels: Labels) -> np.ndarray:
-    """The labels [N] float32 that predictions mean: the most probable class, or the score."""
+    """The predicted labels [N] float32: the most probable class, or the score."""
     if labels.kind == "classification":
         predicted = predicted.argmax(axis=-1)
     elif labels.kind == "paraphrase":

@@ -38,7 +38,7 @@ class Translation(TextToText):
         return found
 
     def check_corpus(self, model: ModelConfig, corpus: Corpus) -> None:
-        """Also warns when BLEU would take whole sentences without spaces for words."""
+        """Also warns when BLEU would treat whole sentences without spaces as words."""
         super().check_corpus(model, corpus)
         examples = corpus.splits["validation"].examples[:_SEEN] if "validation" in corpus.splits else []
         found = sum(bool(_WITHOUT_SPACES.search(str(example.reference))) for example in examples)

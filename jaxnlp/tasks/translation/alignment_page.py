@@ -1,4 +1,4 @@
-"""A page that shows the attention of translations to their sources. It is one HTML file without links to others."""
+"""A page that shows the attention of translations to their sources: one self-contained HTML file."""
 
 import html
 from collections.abc import Sequence

@@ -33,10 +33,10 @@ MAX_ALIGNED = 100
 class Translate(SearchOptions, Command):
     """Translates texts, and prints each translation on a line.
 
-    With --n-best, several lines for each text, each with the score first. The translation of an empty line is an empty
-    line, and with --n-best so many lines with a score of 0. Sources that are longer than the model's context, or than
-    256 tokens if it has none, are truncated to that length, end symbol included; a note on standard error counts them
-    and names the first. Evaluation truncates to the last of the data's lengths instead.
+    With --n-best N, each text has N lines that start with the score. The translation of an empty line is an empty line,
+    with a score of 0. Sources are truncated to the length of the model's context, or to 256 tokens without one, end
+    symbol included. A note on standard error counts the truncated sources. Evaluation truncates to the maximum length
+    of the data instead.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -54,7 +54,7 @@ class Translate(SearchOptions, Command):
     def __post_init__(self):
         super().__post_init__()
         if not 1 <= self.n_best <= self.num_beams:
-            raise ValueError(f"n_best must lie in 1 to num_beams, {self.num_beams}, got {self.n_best}")
+            raise ValueError(f"n_best must be in 1 to num_beams, {self.num_beams}, got {self.n_best}")
 
     def __call__(self, trained: Trained) -> None:
         translator = Translator.of(trained.model)
@@ -104,9 +104,9 @@ def translate(
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
 ) -> list[str]:
-    """The translation of each text, or of one; that of a blank text is blank. Arguments as of `jaxnlp translate`.
+    """The translation of each text, or of one; that of a blank text is blank. Arguments: see `jaxnlp translate`.
 
-    Raises: ValueError for options that are not possible.
+    Raises: ValueError for invalid options.
     """
     options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
     processor: TranslationProcessor = trained.processor
@@ -127,7 +127,7 @@ def max_source_length(trained: Trained) -> int:
 def sources_of(
     processor: TranslationProcessor, texts: Sequence[str], max_length: int
 ) -> tuple[dict[int, list[int]], list[int]]:
-    """The tokens of each text that is not blank, by its number, and the numbers of those that were truncated."""
+    """The tokens of each text that is not blank, by index, and the indices of truncated texts."""
     encoded = {n: processor.encode_source(text) for n, text in enumerate(texts) if text.strip()}
     too_long = [n for n, ids in encoded.items() if len(ids) > max_length]
     return encoded | {n: [*encoded[n][: max_length - 1], END] for n in too_long}, too_long

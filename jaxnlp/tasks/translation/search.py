@@ -59,20 +59,20 @@ class Translator(NamedTuple):
 
     Attributes:
       decoder: the model's step function.
-      begin: (params, source, source_mask, *, capacity, count_coverage) -> the cache of a source.
+      initial_cache: (params, source, source_mask, *, capacity, count_coverage) -> the cache of a source.
       alignment: (params, source, inputs, source_mask) -> weights [B, T, S].
     """
 
     decoder: Decoder
-    begin: Any
+    initial_cache: Any
     alignment: Any
 
     @classmethod
     @functools.lru_cache(maxsize=8)  # each new translator compiles its programs again
     def of(cls, model: Any) -> "Translator":
         """The translator of a model whose config is a `SequenceToSequenceConfig`, the same one for equal models."""
-        begin = jax.jit(model.begin, static_argnames=("capacity", "count_coverage"))
-        return cls(target_decoder_of(model), begin, jax.jit(model.alignment))
+        initial_cache = jax.jit(model.initial_cache, static_argnames=("capacity", "count_coverage"))
+        return cls(target_decoder_of(model), initial_cache, jax.jit(model.alignment))
 
     def __call__(
         self, params: Params, source: Any, source_mask: Any, options: SearchOptions, n_best: int = 1
@@ -97,7 +97,7 @@ class Translator(NamedTuple):
             no_repeat_ngram=options.no_repeat_ngram,
             n_best=n_best,
             max_lengths=np.minimum(max_target_length(np.asarray(source_mask).sum(axis=1)), longest),
-            cache=self.begin(
+            cache=self.initial_cache(
                 params,
                 source,
                 source_mask,

@@ -223,7 +223,7 @@ def test_one_beam_decodes_greedily(model, stop):
         np.testing.assert_array_equal(result.tokens[row, 0, len(tokens) :], -1 if stop is None else stop)
 
 
-def test_rows_of_a_batch_are_searched_as_each_would_be_alone(model):
+def test_rows_of_a_batch_are_searched_like_each_one_separately(model):
     params, decoder, _, _ = model
     search = functools.partial(beam_search, decoder, params, num_beams=3, max_new_tokens=9, stop=1, length_penalty=0.5)
     together = found_rows(search(PROMPT))
@@ -389,18 +389,18 @@ def test_the_context_may_be_filled_to_the_last_token():
         (
             (2, 3),
             {"max_new_tokens": 7},
-            "a prompt of 3 tokens and 7 new ones need a context of 9, but the model's holds 8",
+            "a prompt of 3 tokens and 7 new ones need a context of 9, but the model's context has only 8",
         ),
-        ((2, 9), {}, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
+        ((2, 9), {}, "the prompt has 9 tokens, but the model's context has only 8; shorten it"),
         ((2, 0), {}, "the prompt is empty"),
         ((3,), {}, "expected a prompt [B, N] of int, got (3,) of int32"),
         ((2, 3), {"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
         ((2, 3), {"num_beams": 0}, "num_beams must be at least 1, got 0"),
-        ((2, 3), {"n_best": 3}, "n_best must lie in 1 to num_beams, 2, got 3"),
+        ((2, 3), {"n_best": 3}, "n_best must be in 1 to num_beams, 2, got 3"),
         ((2, 3), {"max_lengths": np.ones(3, int)}, "expected max_lengths [2] of int, got (3,) of int64"),
         ((2, 3), {"max_lengths": np.ones(2)}, "expected max_lengths [2] of int, got (2,) of float64"),
-        ((2, 3), {"max_lengths": np.array([0, 1])}, "max_lengths must lie in 1 to max_new_tokens, 2, got 0 to 1"),
-        ((2, 3), {"max_lengths": np.array([3, 1])}, "max_lengths must lie in 1 to max_new_tokens, 2, got 1 to 3"),
+        ((2, 3), {"max_lengths": np.array([0, 1])}, "max_lengths must be in 1 to max_new_tokens, 2, got 0 to 1"),
+        ((2, 3), {"max_lengths": np.array([3, 1])}, "max_lengths must be in 1 to max_new_tokens, 2, got 1 to 3"),
         ((2, 3), {"length_penalty": -0.1}, "length_penalty must be at least 0 and finite, got -0.1"),
         ((2, 3), {"length_penalty": float("nan")}, "length_penalty must be at least 0 and finite, got nan"),
     ],

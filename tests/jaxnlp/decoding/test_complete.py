@@ -79,5 +79,5 @@ def test_completions_of_nothing_are_refused(settings):
 
 
 def test_a_prompt_longer_than_the_context_is_refused():
-    with pytest.raises(ValueError, match="the prompt has 65 tokens, but the model's context holds 64"):
+    with pytest.raises(ValueError, match="the prompt has 65 tokens, but the model's context has only 64"):
         completed([[1] * 65])

@@ -131,7 +131,7 @@ def test_same_key_gives_the_same_tokens_and_another_key_others():
     assert (first != other).any()
 
 
-def test_rows_of_a_batch_are_continued_as_each_would_be_alone():
+def test_rows_of_a_batch_are_continued_like_each_one_separately():
     prompt = random_prompt(3, 5)
     together = continue_prompt(20, prompt, 30)
     for row in range(3):
@@ -151,7 +151,7 @@ def test_yields_one_int32_token_a_row_and_as_many_as_asked_for():
     assert [(token.shape, token.dtype) for token in tokens] == [((3,), np.int32)] * 11
 
 
-def test_draws_from_the_whole_distribution_unless_told_otherwise():
+def test_draws_from_the_whole_distribution_by_default():
     tokens = Counter(capacity=64).continue_from([[0]], 40, sampling=None)
     differences = {(after - before) % 10 for (before,), (after,) in itertools.pairwise(tokens)}
     assert len(differences) > 3  # greedily it is always 1
@@ -202,7 +202,7 @@ def test_buckets_hold_their_prompts_and_are_few(capacity):
     ("shape", "count", "message"),
     [
         ((2, 0), 1, "the prompt is empty; the model needs at least one token to continue"),
-        ((2, 9), 1, "the prompt has 9 tokens, but the model's context holds 8; shorten it"),
+        ((2, 9), 1, "the prompt has 9 tokens, but the model's context has only 8; shorten it"),
         ((3,), 1, "expected a prompt [B, N] of int, got (3,) of int32"),
         ((2, 3), 0, "max_new_tokens must be at least 1, got 0"),
     ],

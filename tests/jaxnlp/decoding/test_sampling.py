@@ -151,9 +151,9 @@ def test_the_lowest_temperature_draws_the_likeliest_of_large_logits():
         ({"temperature": float("inf")}, "temperature must be 0, or finite and at least 1e-06, got inf"),
         ({"temperature": float("nan")}, "temperature must be 0, or finite and at least 1e-06, got nan"),
         ({"top_k": 0}, "top_k must be at least 1, got 0"),
-        ({"top_p": 0.0}, "top_p must lie in (0, 1], got 0.0"),
-        ({"top_p": 1.1}, "top_p must lie in (0, 1], got 1.1"),
-        ({"top_p": float("nan")}, "top_p must lie in (0, 1], got nan"),
+        ({"top_p": 0.0}, "top_p must be in (0, 1], got 0.0"),
+        ({"top_p": 1.1}, "top_p must be in (0, 1], got 1.1"),
+        ({"top_p": float("nan")}, "top_p must be in (0, 1], got nan"),
     ],
     ids=str,
 )

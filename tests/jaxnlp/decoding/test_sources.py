@@ -43,14 +43,14 @@ def translator(kind="transformer"):
 
 
 @functools.partial(jax.jit, static_argnames=("model", "capacity", "count_coverage"))
-def begin(model, params, source=SOURCE, mask=MASK, **options):
-    return model.begin(params, source, mask, **options)
+def cache_of(model, params, source=SOURCE, mask=MASK, **options):
+    return model.initial_cache(params, source, mask, **options)
 
 
 def search(source=SOURCE, mask=MASK, num_beams=2, kind="transformer", **options):
     model, decoder, params, _ = translator(kind)
     prompt = np.full((len(source), 1), START, np.int32)
-    options = {"max_new_tokens": MOST, "stop": END, "cache": begin(model, params, source, mask)} | options
+    options = {"max_new_tokens": MOST, "stop": END, "cache": cache_of(model, params, source, mask)} | options
     return jax.device_get(beam_search(decoder, params, prompt, num_beams=num_beams, **options))
 
 
@@ -103,7 +103,7 @@ def test_ngrams_are_not_repeated_where_that_is_asked_for(size):
 @each_model
 def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
     model, _, params, _ = translator(kind)
-    cache = begin(model, params, count_coverage=True)
+    cache = cache_of(model, params, count_coverage=True)
     result = search(num_beams=SIZE**3, kind=kind, coverage_penalty=0.7, cache=cache)
     align = jax.jit(model.alignment)
     for row in range(len(SOURCE)):
@@ -120,7 +120,7 @@ def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
 @each_model
 def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
     model, decoder, params, log_probabilities = translator(kind)
-    cache = begin(model, params)
+    cache = cache_of(model, params)
     options = {"max_new_tokens": MOST, "key": jax.random.key(0), "sampling": Sampling(temperature=0.0)}
     drawn = np.stack(list(generate(decoder, params, PROMPT, cache=cache, **options)), axis=1)
     beam = search(num_beams=1, stop=None, kind=kind)
@@ -132,7 +132,7 @@ def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
 
 @pytest.mark.sweep(1)
 @each_model
-def test_sentences_of_a_batch_are_translated_as_each_would_be_alone(kind):
+def test_sentences_of_a_batch_are_translated_like_each_one_separately(kind):
     whole = search(kind=kind)
     for row in range(len(SOURCE)):
         kept = int(MASK[row].sum())
@@ -143,7 +143,7 @@ def test_sentences_of_a_batch_are_translated_as_each_would_be_alone(kind):
 
 def test_a_cache_with_little_room_gives_the_same():
     model, _, params, _ = translator()
-    small = search(cache=begin(model, params, capacity=16), max_new_tokens=MOST)
+    small = search(cache=cache_of(model, params, capacity=16), max_new_tokens=MOST)
     np.testing.assert_array_equal(small.tokens, search().tokens)
 
 
@@ -153,7 +153,7 @@ def test_a_cache_with_little_room_gives_the_same():
         ({"coverage_penalty": -1.0}, "coverage_penalty must be at least 0 and finite, got -1.0"),
         ({"coverage_penalty": 0.1, "cache": None}, "coverage_penalty needs a model that attends to a source"),
         ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0, got -1"),
-        ({"coverage_penalty": 0.1}, "this cache does not count coverage; begin with count_coverage=True"),
+        ({"coverage_penalty": 0.1}, "this cache does not count coverage; call initial_cache with count_coverage=True"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):
@@ -162,13 +162,16 @@ def test_options_that_cannot_be_are_refused(options, message):
 
 
 def test_a_search_without_a_source_is_refused():
-    with pytest.raises(ValueError, match="EncoderDecoder reads a source first; give the cache of its method begin"):
+    with pytest.raises(
+        ValueError,
+        match="EncoderDecoder reads a source first; give the result of its method initial_cache as the cache",
+    ):
         search(cache=None)
 
 
 def test_a_target_that_the_context_cannot_hold_is_refused_at_the_call():
     model, decoder, params, _ = translator()
-    with pytest.raises(ValueError, match="need a context of 17, but the model's holds 16"):
+    with pytest.raises(ValueError, match="need a context of 17, but the model's context has only 16"):
         search(max_new_tokens=17)
-    with pytest.raises(ValueError, match="need a context of 17, but the model's holds 16"):
-        generate(decoder, params, PROMPT, max_new_tokens=17, key=jax.random.key(0), cache=begin(model, params))
+    with pytest.raises(ValueError, match="need a context of 17, but the model's context has only 16"):
+        generate(decoder, params, PROMPT, max_new_tokens=17, key=jax.random.key(0), cache=cache_of(model, params))

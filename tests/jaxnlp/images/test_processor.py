@@ -31,8 +31,8 @@ def test_a_processor_is_equal_after_json_and_names_what_is_missing():
         ({"channels": 2}, "size must be at least 1 and channels 1 or 3, got 4, 2"),
         ({"mean": [0.5]}, "a mean and a positive stddev for each channel"),
         ({"stddev": [0.0, 1.0, 1.0]}, "a mean and a positive stddev for each channel"),
-        ({"classes": ["cat"]}, "at least two classes of distinct names, got cat"),
-        ({"classes": ["cat", "cat"]}, "at least two classes of distinct names, got cat, cat"),
+        ({"classes": ["cat"]}, "at least two classes with distinct names, got cat"),
+        ({"classes": ["cat", "cat"]}, "at least two classes with distinct names, got cat, cat"),
     ],
 )
 def test_a_processor_that_cannot_be_is_refused(changes, message):
@@ -49,14 +49,14 @@ def test_a_file_is_read_as_it_was_written_and_another_size_is_cut_and_scaled(tmp
     wide = np.zeros((8, 20, 3), np.uint8)
     wide[:, 6:14] = (200, 100, 50)  # the middle square
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    with pytest.raises(ValueError, match=r"wide.png: 20 x 8 pixels, and the model reads 4 x 4; --resize cuts"):
+    with pytest.raises(ValueError, match=r"wide.png has 20 x 8 pixels, but the model reads 4 x 4; --resize crops"):
         PROCESSOR.read(tmp_path / "wide.png")
     found = PROCESSOR.read(tmp_path / "wide.png", resize=True)
     np.testing.assert_array_equal(found, np.broadcast_to(np.uint8([200, 100, 50]), (4, 4, 3)))
 
 
 def test_files_that_are_no_images_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no image at"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         open_image(tmp_path / "none.png", 3)
     (tmp_path / "text.png").write_text("text")
     with pytest.raises(ValueError, match=r"text.png is not an image that Pillow reads; replace or remove it"):
@@ -67,7 +67,7 @@ def test_files_that_are_no_images_are_named(tmp_path):
         open_image(tmp_path / "half.jpg", 3)
 
 
-def test_what_a_file_says_beside_its_pixels_is_read_or_refused(tmp_path):
+def test_metadata_of_a_file_is_read_or_an_error(tmp_path):
     deep = Image.fromarray(np.arange(16, dtype=np.uint16).reshape(4, 4) * 4000)
     deep.save(tmp_path / "deep.png")
     with pytest.raises(ValueError, match=r"deep.png has more than 8 bits a channel \(Pillow's mode I;16\); convert it"):

@@ -87,7 +87,7 @@ def test_what_pretraining_lacks_is_named_and_initialised_at_random(params, tmp_p
     found = BertPretrainingConfig().adopt(load(tmp_path / "masked"))
     assert found.config.encoder.use_pooler
     (note,) = [note for note in found.notes if "initialised at random" in note]
-    assert "does not have the pooler, the head of next sentences: initialised at random" in note
+    assert "does not have the pooler, the next-sentence head: initialised at random" in note
     chex.assert_trees_all_equal(found.params, {"encoder": encoder, "heads": heads})
     assert jax.tree.map(np.shape, initial(found.config)) == jax.tree.map(np.shape, params)
 
@@ -114,7 +114,7 @@ def test_embeddings_beyond_the_tokenizer_are_kept(tmp_path):
 def test_a_model_without_a_bert_is_refused():
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)
     run = Trained(LanguageModel(), config.build(5), {}, None, name="gpt")
-    with pytest.raises(ValueError, match="it has no BERT: its model config is a GPTConfig"):
+    with pytest.raises(ValueError, match="it does not have a BERT: its model config is a GPTConfig"):
         TextTasksConfig().adopt(run)
 
 
@@ -211,7 +211,7 @@ def test_classifiers_text_tasks_and_pretraining_begin_with_the_encoders_of_each_
     assert (found.config.encoder, found.processor, found.params_for, len(found.notes)) == (SHAPE, VOCABULARY, None, 1)
     chex.assert_trees_all_equal(found.params, {"encoder": classifier.params["encoder"]})
     pretraining = BertPretrainingConfig().adopt(classifier)
-    assert any("does not have the head of masked tokens" in note for note in pretraining.notes)
+    assert any("does not have the masked-token head" in note for note in pretraining.notes)
     chex.assert_trees_all_equal(pretraining.params["encoder"], classifier.params["encoder"])
     again = BertClassifierConfig().adopt(classifier)
     chex.assert_trees_all_equal(again.params_for(processor), {"head": classifier.params["head"]})

@@ -190,7 +190,7 @@ def test_equals_the_assignments_model_in_pytorch_in_values_and_gradients(variant
 def test_reading_step_by_step_equals_the_whole_forward_pass(variant):
     model, params = model_of(**VARIANTS[variant])
     expected = logits(model, params)
-    cache = jax.jit(model.begin)(params, SOURCE, MASK)
+    cache = jax.jit(model.initial_cache)(params, SOURCE, MASK)
     read = jax.jit(lambda tokens, cache, count: model.apply({"params": params}, tokens, cache, count, method="read"))
     for position in range(INPUTS.shape[1]):
         found, cache = read(INPUTS[:, position : position + 1], cache, 1)
@@ -199,7 +199,7 @@ def test_reading_step_by_step_equals_the_whole_forward_pass(variant):
 
 def test_a_prefix_may_be_read_at_once_and_padded():
     model, params = model_of()
-    cache, read = jax.jit(model.begin)(params, SOURCE, MASK), forward(model, method="read")
+    cache, read = jax.jit(model.initial_cache)(params, SOURCE, MASK), forward(model, method="read")
     _, cache = read({"params": params}, INPUTS[:, :4], cache, 2)
     found, _ = read({"params": params}, INPUTS[:, 2:], cache)
     np.testing.assert_allclose(found, logits(model, params)[:, 2:], atol=2e-5)
@@ -235,7 +235,7 @@ def test_alignments_are_distributions_over_the_real_source():
 
 def test_other_rows_of_a_cache_keep_the_memory():
     model, params = model_of()
-    cache = jax.jit(model.begin)(params, SOURCE, MASK)
+    cache = jax.jit(model.initial_cache)(params, SOURCE, MASK)
     _, cache = forward(model, method="read")({"params": params}, INPUTS[:, :1], cache)
     other = model.reorder(cache, jnp.array([2, 2, 0]))
     assert other.memory is cache.memory
@@ -287,7 +287,7 @@ def test_the_initial_loss_is_near_that_of_a_uniform_guess():
     ("fields", "message"),
     [
         ({"width": 0}, "model.width must be at least 1, got 0"),
-        ({"dropout_rate": 1.0}, "model.dropout_rate must lie in [0, 1), got 1.0"),
+        ({"dropout_rate": 1.0}, "model.dropout_rate must be in [0, 1), got 1.0"),
         ({"embeddings": "tied"}, "model.embeddings tied needs model.embedding_width equal to model.width, got 5 and 6"),
         ({"attention": "dot"}, "model.attention dot needs model.width equal to twice model.encoder_width, got 6 and 6"),
         ({"attention": "cosine"}, "model.attention must be one of multiplicative, dot, additive, got 'cosine'"),

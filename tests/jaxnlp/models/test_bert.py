@@ -217,7 +217,7 @@ def test_short_products_are_near_the_exact_ones():
 
 
 def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
-    with pytest.raises(ValueError, match="a text of 13 tokens exceeds the 12 positions"):
+    with pytest.raises(ValueError, match="the text has 13 tokens, but the model has only 12 positions"):
         Bert(CONFIG, VOCABULARY).apply({"params": initial()}, np.zeros((1, 13), np.int32))
 
 
@@ -227,12 +227,12 @@ def test_a_text_longer_than_the_positions_is_refused_with_both_lengths():
         ({"num_layers": 0}, "model.encoder.num_layers must be at least 1, got 0"),
         ({"num_heads": 3}, "model.encoder.num_heads must divide model.encoder.width, got 3 heads for width 8"),
         ({"feed_forward_width": 0}, "model.encoder.feed_forward_width must be at least 1, got 0"),
-        ({"dropout_rate": 1.0}, r"model.encoder.dropout_rate must lie in \[0, 1\), got 1.0"),
+        ({"dropout_rate": 1.0}, r"model.encoder.dropout_rate must be in \[0, 1\), got 1.0"),
         (
             {"positions": "sinusoidal", "width": 9, "num_heads": 3},
             "model.encoder.width must be even .*, got 9",
         ),
-        ({"epsilon": 0.0}, r"model.encoder.epsilon must lie in \(0, 1\), got 0.0"),
+        ({"epsilon": 0.0}, r"model.encoder.epsilon must be in \(0, 1\), got 0.0"),
     ],
 )
 def test_config_that_cannot_be_is_refused_with_field_and_value(changes, message):

@@ -185,10 +185,13 @@ def test_scaled_embeddings_are_scaled(params, batch):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must lie in \[0, 1\), got 1.0"),
-        ({"token_dropout_rate": -0.1}, r"model.token_dropout_rate must lie in"),
+        ({"head_dropout_rate": 1.0}, r"model.head_dropout_rate must be in \[0, 1\), got 1.0"),
+        ({"token_dropout_rate": -0.1}, r"model.token_dropout_rate must be in"),
         ({"encoder": BertConfig(use_pooler=False)}, "model.pooling pooler needs an encoder with a pooler"),
-        ({"freeze_encoder": True, "token_dropout_rate": 0.1}, "model.token_dropout_rate applies only to an encoder"),
+        (
+            {"freeze_encoder": True, "token_dropout_rate": 0.1},
+            "model.token_dropout_rate applies only to models without model.freeze_encoder",
+        ),
         ({"cosine_logit": (-1.0, 0.8)}, "model.cosine_logit must be a positive slope and a threshold, both finite"),
         ({"similarity": "cosine", "pair_layer": True}, "model.pair_layer applies only to models with a head"),
         ({"similarity": "cosine", "cosine_logit": (9.0, 0.8)}, "model.cosine_logit applies only to models with a head"),

@@ -10,9 +10,9 @@ from tests.jaxnlp.models.word_classifier_helpers import VOCABULARY, WORDS, zeros
 
 
 def test_a_config_that_describes_no_classifier_says_so():
-    with pytest.raises(TypeError, match="ClassifierConfig describes no classifier: it does not define build"):
+    with pytest.raises(TypeError, match="ClassifierConfig cannot build a classifier: it does not define build"):
         ClassifierConfig().build_classifier(None)
-    with pytest.raises(TypeError, match="ClassifierConfig describes no classifier: it does not define shapes"):
+    with pytest.raises(TypeError, match="ClassifierConfig cannot build a classifier: it does not define shapes"):
         ClassifierConfig().shapes(None)
 
 

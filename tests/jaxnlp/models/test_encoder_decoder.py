@@ -191,7 +191,7 @@ def test_attention_maps_are_those_of_every_layer_and_head_in_pytorch():
 def test_decoding_with_a_cache_equals_the_whole_forward_pass_at_every_length(changes):
     model, params = model_of(**changes)
     expected = logits(model, params)
-    cache = jax.jit(model.begin)(params, SOURCE, MASK)
+    cache = jax.jit(model.initial_cache)(params, SOURCE, MASK)
     decoding = model.decoding_params(params)
     read = jax.jit(lambda tokens, cache: model.apply({"params": decoding}, tokens, cache, method="read"))
     for position in range(INPUTS.shape[1]):
@@ -202,7 +202,7 @@ def test_decoding_with_a_cache_equals_the_whole_forward_pass_at_every_length(cha
 
 def test_a_prefix_may_be_read_at_once_and_padded():
     model, params = model_of()
-    cache = jax.jit(model.begin)(model.decoding_params(params), SOURCE, MASK)
+    cache = jax.jit(model.initial_cache)(model.decoding_params(params), SOURCE, MASK)
     variables, read = {"params": model.decoding_params(params)}, forward(model, method="read")
     _, cache = read(variables, INPUTS[:, :4], cache, 2)
     found, _ = read(variables, INPUTS[:, 2:], cache)
@@ -284,7 +284,7 @@ def test_the_initial_loss_is_near_that_of_a_uniform_guess(norm, embeddings, more
         ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 8"),
         ({"width": 7, "num_heads": 1}, "model.width must be even for sinusoidal positions, got 7"),
         ({"width": 6, "positions": "rotary"}, "model.width / model.num_heads must be even for rotary positions, got 3"),
-        ({"dropout_rate": 1.0}, "model.dropout_rate must lie in [0, 1), got 1.0"),
+        ({"dropout_rate": 1.0}, "model.dropout_rate must be in [0, 1), got 1.0"),
     ],
 )
 def test_shapes_that_cannot_be_are_refused(fields, message):

@@ -283,11 +283,11 @@ def test_a_sequence_longer_than_the_context_is_refused():
         ({"kind": PerceiverConfig, "num_layers": 1}, "model.num_layers must be at least 2 for a perceiver, got 1"),
         (
             {"kind": PerceiverConfig, "num_latents": 0},
-            "model.num_latents must lie between 1 and model.context_length, 128, got 0",
+            "model.num_latents must be between 1 and model.context_length, 128, got 0",
         ),
         (
             {"kind": PerceiverConfig, "num_latents": 65, "context_length": 64},
-            "model.num_latents must lie between 1 and model.context_length, 64, got 65",
+            "model.num_latents must be between 1 and model.context_length, 64, got 65",
         ),
         (
             {"kind": PerceiverConfig, "latent_placement": "allong"},
@@ -298,9 +298,9 @@ def test_a_sequence_longer_than_the_context_is_refused():
             "model.compute.attention must be auto or vjp for a synthesizer, got xla",
         ),
         ({"num_heads": 3}, "model.num_heads must divide model.width, got 3 heads for width 128"),
-        ({"embedding_dropout_rate": 1.0}, "model.embedding_dropout_rate must lie in [0, 1), got 1.0"),
-        ({"attention_dropout_rate": -0.1}, "model.attention_dropout_rate must lie in [0, 1), got -0.1"),
-        ({"residual_dropout_rate": float("nan")}, "model.residual_dropout_rate must lie in [0, 1), got nan"),
+        ({"embedding_dropout_rate": 1.0}, "model.embedding_dropout_rate must be in [0, 1), got 1.0"),
+        ({"attention_dropout_rate": -0.1}, "model.attention_dropout_rate must be in [0, 1), got -0.1"),
+        ({"residual_dropout_rate": float("nan")}, "model.residual_dropout_rate must be in [0, 1), got nan"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

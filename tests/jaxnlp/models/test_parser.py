@@ -81,7 +81,7 @@ def test_arrays_of_other_shapes_are_refused():
     [
         ({"hidden_width": 0}, "model.hidden_width must be at least 1, got 0"),
         ({"label_width": -1}, "model.label_width must be at least 0, got -1"),
-        ({"dropout_rate": 1.0}, r"model.dropout_rate must lie in \[0, 1\), got 1.0"),
+        ({"dropout_rate": 1.0}, r"model.dropout_rate must be in \[0, 1\), got 1.0"),
         ({"activation": "sign"}, "model.activation must be one of cube, relu, tanh, got 'sign'"),
     ],
 )

@@ -29,5 +29,5 @@ def test_the_task_that_carries_states_takes_every_config_of_this_base(config):
 
 def test_the_task_that_carries_states_refuses_every_other_config():
     LanguageModel(chunk_tokens=4).check(GPTConfig(), Facts())
-    with pytest.raises(ValueError, match="needs a recurrent model, got GPTConfig; take the task LanguageModel"):
+    with pytest.raises(ValueError, match="needs a recurrent model, got GPTConfig; use the task LanguageModel"):
         RecurrentLanguageModel().check(GPTConfig(), Facts())

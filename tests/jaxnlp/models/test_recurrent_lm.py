@@ -93,7 +93,7 @@ def test_reading_in_parts_equals_reading_at_once(name):
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_tokens_behind_the_count_are_not_there():
+def test_tokens_after_the_count_are_ignored():
     model, params = made("lstm")
     _, expected = read_on(model, params, TOKENS[:, :3], model.empty_cache(BATCH))
     _, found = read_on(model, params, TOKENS, model.empty_cache(BATCH), np.int32(3))
@@ -215,7 +215,7 @@ def outputs_and_what_they_depend_on(rate):
     return params, batch, y, jax.tree.map(lambda *g: sum(map(np.abs, g)) > 0.0, *gradients)
 
 
-def test_a_dropped_word_is_zero_wherever_it_stands_and_the_others_are_doubled():
+def test_a_dropped_word_is_zero_at_all_positions_and_the_others_are_doubled():
     params, batch, y, used = outputs_and_what_they_depend_on("embedding")
     words = used["tokens"]["embedding"].any(axis=1)
     assert 0 < words.sum() < VOCABULARY
@@ -270,7 +270,7 @@ def test_config_reads_back_equal_from_json():
             {"cell": "gru", "forget_bias": 1.0},
             "model.forget_bias applies only to the cell lstm; set it to 0.0",
         ),
-        *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must lie in [0, 1), got 1.0") for rate in RATES),
+        *(({f"{rate}_dropout_rate": 1.0}, f"model.{rate}_dropout_rate must be in [0, 1), got 1.0") for rate in RATES),
     ],
 )
 def test_configs_that_describe_no_model_are_refused(changes, message):

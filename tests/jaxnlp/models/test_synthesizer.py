@@ -6,7 +6,7 @@ import numpy as np
 from tests.jaxnlp.models.gpt_helpers import CONTEXT, TOKENS, VARIANTS, VOCABULARY, make_model, random_params
 
 
-def test_the_first_layers_weights_of_a_position_depend_on_its_own_token_alone():
+def test_the_first_layers_weights_of_a_position_depend_on_its_own_token_only():
     """Dot products would depend on the keys too."""
     model = make_model(**VARIANTS["synthesizer"])
     params, weights = random_params(model), jax.jit(lambda p, tokens: model.attention_maps(p, tokens)["block_0"])

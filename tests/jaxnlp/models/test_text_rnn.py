@@ -17,7 +17,7 @@ from tests.jaxnlp.models.word_classifier_helpers import (
     PROCESSOR,
     TOKENS,
     WIDTH,
-    assert_changes_training_alone,
+    assert_changes_only_training,
     assert_equals_pytorch,
     assert_initial_loss_is_that_of_chance,
     assert_padding_changes_nothing,
@@ -101,7 +101,7 @@ def test_attention_weights_are_those_of_pytorch_and_padding_has_none():
         np.testing.assert_array_equal(found[row, length:], 0.0)
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-5)
     model, params = with_random_params(CONFIG)
-    with pytest.raises(ValueError, match="only the pooling attention has attention weights, got last"):
+    with pytest.raises(ValueError, match=r"attention weights need model\.pooling attention, got last"):
         model.attention_weights(params, TOKENS, MASK)
 
 
@@ -138,7 +138,7 @@ def test_logits_are_float32_whatever_the_type_of_the_computation():
         ),
         ({"cell": "gru", "forget_bias": 1.0}, "model.forget_bias applies only to the cell lstm; set it to 0.0, got"),
         ({"hidden_dropout_rate": 0.1}, "model.hidden_dropout_rate applies only to models with several layers"),
-        ({"weight_dropout_rate": 1.0}, "model.weight_dropout_rate must lie in [0, 1), got 1.0"),
+        ({"weight_dropout_rate": 1.0}, "model.weight_dropout_rate must be in [0, 1), got 1.0"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused(fields, message):
@@ -151,7 +151,7 @@ def test_a_config_that_cannot_be_is_refused(fields, message):
 )
 def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
     plain = dict.fromkeys(("embedding_dropout_rate", "dropout_rate"), 0.0)
-    assert_changes_training_alone(dataclasses.replace(CONFIG, widths=(STATE, STATE), cell="lstm", **plain), rate)
+    assert_changes_only_training(dataclasses.replace(CONFIG, widths=(STATE, STATE), cell="lstm", **plain), rate)
 
 
 def test_the_forget_gate_begins_with_its_bias():

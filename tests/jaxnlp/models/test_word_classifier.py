@@ -70,7 +70,7 @@ def test_vectors_of_another_width_are_refused_and_few_words_are_reported(path, c
         config("static", path).initial_params(PROCESSOR)
         assert not caplog.records
         config("static", path).initial_params(types.SimpleNamespace(words=(*WORDS, *"klmnopqrst")))
-    assert f"{path} has vectors of 7 of the 21 words; the others begin with random ones" in caplog.text
+    assert f"{path} has vectors of 7 of the 21 words; the others are initialised at random" in caplog.text
 
 
 def test_models_with_the_same_function_have_the_same_architecture():
@@ -93,8 +93,8 @@ def test_models_with_the_same_function_have_the_same_architecture():
             "model.vectors_path applies only to vectors that are not random; set it to None, got 'file'",
         ),
         ({"embedding_width": 0}, "model.embedding_width must be at least 1, got 0"),
-        ({"dropout_rate": 1.0}, "model.dropout_rate must lie in [0, 1), got 1.0"),
-        ({"embedding_dropout_rate": -0.1}, "model.embedding_dropout_rate must lie in [0, 1), got -0.1"),
+        ({"dropout_rate": 1.0}, "model.dropout_rate must be in [0, 1), got 1.0"),
+        ({"embedding_dropout_rate": -0.1}, "model.embedding_dropout_rate must be in [0, 1), got -0.1"),
     ],
 )
 def test_a_config_that_cannot_be_is_refused(fields, message):

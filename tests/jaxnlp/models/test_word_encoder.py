@@ -68,7 +68,7 @@ def test_the_pair_of_the_last_word_does_not_read_padding():
     np.testing.assert_array_equal(encoded(config, batch, params)[0], found)
 
 
-def test_parts_stand_side_by_side_the_berts_first():
+def test_parts_are_concatenated_the_berts_first():
     config = dataclasses.replace(WHOLE, recurrent_widths=())
     batch = batch_of(SENTENCES)
     found, params = encoded(config, batch)
@@ -112,7 +112,7 @@ def test_pairs_of_neighbours_have_embeddings_of_their_own():
     config = WordEncoderConfig(
         word_width=0, character_features=0, recurrent_widths=(), bigram_width=4, bigram_buckets=1_000
     )
-    with pytest.raises(ValueError, match="the model reads nothing of a word"):
+    with pytest.raises(ValueError, match="the model has no input"):
         dataclasses.replace(config, bigram_width=0, bigram_buckets=32_768)
     sentences = [["the", "dog", "the", "dog"], ["dog", "the", "dogs"]]
     found = np.asarray(encoded(config, batch_of(sentences))[0])
@@ -167,11 +167,11 @@ def test_word_vectors_of_a_file_are_the_first_embeddings(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"word_width": 0, "character_features": 0}, "the model reads nothing of a word"),
+        ({"word_width": 0, "character_features": 0}, "the model has no input"),
         ({"freeze_bert": True}, "model.freeze_bert applies only to models with model.bert"),
         ({"recurrent_widths": (), "cell": "gru"}, "model.cell applies only to models with recurrent layers"),
         ({"recurrent_widths": (0,)}, "model.recurrent_widths must be at least 1 each"),
-        ({"word_dropout_rate": 1.0}, "model.word_dropout_rate must lie in"),
+        ({"word_dropout_rate": 1.0}, "model.word_dropout_rate must be in"),
         ({"character_features": -1}, "model.character_features must be at least 0, got -1"),
         ({"bigram_buckets": 7}, "model.bigram_buckets applies only to models with model.bigram_width"),
         ({"bigram_width": -1}, "model.bigram_width must be at least 0, got -1"),

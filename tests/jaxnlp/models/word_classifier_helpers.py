@@ -41,7 +41,7 @@ def logits_and_gradients(model):
 
 
 def assert_equals_pytorch(config, features_of):
-    """Logits and gradients are those of PyTorch, where each text is read alone, without any padding.
+    """Logits and gradients are those of PyTorch, where each text is read separately, without padding.
 
     Args:
       config: the model's.
@@ -102,7 +102,7 @@ def assert_initial_loss_is_that_of_chance(config):
     np.testing.assert_allclose(-np.asarray(initial()).mean(), np.log(OUTPUTS), atol=0.05)
 
 
-def assert_changes_training_alone(config, rate):
+def assert_changes_only_training(config, rate):
     """A rate of dropout changes what training computes, differently with each key, and not what is predicted."""
     model, params = with_random_params(dataclasses.replace(config, **{rate: 0.5}))
     plain = config.build_classifier(PROCESSOR)

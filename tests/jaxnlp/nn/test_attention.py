@@ -73,7 +73,7 @@ def test_reading_in_parts_with_a_cache_equals_reading_at_once(sizes):
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-6)
 
 
-def test_what_lies_behind_the_filled_part_of_a_cache_is_not_seen():
+def test_slots_after_the_filled_part_of_a_cache_are_not_seen():
     module, params = SelfAttention(HEADS), random_params()
     y, (keys, values) = apply(module, params, X[:, :4], cache=padded_cache(), cached_positions=0)
     noisy = padded_cache(filler=1e6)
@@ -287,7 +287,7 @@ def test_a_cache_with_a_mask_hides_what_the_mask_hides():
 
 def test_a_cache_is_not_for_training_with_dropout():
     module = SelfAttention(HEADS, attention_dropout_rate=0.5)
-    with pytest.raises(ValueError, match="attention over a cache drops no weights"):
+    with pytest.raises(ValueError, match="dropout cannot be combined with a cache"):
         apply(module, random_params(), X, deterministic=False, cache=padded_cache(), cached_positions=0)
 
 

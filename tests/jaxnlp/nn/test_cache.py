@@ -6,7 +6,7 @@ from jaxnlp.nn.cache import KVCache
 CACHE = KVCache(layers=((np.zeros((3, 4, 7, 5)), np.zeros((3, 4, 7, 5))), (np.zeros((3, 7, 20)),)), length=np.int32(6))
 
 
-def test_holds_arrays_alone():
+def test_holds_only_arrays():
     assert [np.shape(leaf) for leaf in jax.tree.leaves(CACHE)] == [(3, 4, 7, 5), (3, 4, 7, 5), (3, 7, 20), ()]
 
 

@@ -96,7 +96,7 @@ def test_parameters_are_a_kernel_and_where_asked_for_a_bias(use_bias):
     np.testing.assert_array_equal(params.get("bias", 0.0), 0.0)
 
 
-def test_initial_weights_have_the_spread_of_gpt2_unless_told_otherwise():
+def test_initial_weights_have_the_spread_of_gpt2_by_default():
     kernel = np.asarray(initial_params(Dense(200), np.zeros((1, 100), np.float32))["kernel"])
     assert abs(kernel.std() / 0.02 - 1.0) < 5.0 / np.sqrt(2 * kernel.size)
 

@@ -114,7 +114,7 @@ def test_mask_is_that_of_the_op_for_the_streams_key():
 @pytest.mark.parametrize("rate", [-0.1, 1.0])
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_a_rate_outside_its_interval_is_refused_in_training_or_not(rate, deterministic):
-    with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
+    with pytest.raises(ValueError, match=re.escape(f"dropout rate must be in [0, 1), got {rate}")):
         drop(X, rate=rate, deterministic=deterministic)
 
 
@@ -132,7 +132,7 @@ def test_layer_dropout_drops_whole_examples_and_keeps_the_mean():
     np.testing.assert_array_equal(found, np.broadcast_to(found[:, :1, :1], found.shape))
     assert abs(found.mean() - 1.0) < 0.03
     np.testing.assert_array_equal(LayerDropout(0.25).apply({}, X, deterministic=True), X)
-    with pytest.raises(ValueError, match="dropout rate must lie in"):
+    with pytest.raises(ValueError, match="dropout rate must be in"):
         LayerDropout(1.0).apply({}, X, deterministic=True)
 
 

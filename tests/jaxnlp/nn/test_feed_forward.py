@@ -85,7 +85,7 @@ def test_parameters_have_the_stated_shapes_and_spread():
         np.testing.assert_array_equal(params[name]["bias"], 0.0)
 
 
-def test_outputs_are_dropped_in_training_alone():
+def test_outputs_are_dropped_in_training_only():
     params = random_params()
     plain = apply(FeedForward(HIDDEN), params, X)
     module = FeedForward(HIDDEN, dropout_rate=0.5)

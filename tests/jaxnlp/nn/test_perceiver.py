@@ -204,7 +204,7 @@ def test_examples_of_a_batch_do_not_see_each_other():
     assert not np.allclose(before[1], after[1])
 
 
-def test_latents_of_the_prefix_stand_at_the_first_positions():
+def test_latents_of_the_prefix_are_at_the_first_positions():
     assert latent_positions("prefix", 4, 9, 9) == (0, 1, 2, 3)
     assert latent_positions("prefix", 4, 9, 3) == (0, 1, 2)
 
@@ -231,7 +231,7 @@ def test_weights_asked_for_mix_the_values_to_what_attention_adds():
     y, found = apply_up(params)
     (weights,) = jax.tree.leaves(found["intermediates"])
     assert weights.shape == (BATCH, HEADS, LONG, LATENTS)
-    # Position 0 stands before all latents: nothing is mixed, and the bias alone is added.
+    # Position 0 is before all latents: nothing is mixed, and only the bias is added.
     np.testing.assert_allclose(weights.sum(axis=-1)[0, 0], [0, 1, 1, 1, 1, 1, 1], atol=1e-6)
     normed = (latents - latents.mean(-1, keepdims=True)) / np.sqrt(latents.var(-1, keepdims=True) + 1e-5)
     normed = normed * params["memory_norm"]["scale"] + params["memory_norm"]["bias"]

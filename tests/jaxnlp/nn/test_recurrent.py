@@ -133,7 +133,7 @@ def test_initial_parameters_are_uniform_up_to_one_over_the_root_of_the_width(cel
         assert abs(np.mean(array**2) - deviation**2) < 5.0 * np.sqrt(4 / 45 / array.size) * bound**2, name
 
 
-def test_a_forget_bias_is_added_to_the_initial_bias_of_the_forget_gate_alone():
+def test_a_forget_bias_is_added_to_the_initial_bias_of_the_forget_gate_only():
     plain, biased = (initial_params(Recurrent("lstm", (STATE,), forget_bias=b))["layer_0_forward"] for b in (0.0, 2.0))
     expected = np.zeros((4, STATE))
     expected[1] = 2.0
@@ -214,7 +214,7 @@ WIDE = 40
 
 
 def dropped_matrix(module, dropout_key, *, rows=WIDE):
-    """The recurrent matrix as a layer of ReLU sees it: what the states e_1, e_2, ... give at one step, alone."""
+    """The recurrent matrix as a layer of ReLU sees it: what the states e_1, e_2, ... give at one step."""
     shapes = {"kernel": (WIDTH, 1, WIDE), "bias": (1, WIDE), "recurrent_kernel": (WIDE, 1, WIDE)}
     values = {name: np.full(shape, name == "recurrent_kernel", np.float32) for name, shape in shapes.items()}
     states = ((np.eye(WIDE, dtype=np.float32)[np.arange(rows) % WIDE],),)
@@ -316,7 +316,7 @@ def test_hidden_dropout_differs_between_the_layers():
     assert abs((y != 0.0).mean() - both) < 5.0 * deviation
 
 
-def test_hidden_dropout_leaves_inputs_and_outputs_alone():
+def test_hidden_dropout_does_not_change_inputs_and_outputs():
     one = Recurrent("lstm", (STATE,), hidden_dropout_rate=0.9)
     params = random_params(one)
     jax.tree.map(np.testing.assert_array_equal, apply(one, params, X, dropout_key=1), apply(one, params, X))
@@ -337,9 +337,9 @@ def test_dropout_does_nothing_outside_training():
 def test_what_makes_no_layers_is_refused():
     for module, message in (
         (Recurrent("lstmm", (3,)), "cell must be one of rnn_tanh, rnn_relu, gru, lstm, got 'lstmm'"),
-        (Recurrent("lstm", ()), "widths must have one layer at least, got none"),
-        (Recurrent("gru", (3,), forget_bias=1.0), "forget_bias is for an lstm, got 1.0 for cell gru"),
-        (Recurrent("gru", (3,), weight_dropout_rate=1.5), r"dropout rate must lie in \[0, 1\), got 1.5"),
+        (Recurrent("lstm", ()), "widths needs at least one layer, got none"),
+        (Recurrent("gru", (3,), forget_bias=1.0), "forget_bias applies only to the cell lstm, got 1.0 for cell gru"),
+        (Recurrent("gru", (3,), weight_dropout_rate=1.5), r"dropout rate must be in \[0, 1\), got 1.5"),
     ):
         with pytest.raises(ValueError, match=message):
             initial_params(module)

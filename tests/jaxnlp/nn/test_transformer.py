@@ -97,7 +97,7 @@ def test_equals_a_pre_norm_block_of_pytorch():
     )
 
 
-def test_branches_that_write_nothing_leave_the_input_as_it_is():
+def test_branches_that_write_nothing_do_not_change_the_input():
     params = random_params()
     for branch, layer in (("attention", "out"), ("feed_forward", "down")):
         params[branch][layer] = jax.tree.map(np.zeros_like, params[branch][layer])
@@ -370,9 +370,9 @@ def test_arguments_that_a_block_lacks_or_would_ignore_are_refused(settings, argu
     [
         ({"caches": (None,) * 2}, "expected caches of 3 layers, got 2"),
         ({"caches": (None,) * 4}, "expected caches of 3 layers, got 4"),
-        ({"caches": (None,) * 3, "return_layers": True}, "a stack with caches keeps no layers"),
+        ({"caches": (None,) * 3, "return_layers": True}, "return_layers cannot be combined with caches"),
     ],
 )
-def test_a_stack_refuses_caches_of_other_blocks_and_layers_beside_caches(arguments, message):
+def test_a_stack_refuses_caches_of_other_blocks_and_layers_with_caches(arguments, message):
     with pytest.raises(ValueError, match=message):
         stack(make_block, 3, Compute(), X, **arguments)

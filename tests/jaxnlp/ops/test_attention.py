@@ -347,7 +347,7 @@ def test_integers_are_refused(name):
 @pytest.mark.parametrize("key", [None, 0])
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, float("nan")])
 def test_dropout_rates_outside_their_interval_are_named_also_without_a_key(rate, key):
-    message = f"dropout rate must lie in [0, 1), got {rate}"
+    message = f"dropout rate must be in [0, 1), got {rate}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         attend(*random_inputs(), dropout_rate=rate, dropout_key=None if key is None else jax.random.key(key))
 

@@ -297,7 +297,7 @@ def test_backward_pass_finds_one_array_of_weights_and_nothing_else_of_its_size(d
     assert len(kept_for_the_backward_pass(inputs, **settings, implementation=BY_AUTODIFF)) > 1
 
 
-def test_causal_attention_keeps_no_weights_of_keys_behind_a_blocks_last_query():
+def test_causal_attention_keeps_no_weights_of_keys_after_a_blocks_last_query():
     length = 4 * QUERY_BLOCK
     kept = kept_for_the_backward_pass(random_inputs(queries=length, keys=length, batch=1), causal=True)
     assert [shape for shape, _ in kept] == [(1, HEADS, QUERY_BLOCK, QUERY_BLOCK * block) for block in (1, 2, 3, 4)]

@@ -48,7 +48,7 @@ def gpu(monkeypatch):
         ("float32", 8, 0.0, "computes in bfloat16 or float16, got float32"),
         ("bfloat16", 12, 0.0, "takes head widths up to 128 that 8 divides, got 12"),
         ("bfloat16", 136, 0.0, "takes head widths up to 128 that 8 divides, got 136"),
-        ("bfloat16", 8, 0.5, "draws no dropout that a second run or a second device could repeat"),
+        ("bfloat16", 8, 0.5, "has no dropout that a second run or a second device could repeat"),
     ],
 )
 def test_cudnn_is_refused_what_it_cannot_do(dtype, width, dropout_rate, reason):

@@ -90,7 +90,7 @@ def test_balanced_weights_are_those_of_scikit_learn():
     [
         ({"targets": TARGETS[1:]}, r"expected logits \[B, C\], targets \[B\] or \[B, C\]"),
         ({"class_weights": WEIGHTS[1:]}, r"expected logits \[B, C\]"),
-        ({"label_smoothing": 1.0}, r"label_smoothing must lie in \[0, 1\), got 1.0"),
+        ({"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\), got 1.0"),
         ({"focal_gamma": -1.0}, "focal_gamma must not be negative, got -1.0"),
     ],
 )
@@ -150,5 +150,5 @@ def test_several_classes_and_numbers_need_their_shapes():
         several_cross_entropy(LOGITS, SEVERAL[:, :2], MASK)
     with pytest.raises(ValueError, match=r"outputs \[B, 1\], targets \[B\]"):
         squared_error(LOGITS, LOGITS[:, 0], MASK)
-    with pytest.raises(ValueError, match=r"label_smoothing must lie in \[0, 1\), got 1.0"):
+    with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\), got 1.0"):
         several_cross_entropy(LOGITS, SEVERAL, MASK, label_smoothing=1.0)

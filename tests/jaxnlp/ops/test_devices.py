@@ -87,7 +87,7 @@ def test_programs_are_for_the_default_device():
                 assert target_platform() == "gpu"
 
 
-def test_a_context_ends_where_it_ends_and_may_stand_in_another():
+def test_a_context_ends_where_it_ends_and_may_be_in_another():
     assert target_platform() == "cpu"
     with compile_for("tpu"):
         assert target_platform() == "tpu"

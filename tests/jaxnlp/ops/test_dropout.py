@@ -109,7 +109,7 @@ def test_no_row_of_one_seed_is_that_of_another_reordered():
     assert len(np.unique(np.concatenate(seen))) == 64**3
 
 
-def test_row_depends_on_key_and_row_number_alone():
+def test_row_depends_on_key_and_row_number_only():
     key = jax.random.key(9)
     whole = compiled_mask(key, (8, 3, 5), 0.5)
     for first_row, rows in ((0, 2), (6, 2), (3, 5)):
@@ -138,7 +138,7 @@ def test_window_of_a_mask_is_what_the_whole_mask_has_there(first_row, stops, off
 
 
 def test_whole_array_may_hold_more_rows_than_are_numbered():
-    # Only the axes behind the rows say where in a row an element stands.
+    # Only the axes after the rows decide the place of an element in a row.
     key = jax.random.key(9)
     some, more = (compiled_mask(key, (2, 4), 0.5, 0, (rows, 10), (3,)) for rows in (1, 100))
     np.testing.assert_array_equal(some, more)
@@ -251,7 +251,7 @@ def test_dropped_elements_are_zero_even_where_the_input_is_infinite():
 def test_rate_outside_its_interval_is_named(rate):
     key, x = jax.random.key(0), random_input(2, 3)
     for function in (lambda: keep_mask(key, x.shape, rate), lambda: dropout(x, rate, key)):
-        with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
+        with pytest.raises(ValueError, match=re.escape(f"dropout rate must be in [0, 1), got {rate}")):
             function()
 
 

@@ -172,7 +172,7 @@ def test_dropped_elements_are_zero_even_where_the_input_is_infinite():
 def test_rate_outside_its_interval_is_named(rate):
     key, x = jax.random.key(0), random_input(2, 3, 4)
     for function in (lambda: locked_dropout(x, rate, key), lambda: embedding_dropout(x[0], rate, key)):
-        with pytest.raises(ValueError, match=re.escape(f"dropout rate must lie in [0, 1), got {rate}")):
+        with pytest.raises(ValueError, match=re.escape(f"dropout rate must be in [0, 1), got {rate}")):
             function()
 
 

@@ -1,4 +1,4 @@
-"""Losses of a matrix product, chunk by chunk, beside those of the whole logits."""
+"""Losses of a matrix product, in chunks, compared with those of the whole logits."""
 
 import functools
 import re
@@ -173,7 +173,7 @@ def test_large_logits_give_finite_losses_and_gradients_by_chunks():
 
 @pytest.mark.optimized
 @pytest.mark.parametrize("spread", [1.0, 31.0, 33.0, 200.0, 2000.0])
-def test_biases_that_stand_against_the_scores_leave_loss_and_gradients_as_they_are(spread):
+def test_biases_opposite_to_the_scores_do_not_change_loss_and_gradients(spread):
     bias = np.linspace(-spread / 2, spread / 2, 11).astype(np.float32)
     # A feature of 1 and the bias reversed: all logits are what the other features make them.
     x = np.concatenate([TOKENS, np.ones((12, 1))], axis=1).astype(np.float32)
@@ -214,7 +214,7 @@ def test_a_word_that_its_bias_rules_out_has_no_gradient():
     assert_near(linear_sum_and_gradients(*arguments), expected, 1e-6)
 
 
-def test_products_in_bfloat16_are_near_and_leave_the_dtypes_alone():
+def test_products_in_bfloat16_are_near_and_do_not_change_the_dtypes():
     arguments = (*narrow(TOKENS, MATRIX, BIAS), TOKEN_TARGETS)
     short = linear_sum_and_gradients(*arguments, chunk=5, matmul_dtype="bfloat16")
     exact = linear_sum_and_gradients(*arguments, chunk=5)

@@ -221,7 +221,7 @@ def test_no_gradient_flows_from_the_nll():
     np.testing.assert_array_equal(gradient, 0.0)
 
 
-def test_label_smoothing_and_z_loss_leave_the_count_alone():
+def test_label_smoothing_and_z_loss_do_not_change_the_count():
     assert float(compiled_loss(LOGITS, TARGETS, MASK, label_smoothing=0.1, z_loss=0.1).count) == MASK.sum()
 
 
@@ -257,7 +257,7 @@ def test_shapes_that_do_not_fit_are_named(logits, targets, loss_mask):
 
 @pytest.mark.parametrize("label_smoothing", [-0.1, 1.0, 1.5, float("nan")])
 def test_label_smoothing_outside_its_interval_is_named(label_smoothing):
-    message = re.escape(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+    message = re.escape(f"label_smoothing must be in [0, 1), got {label_smoothing}")
     with pytest.raises(ValueError, match=message):
         cross_entropy(LOGITS, TARGETS, label_smoothing=label_smoothing)
     with pytest.raises(ValueError, match=message):

@@ -138,7 +138,7 @@ def test_saturated_gates_give_finite_results_and_gradients(size):
     assert np.isfinite(gradients[1]).all()
 
 
-def test_cell_state_of_ten_thousand_saturates_the_output_alone():
+def test_cell_state_of_ten_thousand_saturates_the_output_only():
     z, _, (dh, dc) = random_gates()
     c = np.full((BATCH, STATE), 1e4, np.float32)
     (h, new_c), (dz, gradient) = cell_and_gradients(z, c, (dh, np.zeros_like(dc)))

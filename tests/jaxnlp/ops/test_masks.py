@@ -39,7 +39,7 @@ def test_masks_of_parts_of_a_sequence_stack_up_to_the_mask_of_the_whole():
     np.testing.assert_array_equal(np.concatenate(parts, axis=2)[0, 0], np.tri(9, dtype=bool))
 
 
-def test_padding_hides_what_lies_behind_each_length():
+def test_padding_hides_positions_after_each_length():
     lengths = np.array([2, 0, 5, 4, 9])
     expected = [[[[key < length for key in range(5)]]] for length in lengths]
     assert_equals(jax.jit(masks.padding, static_argnums=1)(lengths, 5), np.array(expected))
@@ -52,7 +52,7 @@ def test_local_shows_a_window_around_each_position(queries, keys, first_query, b
     assert_equals(masks.local(queries, keys, before=before, after=after, first_query=first_query), expected)
 
 
-def test_local_sees_nothing_after_its_own_position_unless_told_so():
+def test_local_sees_nothing_after_its_own_position_by_default():
     around = masks.local(6, 8, before=2, after=8)
     assert_equals(masks.local(6, 8, before=2), np.asarray(around & masks.causal(6, 8)))
     np.testing.assert_array_equal(masks.local(6, 8, before=6), masks.causal(6, 8))

@@ -126,7 +126,7 @@ def test_transposed_weights_get_their_gradient_untransposed(dtype):
 
 
 def test_other_programs_read_the_outputs_of_one_that_ends_in_products():
-    # Some of these outputs are what a product left, others transposed: JAX must know how each lies in memory.
+    # Some of these outputs are what a product left, others transposed: JAX must know the memory layout of each.
     x, w, upstream = random_arrays()
     table = np.random.default_rng(1).normal(size=(4, COLUMNS)).astype(np.float32)
 
@@ -230,7 +230,7 @@ def test_gradient_of_transposed_is_its_upstream_gradient_transposed():
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_mapped_over_any_axis_layouts_are_told_to_the_next_program(axis, compiled):
+def test_mapped_over_any_axis_layouts_are_known_to_the_next_program(axis, compiled):
     """A vmap that is not jitted runs each operation as a program of its own, with layouts of its own."""
     generator = np.random.default_rng(0)
     a = generator.normal(size=(4, 5)).astype(np.float32)
@@ -274,7 +274,7 @@ def test_column_sums_are_sums_over_rows_in_float32(rows, dtype, platform):
         ("avx512_bf16_not", False),
     ],
 )
-def test_instructions_for_bfloat16_are_told_by_the_flags_of_a_cpu(flags, expected):
+def test_instructions_for_bfloat16_are_found_by_the_flags_of_a_cpu(flags, expected):
     cpuinfo = f"processor\t: 0\nmodel name\t: Some CPU with avx512_bf16\nflags\t\t: {flags}\nbugs\t\t: none\n"
     assert has_bfloat16(cpuinfo) is expected
     assert has_bfloat16("processor\t: 0\n") is False

@@ -33,7 +33,7 @@ def random_inputs(*leading, dtype=np.float32):
 
 
 def written_out(x, scale, bias, epsilon):
-    """Of x [N, D]."""
+    """Layer normalisation of x [N, D]."""
     mean = x.mean(axis=-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
     y = (x - mean) / (variance + epsilon) ** 0.5 * scale[None]

@@ -242,7 +242,7 @@ def products(jaxpr, inside=False):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_the_product_with_the_inputs_stands_before_the_scan(name):
+def test_the_product_with_the_inputs_is_before_the_scan(name):
     """Inside it would be done T times, each with a T-th of the rows."""
     cell, x, state, weights = random_layer(name)
     traced = jax.make_jaxpr(lambda x, **weights: recurrent(cell, x, state, **weights))(x, **weights)
@@ -319,8 +319,8 @@ def test_cudnn_computes_what_it_is_asked_for_where_auto_prefers_the_scan(cudnn_c
 @pytest.mark.parametrize(
     ("name", "dtype", "matmul_dtype", "message"),
     [
-        ("gru", np.float32, None, "computes LSTMs alone here"),
-        ("rnn_relu", np.float32, None, "computes LSTMs alone here"),
+        ("gru", np.float32, None, "supports only LSTMs here"),
+        ("rnn_relu", np.float32, None, "supports only LSTMs here"),
         ("lstm", jnp.bfloat16, None, "computes in float32, got bfloat16 and matmul_dtype None"),
         ("lstm", np.float32, "bfloat16", "computes in float32, got float32 and matmul_dtype bfloat16"),
     ],
@@ -333,7 +333,7 @@ def test_cudnn_is_refused_what_it_does_not_compute(cudnn_calls, name, dtype, mat
 
 
 @pytest.mark.parametrize("which", ["w_x", "w_h", "b", "b_h"])
-def test_cudnn_is_refused_arrays_of_which_one_alone_is_of_another_dtype(cudnn_calls, which):
+def test_cudnn_is_refused_arrays_of_which_one_has_another_dtype(cudnn_calls, which):
     (cell, x, state), weights = of_shape("lstm", BATCH, POSITIONS)
     with pytest.raises(UnavailableError, match="computes in float32, got bfloat16, float32 and matmul_dtype None"):
         recurrent(cell, x, state, implementation="cudnn", **weights | {which: jnp.asarray(weights[which], "bfloat16")})

@@ -68,7 +68,7 @@ def test_clipped_distances_are_those_of_shaw(max_distance):
         ({"num_buckets": 7}, "num_buckets must be even for two directions, got 7"),
         ({"num_buckets": 2}, "num_buckets must be at least 4, got 2"),
         ({"num_buckets": 1, "bidirectional": False}, "num_buckets must be at least 2, got 1"),
-        ({"max_distance": 2}, "max_distance must be above 2, which has a bucket of its own, got 2"),
+        ({"max_distance": 2}, "max_distance must be above 2, which has its own bucket, got 2"),
         ({"query_positions": jnp.zeros(3)}, "query_positions must be int, got float32"),
         ({"key_positions": jnp.zeros((2, 3), int)}, "query_positions (3,), key_positions (2, 3)"),
     ],

@@ -121,7 +121,7 @@ def test_equals_attention_of_one_head(causal):
     np.testing.assert_allclose(compiled_attention(x, w_q, w_k, w_v, causal=causal), expected(x), atol=2e-6)
 
 
-def test_is_causal_unless_told_otherwise():
+def test_is_causal_by_default():
     inputs = random_inputs()
     np.testing.assert_array_equal(compiled_attention(*inputs), compiled_attention(*inputs, causal=True))
     assert not np.allclose(compiled_attention(*inputs), compiled_attention(*inputs, causal=False))

@@ -68,7 +68,7 @@ def test_equals_a_loop_over_queries(positions, causal):
     np.testing.assert_allclose(found, synthesize_by_loops(*inputs, causal), atol=5e-6)
 
 
-def test_is_causal_unless_told_otherwise():
+def test_is_causal_by_default():
     inputs = random_inputs()
     np.testing.assert_array_equal(compiled_synthesizer(*inputs), compiled_synthesizer(*inputs, causal=True))
 
@@ -82,7 +82,7 @@ def test_future_tokens_do_not_change_past_outputs():
     assert np.abs(before[:, 3:] - after[:, 3:]).max(axis=(0, 2, 3)).min() > 1e-3
 
 
-def test_weights_depend_on_the_query_alone():
+def test_weights_depend_on_the_query_only():
     z, _, parameters = random_inputs()
     others = np.where(np.arange(POSITIONS)[None, :, None, None] == 2, z, z + np.float32(1.0))
     before, after = (np.asarray(compiled_synthesizer(a, unit_values(), parameters, causal=False)) for a in (z, others))
@@ -125,7 +125,7 @@ def test_gradients_equal_differences_of_the_loop(causal, assert_gradients_of):
 def test_reading_in_parts_with_cached_values_equals_reading_at_once():
     z, v, parameters = random_inputs()
     whole = compiled_synthesizer(z, v, parameters)
-    noise = np.full((BATCH, COLUMNS - POSITIONS, HEADS, WIDTH), 1e3, np.float32)  # room behind the newest position
+    noise = np.full((BATCH, COLUMNS - POSITIONS, HEADS, WIDTH), 1e3, np.float32)  # room after the newest position
     values = np.concatenate([v, noise], axis=1)
     masks = np.tri(POSITIONS, COLUMNS, dtype=bool)[None, None]
     parts = [
@@ -255,5 +255,5 @@ def test_integers_and_rates_outside_their_interval_are_refused():
     z, v, parameters = random_inputs()
     with pytest.raises(ValueError, match="expected float arrays, got z int32, w_b float32"):
         synthesize(z.astype(np.int32), v, **parameters)
-    with pytest.raises(ValueError, match=re.escape("dropout rate must lie in [0, 1), got 1.0")):
+    with pytest.raises(ValueError, match=re.escape("dropout rate must be in [0, 1), got 1.0")):
         synthesize(z, v, **parameters, dropout_rate=1.0)

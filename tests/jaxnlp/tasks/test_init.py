@@ -171,5 +171,5 @@ def test_a_field_without_a_default_is_refused_by_name(monkeypatch):
         language: str
 
     monkeypatch.setattr("jaxnlp.tasks.text_to_text.Parsing", Parsing, raising=False)
-    with pytest.raises(TypeError, match=r"Parsing\.language needs a default, as every field of a task does"):
+    with pytest.raises(TypeError, match=r"Parsing\.language needs a default, like every field of a task"):
         every_task()

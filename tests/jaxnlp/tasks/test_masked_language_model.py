@@ -217,8 +217,8 @@ def test_validation_without_masked_tokens_has_the_loss_of_following_texts():
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ({"accumulation_steps": 2}, {}, "leave accumulation_steps at 1, got 2, and parallel at jit, got jit"),
-        ({}, {"parallel": "pmap", "devices": 8}, "leave accumulation_steps at 1, got 1, and parallel at jit, got pmap"),
+        ({"accumulation_steps": 2}, {}, "set accumulation_steps to 1, got 2, and parallel to jit, got jit"),
+        ({}, {"parallel": "pmap", "devices": 8}, "set accumulation_steps to 1, got 1, and parallel to jit, got pmap"),
     ],
 )
 def test_a_batch_whose_parts_have_other_means_is_not_divided(changes, options, message, tmp_path):
@@ -307,7 +307,7 @@ def config(**changes):
         ({"model": GPTConfig()}, "a masked language model needs a BertPretrainingConfig, got GPTConfig"),
         (
             {"data": MaskedText(sequence_length=513)},
-            "the data's inputs have up to 513 tokens, and the model reads at most 512",
+            "the data's inputs have up to 513 tokens, but the model reads at most 512",
         ),
     ],
 )
@@ -319,7 +319,7 @@ def test_a_model_or_data_that_do_not_fit_are_refused(changes, message):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"label_smoothing": 1.0}, r"task\.label_smoothing must lie in \[0, 1\), got 1\.0"),
+        ({"label_smoothing": 1.0}, r"task\.label_smoothing must be in \[0, 1\), got 1\.0"),
         ({"z_loss": -0.1}, r"task\.z_loss must be finite and not negative, got -0\.1"),
         ({"chunk_tokens": 0}, r"task\.chunk_tokens must be at least 1 or None, got 0"),
     ],

@@ -26,7 +26,7 @@ def test_perplexity_is_the_exponential_of_the_loss_and_stays_finite():
 def test_the_objective_is_declared_where_it_differs_from_the_loss():
     assert "objective" not in TextToText().metrics(None, Split())
     assert "objective" in TextToText(label_smoothing=0.1).metrics(None, Split())
-    with pytest.raises(ValueError, match=r"task\.label_smoothing must lie in \[0, 1\), got -0\.1"):
+    with pytest.raises(ValueError, match=r"task\.label_smoothing must be in \[0, 1\), got -0\.1"):
         TextToText(label_smoothing=-0.1)
 
 
@@ -40,7 +40,7 @@ def test_shared_embeddings_of_two_vocabularies_are_refused(tmp_path, monkeypatch
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setattr("train.__main__.use_compilation_cache", lambda _: None)
     assert train_main() == 2
-    message = "error: model.embeddings shared needs one vocabulary of source and target, and the data has two; set "
+    message = "error: model.embeddings shared needs one vocabulary of source and target, but the data has two; set "
     assert capsys.readouterr().err == f"{message}--model.embeddings tied\n"
 
 

@@ -42,7 +42,7 @@ def test_unknown_characters_are_named_with_the_place_of_the_first(text):
     first = next(i for i, character in enumerate(text, 1) if character not in "abc")
     message = (
         f"not in the vocabulary of 3 characters: {', '.join(map(repr, unknown))} (first at character {first}); "
-        f"it knows 'abc'"
+        f"it has 'abc'"
     )
     with pytest.raises(UnknownCharacterError, match=re.escape(message)):
         vocabulary.encode(text)
@@ -69,7 +69,7 @@ def test_json_reads_back_equal():
         ({"characters": "ab"}, "characters: expected a list of strings, got str"),
         ({"characters": ["a", 2]}, "characters[1]: expected a string, got 2"),
         ({"characters": []}, "at least one character"),
-        ({"characters": ["a", "b", "a"]}, "characters[2] is 'a', which is characters[0] too"),
+        ({"characters": ["a", "b", "a"]}, "characters[2] and characters[0] are both 'a'"),
         ({"characters": ["a", "bc"]}, "characters[1] must be a single character, got 'bc'"),
     ],
     ids=str,
@@ -104,5 +104,5 @@ def test_called_it_makes_rows_of_one_length():
     vocabulary = CharacterVocabulary("xabc")
     assert vocabulary(["ab", "c"])["tokens"].tolist() == [[1, 2], [3, 0]]
     assert vocabulary("ab")["tokens"].tolist() == [[1, 2]]
-    with pytest.raises(ValueError, match="expected texts, got int at place 0"):
+    with pytest.raises(ValueError, match="expected texts, got int at index 0"):
         vocabulary([1])

@@ -88,7 +88,7 @@ def test_other_inputs_and_fields_are_refused():
         TextClassifierProcessor(VOCABULARY, 4, 2, TARGETS)
     with pytest.raises(ValueError, match="texts must be 1, or 2 for pairs, got 3"):
         TextClassifierProcessor(VOCABULARY, 9, 3, TARGETS)
-    with pytest.raises(ValueError, match="pairs must be together, or apart where there are 2 texts, got 'apart'"):
+    with pytest.raises(ValueError, match="pairs must be together, or apart if there are 2 texts, got 'apart'"):
         TextClassifierProcessor(VOCABULARY, 9, 1, TARGETS, "apart")
     with pytest.raises(ValueError, match=r"pairs must be together, or apart .*, got 'both'"):
         TextClassifierProcessor(VOCABULARY, 9, 2, TARGETS, "both")

@@ -41,7 +41,7 @@ def test_what_is_written_is_what_was_read():
     assert written(parse_conllu(PARSED, "file")) == PARSED + "\n"
 
 
-def test_a_new_tree_changes_two_columns_of_the_words_alone():
+def test_a_new_tree_changes_two_columns_of_the_words_only():
     first = parse_conllu(PARSED, "file")[0]
     changed = first.with_tree([0, 1, 1, 1, 1], ["root", "a", "b", "c", "d"])
     assert (changed.heads, changed.relations) == ((0, 1, 1, 1, 1), ("root", "a", "b", "c", "d"))
@@ -68,7 +68,7 @@ def test_a_sentence_of_words_reads_back():
     plain = sentence_of(["a", "b"])
     assert plain.heads is None
     assert parse_conllu(written([plain]), "file") == [plain]
-    with pytest.raises(ValueError, match="no tab or line break, got 'a\\\\tb'"):
+    with pytest.raises(ValueError, match="or have a tab or a line break, got 'a\\\\tb'"):
         sentence_of(["a\tb"])
 
 

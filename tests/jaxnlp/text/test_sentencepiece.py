@@ -85,7 +85,7 @@ def test_a_model_survives_its_processor_file(tmp_path):
 
 
 def test_models_that_cannot_be_read_are_named_with_the_reason(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"there is no SentencePiece model at .*none.model"):
+    with pytest.raises(FileNotFoundError, match=r"the SentencePiece model .*none.model does not exist"):
         read_sentencepiece(tmp_path / "none.model")
     symbols = train(tmp_path / "a.model", model_type="bpe", vocab_size=150, user_defined_symbols=["<sep>"])
     with pytest.raises(ValueError, match=r"a.model is not .* token '<sep>' is of type 4 \(user-defined or unused\)"):

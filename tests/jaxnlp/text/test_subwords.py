@@ -61,7 +61,7 @@ def test_ids_are_symbols_then_bytes_then_the_vocabulary_then_extra_symbols(train
     assert subwords.tokens(range(260, subwords.size - 3)) == list(subwords.vocabulary)
     assert subwords.tokens(map(subwords.extra_id, range(3))) == ["<extra_id_0>", "<extra_id_1>", "<extra_id_2>"]
     assert [subwords.extra_id(number) for number in range(3)] == [subwords.size - 1 - number for number in range(3)]
-    with pytest.raises(ValueError, match="there is no extra symbol 3: this vocabulary has 3"):
+    with pytest.raises(ValueError, match="extra symbol 3 does not exist: this vocabulary has 3"):
         subwords.extra_id(3)
     assert trained["words"].tokens([4]) == [trained["words"].vocabulary[0]]
 
@@ -98,7 +98,7 @@ def test_dropout_depends_only_on_the_seed(trained):
 def test_dropout_is_refused_where_there_are_no_merges(trained):
     with pytest.raises(ValueError, match="dropout needs subwords of kind bpe, got words"):
         trained["words"].encode("a", dropout=0.1)
-    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match=r"dropout must be in \[0, 1\], got 1.5"):
         trained["bpe"].encode("a", dropout=1.5)
 
 

@@ -73,9 +73,9 @@ def test_labels_of_words_are_no_entities():
 @pytest.mark.parametrize(
     ("label", "scheme", "message"),
     [
-        ("M-PER", "bio", "the label 'M-PER' is not one of the scheme bio: expected O, B-TYPE, I-TYPE"),
-        ("B-", "bmes", "the label 'B-' is not one of the scheme bmes: expected O, B-TYPE, M-TYPE, E-TYPE, S-TYPE"),
-        ("", "none", "the label '' is not one of the scheme none: expected a label"),
+        ("M-PER", "bio", "the label 'M-PER' does not belong to the scheme bio: expected O, B-TYPE, I-TYPE"),
+        ("B-", "bmes", "the label 'B-' does not belong to the scheme bmes: expected O, B-TYPE, M-TYPE, E-TYPE, S-TYPE"),
+        ("", "none", "the label '' does not belong to the scheme none: expected a label"),
     ],
 )
 def test_labels_outside_the_scheme_are_refused(label, scheme, message):

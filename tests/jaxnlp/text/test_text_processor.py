@@ -28,7 +28,7 @@ def test_processors_of_other_fields_differ():
 
 def test_labels_are_found_by_the_name_of_their_part():
     assert PROCESSOR.labels("alike") == FIELDS["alike"]
-    with pytest.raises(ValueError, match="there is no part 'sst'; this model has: mood, alike"):
+    with pytest.raises(ValueError, match="this model does not have the part 'sst'; it has: mood, alike"):
         PROCESSOR.labels("sst")
 
 
@@ -39,7 +39,7 @@ def test_labels_are_found_by_the_name_of_their_part():
         ({"vocabulary": {}}, "wordpiece: expected a tokenizer"),
         ({"max_length": "3"}, "max_length is missing or not of type int"),
         ({"max_length": 2}, "max_length must be at least 3, got 2"),
-        ({"parts": []}, "parts must have distinct names, at least one, got none"),
+        ({"parts": []}, "parts must be at least one, with distinct names, got none"),
         ({"parts": [["a"]]}, "a part must be a name and its labels"),
         ({"parts": [["a", {}]]}, "labels: expected kind, texts, names and highest"),
     ],
@@ -51,7 +51,7 @@ def test_fields_that_make_no_processor_are_named(changes, message):
 
 
 def test_parts_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="distinct names, at least one, got mood, mood"):
+    with pytest.raises(ValueError, match="with distinct names, got mood, mood"):
         TextProcessor(VOCABULARY, 32, PROCESSOR.parts[:1] * 2)
 
 

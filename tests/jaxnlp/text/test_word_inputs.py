@@ -76,7 +76,9 @@ def test_sentences_are_divided_by_their_tokens_too():
     assert max(len(inputs.encode(words[part])["pieces"]) for part in parts) == 6
     with pytest.raises(ValueError, match="8 tokens of BERT exceeds the maximum of 6"):
         inputs.encode(words[:3])
-    with pytest.raises(ValueError, match=r"the word 'dogsssss'... has 6 tokens of BERT, and a sentence may have 4"):
+    with pytest.raises(
+        ValueError, match=r"the word 'dogsssss'... has 6 tokens of BERT, but a sentence may have only 4"
+    ):
         inputs.parts(["the", "dogsssss"])
 
 
@@ -88,5 +90,5 @@ def test_inputs_survive_json():
         WordInputs.from_json(inputs.to_json() | {"max_length": "9"})
     with pytest.raises(ValueError, match="words must be distinct"):
         WordInputs(("a", "a"), ())
-    with pytest.raises(ValueError, match="no tokenizer of a BERT"):
+    with pytest.raises(ValueError, match="no BERT tokenizer"):
         WordInputs((), ()).word_pieces(["a"])

@@ -57,7 +57,7 @@ def test_a_word_may_contain_blanks_and_the_file_a_byte_order_mark(tmp_path):
         (["the 1 2 3", "film 1 2 nan"], "line 2: number 3 must be a finite number, got 'nan'"),
         ([*LINES, b"na\xefve 1 2 3"], "line 6: byte 0xef is not UTF-8"),
         (["film"], "line 1: expected a word and its numbers, got 'film'"),
-        (["6 3", *LINES], "has 5 vectors, and its first line says 6: is the file whole?"),
+        (["6 3", *LINES], "has 5 vectors, but its first line says 6: the file may be truncated"),
         (["the 1 2 3"], "has none of the 5 words of the vocabulary, such as '[PAD]', 'film', 'naïve'"),
     ],
 )
@@ -69,7 +69,7 @@ def test_a_bad_file_is_refused_with_its_line(tmp_path, lines, message):
 
 
 def test_a_file_that_is_missing_empty_or_damaged_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=re.escape(f"there is no file of word vectors at {tmp_path / 'no'}")):
+    with pytest.raises(FileNotFoundError, match=re.escape(f"file of word vectors {tmp_path / 'no'} does not exist")):
         read_word_vectors(tmp_path / "no", WORDS)
     empty = tmp_path / "empty"
     empty.write_bytes(b"")

@@ -236,7 +236,7 @@ def test_the_config_of_a_tokenizer_goes_before_its_file_as_in_transformers(tmp_p
     assert [ids.tolist() for ids in found.segments] == expected["token_type_ids"]
 
 
-def test_special_tokens_are_special_where_the_file_has_them_among_its_pieces_alone(tmp_path, small):
+def test_special_tokens_are_special_where_the_file_has_them_among_its_pieces_only(tmp_path, small):
     altered(tmp_path, small, {}, added_tokens=[])
     found = WordPieceVocabulary.of_folder(tmp_path)
     assert found.tokens(found.encode("the [MASK] cat")) == ["the", MASK, "cat"]
@@ -246,7 +246,7 @@ def test_special_tokens_are_special_where_the_file_has_them_among_its_pieces_alo
 
 @pytest.mark.parametrize("shift", [480, -1])
 def test_ids_that_do_not_count_the_pieces_are_refused(tmp_path, small, shift):
-    """One that lies beyond the embeddings, and one that two pieces share."""
+    """One that is outside the embeddings, and one that two pieces share."""
     model, last = json.loads(small.tokenizer.to_str())["model"], small.size - 1
     model["vocab"][small.tokens([last])[0]] += shift
     altered(tmp_path, small, {}, model=model)
@@ -371,7 +371,7 @@ def test_a_vocabulary_too_small_for_the_characters_is_refused_with_what_it_needs
         WordPieceVocabulary.of_texts(["ab ab abc xy zz"], 14)
 
 
-def test_texts_are_encoded_together_as_they_are_alone(small):
+def test_texts_are_encoded_together_like_separately(small):
     texts = ["the cats sat", "", "unbelievable mat.", "中文"]
     for found, text in zip(small.encode_all(texts), texts, strict=True):
         assert found.dtype == "int32"

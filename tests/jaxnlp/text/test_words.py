@@ -35,7 +35,7 @@ def test_words_are_what_white_space_separates_and_the_ends_of_lines():
     assert split_words(" a  b\n\nc") == ["a", "b", EOL, EOL, "c"]
 
 
-def test_unknown_words_become_the_one_that_stands_for_them():
+def test_unknown_words_become_the_unknown_word():
     assert VOCABULARY.encode("the dog sät").tolist() == [0, 3, 4]
 
 
@@ -97,8 +97,8 @@ def test_an_entry_that_makes_no_vocabulary_is_named(fields, message):
         (["a", ""], None, "words[1] must not be empty or contain white space, got ''"),
         (["a", "b c"], None, "words[1] must not be empty or contain white space, got 'b c'"),
         (["a\n"], None, r"words[0] must not be empty or contain white space, got 'a\n'"),
-        (["a", "b", "a"], None, "words[2] is 'a', which is words[0] too"),
-        (["a", "b"], UNK, "unknown is '<unk>', which is not among the words"),
+        (["a", "b", "a"], None, "words[2] and words[0] are both 'a'"),
+        (["a", "b"], UNK, "unknown must be one of the words, got '<unk>'"),
     ],
 )
 def test_what_is_no_vocabulary_is_refused(words, unknown, message):

@@ -26,10 +26,10 @@ def test_files_that_cannot_be_read_are_one_line(run, digit, tmp_path, capsys):
     (empty / "cats").mkdir(parents=True)
     (empty / "notes.txt").write_text("no image")
     for arguments, message in (
-        ([str(tmp_path / "wide.png")], "wide.png: 30 x 20 pixels, and the model reads 8 x 8; --resize cuts and scales"),
-        ([str(tmp_path / "none.png")], "no image at"),
+        ([str(tmp_path / "wide.png")], "wide.png has 30 x 20 pixels, but the model reads 8 x 8; --resize crops"),
+        ([str(tmp_path / "none.png")], "does not exist"),
         ([], "give image files, or a folder of them"),
-        ([str(empty)], "empty has no image files (.png, .jpg, .jpeg, .bmp, .gif, .webp) in it; folders in it are not"),
+        ([str(empty)], "empty has no image files (.png, .jpg, .jpeg, .bmp, .gif, .webp); its subfolders are not"),
     ):
         assert main(["predict", str(run), *arguments]) != 0
         error = capsys.readouterr().err
@@ -52,7 +52,7 @@ def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(
         (["a", "b"], "the page of a BERT shows one text: give one"),
         ([], "the page of a BERT shows one text: give one"),
         (["a", "--pair", "b", "c"], "the page of a BERT shows one text"),
-        (["--file", page], "shows one text: give one, and with --pair its second text; no --file"),
+        (["--file", page], "shows one text: give one text, or a pair with --pair, without --file"),
         (["a", "--resize"], "--resize applies only to images; remove it"),
         (["a", "--max-length", "0"], "must be at least 3, got 0"),
         ([" "], "text 1 is blank"),
@@ -78,7 +78,7 @@ def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
 def test_verbs_that_a_model_cannot_do_are_one_line(run, digit, tmp_path, capsys):
     for arguments in (["embed", str(run), "a"], ["embed", str(run)], ["export", str(run), str(tmp_path / "out")]):
         assert main(arguments) == 2
-        assert capsys.readouterr().err == "error: vit_digits has no BERT: its model is a ViT\n"
+        assert capsys.readouterr().err == "error: vit_digits does not have a BERT: its model is a ViT\n"
     assert not (tmp_path / "out").exists()
     assert main(["attention", str(run), str(digit), "--max-length", "9"]) == 2
     assert capsys.readouterr().err == "error: --max-length applies only to a BERT; remove it\n"

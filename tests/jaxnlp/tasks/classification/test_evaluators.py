@@ -22,7 +22,7 @@ def test_digits_are_learned_and_every_metric_is_measured(run):
     blocks = [json.loads(line)["name"] for line in (run / "blocks.jsonl").read_text().splitlines()]
     assert blocks == [
         *("Confusion matrix", "ROC curves", "Precision and recall", "Reliability"),
-        *("Most confident errors", "Most confident errors: images", "What predictions rest on"),
+        *("Most confident errors", "Most confident errors: images", "Attention of predictions"),
     ]
 
 

@@ -85,7 +85,7 @@ def test_mixed_inputs_have_both_labels_in_their_shares():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"label_smoothing": 1.0}, r"task.label_smoothing must lie in \[0, 1\), got 1.0"),
+        ({"label_smoothing": 1.0}, r"task.label_smoothing must be in \[0, 1\), got 1.0"),
         ({"focal_gamma": -1.0}, "task.focal_gamma must be finite and not negative"),
         ({"class_weights": (1.0, 0.0)}, "task.class_weights must be positive and finite"),
         ({"balanced": True, "class_weights": (1.0, 2.0)}, "task.class_weights applies only to training without task"),
@@ -102,7 +102,7 @@ def test_models_and_weights_must_fit_the_data():
     corpus = Images().load(0)
     with pytest.raises(DataError, match=r"task.class_weights needs a weight for each of 10 classes, 0, 1, .* got 2"):
         Classification(class_weights=(1.0, 2.0)).check_corpus(MODEL, corpus)
-    with pytest.raises(DataError, match=r"task.balanced needs to know how often each class occurs"):
+    with pytest.raises(DataError, match=r"task.balanced needs the counts of the classes"):
         Classification(balanced=True).check_corpus(MODEL, dataclasses.replace(corpus, token_counts=None))
     with pytest.raises(DataError, match=r"model.patch must divide the size of the images, 8 pixels, got 3"):
         Classification().check_corpus(dataclasses.replace(MODEL, patch=3), corpus)
@@ -120,11 +120,11 @@ class Given(ViTConfig):
 
 def test_a_run_begins_with_the_parameters_that_the_model_gives():
     corpus = corpus_with([1, 1, 1])
-    assert Classification().begin(build(Classification())[0], corpus) == {}
+    assert Classification().initial_params(build(Classification())[0], corpus) == {}
     model = Given().build_classifier(PROCESSOR)
     with pytest.raises(DataError, match="nothing for 8 pixels"):
-        Classification().begin(model, corpus)
-    found = Classification().begin(dataclasses.replace(model, config=Given(num_layers=1)), corpus)
+        Classification().initial_params(model, corpus)
+    found = Classification().initial_params(dataclasses.replace(model, config=Given(num_layers=1)), corpus)
     np.testing.assert_array_equal(found["head"]["bias"], [0, 1, 2])
 
 
@@ -172,7 +172,7 @@ def test_training_minimises_the_loss_of_the_page(smoothing, gamma):
 
 
 @pytest.mark.thorough
-def test_the_python_of_the_page_runs_as_it_is_written(root, text_run, capsys):
+def test_the_python_of_the_page_runs_unchanged(root, text_run, capsys):
     page = (root / "docs" / "classification.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     with jax.numpy_dtype_promotion("standard"):

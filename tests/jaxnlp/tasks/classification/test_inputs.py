@@ -71,5 +71,5 @@ def test_files_of_a_folder_are_found_sorted(tmp_path):
 @pytest.mark.parametrize("name", ["more.csv", "more.jsonl", "more.CSV.gz"])
 def test_a_table_is_not_read_as_texts(name):
     given = Given(file=Path(name))
-    with pytest.raises(ValueError, match=f"--file {name} is a table, and a text a line is expected; predict it with"):
+    with pytest.raises(ValueError, match=f"--file must have one text a line, but {name} is a table; predict it with"):
         next(read_inputs(PROCESSOR, given))

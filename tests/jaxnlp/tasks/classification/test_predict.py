@@ -53,13 +53,13 @@ def test_images_are_files_or_arrays(run, digit):
     assert found[0] == found[1] == trained.predict(image)
     with pytest.raises(ValueError, match=r"the model reads images \[8, 8, 1\] of uint8, got \[9, 9\] of float64"):
         trained.predict(np.zeros((9, 9)))
-    with pytest.raises(ValueError, match="this model reads images, which have no pairs"):
+    with pytest.raises(ValueError, match="this model reads images, not pairs of texts"):
         trained.predict([digit], ["a text"])
 
 
 def test_what_is_no_input_of_the_model_is_refused(text_run):
     trained = load_run(text_run("class"))
-    for inputs, message in (([], "there is nothing to predict"), (["a", 3], "expected texts, got int at place 1")):
+    for inputs, message in (([], "there is nothing to predict"), (["a", 3], "expected texts, got int at index 1")):
         with pytest.raises(ValueError, match=message):
             trained.predict(inputs)
     with pytest.raises(ValueError, match="resize applies only to images"):

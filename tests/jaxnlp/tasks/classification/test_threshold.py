@@ -36,9 +36,9 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
         assert capsys.readouterr().out.startswith("sport\t")
         (run / FILE).write_text(json.dumps(held | {"step": 3}))
         assert kept_threshold(trained) is None
-        assert "was chosen for step 3, and the checkpoint is of step 60" in capsys.readouterr().err
+        assert "it was chosen for step 3, but the checkpoint is of step 60" in capsys.readouterr().err
         (run / FILE).write_text("[]")
-        with pytest.raises(ValueError, match=r"threshold.json is not what the evaluator threshold wrote"):
+        with pytest.raises(ValueError, match=r"threshold.json is not a file of the evaluator threshold"):
             kept_threshold(trained)
     finally:
         (run / FILE).unlink()
@@ -49,7 +49,7 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
 def test_a_threshold_is_for_two_classes_or_several(run, text_run, capsys):
     for folder in (run, text_run("number")):
         assert evaluate([str(folder), "threshold"]) != 0
-        assert "a threshold is for two classes, or for any number of classes an example" in capsys.readouterr().err
+        assert "a threshold applies only to two classes, or to any number of classes" in capsys.readouterr().err
     assert evaluate([str(text_run("classes")), "threshold"]) == 0
     (text_run("classes") / FILE).unlink()
 

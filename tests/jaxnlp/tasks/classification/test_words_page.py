@@ -39,7 +39,7 @@ def test_the_attention_of_a_recurrent_network_is_in_the_report_and_on_a_page(tmp
     )
     fit(config, tmp_path / "run")
     rows = [json.loads(line) for line in (tmp_path / "run" / "blocks.jsonl").read_text().splitlines()]
-    (block,) = [row for row in rows if row["name"] == "What predictions rest on"]
+    (block,) = [row for row in rows if row["name"] == "Attention of predictions"]
     words = {piece.strip() for paragraph in block["content"]["paragraphs"] for piece, strong in paragraph if strong}
     assert words & {"paint", "run"}
     capsys.readouterr()

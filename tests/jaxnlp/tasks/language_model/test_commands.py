@@ -53,7 +53,7 @@ def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, cap
 
 
 def sum_of_log_probabilities(run, text, prompt):
-    """Of the characters after the prompt."""
+    """Scores of the characters after the prompt."""
     ids = run.processor.encode(text)
     logits = jax.jit(run.model.apply)({"params": run.params}, ids[None, :-1])
     found = scipy.special.log_softmax(logits[0], axis=-1)[np.arange(len(ids) - 1), ids[1:]]
@@ -88,9 +88,9 @@ def test_no_more_continuations_are_printed_than_there_are(finished_run, capsys):
     [
         (["--prompt", ""], "the prompt is empty; the model needs at least one token to continue"),
         (["--prompt", "the Q?"], "not in the vocabulary of 11 characters: '?', 'Q' (first at character 5)"),
-        (["--prompt", "the " * 6], "the prompt has 24 tokens, but the model's context holds 20; shorten it"),
+        (["--prompt", "the " * 6], "the prompt has 24 tokens, but the model's context has only 20; shorten it"),
         (["--checkpoint", "7"], "has no checkpoint of step 7; it has 1, 2"),
-        (["--num-beams", "2", "--max-new-tokens", "30"], "need a context of 30, but the model's holds 20"),
+        (["--num-beams", "2", "--max-new-tokens", "30"], "need a context of 30, but the model's context has only 20"),
     ],
     ids=["empty prompt", "unknown characters", "long prompt", "unknown step", "beams beyond the context"],
 )
@@ -104,12 +104,12 @@ def test_an_error_is_one_line_and_nothing_else_is_printed(finished_run, capsys, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top-p", "2"], "top_p must lie in (0, 1], got 2.0"),
+        (["--top-p", "2"], "top_p must be in (0, 1], got 2.0"),
         (["--top-k", "0"], "top_k must be at least 1, got 0"),
         (["--temperature", "-1"], "temperature must be 0, or finite and at least 1e-06, got -1.0"),
         (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
         (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
-        (["--seed", "-1"], "seed must lie in [0, 2^32), got -1"),
+        (["--seed", "-1"], "seed must be in [0, 2^32), got -1"),
         (["--num-beams", "0"], "num_beams must be at least 1, got 0"),
         (["--num-beams", "4", "--temperature", "0.8"], "--num-beams cannot be combined with --temperature"),
         (["--num-beams", "4", "--top-k", "3"], "--num-beams cannot be combined with --temperature"),
@@ -172,7 +172,7 @@ def test_a_word_model_prints_words_with_spaces_between_them(word_model, capsys):
 
 def test_unknown_words_of_a_prompt_are_counted_and_a_stop_must_be_known(word_model, capsys, caplog):
     Generate(prompt="w1 zzz w4\nyyy", max_new_tokens=2)(word_model)
-    assert "2 words of the prompt are read as <unk>: unknown words" in caplog.text
+    assert "2 words of the prompt are unknown and become <unk>" in caplog.text
     with pytest.raises(ValueError, match="--stop must be a word of the vocabulary, got 'zzz'"):
         Generate(prompt="w1", stop="zzz", max_new_tokens=2)(word_model)
     caplog.clear()

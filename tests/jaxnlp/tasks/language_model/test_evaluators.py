@@ -197,7 +197,7 @@ def test_a_scorer_counts_each_continuation_once_however_many_there_are(count):
 
 
 @pytest.mark.parametrize("num_beams", [1, 4])
-def test_a_scorer_gives_the_perplexity_of_the_continuations_alone(num_beams):
+def test_a_scorer_gives_the_perplexity_of_the_continuations_only(num_beams):
     prompts = random_prompts(3)
     evaluation, added = continued(prompts, other=RUN, scorer="run", max_new_tokens=5, num_beams=num_beams)
     value, count = evaluation.metrics["scorer_perplexity"]
@@ -311,7 +311,7 @@ def test_word_models_show_positions_and_neighbours_where_the_training_words_are_
     [
         ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
         ({"num_beams": 0}, "num_beams must be at least 1, got 0"),
-        ({"seed": -1}, "seed must lie in [0, 2^32), got -1"),
+        ({"seed": -1}, "seed must be in [0, 2^32), got -1"),
         ({"sampling": Sampling(0.0, top_k=5)}, "--top-k, --top-p and --seed need --temperature"),
         ({"sampling": Sampling(0.0, top_p=0.5)}, "--top-k, --top-p and --seed need --temperature"),
         ({"seed": 3}, "--top-k, --top-p and --seed need --temperature"),
@@ -329,7 +329,7 @@ def test_continuations_that_cannot_be_are_refused(settings, message):
     [
         ({"cache_window": -1}, "cache_window must be at least 0, got -1"),
         ({"cache_theta": -0.5}, "cache_theta must be finite and not negative, got -0.5"),
-        ({"cache_weight": 1.0}, "cache_weight must lie in [0, 1), got 1.0"),
+        ({"cache_weight": 1.0}, "cache_weight must be in [0, 1), got 1.0"),
         ({"cache_weight": 0.5}, "cache_theta and cache_weight apply only to a neural cache; set cache_window"),
         ({"cache_theta": 1.0}, "cache_theta and cache_weight apply only to a neural cache; set cache_window"),
     ],

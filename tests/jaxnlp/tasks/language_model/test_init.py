@@ -108,7 +108,7 @@ def test_padding_rows_change_neither_loss_nor_gradient(garbage):
         chex.assert_trees_all_close(step(PARAMS, held, key, ()), step(PARAMS, padded, key, ()), rtol=1e-6)
 
 
-def test_a_batch_of_padding_alone_has_zero_loss_and_gradient():
+def test_a_batch_of_only_padding_has_zero_loss_and_gradient():
     held = batch() | {"loss_mask": np.zeros((3, 4), bool)}
     loss_fn = LanguageModel().objective(Bigram(), None).loss
     (loss, (metrics, _)), gradient = jax.jit(jax.value_and_grad(loss_fn, has_aux=True))(PARAMS, held, None, ())
@@ -165,7 +165,7 @@ def test_training_logs_the_plain_loss_apart_from_what_it_minimises(chunk_tokens)
     assert declared.keys() == metrics.keys() | {"perplexity"}
 
 
-def test_evaluation_reports_the_plain_loss_alone():
+def test_evaluation_reports_the_plain_loss_only():
     task = LanguageModel(label_smoothing=0.3, z_loss=0.2)
     chex.assert_trees_all_equal(scored(task, batch()), scored(LanguageModel(), batch()))
 
@@ -173,7 +173,7 @@ def test_evaluation_reports_the_plain_loss_alone():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"label_smoothing": 1.0}, r"task.label_smoothing must lie in \[0, 1\), got 1.0"),
+        ({"label_smoothing": 1.0}, r"task.label_smoothing must be in \[0, 1\), got 1.0"),
         ({"label_smoothing": math.nan}, "task.label_smoothing"),
         ({"z_loss": -0.1}, "task.z_loss must be finite and not negative, got -0.1"),
         ({"z_loss": math.inf}, "task.z_loss"),
@@ -260,7 +260,7 @@ def test_activation_regularisers_are_mean_squares_of_dropped_outputs_and_of_chan
     chex.assert_trees_all_close(metrics["loss"], plain_metrics["loss"], rtol=1e-6)
 
 
-def test_evaluation_of_a_regularised_recurrent_model_reports_the_plain_loss_alone():
+def test_evaluation_of_a_regularised_recurrent_model_reports_the_plain_loss_only():
     fields = {"activation_regularization": 2.0, "temporal_activation_regularization": 3.0, "label_smoothing": 0.1}
     chex.assert_trees_all_equal(scored_recurrent(batch(), **fields), scored_recurrent(batch()))
 
@@ -307,9 +307,9 @@ def test_the_output_bias_begins_at_the_logarithm_of_the_frequencies():
         task.check(dataclasses.replace(RECURRENT_CONFIG, use_output_bias=False), facts())
     with pytest.raises(DataError, match=r"task\.init_bias_from_unigram needs token counts"):
         task.check_corpus(RECURRENT_CONFIG, corpus_of())
-    bias = task.begin(RECURRENT, corpus_of(COUNTS))["head_bias"]
+    bias = task.initial_params(RECURRENT, corpus_of(COUNTS))["head_bias"]
     np.testing.assert_allclose(np.exp(bias), (COUNTS + 1) / (COUNTS + 1).sum(), rtol=1e-6)
-    assert RecurrentLanguageModel().begin(RECURRENT, corpus_of(COUNTS)) == {}
+    assert RecurrentLanguageModel().initial_params(RECURRENT, corpus_of(COUNTS)) == {}
 
 
 def facts(parts=(), carries=False):
@@ -318,7 +318,7 @@ def facts(parts=(), carries=False):
 
 def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_that_carry_states():
     RecurrentLanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
-    with pytest.raises(ValueError, match="take the task RecurrentLanguageModel with a recurrent model"):
+    with pytest.raises(ValueError, match="use the task RecurrentLanguageModel with a recurrent model"):
         LanguageModel().check(RECURRENT_CONFIG, facts(carries=True))
     for option in ({"chunk_tokens": 8}, {"num_sampled": 2}):
         with pytest.raises(ValueError, match="of a recurrent model need the task RecurrentLanguageModel"):
@@ -329,7 +329,7 @@ def test_data_that_continues_from_batch_to_batch_needs_the_task_and_the_model_th
 
 def test_data_of_several_parts_is_refused():
     LanguageModel().check(GPT, facts())
-    with pytest.raises(ValueError, match=r"learns from texts without labels, and the data has \('sst',\)"):
+    with pytest.raises(ValueError, match=r"needs texts without labels, but the data has the parts \('sst',\)"):
         LanguageModel().check(GPT, facts(parts=("sst",)))
 
 

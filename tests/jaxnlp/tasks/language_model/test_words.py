@@ -41,7 +41,7 @@ def params(model):
 
 
 def expected_losses(model, params, split):
-    """Sums and counts by position, each word read with the words before it in its row alone; in NumPy."""
+    """Sums and counts by position, each word read with the words before it only in its row; in NumPy."""
     sums, counts = np.zeros(POSITIONS), np.zeros(POSITIONS)
     for one in split.batches:
         for row, position in np.argwhere(one["loss_mask"]):

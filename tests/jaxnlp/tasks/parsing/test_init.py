@@ -136,7 +136,7 @@ def test_a_sentence_of_two_thousand_words_is_refused_with_its_line(run, tmp_path
     ("fields", "message"),
     [
         ({"l2": -1.0}, "task.l2 must be finite"),
-        ({"label_smoothing": 1.0}, r"task.label_smoothing must lie in \[0, 1\)"),
+        ({"label_smoothing": 1.0}, r"task.label_smoothing must be in \[0, 1\)"),
     ],
 )
 def test_wrong_fields_are_refused(fields, message):

@@ -33,7 +33,7 @@ ASKED = [Question("aa?", "bad"), Question("bbb?", "egg"), Question("h?", "cab")]
 
 
 class AttendsToTheFirst:
-    """A model whose position t of T attends to input 0 alone."""
+    """A model whose position t of T attends only to input 0."""
 
     capacity = 20
 
@@ -99,7 +99,7 @@ GPTS = {
 
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", GPTS)
-def test_weights_are_those_of_each_text_alone_and_one_program_computes_all(variant):
+def test_weights_are_those_of_each_single_text_and_one_program_computes_all(variant):
     shape = {
         "num_layers": 2,
         "num_heads": 2,
@@ -213,7 +213,7 @@ def test_questions_without_answers_are_answered_and_not_scored(model, params):
     assert evaluation.blocks == []
 
 
-def test_documents_without_questions_have_a_loss_alone(model, params):
+def test_documents_without_questions_have_only_a_loss(model, params):
     evaluation = Validation()(scoring_of(model, params, (), batches=(batch_of(ASKED),)))
     assert evaluation.metrics.keys() == {"loss"}
     assert evaluation.predictions == {}

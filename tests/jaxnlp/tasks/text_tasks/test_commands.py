@@ -118,7 +118,7 @@ def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(tr
             {"file": "nowhere"},
             "with one text, sst, reviews, and with two, quora, sts: choose one with --part",
         ),
-        ({"texts": ("a",), "part": "nli"}, "there is no part 'nli'; this model has: sst, reviews, quora, sts"),
+        ({"texts": ("a",), "part": "nli"}, "this model does not have the part 'nli'; it has: sst, reviews, quora, sts"),
     ],
 )
 def test_texts_that_fit_no_part_are_refused_and_nothing_is_printed(trained, capsys, fields, message):

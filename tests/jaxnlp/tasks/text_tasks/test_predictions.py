@@ -52,7 +52,7 @@ def test_batches_of_any_size_give_the_same(trained):
 @pytest.mark.parametrize(
     ("columns", "part", "message"),
     [
-        ([["a"]], "nli", "there is no part 'nli'; this model has: sst, reviews, quora, sts"),
+        ([["a"]], "nli", "this model does not have the part 'nli'; it has: sst, reviews, quora, sts"),
         ([["a"]], "sts", "sts takes two texts per example; give pairs"),
         ([["a"], ["b"]], "sst", "sst takes one text per example; remove pairs"),
         ([["a", "b"], ["b"]], "sts", "each text needs a pair, got 2 texts and 1 pairs"),

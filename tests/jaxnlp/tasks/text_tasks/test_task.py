@@ -165,8 +165,8 @@ def test_token_dropout_is_handed_to_the_model():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"label_smoothing": 1.0}, r"task\.label_smoothing must lie in \[0, 1\), got 1\.0"),
-        ({"token_dropout_rate": -0.1}, r"task\.token_dropout_rate must lie in \[0, 1\), got -0\.1"),
+        ({"label_smoothing": 1.0}, r"task\.label_smoothing must be in \[0, 1\), got 1\.0"),
+        ({"token_dropout_rate": -0.1}, r"task\.token_dropout_rate must be in \[0, 1\), got -0\.1"),
         ({"part_weights": (0.0,)}, r"task\.part_weights must be positive, got \(0\.0,\)"),
     ],
 )
@@ -189,7 +189,7 @@ def test_impossible_options_are_refused(fields, message):
             TextTasks(token_dropout_rate=0.1),
             dataclasses.replace(CONFIG, freeze_encoder=True),
             ("sst",),
-            "task.token_dropout_rate changes nothing while model.freeze_encoder is set",
+            "task.token_dropout_rate has no effect with model.freeze_encoder",
         ),
         (
             TextTasks(),

@@ -223,7 +223,7 @@ def test_a_score_is_the_log_probability_of_the_whole_translation(run):
     forward = jax.jit(trained.model.apply)
     for ids, score in zip(np.asarray(tokens[0]), np.asarray(scores[0]), strict=True):
         length = ids.tolist().index(END) + 1
-        inputs = np.array([[START, *ids[:-1]]])  # no logit depends on what is behind its position
+        inputs = np.array([[START, *ids[:-1]]])  # no logit depends on later positions
         logits = forward({"params": trained.params}, source, inputs, mask)
         expected = scipy.special.log_softmax(logits[0], axis=-1)[np.arange(length), ids[:length]].sum()
         np.testing.assert_allclose(score, expected, rtol=1e-3, atol=1e-3)
@@ -300,7 +300,7 @@ def test_a_translator_starts_with_the_parameters_of_a_model_of_span_corruption(r
 
 
 @pytest.mark.parametrize(("references", "warned"), [(("猫在睡觉。", "好"), True), (("Katze", "cat"), False)])
-def test_a_tokenizer_that_takes_chinese_sentences_for_words_is_told(references, warned, caplog):
+def test_a_tokenizer_that_takes_chinese_sentences_for_words_is_reported(references, warned, caplog):
     examples = [SentencePair("a cat", reference) for reference in references]
     corpus = types.SimpleNamespace(splits={"validation": types.SimpleNamespace(examples=examples)})
     Translation().check_corpus(EncoderDecoderConfig(embeddings="tied"), corpus)
@@ -317,7 +317,7 @@ def test_what_does_not_fit_is_refused():
         ValueError, match="needs a model that reads a source, such as EncoderDecoderConfig, got GPTConfig"
     ):
         Translation().check(GPTConfig(), facts)
-    with pytest.raises(ValueError, match=r"task.label_smoothing must lie in \[0, 1\), got 1.0"):
+    with pytest.raises(ValueError, match=r"task.label_smoothing must be in \[0, 1\), got 1.0"):
         Translation(label_smoothing=1.0)
-    with pytest.raises(ValueError, match="n_best must lie in 1 to num_beams, 2, got 3"):
+    with pytest.raises(ValueError, match="n_best must be in 1 to num_beams, 2, got 3"):
         Translate(num_beams=2, n_best=3)

@@ -63,9 +63,9 @@ def test_few_programs_are_compiled_for_texts_of_many_lengths(monkeypatch, capsys
             traced["advance", len(tokens), cache.source_mask.shape, tokens.shape[1]] += 1
             return super().advance(params, tokens, cache, count)
 
-        def begin(self, params, source, source_mask=None, **options):
-            traced["begin", source.shape] += 1
-            return super().begin(params, source, source_mask, **options)
+        def initial_cache(self, params, source, source_mask=None, **options):
+            traced["initial_cache", source.shape] += 1
+            return super().initial_cache(params, source, source_mask, **options)
 
     model = Counted(CONFIGS["transformer"], words.size, words.size)
     processor = TranslationProcessor(words, words)
@@ -76,7 +76,7 @@ def test_few_programs_are_compiled_for_texts_of_many_lengths(monkeypatch, capsys
     Translate(texts=tuple(" ".join(["two"] * length) for length in lengths), num_beams=2)(trained)
     assert len(capsys.readouterr().out.splitlines()) == len(lengths)
     shapes = {(4, 16), (4, 32), (1, 16), (2, 32)}  # powers of two, and multiples of 16 with the end symbol
-    assert {key[1] for key in traced if key[0] == "begin"} == shapes
+    assert {key[1] for key in traced if key[0] == "initial_cache"} == shapes
     # One program reads a source, one the start symbol in its bucket, and one all further tokens.
     assert len(traced) == 3 * len(shapes)
     assert set(traced.values()) == {1}

@@ -136,8 +136,8 @@ HUGGINGFACE = {
 def bert_weights(params, config):
     weights = dense("output", params["head"])
     for name, x in to_huggingface(params["encoder"], config, VOCABULARY).items():
-        for theirs, rivals in HUGGINGFACE.items():
-            name = name.replace(theirs, rivals)
+        for theirs, opponents in HUGGINGFACE.items():
+            name = name.replace(theirs, opponents)
         weights[name] = x
     return weights
 
@@ -243,7 +243,7 @@ def test_transformer_gives_our_logits_and_its_search_our_translations():
         np.full((BATCH, 1), 2, np.int32),
         num_beams=3,
         max_new_tokens=5,
-        cache=model.begin(params, TOKENS, mask),
+        cache=model.initial_cache(params, TOKENS, mask),
     )
     np.testing.assert_array_equal(theirs.translate(source, padding, 2, 3, 5).numpy(), ours.tokens)
 
@@ -261,7 +261,7 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
             bert_finetune.DROPOUT,
             fused=True,
         )
-        rival = TorchLSTM(lstm_lm.VOCABULARY, lstm_lm.WIDTH, lstm_lm.LAYERS, fused=True)
+        opponent = TorchLSTM(lstm_lm.VOCABULARY, lstm_lm.WIDTH, lstm_lm.LAYERS, fused=True)
     gpt = gpt_names.CONFIG.build(gpt_names.VOCABULARY)
     expected = size(jax.eval_shape(lambda: gpt.init(jax.random.key(0), TOKENS)["params"]))
     assert [size_of(model) for model in gpts] == [expected, expected]
@@ -273,7 +273,7 @@ def test_models_have_the_same_size_in_the_benchmarks_themselves():
 
     lstm = lstm_lm.CONFIG.build(lstm_lm.VOCABULARY)
     expected = size(jax.eval_shape(lambda: lstm.init(jax.random.key(0), TOKENS[:1, :1])["params"]))
-    assert size_of(rival) == expected + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
+    assert size_of(opponent) == expected + lstm_lm.LAYERS * 4 * lstm_lm.WIDTH
 
 
 def test_the_cases_have_the_models_of_recipes():
@@ -330,7 +330,7 @@ def test_parser_gives_our_logits_and_has_as_many_parameters():
 
 
 @pytest.mark.thorough
-def test_both_sides_of_parse_find_trees_of_all_sentences(monkeypatch):
+def test_both_implementations_of_parse_find_trees_of_all_sentences(monkeypatch):
     sentences = parse.sentences()[:20]
     monkeypatch.setattr(parse, "sentences", lambda: sentences)
     ours, theirs = parse.ours()(), parse.theirs(bfloat16=False)()
@@ -380,7 +380,7 @@ def test_vit_gives_our_logits_and_has_as_many_parameters():
     assert size_of(theirs) == size(params)
 
 
-def test_both_sides_predict_a_class_of_each_sentence(monkeypatch):
+def test_both_implementations_predict_a_class_of_each_sentence(monkeypatch):
     monkeypatch.setattr(predict, "SENTENCES", 5)
     predict.sentences.cache_clear()
     encoder = dataclasses.replace(predict.CONFIG.encoder, num_layers=1, num_heads=2, width=8)
@@ -388,7 +388,7 @@ def test_both_sides_predict_a_class_of_each_sentence(monkeypatch):
     for name, value in (("WIDTH", 8), ("HEADS", 2), ("LAYERS", 1)):
         monkeypatch.setattr(predict, name, value)
     (case,) = predict.cases()
-    for prepare in (case.sides["ours"], case.sides["eager_f32"]):
+    for prepare in (case.implementations["ours"], case.implementations["eager_f32"]):
         found = prepare()()
         assert len(found) == 5
         assert set(found) <= {0, 1}
