@@ -83,3 +83,21 @@ def test_means_against_overfitting_are_what_the_sweep_measured(root, page):
         assert float(accuracy) == pytest.approx(100 * float(runs[name]["best_accuracy"]), abs=0.051)
         assert float(loss) == pytest.approx(float(runs[name]["best_loss"]), abs=0.00051)
         assert float(calibration_error) == pytest.approx(float(runs[name]["best_calibration_error"]), abs=0.051)
+
+
+def test_depths_are_what_the_sweep_measured(root, page):
+    with (root / "docs" / "results" / "afqmc_depth.csv").open(encoding="utf-8") as file:
+        runs = {(run["model.encoder.num_layers"], run["model.encoder.pre_norm"]): run for run in csv.DictReader(file)}
+    section = page.split("### Depth", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| (\d) \| (.*) \|$", section, re.M)
+    assert {(layers, norm) for layers, _ in rows for norm in ("True", "False")} == runs.keys()
+    for layers, cells in rows:
+        shown = [float(cell.removesuffix("%")) for cell in cells.split(" | ")]
+        for norm, (accuracy, macro_f1, area) in (("True", shown[:3]), ("False", shown[3:])):
+            run = runs[layers, norm]
+            assert accuracy == pytest.approx(100 * float(run["best_accuracy"]), abs=0.051)
+            assert macro_f1 == pytest.approx(float(run["best_macro_f1"]), abs=0.00051)
+            assert area == pytest.approx(float(run["best_roc_auc"]), abs=0.00051)
+    areas = [float(run["best_roc_auc"]) for run in runs.values()]
+    lowest, highest = re.search(r"between ([\d.]+) and ([\d.]+) for all twelve", section).groups()
+    assert [float(lowest), float(highest)] == pytest.approx([min(areas), max(areas)], abs=0.00051)
