@@ -159,7 +159,7 @@ class Scale:
         return ((np.array(labels, np.float64) - self.lowest) / self.width).astype(np.float32)
 
     def unscaled(self, outputs: np.ndarray) -> np.ndarray:
-        """A model's outputs on the scale of the labels, clipped to its ends."""
+        """A model's outputs [...] on the scale of the labels, clipped to its ends."""
         return self.lowest + self.width * np.clip(outputs, 0.0, 1.0)
 
     def to_json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
@@ -65,7 +66,8 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     try:
         verbs = find_task(place).commands()
     except (ValueError, OSError):
-        _check_verb(verb, others)  # of two mistakes, the first is named
+        if not Path(place).exists():
+            _check_verb(verb, others)  # a misspelt verb is named before a missing folder
         raise
     if verb not in verbs:
         raise ValueError(f"the model in {place} has no verb {verb!r}; {suggestion(verb, verbs)}")

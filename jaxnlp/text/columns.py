@@ -40,7 +40,7 @@ class ColumnSentence(NamedTuple):
         return tuple(row[place] for row in self.rows)
 
 
-class Columns(NamedTuple):
+class ColumnFile(NamedTuple):
     """A text in columns.
 
     Attributes:
@@ -61,7 +61,7 @@ def position(file: str, line: int, sentence: int, word: int) -> str:
     return f"{file}, line {line} (sentence {sentence}, word {word})"
 
 
-def parse_columns(text: str, file: str) -> Columns:
+def parse_columns(text: str, file: str) -> ColumnFile:
     """The sentences of a file's text.
 
     Args:
@@ -77,7 +77,7 @@ def parse_columns(text: str, file: str) -> Columns:
         raise ValueError(f"{file} has no sentences; expected a word a line, and an empty line after each sentence")
     tabs = "\t" in lines[first - 1]
     width = len(_fields(lines[first - 1], tabs))
-    return Columns(lines, "\t" if tabs else " ", width, list(_sentences(lines, file, first, width, tabs=tabs)))
+    return ColumnFile(lines, "\t" if tabs else " ", width, list(_sentences(lines, file, first, width, tabs=tabs)))
 
 
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:

@@ -138,7 +138,9 @@ def test_a_given_vocabulary_is_used_and_another_kind_refused(folder):
 def test_missing_files_are_named(folder):
     (folder / "birth_dev.tsv").unlink()
     (folder / "wiki.txt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no wiki\.txt, birth_dev\.tsv; copy the assignment's files there"):
+    with pytest.raises(
+        FileNotFoundError, match=r"does not have wiki\.txt, birth_dev\.tsv; copy the assignment's files there"
+    ):
         questions(folder).load(0)
 
 

@@ -225,8 +225,8 @@ def test_a_file_of_known_words_needs_no_word(folder, tmp_path, caplog):
     ("text", "vocabulary", "reason"),
     [
         ("a b c", WordVocabulary("ab"), "not in the vocabulary of 2 words: 'c' (first at word 3)"),
-        ("a", WordVocabulary("ab"), "has 1 words, but two are needed: the first is not scored"),
-        (" \n", WordVocabulary("ab"), "has 0 words, but two are needed: the first is not scored"),
+        ("a", WordVocabulary("ab"), "has 1 words, but needs at least two: the first is not scored"),
+        (" \n", WordVocabulary("ab"), "has 0 words, but needs at least two: the first is not scored"),
     ],
 )
 def test_a_file_that_cannot_be_scored_is_named(folder, tmp_path, text, vocabulary, reason):

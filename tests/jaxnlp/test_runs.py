@@ -218,7 +218,7 @@ def test_a_run_without_checkpoints_says_so(moved, checkpoint, empty_folder):
 
 
 def test_an_unknown_step_is_answered_with_those_there_are(finished_run):
-    message = f"{finished_run.folder} has no checkpoint of step 7; it has 1, 2"
+    message = f"{finished_run.folder} has no checkpoint of step 7; it has those of 1, 2"
     with pytest.raises(RunError, match=re.escape(message)):
         load_run(finished_run.folder, checkpoint=7)
 

@@ -271,7 +271,7 @@ def test_help_on_all_shows_the_docstring_and_each_field_with_default_and_meaning
 
 def test_help_shows_the_options_that_are_changed_most_often_and_names_the_groups(capsys):
     printed = help_on(capsys, "--total-steps", "5", "--help")
-    assert "nothing to download" in printed
+    assert "without a download" in printed
     for option in ("--workdir PATH", "--total-steps INT", "--data.batch-size INT", "--optimizer.learning-rate FLOAT"):
         assert option in printed
     assert "--optimizer.beta1" not in printed

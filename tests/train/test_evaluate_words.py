@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from data.word_text import WordText
-from jaxnlp import __main__ as commands
+from jaxnlp import verbs
+from jaxnlp.__main__ import main as jaxnlp_main
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.language_model import RecurrentLanguageModel
@@ -37,7 +38,7 @@ def run(tiny_config, small_text, quick_fit, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_cache_of_programs(monkeypatch):
-    for program in (evaluate, commands):
+    for program in (evaluate, verbs):
         monkeypatch.setattr(program, "use_compilation_cache", lambda folder: None)
 
 
@@ -108,7 +109,7 @@ def test_another_run_scores_the_continuations(run, prompts):
 def test_unknown_words_of_a_prompt_are_counted_by_the_verb_generate(run, caplog):
     words = load_run(run).processor.words
     prompt = f"{words[3]} zzz {words[4]}\nyyy"
-    assert commands.main(["generate", str(run), "--max-new-tokens", "2", "--prompt", prompt]) == 0
+    assert jaxnlp_main(["generate", str(run), "--max-new-tokens", "2", "--prompt", prompt]) == 0
     assert "2 words of the prompt are unknown and become <unk>" in caplog.text
 
 

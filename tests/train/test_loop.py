@@ -181,6 +181,7 @@ def test_run_ends_with_a_report_and_its_plots(straight):
     assert {path.name for path in (workdir / "plots").iterdir()} == {
         "loss.svg",
         "perplexity.svg",
+        "gradient_norm.svg",
         "learning_rate.svg",
         "throughput.svg",
     }

@@ -238,7 +238,7 @@ def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, mo
         ({"haed": {"bias": jax.numpy.zeros(11)}}, "the parameter haed/bias, which the model does not have"),
         ({"head": {"bias": jax.numpy.zeros(3)}}, r"head/bias has the shape \(11,\), but its given value has \(3,\)"),
     ):
-        monkeypatch.setattr(LanguageModel, "begin", lambda *_, given=given: given)
+        monkeypatch.setattr(LanguageModel, "initial_params", lambda *_, given=given: given)
         with pytest.raises(RunError, match=message):
             set_up(begin(tiny_config())).abstract_state()
 

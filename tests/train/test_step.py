@@ -326,7 +326,7 @@ def test_progress_is_the_count_of_the_metric_that_the_objective_names():
 @pytest.mark.parametrize(
     ("measured", "message"),
     [
-        ("loss", "counts progress by 'tokens', which it did not measure; it measured loss"),
+        ("loss", "the objective's progress metric is 'tokens', which it did not measure; it measured loss"),
         ("tokens", "an objective must measure `loss` or `objective`; this one measured tokens"),
     ],
 )

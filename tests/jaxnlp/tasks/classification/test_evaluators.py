@@ -53,7 +53,7 @@ def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_clas
         once=lambda name, make: rollout,
         params_here=dict,
     )
-    assert _rollout_block(scoring).name == "What predictions rest on"
+    assert _rollout_block(scoring).name == "Attention of predictions"
     assert len(seen) == LIT
     assert set(seen) == {0, 60, 120, 180}
     scoring.split.examples = examples[:3]

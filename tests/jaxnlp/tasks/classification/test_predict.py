@@ -59,7 +59,7 @@ def test_images_are_files_or_arrays(run, digit):
 
 def test_what_is_no_input_of_the_model_is_refused(text_run):
     trained = load_run(text_run("class"))
-    for inputs, message in (([], "there is nothing to predict"), (["a", 3], "expected texts, got int at index 1")):
+    for inputs, message in (([], "there are no inputs to predict"), (["a", 3], "expected texts, got int at index 1")):
         with pytest.raises(ValueError, match=message):
             trained.predict(inputs)
     with pytest.raises(ValueError, match="resize applies only to images"):

@@ -89,7 +89,7 @@ def test_no_more_continuations_are_printed_than_there_are(finished_run, capsys):
         (["--prompt", ""], "the prompt is empty; the model needs at least one token to continue"),
         (["--prompt", "the Q?"], "not in the vocabulary of 11 characters: '?', 'Q' (first at character 5)"),
         (["--prompt", "the " * 6], "the prompt has 24 tokens, but the model's context has only 20; shorten it"),
-        (["--checkpoint", "7"], "has no checkpoint of step 7; it has 1, 2"),
+        (["--checkpoint", "7"], "has no checkpoint of step 7; it has those of 1, 2"),
         (["--num-beams", "2", "--max-new-tokens", "30"], "need a context of 30, but the model's context has only 20"),
     ],
     ids=["empty prompt", "unknown characters", "long prompt", "unknown step", "beams beyond the context"],
@@ -208,7 +208,7 @@ def test_beams_end_with_their_stop_and_a_stop_is_one_token(finished_run, capsys)
     added = capsys.readouterr().out.rstrip("\n").removeprefix("the ")
     assert " " not in added[:-1]
     assert generate(finished_run.folder, *options, "--stop", "th") == 2
-    assert "--stop must be one token, got 'th', which is 2" in capsys.readouterr().err
+    assert "--stop must be one token, got 'th', which has 2 tokens" in capsys.readouterr().err
     with pytest.raises(ValueError, match="--length-penalty applies only to beam search"):
         Generate(length_penalty=1.0)
 

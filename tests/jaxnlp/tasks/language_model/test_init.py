@@ -288,7 +288,7 @@ def test_sampled_training_is_exact_where_one_word_is_left_to_draw_and_evaluation
 def test_sampled_training_needs_token_counts_and_evaluation_does_not():
     fields = {"num_sampled": 1, "num_frequent": 3}
     scored_recurrent(batch(), **fields)
-    with pytest.raises(ValueError, match=r"task\.num_sampled needs token counts"):
+    with pytest.raises(ValueError, match=r"task\.num_sampled needs the token counts of a corpus"):
         scored_recurrent(batch(), jax.random.key(0), **fields)
     with pytest.raises(DataError, match=r"task\.num_sampled needs token counts"):
         RecurrentLanguageModel(**fields).check_corpus(RECURRENT_CONFIG, corpus_of())

@@ -84,7 +84,7 @@ def test_perplexity_is_drawn_over_the_positions_that_are_scored(model, params):
     sums, counts = expected_losses(model, params, split)
     assert curve.lines[0].x == (1, 2)
     np.testing.assert_allclose(curve.lines[0].y, np.exp(sums[:2] / counts[:2]), atol=0.01)
-    assert "Means over 4 words" in curve.note
+    assert "Means over 4 validation words" in curve.note
 
 
 def test_all_evaluations_run_one_program(model, params, monkeypatch):
