@@ -61,12 +61,12 @@ MAY_NAME = {
 PUBLIC = {
     jaxnlp.models.ModelConfig: "section full_name usual compute max_length build frozen parameter architecture adopt",
     jaxnlp.tasks.Task: (
-        "section full_name usual model_types metrics check check_corpus build initial_params objective evaluators commands "
-        "functions from_pretrained"
+        "section full_name usual model_types metrics check check_corpus build initial_params objective evaluators "
+        "commands functions from_pretrained"
     ),
     data.DataConfig: (
-        "section full_name usual batch_size max_length needs parts together carries check_steps load check_after read_file "
-        "require_at_least"
+        "section full_name usual batch_size max_length needs parts together carries check_steps load check_after "
+        "read_file require_at_least"
     ),
     jaxnlp.corpus.DataFacts: "max_length parts together carries",
 }
