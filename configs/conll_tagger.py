@@ -1,7 +1,7 @@
 """Named entities in English news (CoNLL-2003) by MiniLM, a BiLSTM and a CRF.
 
-MiniLM has a fifth of BERT-base's parameters and lowercases its input, so a character CNN, which reads the true case,
-is beside it. The encoder learns at a tenth of the rate of the layers above it (optimizer.blocks_lr_ratio).
+MiniLM has a fifth of BERT-base's parameters. It lowercases its input, so a character CNN reads the true case. The
+learning rate of MiniLM is a tenth of the learning rate of the layers above it (optimizer.blocks_lr_ratio).
 --model.no-crf, --model.recurrent-widths and --model.character-features 0 leave out one part each; see docs/tagging.md.
 Source: Devlin et al. 2019, section 5.3, and Lample et al. 2016. Differs: MiniLM, the character CNN, true case.
 Cost: 15 minutes on two CPU cores with bfloat16 instructions.

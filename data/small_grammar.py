@@ -1,6 +1,6 @@
 """English-like sentences of a small grammar, with tags, named entities and dependency trees.
 
-Each sentence is drawn from a grammar of a few hundred words. It has what a tagger and a parser need context for:
+Each sentence is sampled from a grammar of a few hundred words. A tagger and a parser need context for these phenomena:
 
   agreement    the dog that chases the cats sleeps; the dogs that chase the cat sleep
   attachment   sees the bird with a telescope (the verb's), sees the bird with long feathers (the noun's)
@@ -68,18 +68,18 @@ POSSESSIVES = _words("her his my our their")
 SUBORDINATORS = _words("after although because before when while")
 JOBS = _words("baker doctor farmer judge lawyer minister nurse pilot poet scientist singer teacher")
 _TRIES = 50
-"""Sentences that are drawn in place of one that was drawn before."""
+"""Maximum number of samples for each requested sentence, since some samples occurred before."""
 
 
 class GrammarSentence(NamedTuple):
     """A sentence of n words.
 
     Attributes:
-      words: [n].
+      words: the words [n].
       tags: Universal POS tags [n].
       labels: BIO labels [n]: O, B-PER, I-PER, and so on.
       heads: the position of each word's head, from 1; 0 for the root [n].
-      relations: of each word to its head [n].
+      relations: relation of each word to its head [n].
     """
 
     words: tuple[str, ...]
@@ -90,14 +90,14 @@ class GrammarSentence(NamedTuple):
 
 
 def grammar_sentences(count: int, *, seed: int, without: Sequence[GrammarSentence] = ()) -> list[GrammarSentence]:
-    """Different sentences, in the order in which they are drawn.
+    """Different sentences, in the order in which they are sampled.
 
     Args:
-      count: how many.
-      seed: decides which.
-      without: sentences that are not drawn, such as those of another split.
+      count: number of sentences.
+      seed: seed of the sampling.
+      without: sentences to exclude, such as the sentences of another split.
 
-    Raises: ValueError when the grammar does not have as many sentences.
+    Raises: ValueError when the grammar does not have so many sentences.
     """
     grammar = _Grammar(random.Random(seed))
     seen = {sentence.words for sentence in without}
@@ -170,7 +170,7 @@ def plural_of(noun: str) -> str:
 
 
 def third_person(verb: str) -> str:
-    """The form of a verb after he, she or it, which has the endings of plurals."""
+    """The form of a verb after he, she or it; it has the same endings as plural nouns."""
     return plural_of(verb)
 
 
@@ -184,7 +184,7 @@ def past_of(verb: str) -> str:
 
 
 class _Grammar:
-    """Draws sentences. A noun phrase comes with whether it is plural."""
+    """Samples sentences. A noun phrase is a pair: its node and whether it is plural."""
 
     def __init__(self, generator: random.Random):
         self._random = generator
@@ -268,7 +268,7 @@ class _Grammar:
         return node
 
     def _news(self) -> _Node:
-        """What organisations do."""
+        """A clause about an organisation."""
         verb = self._one(("announced", "bought", "opened", "sold"))
         thing = self._firm() if verb in ("bought", "sold") and self._chance(0.6) else self._common(THINGS, depth=2)[0]
         node = _Node(verb, "VERB", left=[self._firm().having("nsubj")], right=[thing.having("obj")])
@@ -276,7 +276,7 @@ class _Grammar:
             node.right.append(self._phrase_of_place("obl"))
         return node
 
-    # Verbs and what follows them.
+    # Verbs and their complements.
 
     def _finite(self, plural: bool, depth: int) -> _Node:
         kind = self._random.random()

@@ -1,4 +1,4 @@
-"""Files of labelled sentences: columns, as CoNLL and character files have them, JSON lines with spans, and CoNLL-U."""
+"""Files of labelled sentences: columns (CoNLL files, files of characters), JSON lines with spans, and CoNLL-U."""
 
 import bisect
 import itertools
@@ -17,16 +17,16 @@ from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
 FileFormat = Literal["auto", "columns", "json", "conllu"]
 SHOWN = 60
-"""Characters of an entity that a message shows."""
+"""Maximum number of characters of an entity in a message."""
 _WITH_INDEX = re.compile(r"(.+?)\d+$")
 
 
 class Columns(NamedTuple):
-    """Where a line has its word and its label.
+    """The columns of the word and the label.
 
     Attributes:
       word: number of the column, from 0.
-      label: number of the column; negative ones count from the end.
+      label: number of the column; negative numbers count from the end.
       has_index: whether each word is a character and its position in a segmented word, as in Weibo NER: 京1.
     """
 
@@ -36,13 +36,13 @@ class Columns(NamedTuple):
 
 
 class RawSentence(NamedTuple):
-    """A sentence as a file has it.
+    """A sentence of a file.
 
     Attributes:
       lines: the number of each word's line in the file, from 1 [T].
-      number: of the sentence, from 1.
-      words: [T].
-      labels: in the scheme of the file [T]; None = the file has none.
+      number: number of the sentence, from 1.
+      words: the words [T].
+      labels: the labels in the scheme of the file [T]; None = the file has no labels.
     """
 
     lines: tuple[int, ...]
@@ -52,7 +52,7 @@ class RawSentence(NamedTuple):
 
     @property
     def line(self) -> int:
-        """The line on which it begins."""
+        """The line on which the sentence begins."""
         return self.lines[0]
 
 
@@ -77,13 +77,13 @@ def read_tagged(
     Args:
       path: the file; decompressed if its name ends in .gz.
       format: auto = by the ending of its name.
-      columns: of a file of columns.
-      unit: how the texts of JSON lines are split.
-      labelled: whether there must be labels; None = they are read if there are any.
+      columns: the columns of a file of columns.
+      unit: units into which the texts of JSON lines are split.
+      labelled: whether labels are required; None = labels are optional.
 
     Raises:
-      FileNotFoundError, DataError: when it cannot be read or has no sentence; the message says which line and sentence,
-        what was found and what was expected.
+      FileNotFoundError, DataError: when the file cannot be read or has no sentence; the message names the line, the
+        sentence, what was found and what was expected.
     """
     format = format_of(path) if format == "auto" else format
     text = read_utf8(path)
@@ -109,7 +109,7 @@ def read_tagged(
 
 
 def check_labels(path: Path, sentences: Sequence[RawSentence], scheme: Scheme) -> None:
-    """Raises DataError naming the line of the first label that is not one of the scheme."""
+    """Raises DataError naming the line of the first label that the scheme does not have."""
     for sentence in sentences:
         for place, label in enumerate(sentence.labels or ()):
             try:
@@ -122,7 +122,7 @@ def check_labels(path: Path, sentences: Sequence[RawSentence], scheme: Scheme) -
 def _column_sentences(path: Path, text: str, columns: Columns, labelled: bool | None) -> Iterator[RawSentence]:
     try:
         found = parse_columns(text, str(path))
-        # A file whose only column, or last one, is that of the words has no labels.
+        # If the only column or the last column has the words, the file has no labels.
         reads_labels = labelled is not False and columns.label not in (columns.word, columns.word - found.width)
         for sentence in found.sentences:
             words = sentence.column(columns.word, str(path))
@@ -218,7 +218,7 @@ def _span(entity: Any, length: int, where: str) -> LabelledSpan:
 
 
 def _split_at(words: Sequence[PlacedWord], places: set[int]) -> list[PlacedWord]:
-    """The words, divided where an entity begins or ends inside one."""
+    """The words; a word is divided if an entity begins or ends inside it."""
     found = []
     for word, start, stop in words:
         cuts = [start, *sorted(place for place in places if start < place < stop), stop]

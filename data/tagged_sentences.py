@@ -25,7 +25,7 @@ from jaxnlp.text.word_split import Unit
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 ENDLESS = 2**40
-"""Sentences that are effectively infinitely many."""
+"""A number of sentences that is effectively infinite."""
 Source = Literal["small_grammar", "conll2003_ner", "resume_ner_zh", "weibo_ner_zh", "ud_en_ewt", "files"]
 
 
@@ -49,7 +49,7 @@ KNOWN = {
 }
 
 _File = tuple[str, list[RawSentence]]
-"""The name of a file, or of what stands for it, and its sentences."""
+"""The name of a file or of generated sentences, and the sentences."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,16 +146,16 @@ class TaggedSentences(DataConfig):
         return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the files; the splits are `validation` and, where there is a file, `test`.
+        """Reads the files; the splits are `validation` and, if there is a file, `test`.
 
         Args:
-          seed: decides the order of training, and the sentences of the small grammar.
-          processor: the tokenizer of a pretrained BERT, or the processor of an earlier run, whose vocabularies are
-            used; None = vocabularies of words and characters are made from the training sentences.
+          seed: determines the order of training, and the sentences of the small grammar.
+          processor: the tokenizer of a pretrained BERT, or the processor of an earlier run; its vocabularies
+            are used. None = vocabularies of words and characters are made from the training sentences.
 
         Raises:
-          FileNotFoundError, DataError: when a file is not found or contains something else, such as a label that no
-            training sentence has.
+          FileNotFoundError, DataError: when a file is not found or has wrong content, such as a label that does not
+            occur in the training sentences.
         """
         files = self._files(seed)
         scheme = self._scheme(files["train"][1])
@@ -187,7 +187,7 @@ class TaggedSentences(DataConfig):
         else:
             scheme = find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
             if processor.has_entities and scheme == "none":
-                scheme = "bio"  # so that the first label that is none of an entity is named
+                scheme = "bio"  # so that the message names the first label that is not an entity label
             if not processor.has_entities:
                 scheme = "none"
         check_labels(path, sentences, scheme)
@@ -195,7 +195,7 @@ class TaggedSentences(DataConfig):
         return self._split(self._rows(str(path), sentences, processor, counts, scheme), processor, counts)
 
     def _files(self, seed: int) -> dict[str, _File]:
-        """The sentences of `train`, `validation` and perhaps `test`."""
+        """The sentences of `train`, `validation` and, if there is a file, `test`."""
         if self.source == "small_grammar":
             validation = grammar_sentences(self.held_out_sentences, seed=0)
             train = grammar_sentences(self.sentences, seed=1 + seed, without=validation)
@@ -236,7 +236,7 @@ class TaggedSentences(DataConfig):
         return found | {split: (name, part) for split, part in parts.items()}
 
     def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
-        """Sentences of the small grammar as if they were read from a file, each from its own line."""
+        """Sentences of the small grammar in the form of a file, one sentence a line."""
         return [
             RawSentence((number,) * len(labels), number, one.words, labels)
             for number, one in enumerate(sentences, 1)
@@ -282,7 +282,7 @@ class TaggedSentences(DataConfig):
     def _rows(
         self, name: str, sentences: Sequence[RawSentence], processor: TaggerProcessor, counts: Counts, scheme: Scheme
     ) -> list[TaggedSentence]:
-        """Sentences with the labels that the model predicts, long ones divided; `counts` gets what is to be told."""
+        """Sentences with the labels that the model predicts; divides long ones and adds to `counts`."""
         rows = []
         for one in sentences:
             labels = one.labels
@@ -319,7 +319,7 @@ class TaggedSentences(DataConfig):
             length=processor.inputs.encoded_length,
             pad=processor.batch,
         )
-        # No threads that read ahead: see data.character_text.
+        # No prefetching threads: see data.character_text.
         return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
 
     def _split(

@@ -1,4 +1,4 @@
-"""What a data set of labelled sentences has, in the words that a run prints at its start."""
+"""The summary of a data set of labelled sentences that a run prints at its start."""
 
 import dataclasses
 from collections import Counter
@@ -11,12 +11,12 @@ from jaxnlp.text.tag_schemes import Scheme
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 SHOWN_TYPES = 20
-"""Types whose counts the summary shows."""
+"""Maximum number of types whose counts the summary shows."""
 
 
 @dataclasses.dataclass
 class Counts:
-    """What is to be told of the sentences of a file."""
+    """Counts of irregular labels and long sentences of a file."""
 
     illegal: int = 0
     divided: int = 0
@@ -24,7 +24,7 @@ class Counts:
     first_divided: str = ""
 
     def add_illegal(self, sentence: RawSentence, places: Sequence[int]) -> None:
-        """Counts labels that may not follow the ones before them."""
+        """Counts labels that may not follow the label before them."""
         if places and not self.illegal:
             self.first_illegal = f"sentence {sentence.number}, line {sentence.line}, word {places[0] + 1}"
         self.illegal += len(places)
@@ -36,7 +36,7 @@ class Counts:
         self.divided += 1
 
     def notes(self) -> tuple[str, ...]:
-        """Remarks for the person who scores the sentences."""
+        """Remarks that evaluation prints."""
         found = []
         if self.illegal:
             what = "label may not follow the one before it and begins an entity"
@@ -55,13 +55,13 @@ def summary(
     scheme: Scheme,
     counts: Mapping[str, Counts],
 ) -> str:
-    """Numbers of sentences, words, types and unknown words, and what may be wrong with them; a line each.
+    """Lines with the numbers of sentences, words, types and unknown words, and with possible problems.
 
     Args:
-      processor: of the data.
-      splits: the sentences of each, `training` first.
-      scheme: of the labels in the files.
-      counts: what is to be told of each.
+      processor: the processor of the data.
+      splits: the sentences of each split, `training` first.
+      scheme: the scheme of the labels in the files.
+      counts: the counts of each split.
     """
     lines = []
     for name, sentences in splits.items():

@@ -1,6 +1,6 @@
-"""Gold trees as transitions: projectivity, the static oracle, and what a parser is trained on. No jax.
+"""Gold trees as transitions: projectivity, the static oracle, and training targets of parsers. No jax.
 
-Words are the numbers from 1 to n; heads [n] are numbers from 0 to n, of which 0 is the root's.
+Words are the numbers from 1 to n; heads [n] are numbers from 0 to n, and 0 is the head of the root.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Derivation(NamedTuple):
       transitions: their numbers [S] int32.
       nodes: 18 nodes of each configuration, see `Configuration.nodes` [S, 18] int16.
       legal: which kinds of transitions are allowed [S, 5] bool.
-      dependents: the dependent of the arc that each transition adds; ABSENT = it adds none [S] int16.
+      dependents: the dependent of the arc that each transition adds; ABSENT = it adds no arc [S] int16.
     """
 
     transitions: np.ndarray
@@ -43,9 +43,9 @@ def is_projective(heads: Sequence[int]) -> bool:
 
 
 def lifted(heads: Sequence[int]) -> list[int]:
-    """A projective tree near to this one: while arcs cross, the shortest of them goes to its head's head.
+    """A similar projective tree: while arcs cross, the shortest of them is attached to the head of its head.
 
-    Source: Nivre and Nilsson 2005, section 2. Relations stay unchanged, which differs.
+    Source: Nivre and Nilsson 2005, section 2. Differs: relations stay unchanged.
     """
     found = list(heads)
     while not is_projective(found):
@@ -68,12 +68,12 @@ def _covers(heads: Sequence[int], word: int) -> bool:
 
 
 def oracle(heads: Sequence[int], system: System) -> list[int]:
-    """Kinds of transitions that build a projective tree: an arc as soon as its dependent has all its own dependents.
+    """Kinds of transitions that build a projective tree; an arc follows when its dependent has all its dependents.
 
     Raises: ValueError when the tree is not projective.
     """
     configuration = Configuration(system, len(heads))
-    waiting = [0] * (len(heads) + 1)  # dependents that have no arc yet
+    waiting = [0] * (len(heads) + 1)  # number of dependents without an arc so far
     for head in heads:
         waiting[head] += 1
     choose = _next_standard if system == "arc_standard" else _next_eager
@@ -118,7 +118,7 @@ def derivation(heads: Sequence[int], relations: Sequence[int], system: System, *
     Args:
       heads: [n].
       relations: the number of each word's relation, from 0, root, to R - 1 [n].
-      system: of the transitions.
+      system: the transition system.
       num_relations: R.
 
     Raises: ValueError when the tree is not projective.
@@ -144,12 +144,12 @@ def rebuilt(transitions: Sequence[int], length: int, system: System, kinds: Sequ
     """The heads [n] that transitions build.
 
     Args:
-      transitions: their numbers.
+      transitions: numbers of the transitions.
       length: n.
-      system: of the transitions.
+      system: the transition system.
       kinds: the kind of each transition number, see `kinds_of_transitions`.
 
-    Raises: ValueError for a transition that is not allowed, or when the tree is not complete.
+    Raises: ValueError for a transition that is not allowed, or an incomplete tree.
     """
     configuration = Configuration(system, length)
     for transition in transitions:

@@ -21,7 +21,7 @@ class DerivedTree(NamedTuple):
     Attributes:
       encoded: the sentence of n words, see `ParserProcessor.encode`.
       relations: the number of each word's relation; -1 = no training sentence has it [n].
-      derivation: of the tree; of a tree that is not projective, that of the lifted tree.
+      derivation: transitions of the tree; if it is not projective, transitions of the lifted tree.
     """
 
     encoded: EncodedSentence
@@ -30,7 +30,7 @@ class DerivedTree(NamedTuple):
 
 
 def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
-    """The transitions of a sentence's tree. A sentence without a tree has those of a chain, which nothing reads.
+    """The transitions of a sentence's tree. A sentence without a tree has the unused transitions of a chain.
 
     Raises: ValueError for a sentence that is too long.
     """
@@ -54,8 +54,8 @@ def tree_batch(trees: Sequence[DerivedTree], processor: ParserProcessor, size: i
 
     Returns:
       What `ParserProcessor.batch` returns, and
-      `nodes` [B, S, 18] int32, which describe the configurations, -1 where there is none;
-      `relations` [B, T + 1] int32, of each word, by its number;
+      `nodes` [B, S, 18] int32, the nodes of the configurations, -1 for a missing node;
+      `relations` [B, T + 1] int32, the relation of each word, by the word's number;
       `legal` [B, S, 5] bool, which kinds of transitions are allowed;
       `transitions` [B, S] int32, their numbers;
       `loss_mask` [B, S] bool, False for padding, and for relations that no training sentence has.
@@ -65,7 +65,7 @@ def tree_batch(trees: Sequence[DerivedTree], processor: ParserProcessor, size: i
     nodes = np.full((size, steps, NODES), -1, np.int32)
     relations = np.zeros((size, length + 1), np.int32)
     legal = np.zeros((size, steps, 5), bool)
-    legal[:, :, 0] = True  # at padding, so that no row of logits is without a legal transition
+    legal[:, :, 0] = True  # at padding, so that each row of logits has a legal transition
     transitions = np.zeros((size, steps), np.int32)
     loss_mask = np.zeros((size, steps), bool)
     for row, (_, numbers, found) in enumerate(trees):
@@ -81,7 +81,7 @@ def tree_batch(trees: Sequence[DerivedTree], processor: ParserProcessor, size: i
 def training_batches(
     trees: Sequence[DerivedTree], processor: ParserProcessor, shapes: Shapes, *, seed: int
 ) -> grain.IterDataset:
-    """Batches without end, shuffled in each epoch; batches have about the same number of words."""
+    """Endless batches, shuffled in each epoch; batches have about the same number of words."""
     sizes = [([0] * len(tree.relations), [0]) for tree in trees]  # only the lengths are read
 
     def batches(number: int) -> Sequence[NumpyBatch]:
@@ -107,7 +107,7 @@ def tree_split(
     *,
     notes: tuple[str, ...] = (),
 ) -> Split[TreeSentence]:
-    """One pass over sentences, shorter ones first. It has targets where all sentences have trees."""
+    """One pass over sentences, shorter ones first. Batches have targets if all sentences have trees."""
     groups = shapes.groups([([0] * len(tree.relations), [0]) for tree in trees], range(len(trees)))
     return Split(
         tuple(

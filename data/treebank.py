@@ -30,9 +30,9 @@ EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.
 class Treebank(DataConfig):
     """Sentences with dependency trees, and the transitions that build the trees.
 
-    Training trees that are not projective are left out, since no transitions build them; the description counts them.
-    In other splits they stay: their loss is that of a projective tree near to them, and their scores are those of the
-    tree itself.
+    Training leaves out trees that are not projective, since no transitions build them; the description counts them.
+    Other splits keep them: their loss is computed with a similar projective tree, and their scores with the tree
+    itself.
     """
 
     source: TreebankSource = "small_grammar"
@@ -104,16 +104,16 @@ class Treebank(DataConfig):
         return {"small_grammar": "", "files": "your sentences"}.get(self.source, self.source)
 
     def load(self, seed: int, processor: Any = None) -> Corpus:
-        """Reads the treebank; the splits are `validation` and, where there is a file, `test`.
+        """Reads the treebank; the splits are `validation` and, if there is a file, `test`.
 
         Args:
-          seed: decides the order of training, and the training sentences of the small grammar.
-          processor: that of an earlier parser, whose words, tags and relations are used; or one with the tokenizer of
-            a BERT, or this tokenizer; None = the words, tags and relations of the training sentences.
+          seed: determines the order of training, and the training sentences of the small grammar.
+          processor: the processor of an earlier parser; its words, tags and relations are used. Or the tokenizer of a
+            BERT, or a processor with it. None = the words, tags and relations of the training sentences are used.
 
         Raises:
-          FileNotFoundError: when there is no such file.
-          DataError: when a file cannot be read, with its line; or when no training sentence is left.
+          FileNotFoundError: when a file is missing.
+          DataError: when a file cannot be read, naming its line; or when no training sentence is left.
         """
         found = self._sentences(seed)
         train = found.pop("train")
@@ -154,7 +154,7 @@ class Treebank(DataConfig):
         return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor))
 
     def _sentences(self, seed: int) -> dict[str, list[TreeSentence]]:
-        """The sentences of each split, `train` among them."""
+        """The sentences of each split, including `train`."""
         if self.source == "small_grammar":
             return self._drawn(seed)
         if self.source == "ud_en_ewt":
@@ -175,8 +175,8 @@ class Treebank(DataConfig):
         return {"train": _trees_of(train), "validation": _trees_of(held)}
 
     def _processor(self, train: Sequence[TreeSentence], given: Any) -> ParserProcessor:
-        """The processor of an earlier parser; or one of the training sentences, with the tokenizer of a BERT if it is
-        given. Raises: DataError when an earlier parser has other options."""
+        """The processor of an earlier parser; or a new one from the training sentences, with the tokenizer of a BERT if
+        it is given. Raises: DataError when an earlier parser has other options."""
         if not isinstance(given, ParserProcessor):
             inputs = WordInputs.of_sentences(
                 [sentence.words for sentence in train],
@@ -213,7 +213,7 @@ class Treebank(DataConfig):
 
 
 def _tokenizer(given: Any) -> WordPieceVocabulary | None:
-    """The tokenizer of a BERT that a run begins with; None = it begins with none."""
+    """The tokenizer of the BERT that initialises a run; None = there is no BERT."""
     if given is None:
         return None
     vocabulary = given.inputs.pieces if hasattr(given, "inputs") else getattr(given, "vocabulary", given)
@@ -221,7 +221,7 @@ def _tokenizer(given: Any) -> WordPieceVocabulary | None:
 
 
 def _read(path: Path, *, trees: bool | None) -> list[TreeSentence]:
-    """The sentences of a file. Args: trees: whether each must have a tree; None = all, or none.
+    """The sentences of a file. Args: trees: whether each must have a tree; None = all have a tree, or none has.
 
     Raises: FileNotFoundError, DataError.
     """

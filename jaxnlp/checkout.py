@@ -1,4 +1,4 @@
-"""Programs that are in a checkout and not in the installed package: `jaxnlp train` is `python -m train` there."""
+"""Programs that only a checkout has, not the installed package: in a checkout, `jaxnlp train` is `python -m train`."""
 
 import os
 import sys
@@ -26,11 +26,11 @@ SUMMARIES = {
     "lr-find": "Suggests a learning rate for a recipe.",
 }
 TYPED = "JAXNLP_TYPED"
-"""The environment variable with the program's name as it was typed, for usage lines."""
+"""The environment variable with the program's name as typed, for usage lines."""
 
 
 def find_checkout() -> Path | None:
-    """The folder with the training programs: the current one, or that of an editable installation; None = neither."""
+    """The folder with the training programs: the current folder, or the folder of an editable installation, or None."""
     for folder in (Path.cwd(), Path(jaxnlp.__file__).resolve().parent.parent):
         if (folder / "train" / "__main__.py").is_file() and (folder / "configs" / "__init__.py").is_file():
             return folder
@@ -42,8 +42,8 @@ def run_in_checkout(name: str, arguments: Sequence[str], program: str) -> NoRetu
 
     Args:
       name: one of `MODULES`.
-      arguments: of the program.
-      program: its name as it was typed.
+      arguments: arguments of the program.
+      program: its name as typed.
 
     Raises: ValueError when there is no checkout.
     """

@@ -1,4 +1,4 @@
-"""What every program prints beside its results: a first line, warnings as plain lines, text of the terminal's width."""
+"""Messages of all programs: a first line, warnings as plain lines, and text wrapped to the terminal's width."""
 
 import inspect
 import logging
@@ -12,33 +12,33 @@ from typing import Any, TextIO
 
 
 def say_that_jax_loads(arguments: Sequence[str], file: TextIO | None = None) -> None:
-    """Prints a first line before JAX is imported, which takes seconds; nothing for help, and once it is imported.
+    """Prints a first line, because importing JAX takes seconds. Prints nothing for help, or if JAX is imported.
 
     Args:
       arguments: the command without the program's name.
-      file: where to; None = standard error.
+      file: the file to print to; None = standard error.
     """
     if "jax" not in sys.modules and not asks_for_help(arguments):
         print("loading JAX", file=file or sys.stderr, flush=True)
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
-    """Whether a command prints no more than help: without arguments it does, too."""
+    """Whether a command only prints help; a command without arguments does, too."""
     return not arguments or any(word.partition("=")[0] in ("-h", "--help", "--list") for word in arguments)
 
 
 def show_plain_warnings() -> None:
-    """Shows warnings as one line each, `warning: ...`, without the names of modules; those of Python's `warnings`, too.
+    """Shows each warning as one line, `warning: ...`, without names of modules; also warnings of Python's `warnings`.
 
     Call it at the start of a program.
     """
     logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
-    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of each save without a validation loss
+    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns at each save without a validation loss
     warnings.showwarning = _show_warning
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """A text in lines of the terminal's width; the lines of paragraphs with indented lines stay as they are."""
+    """A text wrapped to the terminal's width; paragraphs with indented lines stay unchanged."""
     columns = max(shutil.get_terminal_size().columns, 40)
     parts = []
     for part in inspect.cleandoc(text).split("\n\n"):
@@ -52,7 +52,7 @@ def wrapped(text: str, indent: str = "") -> str:
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:
-    """Names and what they mean, in two columns of the terminal's width."""
+    """Names and their meanings in two columns, wrapped to the terminal's width."""
     names = max(len(name) for name, _ in rows)
     lines = []
     for name, meaning in rows:
@@ -63,7 +63,7 @@ def table(rows: Sequence[tuple[str, str]]) -> str:
 
 
 class _PlainLines(logging.Handler):
-    """Prints on the standard error of the moment: a progress bar puts its own in place of it."""
+    """Prints to the current sys.stderr, because a progress bar may replace it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)

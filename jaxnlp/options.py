@@ -1,7 +1,7 @@
 """Options of a program: the fields of dataclasses, read from the command line by tyro.
 
-Help texts are the docstrings of the fields, as one line each. Values of the wrong type are refused with what was
-expected.
+Help texts are the docstrings of the fields, as one line each. The error for a value of the wrong type names the
+expected type.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def read_options(parts: Sequence[Any], arguments: Sequence[str], *, program: str
       parts: dataclasses, or instances of them whose values are the defaults.
       arguments: the command without the program's name.
       program: the program's name in messages.
-      description: at the top of the help.
+      description: text at the top of the help.
 
     Returns: an instance of each part.
 
@@ -82,7 +82,7 @@ def field_docs(kind: type) -> dict[str, str]:
 
 @_registry.struct_rule
 def _fields_with_docs(info: StructTypeInfo) -> StructConstructorSpec | None:
-    """A dataclass. tyro's own rule keeps the line breaks of the source in help texts."""
+    """A dataclass. (tyro's own rule keeps the line breaks of the source in help texts.)"""
     if not dataclasses.is_dataclass(info.type):
         return None
     hints, docs = typing.get_type_hints(info.type, include_extras=True), field_docs(info.type)
@@ -109,7 +109,7 @@ def _default(field: dataclasses.Field[Any], instance: Any) -> Any:
 
 @_registry.primitive_rule
 def _simple_values(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """A number, a text, a path, one of a Literal's values, or None; alternatives of these; and tuples of them.
+    """A number, a text, a path, one of a Literal's values, or None; unions of these; and tuples of them.
 
     tyro's own rules make no suggestions, and name Python's types in their errors.
     """
@@ -142,11 +142,11 @@ _WORDS: Mapping[Any, tuple[str, str]] = {
     Path: ("PATH", "a path"),
     type(None): ("", "None"),
 }
-"""What help and errors call a type."""
+"""The name of a type in help and errors."""
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
-    """The types that a union lists; a type alone for one that is no union."""
+    """The types of a union; for another type, only this type."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return tuple(option for argument in typing.get_args(kind) for option in _alternatives(argument))
     return (kind,)
@@ -157,7 +157,7 @@ def _metavar(kind: Any) -> str:
 
 
 def _read(text: str, alternatives: Sequence[Any]) -> Any:
-    """The value of a text, of the first type that has it. Raises: ValueError saying what is expected."""
+    """The text as a value of the first type that accepts it. Raises: ValueError naming the expected types."""
     choices: dict[str, Any] = {}
     for kind in alternatives:
         if kind is type(None):

@@ -1,4 +1,4 @@
-"""What trained models can do, as verbs of the command line: a model's task says which there are."""
+"""Verbs of the command line for trained models; the task of a model defines its verbs."""
 
 import dataclasses
 import sys
@@ -16,7 +16,7 @@ from jaxnlp.tasks import Command, every_task
 
 @dataclasses.dataclass(frozen=True)
 class LoadOptions:
-    """How the model is loaded."""
+    """Options for loading the model."""
 
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
@@ -25,7 +25,7 @@ class LoadOptions:
 
 
 def every_command() -> dict[str, tuple[type[Command], ...]]:
-    """The verbs of all tasks, by name; several tasks may have one each of the same name."""
+    """The verbs of all tasks, by name; verbs of several tasks may have the same name."""
     found: dict[str, tuple[type[Command], ...]] = {}
     for task in every_task():
         for verb, kind in task().commands().items():
@@ -35,7 +35,7 @@ def every_command() -> dict[str, tuple[type[Command], ...]]:
 
 
 def verb_table() -> str:
-    """Every verb with a line for each of its meanings."""
+    """Every verb, with a line for each task's meaning of it."""
     summaries = (
         (verb, (kind.__doc__ or "").partition("\n")[0]) for verb, kinds in every_command().items() for kind in kinds
     )
@@ -43,17 +43,17 @@ def verb_table() -> str:
 
 
 def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:
-    """Loads the model and does what was asked.
+    """Loads the model and runs the verb.
 
     Args:
-      verb: its name.
-      arguments: the place of the model, then the verb's options.
-      program: the program's name as it was typed, without the verb.
-      others: commands that are no verbs, to be suggested for a misspelt verb.
+      verb: name of the verb.
+      arguments: the path of the model, then the verb's options.
+      program: the program's name as typed, without the verb.
+      others: commands that are not verbs, as suggestions for a misspelt verb.
 
-    Returns: the exit status: 0, 1 for a damaged run, or 2 where a verb is typed alone.
+    Returns: the exit status: 0, 1 for a damaged run, or 2 for a verb without arguments.
 
-    Raises: ValueError, OSError saying what is wrong with the command or the model.
+    Raises: ValueError, OSError for errors in the command or the model.
     """
     name = f"{program} {verb}"
     if not arguments or arguments[0].startswith("-"):
@@ -83,7 +83,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
 
 
 def _check_verb(verb: str, others: Sequence[str]) -> dict[str, tuple[type[Command], ...]]:
-    """Every verb. Raises: ValueError for one that there is not."""
+    """All verbs, by name. Raises: ValueError when `verb` is unknown."""
     known = every_command()
     if verb not in known:
         raise ValueError(f"there is no verb {verb!r}; {suggestion(verb, [*known, *others])}")
@@ -97,7 +97,7 @@ def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Comm
 
 
 def _show_meanings(kinds: Sequence[type[Command]], program: str) -> None:
-    """Prints the help of a verb before it is known which model it is for."""
+    """Prints the help of a verb without a model."""
     if len(kinds) == 1:
         show_help([*kinds, LoadOptions], program=f"{program} RUN", description=kinds[0].__doc__ or "")
         return

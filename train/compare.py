@@ -78,11 +78,11 @@ class ComparedRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has done all its steps."""
+        """Whether the run has finished all its steps."""
         return self.step >= self.fields.get("total_steps", 0)
 
     def best(self, metric: str) -> float | None:
-        """The best value of a metric; None = the metric was not measured."""
+        """The best value of a metric, or None if it was not measured."""
         declared = self.metrics.get(metric)
         found = None if declared is None else best([*map(dict, self.rows)], metric, declared.better)
         return None if found is None else found[1]
@@ -92,7 +92,7 @@ def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
     """The runs in these folders.
 
     Raises:
-      FileNotFoundError: for a folder that is not a run's, or of a run that has not started.
+      FileNotFoundError: for a folder that is not a training run, or a run that has not started.
       ValueError: for a damaged file; the message names it.
     """
     names = _short_names(folders)
@@ -205,7 +205,7 @@ def write_comparison(folders: Sequence[Path], out: Path) -> Path:
 
 
 def _short_names(folders: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that differ from each other."""
+    """The shortest suffixes of the paths that are all different."""
     parts = [folder.resolve().parts for folder in folders]
     depth = 1
     while depth < max(map(len, parts), default=0) and len({part[-depth:] for part in parts}) < len(set(parts)):
@@ -228,7 +228,7 @@ class Options:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Does what was typed. Returns: the exit status; 2 for a wrong command."""
+    """Runs the command. Returns: the exit status; 2 for a wrong command."""
     arguments = sys.argv[1:] if arguments is None else arguments
     (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
     try:

@@ -1,4 +1,4 @@
-"""Help for a recipe: the options that are changed most often first, the others by group."""
+"""Help for a recipe: first the usual options, then the others by group."""
 
 import dataclasses
 import typing
@@ -14,12 +14,12 @@ from jaxnlp.suggestions import suggestion
 
 FLAGS = ("-h", "--help")
 RUN, ALL = "run", "all"
-"""Topics of help: the options that are in no group; all options."""
+"""Topics of help: options without a group; all options."""
 
 
 class Option(NamedTuple):
     """An option of a command: its name without dashes, such as `model.width`; its type, default and help; whether it is
-    changed often."""
+    usual."""
 
     name: str
     kind: Any
@@ -34,7 +34,7 @@ class Option(NamedTuple):
 
 
 def options_of(config: Config, prefix: str = "") -> Iterator[Option]:
-    """The options of a config: its own fields, then those of the configs in it."""
+    """The options of a config: its own fields, then the fields of its nested configs."""
     kind: Any = type(config)
     hints, docs = typing.get_type_hints(kind, include_extras=True), field_docs(kind)
     inner = []
@@ -50,7 +50,7 @@ def options_of(config: Config, prefix: str = "") -> Iterator[Option]:
 
 
 def help_topic(fields: Sequence[str]) -> str | None:
-    """What help is asked for: "" = the usual options; None = a command asks for none."""
+    """The requested topic of help: "" = the usual options; None = the command does not ask for help."""
     for number, field in enumerate(fields):
         flag, _, topic = field.partition("=")
         if flag in FLAGS:
@@ -64,8 +64,8 @@ def show_topic(topic: str, parts: Sequence[Config], *, program: str, description
     Args:
       topic: "" for the usual options; `RUN`, `ALL` or a group, such as `model`.
       parts: the program's options and the config.
-      program: the program's name as it was typed, with the recipe.
-      description: at the top of the help.
+      program: the program's name as typed, with the recipe.
+      description: text at the top of the help.
 
     Raises: ValueError for an unknown topic; it suggests one.
     """
@@ -95,7 +95,7 @@ def group_summary(parts: Sequence[Config], group: str) -> str:
 
 
 def _page(options: Sequence[Option]) -> Any:
-    """A dataclass with these options alone, in one group."""
+    """A dataclass with only these options, in one group."""
     fields: list[Any] = [
         (f"option{number}", Annotated[option.kind, tyro.conf.arg(name=option.name, help=option.help)], option.default)
         for number, option in enumerate(options)

@@ -1,6 +1,6 @@
 """`python -m train.sweep RECIPE --grid FIELD=VALUE,VALUE ...`: trains every combination, one run after another.
 
-With --ablate in place of --grid, it trains the recipe itself, and a run for each value.
+With --ablate instead of --grid, it trains the recipe itself, and one run for each value.
 
 Each run has its own process, so a run that fails does not end the others. To resume, repeat the command: finished runs
 are not trained again.
@@ -54,7 +54,7 @@ class SweptRun:
     """A run of one combination of values.
 
     Attributes:
-      values: the value of each field that is varied, as typed; of a field without a change, the recipe's.
+      values: the value of each varied field, as typed; the recipe's value for a field without a change.
       arguments: the arguments of `python -m train`.
       config: the config that these arguments give.
       folder: the run's folder.
@@ -83,7 +83,7 @@ class SweepCommand:
     Attributes:
       recipe: the recipe's name.
       grid: the arguments of --grid or --ablate, each FIELD=VALUE,VALUE.
-      ablate: whether they are those of --ablate.
+      ablate: whether they are the arguments of --ablate.
       workdir: the sweep's folder.
       others: the arguments that every run has.
     """
@@ -98,7 +98,7 @@ class SweepCommand:
 def read_command(arguments: Sequence[str]) -> SweepCommand:
     """Splits a command.
 
-    Raises: UsageError when the recipe, the values to vary or the folder is missing, and for --grid beside --ablate.
+    Raises: UsageError when the recipe, the values to vary or the folder is missing, and for both --grid and --ablate.
     """
     if not arguments or arguments[0].startswith("-"):
         raise UsageError(f"the first argument must be a recipe; {PROGRAM} --help shows an example")

@@ -1,4 +1,4 @@
-"""A page about attention: one HTML document, which asks for nothing else, with the maps of all layers and heads."""
+"""A page about attention: one HTML document with the maps of all layers and heads; it loads no other file."""
 
 import base64
 import html
@@ -10,20 +10,20 @@ from typing import NamedTuple
 import numpy as np
 
 HIDDEN = 65535
-"""Stands for a weight that a mask hides; other weights are multiples of 1 / 65534."""
+"""The code for a masked weight; other weights are multiples of 1 / 65534."""
 VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-"""Without this element, phones show a page as small as on a desk."""
+"""Without this element, phones show the page at the width of a desktop screen."""
 
 
 class AttentionMaps(NamedTuple):
     """Attention weights of a model, or of one part of it, on a text.
 
     Attributes:
-      rows: what attends, T tokens or latents.
-      columns: what they attend to, S of them.
-      weights: of all layers and heads [L, H, T, S] float32. A row sums to 1, or to 0 where it sees nothing.
-      name: of the part, such as encoder; "" = it is the whole model's.
-      visible: what the mask lets each row see [T, S] bool; None = there is no mask.
+      rows: the queries, T tokens or latents.
+      columns: the keys, S tokens or latents.
+      weights: weights of all layers and heads [L, H, T, S] float32. A row sums to 1, or to 0 if all keys are masked.
+      name: name of the part, such as encoder; "" = the whole model.
+      visible: True for keys that the mask shows to a query [T, S] bool; None = there is no mask.
     """
 
     rows: list[str]
@@ -34,11 +34,11 @@ class AttentionMaps(NamedTuple):
 
 
 class TextAttention(NamedTuple):
-    """What a model attends to when it reads a text.
+    """Attention of a model on a text.
 
     Attributes:
       title: the text, or the texts.
-      maps: of each part of the model.
+      maps: the maps of each part of the model.
       truncated: whether a text was longer than allowed.
     """
 
@@ -301,12 +301,12 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
     """The document.
 
     Args:
-      maps: of each part of the model; weights from 0 to 1, kept to five digits.
+      maps: the maps of each part of the model; weights from 0 to 1, rounded to five digits.
       title: the text.
-      model: its name.
+      model: name of the model.
 
     Raises:
-      ValueError: when there are no maps, or their weights are not those of their rows and columns.
+      ValueError: when there are no maps, or the weights do not fit the rows and columns.
     """
     if not maps:
         raise ValueError("a page about attention needs maps, got none")
@@ -321,7 +321,7 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
             f'<span><i style="--share: {100 * share**0.5:.0f}%"></i>{100 * share:g}%</span>'
             for share in (0.01, 0.05, 0.2, 0.5, 1.0)
         ),
-        # No end tag and no comment begins in it: a token may be written like one.
+        # Escapes end tags and comments, because a token may look like one.
         data=json.dumps(list(map(_data, maps)), ensure_ascii=False).replace("<", "\\u003c"),
     )
 
@@ -334,7 +334,7 @@ def _sizes(part: AttentionMaps) -> str:
 
 
 def _is_square(part: AttentionMaps) -> bool:
-    """Whether the tokens attend to themselves."""
+    """Whether it is self-attention."""
     return list(part.rows) == list(part.columns)
 
 

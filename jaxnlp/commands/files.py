@@ -1,4 +1,4 @@
-"""What commands read and say: texts, one a line."""
+"""Input and messages of commands: texts, one a line."""
 
 import gzip
 import re
@@ -15,28 +15,28 @@ Row = tuple[str, ...]
 """A text, or a text and its pair."""
 
 CHUNK = 1024
-"""Lines that are read before they are worked on: the answers to them are printed before the next are read."""
+"""Lines that are read at a time: their answers are printed before the next lines are read."""
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def rows_of(
     texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int, keep_blank: bool = False
 ) -> Iterator[Row]:
-    """The texts that a command was given, or those of a file, or, where it was given none, of standard input.
+    """The texts of the command line, or of a file; without both, of standard input.
 
     Args:
-      texts: from the command line.
-      pairs: the second text of each; none where `count` is 1.
+      texts: the texts of the command line.
+      pairs: the second text of each pair; empty if `count` is 1.
       file: one row a line, two texts with a tab between them; "-" is standard input.
-      count: texts in a row, 1 or 2.
-      keep_blank: whether blank texts are kept rather than refused.
+      count: number of texts in a row, 1 or 2.
+      keep_blank: whether blank texts are kept, not refused.
 
     Yields:
-      Rows of `count` texts, none of them blank unless `keep_blank`.
+      Rows of `count` texts; they are not blank unless `keep_blank`.
 
     Raises:
       ValueError: naming the text, or the file and its line, that is blank, lacks a tab or is not UTF-8; when texts come
-        from two places, or from nowhere.
+        from two sources, or from no source.
       OSError: when the file cannot be read.
     """
     if file is not None and (texts or pairs):
@@ -62,7 +62,7 @@ def rows_of(
 
 
 def read_text(path: Path) -> str:
-    """A whole text file, uncompressed where its name ends in .gz; line ends become LF.
+    """A whole text file, decompressed if its name ends in .gz; line ends become LF.
 
     Raises:
       ValueError: naming the file, when it is damaged or not UTF-8.
@@ -77,24 +77,24 @@ def read_text(path: Path) -> str:
 
 
 def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
-    """The items in lists of so many, the last one of fewer."""
+    """The items in lists of equal length; the last list may be shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def one_line(text: str) -> str:
-    """The text with a blank for line breaks and tabs."""
+    """The text with blanks instead of line breaks and tabs."""
     return _BREAKS.sub(" ", text)
 
 
 def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> None:
-    """Prints on standard error how many texts were truncated, and which was the first; nothing when none was.
+    """Prints on standard error how many texts were truncated, and names the first; prints nothing if there are none.
 
     Args:
       truncated: for each truncated text, the number of its row, from 0.
       texts: number of all texts.
-      max_length: tokens that are kept of a truncated text.
+      max_length: maximum length in tokens.
     """
     if truncated:
         print(
@@ -119,7 +119,7 @@ def _opened(file: Path, given: bool) -> BinaryIO:
 def _rows_of_file(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iterator[Row]:
     source = _opened(file, given)
     with source if str(file) != "-" else nullcontext():
-        # Bytes split at line feeds alone; a text may hold other characters that str.splitlines() splits at.
+        # Bytes split only at line feeds; str.splitlines() would also split at other characters.
         for number, line in enumerate(source, 1):
             where = f"{_name(file)}, line {number}"
             try:

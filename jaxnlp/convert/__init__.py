@@ -1,4 +1,4 @@
-"""Weights from other libraries, and for them."""
+"""Conversion of weights from and to other libraries."""
 
 from jaxnlp.convert.folders import PretrainedError
 from jaxnlp.convert.model_types import pretrained_type

@@ -1,4 +1,4 @@
-"""BERT's weights by the names of Hugging Face Transformers, as parameters of `jaxnlp.models.bert`, and back."""
+"""Converts BERT's weights between the names of Hugging Face Transformers and the parameters of `jaxnlp.models.bert`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -9,27 +9,27 @@ from jaxnlp.models.bert import BertConfig
 from jaxnlp.typing import Params
 
 PREFIXES = ("", "bert.", "model.", "auto_model.", "0.auto_model.")
-"""What may stand before the encoder's names: nothing in BertModel and sentence-transformers' files, `bert.` where there
-are heads, the others where whole modules of sentence-transformers or of a trainer were saved."""
+"""Possible prefixes of the encoder's names. BertModel and sentence-transformers use no prefix, models with heads use
+`bert.`, and saved whole modules of sentence-transformers or of a trainer use the others."""
 _MARK = "embeddings.word_embeddings.weight"
 
 
 class WeightsError(ValueError):
-    """Tensors that are not those of the model; the message lists which."""
+    """Tensors do not fit the model; the message lists them."""
 
 
 class BertWeights(NamedTuple):
-    """Parameters of `Bert`, and those of `PretrainingHeads` that the file has: both heads', one's, or None."""
+    """Parameters of `Bert`, and parameters of `PretrainingHeads`: of both heads, of one head, or None."""
 
     params: Params
     heads: Params | None
 
 
 def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, vocabulary_size: int) -> BertWeights:
-    """Parameters that are the same function; floats of any precision become float32.
+    """Parameters that compute the same function; floats of any precision become float32.
 
     Args:
-      tensors: by their names; `cls.` are the pretraining heads.
+      tensors: tensors by name; names of the pretraining heads start with `cls.`.
       config: the model's shape.
       vocabulary_size: V.
 
@@ -37,7 +37,7 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
       Copies.
 
     Raises:
-      WeightsError: listing tensors that are missing, unknown, of other shapes, not of floats or not finite.
+      WeightsError: listing tensors that are missing, unknown, not floats, not finite, or have other shapes.
     """
     prefix = next((prefix for prefix in PREFIXES if prefix + _MARK in tensors), None)
     if prefix is None:
@@ -67,17 +67,17 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
 def to_huggingface(
     params: Params, config: BertConfig, vocabulary_size: int, heads: Params | None = None
 ) -> dict[str, np.ndarray]:
-    """Tensors as Transformers names them: of BertModel, or with heads of BertForPreTraining or of a model with one.
+    """Tensors by Transformers' names: those of BertModel, or with heads those of BertForPreTraining or of one head.
 
     Args:
-      params: of `Bert`.
+      params: parameters of `Bert`.
       config: the model's shape; its positions are learned, and it has neither `pre_norm` nor `scale_embeddings`, since
         Transformers' BERT does not support other variants.
       vocabulary_size: V.
-      heads: parameters of `PretrainingHeads`, or of one of the two.
+      heads: parameters of `PretrainingHeads`, or of one of the two heads.
 
     Returns:
-      Copies, float32. `from_huggingface` of them gives the same bits.
+      Copies, float32. `from_huggingface` converts them to the same bits.
 
     Raises:
       WeightsError: for variants that Transformers' BERT does not support, and parameters that do not fit the config.
@@ -116,14 +116,14 @@ def to_huggingface(
 
 
 class _Entry(NamedTuple):
-    """One parameter, and the tensors it is made of.
+    """One parameter, and the tensors that make it up.
 
     Attributes:
       tree: "encoder" or "heads".
-      path: of the parameter; a number at its end is the place in a stack.
-      names, shapes: of the tensors.
-      join: tensors to parameter.
-      split: parameter to tensors.
+      path: path of the parameter; a number at its end is the index in a stack.
+      names, shapes: names and shapes of the tensors.
+      join: converts tensors to the parameter.
+      split: converts the parameter to tensors.
     """
 
     tree: str
@@ -138,7 +138,7 @@ _COPIES = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-"""Tensors that some files hold twice: the output layer of masked tokens is the embedding's."""
+"""Tensors that some files store twice: the output layer of masked tokens shares the embedding."""
 
 
 def _plain(tree: str, path: tuple[str | int, ...], name: str, *shape: int) -> _Entry:
@@ -154,9 +154,9 @@ def _dense(
     *stack: int,
     heads: int | None = None,
 ) -> Iterator[_Entry]:
-    """A dense layer, made of one or more of PyTorch's, whose matrices are ours transposed.
+    """A dense layer that consists of one or more layers of PyTorch, with transposed matrices.
 
-    With `heads`, ours is one layer of several, [D, n, H, K]; features = H K.
+    With `heads`, our layer combines n layers, [D, n, H, K]; features = H K.
     """
     axes = (features,) if heads is None else (len(names), heads, features // heads)
 
@@ -212,14 +212,14 @@ def _encoder(config: BertConfig, vocabulary_size: int) -> Iterator[_Entry]:
 
 
 class _Head(NamedTuple):
-    """A pretraining head: how its tensors' names begin, and its parameters."""
+    """A pretraining head: the prefix of its tensors' names, and its parameters."""
 
     prefix: str
     entries: list[_Entry]
 
 
 def _heads(config: BertConfig, vocabulary_size: int) -> tuple[_Head, _Head]:
-    """Masked tokens and next sentences, either of which a file may have alone."""
+    """Masked tokens and next sentences; a file may have only one of them."""
     tree, width, masked = "heads", config.width, "cls.predictions."
     return (
         _Head(
@@ -235,12 +235,12 @@ def _heads(config: BertConfig, vocabulary_size: int) -> tuple[_Head, _Head]:
 
 
 def _modern(name: str) -> str:
-    """Files made of the original's TensorFlow checkpoints call a normalisation's parameters gamma and beta."""
+    """Files from the original TensorFlow checkpoints call the parameters of a normalisation gamma and beta."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> None:
-    """Raises WeightsError unless `found` are the tensors of the entries."""
+    """Raises WeightsError unless `found` contains exactly the tensors of the entries."""
     expected = {name: shape for entry in entries for name, shape in zip(entry.names, entry.shapes, strict=True)}
     wrong = [f"missing: {name} {shape}" for name, shape in expected.items() if name not in found]
     own = {theirs.partition(".")[0] for name, (theirs, _) in found.items() if name in expected}
@@ -254,7 +254,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
             first = theirs.partition(".")[0]
             unknown.add(
                 theirs if first in own or first == theirs else f"{first}."
-            )  # never a name by which BERT's own would go too
+            )  # never a prefix that would also leave out tensors of BERT
         elif tensor.shape != expected[name]:
             wrong.append(f"{theirs} {tensor.shape}, expected {expected[name]}")
         elif tensor.dtype.kind != "f" and tensor.dtype.name != "bfloat16":
@@ -275,7 +275,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
 
 
 def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -> None:
-    """Where a path ends with a number, arrays come in its order and make up a list."""
+    """Collects arrays whose path ends with a number in a list, in the order of the numbers."""
     names = [name for name in path if isinstance(name, str)]
     for name in names[:-1]:
         tree = tree.setdefault(name, {})
@@ -286,7 +286,7 @@ def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -
 
 
 def _stacked(tree: Any) -> Any:
-    """Lists of arrays as arrays."""
+    """Stacks lists of arrays into arrays."""
     if isinstance(tree, dict):
         return {name: _stacked(value) for name, value in tree.items()}
     return np.stack(tree) if isinstance(tree, list) else tree

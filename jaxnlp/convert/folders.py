@@ -14,18 +14,18 @@ WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "c
 MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
 _PARTS = (CONFIG, WEIGHTS, INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.txt", LENGTH)
 FILES = (*_PARTS, MODULES, "*.safetensors", *(f"*/{name}" for name in _PARTS))
-"""Patterns of the files that are fetched by name; sentence-transformers may put the encoder and the pooling into
+"""Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
 
 
 class PretrainedError(ValueError):
-    """A folder without weights, or with weights that this library cannot read; the message says why and what to do."""
+    """The folder has no weights, or weights that this library cannot read; the message says why and what to do."""
 
 
 def find_folder(folder_or_name: str | Path) -> Path:
-    """The folder of this path, or one that holds the weights of this name on the Hugging Face Hub.
+    """The folder of this path, or a downloaded folder with the weights of this name on the Hugging Face Hub.
 
-    Raises: PretrainedError when there is neither.
+    Raises: PretrainedError when neither exists.
     """
     folder = Path(folder_or_name)
     if folder.is_dir():
@@ -43,7 +43,7 @@ def find_folder(folder_or_name: str | Path) -> Path:
     except Exception as error:
         try:
             return Path(fetch(local_files_only=True))
-        except Exception:  # nothing in the cache either: the first error says why the Hub gave nothing
+        except Exception:  # the cache does not have it either: the first error says why the download failed
             raise PretrainedError(
                 f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: "
                 f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
@@ -61,7 +61,7 @@ def read_json(file: Path) -> Any:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises: PretrainedError when it is missing or holds something else."""
+    """The object in a JSON file. Raises: PretrainedError when the file is missing or has other content."""
     found = read_json(file)
     if not isinstance(found, dict):
         raise PretrainedError(f"{file}: expected an object, got {type(found).__name__}")
@@ -69,13 +69,13 @@ def read_object(file: Path) -> dict[str, Any]:
 
 
 def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
-    """The tensors in a folder's safetensors, one file or many, by name, each of the shape [...] that it has there.
+    """The tensors of a folder's safetensors files, by name, each with the shape [...] that it has in the file.
 
     Args:
-      folder: that holds them.
-      name: what the user gave, for messages.
+      folder: the folder with the files.
+      name: the name that the user gave, for messages.
 
-    Raises: PretrainedError when there are none, and for damaged files, pickles and types that cannot be read.
+    Raises: PretrainedError when the files are missing or damaged, and for pickles and unsupported types.
     """
     # Where both exist, Transformers reads the single file.
     if (folder / INDEX).is_file() and not (folder / WEIGHTS).is_file():
@@ -115,7 +115,7 @@ def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:
 def _tensor(held: Any, name: str, file: Path) -> np.ndarray:
     try:
         return held.get_tensor(name)
-    # Safetensors asks NumPy for types that NumPy does not have.
+    # Safetensors uses types that NumPy does not support.
     except (AttributeError, TypeError) as error:
         raise PretrainedError(
             f"{file}: {name} is {held.get_slice(name).get_dtype()}, which cannot be read; write the weights as "

@@ -1,4 +1,4 @@
-"""Which kind of model pretrained weights are of."""
+"""The model type of pretrained weights."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from jaxnlp.convert.sentence_transformers import encoder_folder
 def pretrained_type(folder_or_name: str | Path) -> str:
     """The `model_type` of pretrained weights, such as bert.
 
-    Raises: PretrainedError when it is not a folder of weights, or its config names no model type.
+    Raises: PretrainedError when the folder has no weights, or its config does not name a model type.
     """
     file = encoder_folder(find_folder(folder_or_name)) / CONFIG
     if not file.is_file():

@@ -39,11 +39,11 @@ class Pretrained(NamedTuple):
     """A pretrained BERT.
 
     Attributes:
-      config: shape.
-      params: of `Bert`, NumPy arrays.
-      heads: those of `PretrainingHeads` that the folder has: both heads', one's, or None.
+      config: shape of the model.
+      params: parameters of `Bert`, NumPy arrays.
+      heads: parameters of `PretrainingHeads`: of both heads, of one head, or None.
       vocabulary: the tokenizer.
-      pooling: how a text's vector is computed: `cls`, `mean`, for a run also `pooler`, or another name that
+      pooling: method of computing a text's vector: `cls`, `mean`, for a run also `pooler`, or another name that
         sentence-transformers uses. None = unknown, as in folders that sentence-transformers did not write.
       max_length: maximum length of a text in tokens; None = unknown.
       modules_after_pooling: modules of sentence-transformers after the pooling, such as `Normalize`, in order.
@@ -67,9 +67,9 @@ class Classifier(NamedTuple):
     Attributes:
       kernel: [D, C] for C outputs.
       bias: [C].
-      dropout_rate: in training.
-      names: of the outputs, C of them.
-      problem: what the outputs mean, as Transformers' config says it: one class, any number of classes, or a number.
+      dropout_rate: dropout rate in training.
+      names: names of the C outputs.
+      problem: problem type of Transformers' config: one class, any number of classes, or a number.
     """
 
     kernel: np.ndarray
@@ -90,7 +90,7 @@ FIELDS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "layer_norm_eps": "epsilon",
 }
-"""Fields of Transformers' config, and those of `BertConfig`."""
+"""Fields of Transformers' config, and the corresponding fields of `BertConfig`."""
 FIXED = {
     "model_type": "bert",
     "hidden_act": "gelu",
@@ -98,18 +98,18 @@ FIXED = {
     "is_decoder": False,
     "add_cross_attention": False,
 }
-"""Fields of Transformers' config of which this BERT supports one value."""
+"""Fields of Transformers' config for which this BERT supports only one value."""
 
 
 def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
     """Reads a BERT from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
 
     Args:
-      folder_or_name: a folder, or a name such as "google-bert/bert-base-uncased", which is fetched once and kept.
+      folder_or_name: a folder, or a name such as "google-bert/bert-base-uncased", which is downloaded once.
       ignore: names, or prefixes of names, of tensors to leave out, such as "classifier.".
 
     Raises:
-      PretrainedError: when it is neither, or contains another model; for weights that are not safetensors.
+      PretrainedError: when neither exists, when it contains another model, and for weights that are not safetensors.
       WeightsError: listing tensors that are missing, unknown or have other shapes.
     """
     whole = find_folder(folder_or_name)
@@ -159,22 +159,22 @@ def save_pretrained(
 ) -> None:
     """Writes a folder that Transformers' `from_pretrained` reads, atomically.
 
-    Where pooling or maximum length are known, the files of sentence-transformers that say so are written too, except
-    for the pooling `pooler`, which sentence-transformers does not support.
+    If the pooling or the maximum length is known, it also writes the files of sentence-transformers for them. It does
+    not write the pooling `pooler`, which sentence-transformers does not support.
 
     Args:
-      folder: new, or empty.
+      folder: a new or empty folder.
       pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
         a BertForNextSentencePrediction.
-      classifier: in place of pretraining heads, and the folder becomes a BertForSequenceClassification. Its tensors
-        begin with `classifier.`, so `load_pretrained` needs ignore=("classifier.",).
+      classifier: a classifier instead of pretraining heads; the folder becomes a BertForSequenceClassification. The
+        names of its tensors begin with `classifier.`, so `load_pretrained` needs ignore=("classifier.",).
       beside: contents of further files, by name.
 
     Raises:
       FileExistsError: when the folder is not empty.
       PretrainedError: for poolings and modules that this library does not support: they would be lost.
       WeightsError: for variants that Transformers' BERT does not have, and parameters that do not fit the config.
-      ValueError: for a classifier with pretraining heads, or on an encoder without a pooler.
+      ValueError: for a classifier together with pretraining heads, or on an encoder without a pooler.
     """
     config, params, heads, vocabulary = pretrained[:4]
     if classifier is not None and (heads is not None or not config.use_pooler):
@@ -200,7 +200,7 @@ def save_pretrained(
         settings |= {
             "problem_type": classifier.problem,
             "classifier_dropout": classifier.dropout_rate,
-            "id2label": {str(label): name for label, name in enumerate(classifier.names)},  # gives num_labels too
+            "id2label": {str(label): name for label, name in enumerate(classifier.names)},  # also defines num_labels
             "label2id": {name: label for label, name in enumerate(classifier.names)},
         }
     documents = {CONFIG: settings, **module_files(config.width, *pretrained[4:])}

@@ -1,4 +1,4 @@
-"""What sentence-transformers writes beside an encoder: its modules, how texts are pooled, and their maximum length."""
+"""The files that sentence-transformers writes next to an encoder: modules, pooling and maximum length."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +8,14 @@ from jaxnlp.convert.folders import CONFIG, LENGTH, MODULES, PretrainedError, rea
 
 
 def encoder_folder(folder: Path) -> Path:
-    """Where sentence-transformers put the encoder within its folder."""
+    """The subfolder in which sentence-transformers stored the encoder."""
     if (folder / CONFIG).is_file():
         return folder
     return dict(modules_of(folder)).get("Transformer", folder)
 
 
 def modules_of(folder: Path) -> list[tuple[str, Path]]:
-    """What sentence-transformers does with a text, in order: kinds of modules, such as Pooling, and their folders."""
+    """The modules of a sentence-transformers model, in order: their types, such as Pooling, and their folders."""
     if not (folder / MODULES).is_file():
         return []
     modules = read_json(folder / MODULES)
@@ -31,7 +31,7 @@ _MODES = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
 def pooling_of(folder: Path) -> str | None:
-    """How a text's vector is computed: `cls`, `mean`, or sentence-transformers' own name; None = not said."""
+    """The pooling of a text's tokens: `cls`, `mean`, or another name of sentence-transformers; None = not specified."""
     place = dict(modules_of(folder)).get("Pooling")
     if place is None:
         return None
@@ -51,9 +51,9 @@ def module_files(
     """Pooling and maximum length as sentence-transformers writes them: contents by path.
 
     Args:
-      width: of a token's vector.
+      width: width of a token's vector.
       pooling: `cls`, `mean`, `pooler` or None, as in `Pretrained`.
-      max_length: in tokens; None = unknown.
+      max_length: maximum length in tokens; None = unknown.
       after_pooling: modules after the pooling.
 
     Raises: PretrainedError for poolings and modules that this library does not support.
@@ -85,7 +85,7 @@ def module_files(
             **{mode: _MODES.get(mode) == pooling for mode in modes},
         }
     if files or max_length is not None:
-        # Required where there are modules. The tokenizer deals with letter case.
+        # Required if there are modules. The tokenizer handles letter case.
         files[LENGTH] = {"max_seq_length": max_length, "do_lower_case": False}
     return files
 

@@ -10,34 +10,33 @@ from jaxnlp.ops.checks import expect_float
 from jaxnlp.typing import Params
 
 PARTS = {"kernel": "weight_ih", "recurrent_kernel": "weight_hh", "bias": "bias_ih", "recurrent_bias": "bias_hh"}
-"""Our names and PyTorch's. Our arrays have the gates on an axis of their own: kernel [D, G, K], bias [G, K]. PyTorch's
-are [G K, D] and [G K], with the gates in the same order."""
+"""Our names and PyTorch's names. Our arrays have a separate axis for the gates: kernel [D, G, K], bias [G, K]. PyTorch
+uses [G K, D] and [G K], with the gates in the same order."""
 
 
 def from_torch(
     state_dict: Mapping[str, Any], *, cell: CellName, num_layers: int, bidirectional: bool = False, prefix: str = ""
 ) -> Params:
-    """Parameters of a `Recurrent` that is the same function.
+    """Parameters of a `Recurrent` that computes the same function.
 
-    PyTorch adds two biases to each gate. A GRU's stay two; those of the others become their sum, and `to_torch` splits
-    it otherwise: the weights that come back to PyTorch are others, of the same function.
+    PyTorch adds two biases to each gate. A GRU keeps both; other cells store their sum. `to_torch` splits the sum in
+    another way, so PyTorch gets other weights that compute the same function.
 
     Args:
-      state_dict: arrays or tensors by PyTorch's names, weight_ih_l0 and so on; without any bias, as bias=False leaves
-        it, biases are 0; what else there is outside `prefix` is left alone.
+      state_dict: arrays or tensors by PyTorch's names, weight_ih_l0 and so on. If it has no biases, as with bias=False,
+        biases are 0. Names without `prefix` are ignored.
       cell: "rnn_tanh" and "rnn_relu" for nn.RNN, "gru", "lstm".
       num_layers: L, as PyTorch's argument.
       bidirectional: as PyTorch's argument.
-      prefix: what stands before the names, as in "encoder.rnn.".
+      prefix: prefix of the names, as in "encoder.rnn.".
 
     Returns:
-      {layer_0_forward: {kernel, recurrent_kernel, bias, and recurrent_bias for a GRU}, ...}, copies in the arrays' own
-      dtypes.
+      {layer_0_forward: {kernel, recurrent_kernel, bias, and recurrent_bias for a GRU}, ...}, copies with the
+      dtypes of the arrays.
 
     Raises:
-      ValueError: naming tensors that are missing, unknown, of other shapes, not of floats, or in bfloat16, which NumPy
-        does not read; for the projections of
-        nn.LSTM(proj_size=...), which `Recurrent` does not have.
+      ValueError: naming tensors that are missing, unknown, not floats, in bfloat16 (which NumPy does not read), or have
+        other shapes; and for the projections of nn.LSTM(proj_size=...), which `Recurrent` does not have.
     """
     arrays = {name: _as_array(name, array) for name, array in state_dict.items() if name.startswith(prefix)}
     projections = [name for name in arrays if name.removeprefix(prefix).startswith("weight_hr_")]
@@ -64,7 +63,7 @@ def from_torch(
 
 
 def _as_array(name: str, array: Any) -> np.ndarray:
-    """An array, or a tensor, whether or not PyTorch has gradients of it."""
+    """An array as it is, or a tensor as an array, also if it requires gradients in PyTorch."""
     try:
         return np.asarray(array.detach() if hasattr(array, "detach") else array)
     except TypeError as error:
@@ -74,19 +73,19 @@ def _as_array(name: str, array: Any) -> np.ndarray:
 def to_torch(
     params: Params, *, cell: CellName, num_layers: int, bidirectional: bool = False, prefix: str = ""
 ) -> dict[str, np.ndarray]:
-    """The state_dict of PyTorch's layer that is the same function; `from_torch` of it gives the same parameters.
+    """The state_dict of the PyTorch layer that computes the same function; `from_torch` converts it back.
 
-    The second bias is zero but for a GRU's. PyTorch's layers of one module are all of one width.
+    The second bias is zero, except in a GRU. All layers of a PyTorch module have the same width.
 
     Args:
-      params: of a `Recurrent`, all layers of one width.
+      params: parameters of a `Recurrent` whose layers all have the same width.
       cell, num_layers, bidirectional, prefix: as for `from_torch`.
 
     Returns:
-      Copies of the arrays, by PyTorch's names, in their own dtypes.
+      Copies of the arrays, by PyTorch's names, with the same dtypes.
 
     Raises:
-      ValueError: naming parameters that are missing, unknown, of other shapes or not of floats.
+      ValueError: naming parameters that are missing, unknown, not floats or of other shapes.
     """
     arrays = {f"{layer}/{part}": np.asarray(array) for layer, parts in params.items() for part, array in parts.items()}
     layers = _layers(cell, num_layers, bidirectional)
@@ -116,7 +115,7 @@ def _to_their_layout(array: np.ndarray) -> np.ndarray:
 
 
 Layer = tuple[int, str]
-"""Number and direction."""
+"""Number and direction of each layer."""
 
 
 def _layers(cell: str, num_layers: int, bidirectional: bool) -> list[Layer]:
@@ -138,9 +137,9 @@ def _their(number: int, direction: str) -> str:
 def _check(
     arrays: dict[str, np.ndarray], names: dict[tuple[int, str, str], str], cell: CellName, *, theirs: bool
 ) -> None:
-    """Raises ValueError unless `arrays` are those of `names`, of floats, and of shapes that make up one network.
+    """Raises ValueError unless `arrays` have these names, are floats, and have the shapes of one network.
 
-    The widths D and K are those of the first layer's matrices; each further layer reads what the one below it gives.
+    The first layer's matrices define the widths D and K; each further layer reads the output of the layer below it.
     """
     missing, unknown = [name for name in names.values() if name not in arrays], sorted(arrays.keys() - names.values())
     if missing or unknown:

@@ -1,9 +1,9 @@
-"""The feed-forward parser of Chen and Manning: a word's vector is that of the word beside that of its tag.
+"""The feed-forward parser of Chen and Manning: it concatenates the vector of a word and the vector of its tag.
 
 18 words, 18 tags and 12 labels describe a configuration.
 
-Source: Chen and Manning 2014. Differs: a share of the words is read as unknown words in training; transitions that are
-not allowed have no probability in training either.
+Source: Chen and Manning 2014. Differs: training replaces a share of the words with the unknown word; transitions that
+are not allowed have the probability 0 also in training.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ class FeedForwardParserConfig(ParserConfig):
 
 
 class FeedForwardParser(Parser):
-    """Scores of transitions. ROOT has the last vector of both tables.
+    """Scores transitions. The vector of ROOT is the last row of both tables.
 
     Attributes: as `Parser`, and vocabulary_size, V.
     """
@@ -98,6 +98,6 @@ class FeedForwardParser(Parser):
 
 
 def _with_root(ids: jax.Array, root: int) -> jax.Array:
-    """Ids [B, T + 2], of which the first two are those of no word and of ROOT."""
+    """Ids [B, T + 2]; the first two are the ids of no word and of ROOT."""
     first = jnp.broadcast_to(jnp.array([[PAD_ID, root]], ids.dtype), (len(ids), 2))
     return jnp.concatenate([first, ids], axis=1)

@@ -1,13 +1,13 @@
-"""What transition-based dependency parsers have in common: vectors of words, and scores of transitions.
+"""The base of transition-based dependency parsers: vectors of words, and scores of transitions.
 
-A parser has two parts. The first one gives a vector to each word of a sentence, once. The second one scores the
-transitions of a configuration from the vectors x of some of the 18 nodes that describe it, and from vectors y of the
-labels of its dependents (Chen and Manning 2014, section 3.1):
+A parser has two parts. The first part computes a vector for each word of a sentence, once. The second part scores the
+transitions of a configuration. Its inputs are the vectors x of some of the 18 nodes that describe the configuration,
+and the vectors y of the labels of the dependents (Chen and Manning 2014, section 3.1):
 
     h = f(sum_k x_k W_k + sum_l y_l U_l + b),   scores = h W_out + b_out
 
-with f cubic, ReLU or tanh. E is the width of the words' vectors, F that of h, C the number of transitions, S the number
-of configurations of a sentence, and N the number of nodes, which is 18 where all are read.
+f is cubic, ReLU or tanh. E is the width of the words' vectors, F the width of h, C the number of transitions, S the
+number of configurations of a sentence, and N the number of nodes that the parser reads, at most 18.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from jaxnlp.typing import Params
 Activation = Literal["cube", "relu", "tanh"]
 ACTIVATIONS = {"cube": lambda x: x * x * x, "relu": jax.nn.relu, "tanh": jnp.tanh}
 EMBEDDING_BOUND = 0.01
-"""Random vectors are uniform in plus or minus this at first (Chen and Manning 2014, section 3.2)."""
+"""Random vectors are initialised uniformly in plus or minus this number (Chen and Manning 2014, section 3.2)."""
 
 
 def uniform_vectors(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
@@ -62,7 +62,7 @@ class ParserConfig(ModelConfig):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes that are read, of the 18 of `Configuration.nodes`."""
+        """The nodes that the parser reads, among the 18 of `Configuration.nodes`."""
         return tuple(range(NODES))
 
     @property
@@ -71,7 +71,7 @@ class ParserConfig(ModelConfig):
         raise TypeError(f"{type(self).__name__} describes no parser: it does not define parser_inputs")
 
     def input_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Of these arrays, for one sentence of one word."""
+        """Shapes of these arrays, for one sentence of one word."""
         raise TypeError(f"{type(self).__name__} describes no parser: it does not define input_shapes()")
 
     def build_parser(self, processor: Any) -> "Parser":
@@ -79,7 +79,7 @@ class ParserConfig(ModelConfig):
         raise TypeError(f"{type(self).__name__} describes no parser: it does not define build_parser()")
 
     def parser_shapes(self, processor: Any) -> tuple[jax.ShapeDtypeStruct, ...]:
-        """Of what the module is initialised with: one sentence of one word, in one configuration."""
+        """Shapes of the module's inputs at initialisation: one sentence of one word, in one configuration."""
         nodes = jax.ShapeDtypeStruct((1, 1, NODES), jnp.int32)
         labels = jax.ShapeDtypeStruct((1, 1, NODES - LABELLED), jnp.int32)
         return nodes, labels, *self.input_shapes(processor)
@@ -96,7 +96,7 @@ class ParserConfig(ModelConfig):
         """Raises ValueError when the model cannot read what the processor makes; the message says what to change."""
 
     def scorer_parameters(self) -> Table:
-        """Entries of the second part."""
+        """Table entries of the second part, the scorer."""
         axes: dict[tuple[str, ...], str] = {("words_kernel",): "EF", ("bias",): "F"}
         if self.label_width:
             axes |= {("labels_kernel",): "DF"}
@@ -107,11 +107,11 @@ class ParserConfig(ModelConfig):
 
 
 class Parser(nn.Module):
-    """Scores of the transitions of sentences; a subclass defines `encode`.
+    """Scores the transitions of sentences; a subclass defines `encode`.
 
     Attributes:
       config: shape and variants.
-      num_tags: number of the ids of tags; 0 = tags are not read.
+      num_tags: number of tag ids; 0 = the parser does not read tags.
       num_relations: R.
       num_transitions: C.
     """
@@ -127,7 +127,7 @@ class Parser(nn.Module):
 
     @property
     def vector_width(self) -> int:
-        """E."""
+        """E, the width of the words' vectors."""
         raise TypeError(f"{type(self).__name__} does not define vector_width")
 
     def __call__(
@@ -136,8 +136,8 @@ class Parser(nn.Module):
         """Scores the transitions of S configurations of each sentence.
 
         Args:
-          nodes: that describe the configurations, as `Configuration.nodes` [B, S, 18] int.
-          labels: of the dependents among them, R where there is none [B, S, 12] int.
+          nodes: the nodes of the configurations, as `Configuration.nodes` [B, S, 18] int.
+          labels: the labels of the dependents among them; R if there is no dependent [B, S, 12] int.
           inputs: the arrays that `config.parser_inputs` names.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
@@ -161,7 +161,7 @@ class TransitionScorer(nn.Module):
 
     Attributes:
       config: shape and variants.
-      width: of the words' vectors, E.
+      width: width of the words' vectors, E.
       num_relations: R.
       num_transitions: C.
 

@@ -1,8 +1,8 @@
-"""A parser whose vectors of words come from a bidirectional LSTM, which has read the whole sentence.
+"""A parser whose word vectors come from a bidirectional LSTM over the whole sentence.
 
-A word's vector is made of its embedding, its characters and its tag, or of a BERT. Few nodes then describe a
-configuration: three words of the stack and the first one of the buffer; or also the dependents of the two words between
-which arcs are.
+The LSTM reads the embedding, the characters and the tag of each word, or vectors of a BERT. So a few nodes are enough
+to describe a configuration: three words of the stack and the first word of the buffer. The dependents of the two words
+that an arc can connect may be added.
 
 Source: Kiperwasser and Goldberg 2016, section 4. Differs: characters; arc-standard or arc-eager with cross-entropy, not
 arc-hybrid with a dynamic oracle and a hinge loss.
@@ -23,7 +23,7 @@ from jaxnlp.typing import Params
 
 STACK_AND_BUFFER = (0, 1, 2, 3)
 WITH_DEPENDENTS = (*STACK_AND_BUFFER, 6, 7, 12, 13)
-"""Of the nodes of `Configuration.nodes`: those, and the leftmost and rightmost dependents."""
+"""Indices in `Configuration.nodes`: these four words, and the leftmost and rightmost dependents."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
 
 
 class RecurrentParser(Parser):
-    """Scores of transitions.
+    """Scores transitions.
 
     Attributes: as `Parser`, and the sizes of the encoder: vocabulary_size, num_characters and num_pieces.
     """
@@ -84,7 +84,7 @@ class RecurrentParser(Parser):
     num_pieces: int = 0
 
     def setup(self):
-        """The encoder, the vectors of tags, and those of no word and of ROOT."""
+        """The encoder, the vectors of tags, and the vectors of no word and of ROOT."""
         super().setup()
         config = self.config
         self.encoder = WordEncoder(config, self.vocabulary_size, self.num_characters, self.num_pieces)

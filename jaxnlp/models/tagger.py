@@ -1,4 +1,4 @@
-"""Taggers: a label for each word, from the words' vectors by a dense layer, and by a linear-chain CRF or a softmax.
+"""Taggers: a dense layer scores labels from the vectors of words, and a linear-chain CRF or a softmax follows.
 
     model.bert   model.recurrent_widths   model.crf
     yes          empty                    no           BERT
@@ -29,10 +29,10 @@ from jaxnlp.text.tagger_processor import TaggerProcessor
 
 
 class LabelScores(NamedTuple):
-    """What a tagger computes.
+    """The outputs of a tagger.
 
     Attributes:
-      scores: of each label at each word [B, T, C], float32.
+      scores: the score of each label at each word [B, T, C], float32.
       chain: transitions, start and end of the CRF, float32; all 0 for a softmax.
     """
 
@@ -52,7 +52,7 @@ class TaggerConfig(WordEncoderConfig):
         return Tagger(self, *self.sizes(processor.inputs), len(processor.labels))
 
     def adopt(self, pretrained: Any) -> Adopted:
-        """As every word encoder; the layers that score labels only where both models have the same labels."""
+        """As for every word encoder; the layers that score labels only if both models have the same labels."""
         found = super().adopt(pretrained)
         heads = {name: params for name, params in found.params.items() if name != NAME}
         if not heads:
@@ -97,7 +97,7 @@ class Tagger(nn.Module):
             self.chain = [self.param(name, nn.initializers.zeros, shape) for name, shape in shapes.items()]
 
     def __call__(self, *inputs: jax.Array, deterministic: bool = True) -> LabelScores:
-        """Args: as for `WordEncoder`. Returns: the scores of the labels, and the CRF's of their sequences."""
+        """Args: as for `WordEncoder`. Returns: the scores of the labels and the parameters of the CRF."""
         x = self.encoder(*inputs, deterministic=deterministic)
         scores = self.scores(rows(x)).reshape(*x.shape[:2], self.num_labels).astype(jnp.float32)
         chex.assert_shape(scores, (*inputs[0].shape, self.num_labels))

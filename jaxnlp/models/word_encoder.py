@@ -150,7 +150,7 @@ class WordEncoderConfig(ModelConfig):
         return inputs.vocabulary_size, inputs.num_characters, pieces
 
     def frozen(self, path: tuple[str, ...]) -> bool:
-        # A pooler that nothing reads has no gradient, but weight decay would change it.
+        # An unused pooler does not have a gradient, but weight decay would change it.
         return path[:2] == (NAME, "bert") and (self.freeze_bert or path[2] == "pooler")
 
     def encoder_parameters(self) -> Table:
@@ -249,7 +249,7 @@ class WordEncoder(nn.Module):
             initial = nn.initializers.normal(config.word_width**-0.5)
             self.words = nn.Embed(self.vocabulary_size, config.word_width, compute.dtype, embedding_init=initial)
         if config.bigram_width:
-            # Initially zeros, so that a pair that does not occur in training mostly adds nothing.
+            # Initially zeros, so that a pair outside the training data adds nothing, unless another pair has its hash.
             zeros = nn.initializers.zeros
             self.bigrams = nn.Embed(config.bigram_buckets, config.bigram_width, compute.dtype, embedding_init=zeros)
         if config.character_features:
@@ -292,7 +292,7 @@ class WordEncoder(nn.Module):
           pieces: [B, S] int, BERT's tokens; this and the next two are needed only with a BERT.
           piece_mask: [B, S] bool, False for padding.
           first_pieces: [B, T] int, the position in S of each word's first token.
-          further: [B, T, A], a further part of the words' vectors, such as vectors of tags.
+          further: [B, T, A], another part of the words' vectors, such as vectors of tags.
           deterministic: no dropout; otherwise the random stream `dropout` is needed.
 
         Returns:
@@ -334,7 +334,7 @@ class WordEncoder(nn.Module):
         return jnp.take_along_axis(hidden, first_pieces[:, :, None], axis=1)
 
     def _with_unknown(self, words: jax.Array, *, deterministic: bool) -> jax.Array:
-        """The ids of words; in training some of them become unknown."""
+        """The ids of words; training replaces some of them with the id of the unknown word."""
         rate = self.config.word_dropout_rate
         if deterministic or not rate:
             return words
@@ -353,7 +353,7 @@ class WordEncoder(nn.Module):
 
 
 def _bigram_ids(words: jax.Array, buckets: int) -> jax.Array:
-    """The bucket of each word and the next one [B, T] int32. The next one of the last word is padding, 0."""
+    """The bucket of each word and the next word [B, T] int32. The last word is paired with padding, 0."""
     following = jnp.pad(words[:, 1:], ((0, 0), (0, 1))).astype(jnp.uint32)
     mixed = words.astype(jnp.uint32) * jnp.uint32(2_654_435_761) ^ following * jnp.uint32(2_246_822_519)
     mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(3_266_489_917)

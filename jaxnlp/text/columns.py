@@ -1,23 +1,23 @@
-"""Texts in columns, as the shared tasks of CoNLL have them: a word a line, and an empty line after each sentence.
+"""Texts in columns, the format of CoNLL's shared tasks: one word a line, and an empty line after each sentence.
 
-All lines have the same number of columns, with tabs between them, or with blanks. No other white space separates
-columns: a no-break space is part of a word, as in "10 000".
+All lines have the same number of columns, separated by tabs or by blanks. Other white space does not separate columns:
+a no-break space is part of a word, as in "10 000".
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 DOCUMENT = "-DOCSTART-"
-"""The word of the lines between CoNLL's documents; these lines belong to no sentence."""
+"""The word of the lines between CoNLL's documents; these lines are not part of a sentence."""
 SHOWN = 60
-"""Characters of a line that a message shows."""
+"""Maximum number of characters of a line in a message."""
 
 
 class ColumnSentence(NamedTuple):
     """A sentence of T words.
 
     Attributes:
-      number: of the sentence, from 1.
+      number: number of the sentence, from 1.
       lines: the number of each word's line, from 1 [T].
       rows: the columns of each word [T].
     """
@@ -27,9 +27,9 @@ class ColumnSentence(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
     def column(self, place: int, file: str) -> tuple[str, ...]:
-        """A column of all words [T]; negative places count from the end.
+        """A column of all words [T]; negative numbers count from the end.
 
-        Raises: ValueError naming the line, the sentence and the word where there is no such column, or it is empty.
+        Raises: ValueError, naming the line, the sentence and the word, when the column is missing or empty.
         """
         for word, (line, row) in enumerate(zip(self.lines, self.rows, strict=True), 1):
             if not -len(row) <= place < len(row) or not row[place]:
@@ -44,8 +44,8 @@ class ColumnFile(NamedTuple):
     """A text in columns.
 
     Attributes:
-      lines: all of them, without line ends.
-      separator: what is between the columns: a tab, or a blank.
+      lines: all lines, without line ends.
+      separator: the separator of columns: a tab or a blank.
       width: number of columns.
       sentences: at least one.
     """
@@ -57,7 +57,7 @@ class ColumnFile(NamedTuple):
 
 
 def position(file: str, line: int, sentence: int, word: int) -> str:
-    """Where a word is, for messages; all numbers from 1."""
+    """The position of a word, for messages; all numbers start at 1."""
     return f"{file}, line {line} (sentence {sentence}, word {word})"
 
 
@@ -65,8 +65,8 @@ def parse_columns(text: str, file: str) -> ColumnFile:
     """The sentences of a file's text.
 
     Args:
-      text: of the file, with LF at line ends.
-      file: its name, for messages.
+      text: the text of the file, with LF at line ends.
+      file: the name of the file, for messages.
 
     Raises: ValueError when there are no words, when a line has another number of columns than the first one, or tabs in
       place of blanks; the message names the file, the line, the sentence and the word, and says what was expected.
@@ -104,7 +104,7 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
 
 
 def _has_word(line: str) -> bool:
-    """Whether a line is that of a word; empty lines and those between documents are not."""
+    """Whether a line has a word; empty lines and lines between documents do not."""
     return bool(line.strip(" \t\r")) and DOCUMENT not in line.split()
 
 

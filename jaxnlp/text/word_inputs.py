@@ -63,7 +63,7 @@ class WordInputs:
         """The vocabularies of training sentences.
 
         Args:
-          sentences: the words of each.
+          sentences: the words of each sentence.
           minimum_count: minimum number of occurrences of a word; rarer words are unknown. Characters need only one.
           rest: other attributes of the class.
         """
@@ -159,7 +159,7 @@ class WordInputs:
           sentences: at most B results of `encode`.
           size: B.
           multiple: T is the length of the longest sentence in words, rounded up to a multiple of this. With a
-            tokenizer, T = S is that in tokens, so that fewer programs are compiled.
+            tokenizer, T = S is this length in tokens, so that JAX compiles fewer programs.
 
         Returns:
           `words` [B, T] int32, `characters` [B, T, W] int32, `word_mask` [B, T] bool, False for padding; with a
@@ -192,7 +192,7 @@ class WordInputs:
         return self.max_length if self.pieces is None else self.max_pieces
 
     def encoded_length(self, encoded: dict[str, np.ndarray]) -> int:
-        """As `length`, of what `encode` returned."""
+        """As `length`, for a result of `encode`."""
         return len(encoded["words" if self.pieces is None else "pieces"])
 
     def length(self, words: Sequence[str]) -> int:
@@ -203,8 +203,8 @@ class WordInputs:
         """Splits a sentence into parts that are short enough, in words and in tokens of BERT; a short one has one part.
 
         Args:
-          words: of the sentence, T of them.
-          inside: [T] whether an entity continues at the word, so that no part should start there; () = no entities. An
+          words: the T words of the sentence.
+          inside: [T] whether an entity continues at the word; a part should not start there. () = no entities. An
             entity that is longer than a part is split nevertheless.
 
         Raises: ValueError for a word that has more tokens of BERT than a sentence may have.

@@ -1,6 +1,6 @@
 """A run's folder as one page: `python -m train.report RUN` rebuilds it at any time.
 
-The page knows kinds of blocks and declared metrics; it knows no task.
+The page depends on kinds of blocks and declared metrics, not on tasks.
 """
 
 import errno
@@ -19,16 +19,16 @@ from train.report.page import Figure, render_page
 Rows = list[dict[str, Any]]
 WRITTEN = frozenset(("checkpoints", "tensorboard", "plots", "config.json", "processor.json", "typed_model.json"))
 WRITTEN |= {"environment.json", "metrics.jsonl", "blocks.jsonl", "report.html"}
-"""What training and the report write into a run's folder."""
+"""Files that training and the report write into a run's folder."""
 
 
 def write_report(run: Path) -> Path:
-    """Path of the run's new `report.html`; its charts are also saved in `plots/`, each as an SVG file.
+    """Writes the run's `report.html` and its charts as SVG files in `plots/`. Returns: the path of the page.
 
-    A pure function of what is in the folder, finished or not, and of its name: the same folder gives the same bytes.
+    The page depends only on the files of the folder and its name: the same folder gives the same bytes.
 
     Args:
-      run: folder with config.json, environment.json and metrics.jsonl; blocks.jsonl where the task reports blocks.
+      run: folder with config.json, environment.json and metrics.jsonl; blocks.jsonl if the task reports blocks.
 
     Raises:
       FileNotFoundError: when one of the first three is missing.
@@ -49,7 +49,7 @@ def write_report(run: Path) -> Path:
 
 
 def draw_figures(rows: Rows, environment: dict[str, Any]) -> list[Figure]:
-    """A chart for each unit and direction of the declared metrics; learning rate, gradient norm and throughput."""
+    """Charts of the declared metrics by unit and direction, and of learning rate, gradient norm and throughput."""
     metrics = declared_metrics(environment)
     of = progress_of(environment, metrics)
     drawn = [
@@ -70,9 +70,9 @@ def draw_figures(rows: Rows, environment: dict[str, Any]) -> list[Figure]:
 
 
 def further_files(run: Path) -> list[str]:
-    """What else is in a run's folder and the folders within it, such as predictions and pages: sorted paths.
+    """Sorted paths of other files in a run's folder and its subfolders, such as predictions and pages.
 
-    Hidden files are left out, and what is deeper.
+    Hidden files and deeper folders are left out.
     """
     paths = [path.relative_to(run) for pattern in ("*", "*/*") for path in run.glob(pattern) if path.is_file()]
     hidden = [path for path in paths if any(part.startswith(".") for part in path.parts)]
@@ -80,7 +80,7 @@ def further_files(run: Path) -> list[str]:
 
 
 def read_metrics(path: Path) -> Rows:
-    """Rows of a metrics.jsonl, in file order. A last line that a killed process left half-written is dropped.
+    """Rows of a metrics.jsonl, in file order. It drops a last line that a killed process left half-written.
 
     Raises:
       FileNotFoundError: when there is no such file.
@@ -117,5 +117,5 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _replace(path: Path, text: str) -> Path:
-    write_file(path, text.encode("utf-8", "replace"))  # a sampled byte sequence may hold lone surrogates
+    write_file(path, text.encode("utf-8", "replace"))  # a sampled byte sequence may contain lone surrogates
     return path

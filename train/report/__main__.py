@@ -33,11 +33,11 @@ def main(run: Path) -> None:
 
 
 def _check_config(run: Path) -> None:
-    """Raises ValueError when config.json was edited since the newest checkpoint: the page would show another run."""
+    """Raises ValueError when config.json was edited after the newest checkpoint: the page would show a wrong config."""
     for step in reversed(checkpoint_steps(run)):
         try:
             check_run_files(run, read_record(run, step))
-        except DamagedCheckpointError:  # what was logged can be shown all the same
+        except DamagedCheckpointError:  # the page can still show what was logged
             continue
         return
 
@@ -48,7 +48,7 @@ def _fail(message: str) -> NoReturn:
 
 
 def command(arguments: list[str]) -> int:
-    """Does what was typed. Returns: the exit status; 2 for a wrong command."""
+    """Runs the command. Returns: the exit status; 2 for a wrong command."""
     if arguments in ([], ["-h"], ["--help"]):
         print(USAGE)
         return 0 if arguments else 2

@@ -1,4 +1,4 @@
-"""The blocks that a task puts on the report page: their lines in blocks.jsonl, and how each kind is drawn."""
+"""The blocks of a task on the report page: their lines in blocks.jsonl, and a drawing function for each kind."""
 
 import base64
 import binascii
@@ -20,9 +20,9 @@ Content = Table | Lines | HeatMap | MarkedText | Picture
 
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (Table, Lines, HeatMap, MarkedText, Picture)}
 MAX_STEPS = 40
-"""How many steps of a block that is kept over all steps are shown."""
+"""Maximum number of steps that are shown of a block that keeps all steps."""
 MAX_ROWS = 200
-"""How many rows of a table are shown."""
+"""Maximum number of rows of a table that are shown."""
 
 _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
 
 
 def block_to_json(step: int, name: str, keep: str, content: Any) -> dict[str, Any]:
-    """A block as a line of blocks.jsonl; arrays and numbers of NumPy and JAX become plain ones.
+    """A block as a line of blocks.jsonl; arrays and numbers of NumPy and JAX become plain lists and numbers.
 
     Raises:
       ValueError: when the block could not be drawn; the message names the block and the field.
@@ -75,7 +75,7 @@ def block_from_json(row: Mapping[str, Any]) -> Drawn:
 
 
 def render_blocks(blocks: Sequence[Drawn]) -> str:
-    """A section for each name: the blocks of its newest step, or those of all steps, the newest first and open."""
+    """A section for each name: the block of its newest step, or the blocks of all steps, the newest first and open."""
     by_name: dict[str, list[Drawn]] = {}
     for block in blocks:
         by_name.setdefault(block.name, []).append(block)
@@ -86,9 +86,9 @@ def render_content(content: Content, prefix: str, name: str) -> str:
     """A block's content as HTML.
 
     Args:
-      content: of any kind.
-      prefix: of ids, unique on the page.
-      name: of the block.
+      content: content of any kind.
+      prefix: prefix of ids, unique on the page.
+      name: name of the block.
     """
     return _RENDERERS[type(content)](content, prefix, name)
 
@@ -169,7 +169,7 @@ def _lines(lines: Lines, prefix: str, name: str) -> str:
 
 
 def _heat_map(heat: HeatMap, _: str, __: str) -> str:
-    """The columns once for each row, darker where the row's weight is larger."""
+    """The columns, repeated for each row; a larger weight of the row is darker."""
     title = f"<caption>{text(heat.title)}</caption>" if heat.title else ""
     rows = []
     for name, weights in zip(heat.rows, heat.weights, strict=True):
@@ -191,7 +191,7 @@ def _marked_text(marked: MarkedText, _: str, __: str) -> str:
         "".join(f"<b>{text(piece)}</b>" if highlighted else text(piece) for piece, highlighted in paragraph)
         for paragraph in marked.paragraphs
     )
-    # An HTML parser drops a line feed that directly follows <pre>; a second one keeps it.
+    # An HTML parser drops a line feed directly after <pre>, so another one is added.
     drawn = "".join(f"<pre>{chr(10) * paragraph.startswith(chr(10))}{paragraph}</pre>" for paragraph in paragraphs)
     return f'<div class="card">{_note(marked.note)}{drawn}</div>'
 
@@ -237,7 +237,7 @@ def _check_heat_map(heat: HeatMap) -> None:
 
 
 def _check_marked_text(_: MarkedText) -> None:
-    """Any texts can be drawn."""
+    """Accepts all texts."""
 
 
 def _check_picture(picture: Picture) -> None:
@@ -275,10 +275,10 @@ def _plain(value: Any) -> Any:
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
-    """JSON as the type that a field declares: lists become tuples, objects dataclasses; nothing else changes.
+    """JSON as the declared type of a field: lists become tuples, objects become dataclasses; nothing else changes.
 
     Raises:
-      ValueError: when it has another type; the message says where.
+      ValueError: when the JSON has another type; the message names the field.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):

@@ -1,4 +1,4 @@
-"""Values as the report shows them: escaped texts, numbers, durations."""
+"""Formats values for the report: escaped texts, numbers, durations."""
 
 import html
 import math
@@ -6,22 +6,22 @@ from typing import Any
 
 
 def text(value: object) -> str:
-    """Any value as HTML text, safe in an element and in a quoted attribute."""
+    """Any value as HTML text that is safe in an element and in a quoted attribute."""
     return html.escape(str(value))
 
 
 def is_number(value: object) -> bool:
-    """Whether it is an int or a float, and not a bool."""
+    """Whether the value is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_finite(value: object) -> bool:
-    """Whether it is a finite number."""
+    """Whether the value is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
 
 
 def number(value: Any) -> str:
-    """Four decimals, fewer for large numbers; three significant digits for very small ones."""
+    """A number with four decimals, fewer if it is large; with three significant digits if it is very small."""
     if not is_finite(value):
         return "NaN" if value != value else str(value)
     if isinstance(value, int) or abs(value) >= 1000:
@@ -32,7 +32,7 @@ def number(value: Any) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits and a unit: 10.8 M."""
+    """A number with three digits and a unit: 10.8 M."""
     value = float(f"{value:.3g}")
     for size, unit in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
         if value >= size:
@@ -41,7 +41,7 @@ def short(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In the two largest units: 12 min 05 s."""
+    """A duration in its two largest units: 12 min 05 s."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

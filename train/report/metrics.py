@@ -1,4 +1,4 @@
-"""What a run declares of its metrics in environment.json, and what is read from that: units, charts, best values."""
+"""The metrics that a run declares in environment.json, and their units, charts and best values."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,15 @@ from train.report.formats import is_finite
 Rows = Sequence[dict[str, Any]]
 
 OBJECTIVE = "objective"
-"""What is minimised, where it differs from the plain loss; it has the unit of the loss without being declared."""
+"""The minimised function, if it differs from the plain loss; it is not declared, and has the unit of the loss."""
 
 
 class Declared(NamedTuple):
     """One metric, as `jaxnlp.tasks.MetricKind` declares it; this package works without jax.
 
     Attributes:
-      of: what its count counts: tokens, questions, examples.
-      unit: of its value: nats; "" = none.
+      of: what it is averaged over: tokens, questions, examples.
+      unit: unit of its value, such as nats; "" = no unit.
       better: lower or higher.
     """
 
@@ -27,23 +27,23 @@ class Declared(NamedTuple):
 
     @property
     def per(self) -> str:
-        """The unit in words, `nats per token`; "" where there is none. Points are those of the whole corpus."""
+        """The unit in words, `nats per token`; "" = no unit. Points are for the whole corpus."""
         if self.unit == "points":
             return self.unit
         return f"{self.unit} per {singular(self.of)}" if self.unit else ""
 
 
 MAX_CURVES = 8
-"""Metrics of a chart above which those of many parts, such as each class's F1, have a chart of their own."""
+"""Maximum number of metrics of a chart; above it, metrics of several parts, such as F1 of each class, are separated."""
 
 
 class Chart(NamedTuple):
     """Declared metrics of one unit and one direction.
 
     Attributes:
-      name: of the SVG file.
-      unit: as declared.
-      metrics: by name, in the order of their declaration.
+      name: name of the SVG file.
+      unit: unit as declared.
+      metrics: metrics by name, in the order of their declaration.
     """
 
     name: str
@@ -79,15 +79,15 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
 
 
 def progress_of(environment: Mapping[str, Any], metrics: Mapping[str, Declared]) -> str:
-    """What throughput counts: tokens."""
+    """The unit that throughput counts, such as tokens."""
     progress = metrics.get(str(environment.get("progress", "loss")))
     return "tokens" if progress is None else progress.of
 
 
 def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
-    """The declared metrics by unit and direction; where they are many, one of several parts has a chart of its own.
+    """The declared metrics by unit and direction; if there are many, metrics of several parts get separate charts.
 
-    The objective, which is not declared, is drawn with the loss.
+    The chart of the loss also has the objective, which is not declared.
     """
     groups: dict[tuple[str, str], dict[str, Declared]] = {}
     for name, metric in metrics.items():
@@ -105,7 +105,7 @@ def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
 
 
 def _apart(members: dict[str, Declared]) -> list[dict[str, Declared]]:
-    """The metrics of a chart, in groups: those that belong together, then each that is measured on several parts."""
+    """The metrics of a chart, in groups: first the single metrics, then one group for each metric of several parts."""
     if len(members) <= MAX_CURVES:
         return [members]
     parts = Counter(base(name) for name in members if "/" in name)
@@ -117,7 +117,7 @@ def _apart(members: dict[str, Declared]) -> list[dict[str, Declared]]:
 
 
 def base(name: str) -> str:
-    """A metric's name without the part that it is measured on: `loss` of `sst/loss`."""
+    """A metric's name without its part: `loss` for `sst/loss`."""
     return name.rpartition("/")[2]
 
 
@@ -127,7 +127,7 @@ def spaced(name: str) -> str:
 
 
 def singular(plural: str) -> str:
-    """token of tokens, entity of entities."""
+    """The singular of a plural: token for tokens, entity for entities."""
     return plural[:-3] + "y" if plural.endswith("ies") else plural.removesuffix("s")
 
 
@@ -137,14 +137,14 @@ def splits_of(rows: Rows, metric: str) -> list[str]:
 
 
 def main_split(rows: Rows, metric: str) -> str:
-    """The split whose values count: validation or dev, another one that is not trained on, or train."""
+    """The main split: validation or dev, otherwise another split that is not trained on, otherwise train."""
     splits = splits_of(rows, metric)
     preferred = (name for name in ("validation", "dev", *splits) if name in splits and name != "train")
     return next(preferred, "train")
 
 
 def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
-    """Split, value and step of the best finite value; None = there is none. The earliest of equal values counts."""
+    """Split, value and step of the best finite value, or None. The earliest of equal values counts."""
     split = main_split(rows, metric)
     found = [(row[metric], row["step"]) for row in rows if row["split"] == split and is_finite(row.get(metric))]
     if not found:

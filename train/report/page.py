@@ -153,10 +153,10 @@ class Figure(NamedTuple):
     """A chart of the page.
 
     Attributes:
-      name: of its SVG file.
-      label: what it shows, for screen readers.
+      name: name of its SVG file.
+      label: description for screen readers.
       wide: SVG.
-      narrow: SVG for small screens; None = such charts share a row.
+      narrow: SVG for small screens; None = the chart shares a row with others.
     """
 
     name: str
@@ -180,12 +180,12 @@ def render_page(
     Args:
       folder: name of the run's folder.
       config: the run's config, nested objects with a key `type`.
-      environment: the machine, the software and what the run declares.
-      metrics: what the run declares of its metrics.
+      environment: the machine, the software and the declarations of the run.
+      metrics: the declared metrics of the run.
       rows: the measured values, in step order.
       blocks: what the task reports, in step order.
       figures: the charts.
-      files: paths in the folder to which the page links.
+      files: paths in the folder; the page links to them.
     """
     step, total = max((row["step"] for row in rows), default=0), config.get("total_steps")
     finished = total is not None and step >= total
@@ -226,7 +226,7 @@ def _chart(figure: Figure, index: int) -> str:
 
 
 def _tiles(rows: Rows, metrics: Mapping[str, Declared], environment: Object) -> Iterator[tuple[str, str, str]]:
-    """The figures at the head of the page: name, value, remark."""
+    """The numbers at the top of the page: name, value, remark."""
     measured = [(name, metric, best(rows, name, metric.better)) for name, metric in metrics.items()]
     for name, metric, found in [each for each in measured if each[2] is not None][:_BEST_TILES]:
         split, value, step = found  # type: ignore[misc]
@@ -290,7 +290,7 @@ def _unit(metric: Declared | None) -> str:
 
 
 def _sections(title: str, tree: Object) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Title, type and rows: the tree's own values first, then every nested object as a section."""
+    """Title, type and rows: first the direct values of the tree, then a section for every nested object."""
     nested = {name: value for name, value in tree.items() if isinstance(value, dict)}
     yield title, _type(tree), list(_leaves({name: value for name, value in tree.items() if name not in nested}))
     for name, value in nested.items():
@@ -312,7 +312,7 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _type(tree: Object) -> str:
-    """Name of the dataclass in a saved config's tag "module:Name"; "" where there is no tag."""
+    """Name of the dataclass in a saved config's tag "module:Name"; "" if there is no tag."""
     return str(tree.get("type", "")).partition(":")[2]
 
 

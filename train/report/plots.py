@@ -1,4 +1,4 @@
-"""The curves of a run as SVG: files that can be opened on their own, and elements of a page that follow its theme."""
+"""The curves of a run as SVG: as separate files, and as elements of a page that follow its theme."""
 
 import functools
 import io
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # matplotlib takes half a second to import, and a run that st
 Rows = Sequence[dict[str, Any]]
 Curve = tuple[np.ndarray, np.ndarray]
 
-# Mid tones, legible on white and on near-black: an SVG file does not know the page around it.
+# Mid tones that are legible on white and on near-black, because an SVG file does not depend on the page.
 # All differ, so that `inline` can replace each by the page's own colour for the same role.
 PALETTE = {
     "--ink": "#6c7683",
@@ -33,16 +33,16 @@ PALETTE = {
 SERIES = [colour for role, colour in PALETTE.items() if role.startswith("--series")]
 MARKERS = "osD^"
 STYLES = ("-", "--", ":", "-.")
-MAX_POINTS = 1200  # about one a pixel at the widest
+MAX_POINTS = 1200  # about one for each pixel at the maximum width
 MAX_CURVES = 16  # colours times line styles
 MAX_LABEL, MAX_TITLE = 60, 200  # characters
-SMALL = (360, 220)  # pixels of charts of which three share a row
+SMALL = (360, 220)  # pixels; three such charts share a row
 FLAT = 2 / 3
-"""A chart has a logarithmic axis where the values after the start would take less than this share of a linear one."""
+"""A chart has a logarithmic axis if the values after the start would use less than this share of a linear axis."""
 
 
 class Series(NamedTuple):
-    """One metric on one split: what one curve of a chart shows."""
+    """One metric on one split: one curve of a chart."""
 
     split: str
     metric: str
@@ -81,9 +81,9 @@ def inline(svg: str, name: str, label: str) -> str:
     """The drawing as an element of an HTML page.
 
     Args:
-      svg: of this module.
+      svg: an SVG of this module.
       name: prefix of its ids, unique on the page.
-      label: what it shows, for screen readers; escaped here.
+      label: description for screen readers; this function escapes it.
     """
     view_box, body = re.search(r'<svg[^>]*(viewBox="[^"]*")[^>]*>(.*)</svg>', svg, re.DOTALL).groups()  # type: ignore[union-attr]
     body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)
@@ -99,20 +99,20 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def plain(text: str, most: int = MAX_LABEL) -> str:
-    """A text that fonts and XML can hold: on one line, without control characters, of limited length."""
+    """A text that fonts and XML support: on one line, without control characters, of limited length."""
     text = "".join(letter if letter.isprintable() else " " if letter.isspace() else "\ufffd" for letter in text)
     return text if len(text) <= most else text[: most - 1] + "\u2026"
 
 
 def curve(rows: Rows, split: str, key: str) -> Curve:
-    """Steps and values of one number of one split; anything but a number is NaN."""
+    """Steps and values of one metric on one split; other values than numbers become NaN."""
     pairs = [(row["step"], row[key]) for row in rows if row["split"] == split and key in row]
     values = [value if isinstance(value, int | float) else np.nan for _, value in pairs]
     return np.array([step for step, _ in pairs], float), np.array(values, float)
 
 
 def downsample(steps: np.ndarray, values: np.ndarray, most: int = MAX_POINTS) -> Curve:
-    """At most `most` points of a curve: the lowest and the highest of each stretch, so that no spike is lost."""
+    """At most `most` points of a curve: the minimum and the maximum of each interval, so that spikes stay visible."""
     if len(values) <= most:
         return steps, values
     finite = np.isfinite(values)
@@ -125,9 +125,9 @@ def downsample(steps: np.ndarray, values: np.ndarray, most: int = MAX_POINTS) ->
 
 
 def smooth(steps: np.ndarray, values: np.ndarray, window: int, most: int = 400) -> Curve:
-    """Mean of the finite values of a window around each of at most `most` points; NaN where there are none.
+    """Mean of the finite values of a window around each of at most `most` points; NaN if no value is finite.
 
-    The window is narrower at the start, where a loss falls fast.
+    The window is narrower at the start, because a loss falls fast there.
     """
     index = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
     means = []
@@ -151,9 +151,9 @@ def value_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
 
 
 def needs_logarithm(curves: Sequence[Curve]) -> bool:
-    """Whether high values at the start, or rare high ones, would flatten the rest of the curves on a linear axis.
+    """Whether high values at the start, or rare high values, would flatten the rest of the curves on a linear axis.
 
-    The start is the first twentieth of the steps. Values that are not positive have no logarithm.
+    The start is the first twentieth of the steps. A logarithmic axis needs positive values.
     """
     finite = [(steps[np.isfinite(values)], values[np.isfinite(values)]) for steps, values in curves]
     finite = [(steps, values) for steps, values in finite if len(values)]
@@ -166,7 +166,7 @@ def needs_logarithm(curves: Sequence[Curve]) -> bool:
 
 
 def series_of(chart: Chart, rows: Rows) -> list[Series]:
-    """The measured curves of a chart, those of training first."""
+    """The measured curves of a chart, training curves first."""
     found = [
         Series(split, metric, *curve(rows, split, metric))
         for metric in chart.metrics
@@ -194,7 +194,7 @@ def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
     only_split = len({series.metric for series in shown}) == 1
     few = sum(series.split == "train" for series in shown) == 1
     handles: list[Any] = []
-    # The first colour is that of the training curve in every run.
+    # The training curve has the first colour in every run.
     for number, series in enumerate(shown, 0 if any(series.split == "train" for series in shown) else 1):
         steps, values = series.steps, series.values
         label = plain(series.split if only_split else f"{series.split} {spaced(series.metric)}")
@@ -240,7 +240,7 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> bool:
 
 
 def _legend(axes: "Axes", handles: list[Any], title: str) -> None:
-    """The title, on several lines where it is long, and the curves in as many columns as their names leave room for."""
+    """The title, on several lines if it is long, and a legend with as many columns as fit."""
     width = 72 * axes.figure.bbox.width / axes.figure.dpi
     longest = max((len(handle.get_label()) for handle in handles), default=0)
     legend = axes.figure.legend(
@@ -325,11 +325,11 @@ def _draw(
     from matplotlib.ticker import MaxNLocator
 
     with matplotlib.rc_context(), warnings.catch_warnings():
-        # Fonts only measure the texts here, the reader's browser draws them: a missing glyph is no loss.
+        # Fonts only measure the texts here; the reader's browser draws them, so a missing glyph does not matter.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
-        matplotlib.rcdefaults()  # the same picture whatever the user's matplotlibrc says
+        matplotlib.rcdefaults()  # the same picture with every matplotlibrc
         matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 12})
-        matplotlib.rcParams["text.parse_math"] = False  # a dollar sign in the name of a split is no formula
+        matplotlib.rcParams["text.parse_math"] = False  # a dollar sign in the name of a split does not start a formula
         figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout=ConstrainedLayoutEngine(h_pad=0.1))
         axes = figure.add_subplot()
         fill(axes)
@@ -357,7 +357,7 @@ def _draw(
 
 
 def _logarithmic_ticks(axes: "Axes", most: int, round_steps: Sequence[float]) -> None:
-    """Round numbers where the axis has fewer than two powers of ten, and otherwise powers of ten."""
+    """Ticks at round numbers if the axis has fewer than two powers of ten, and otherwise at powers of ten."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
     low, high = axes.get_ylim()
@@ -368,11 +368,11 @@ def _logarithmic_ticks(axes: "Axes", most: int, round_steps: Sequence[float]) ->
 
 
 def _smaller(tag: str) -> str:
-    """A tag with the reader's font, and with paths in hundredths of a pixel: more digits are half of the file."""
+    """A tag with the reader's font, and with paths in hundredths of a pixel: more digits would double the file."""
     tag = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, -apple-system, 'Segoe UI', sans-serif", tag)
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]).replace(" \n", " "), tag)
 
 
 def _in_tags(svg: str, change: Callable[[str], str]) -> str:
-    """Changes the tags alone: the texts between them are of the run, and stay letter for letter."""
+    """Changes only the tags. The texts between them come from the run and stay unchanged."""
     return re.sub(r"<[^>]*>", lambda tag: change(tag[0]), svg)

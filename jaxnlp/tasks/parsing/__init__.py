@@ -1,4 +1,4 @@
-"""Dependency parsing: a tree over the words of a sentence, by transitions; scored by UAS and LAS."""
+"""Transition-based dependency parsing: predicts a tree over the words of a sentence; scored by UAS and LAS."""
 
 import dataclasses
 import math
@@ -25,9 +25,9 @@ from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
 class Parsing(Task):
     """Predicts the oracle's transition in each configuration of gold trees, by cross-entropy.
 
-    Transitions that are not allowed have no probability. Validation parses whole sentences: UAS is the share of words
-    with the right head, LAS that with the right head and relation, as the CoNLL 2018 shared task defines them on gold
-    words. Punctuation counts, and relations are compared without their subtypes.
+    Transitions that are not allowed have the probability 0. Validation parses whole sentences: UAS is the share of
+    words with the right head, and LAS the share of words with the right head and relation. The CoNLL 2018 shared task
+    defines both on gold words. Punctuation counts, and relations are compared without their subtypes.
     """
 
     l2: float = 0.0
@@ -91,7 +91,7 @@ class Parsing(Task):
             )
             legal = legal_transitions(batch["legal"], relations)
             mask = batch["loss_mask"]
-            # A finite number: -inf would make NaN of the gradients at padding.
+            # A finite number: with -inf, the gradients at padding would be NaN.
             allowed = jnp.where(legal, logits, jnp.finfo(logits.dtype).min / 2)
             logprobs = jax.nn.log_softmax(allowed, axis=-1)
             gold = jnp.take_along_axis(logprobs, batch["transitions"][:, :, None], axis=-1)[:, :, 0]

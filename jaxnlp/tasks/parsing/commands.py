@@ -23,7 +23,7 @@ from jaxnlp.text.parser_processor import ParserProcessor, tags_of
 from jaxnlp.text.word_split import split_words
 
 MOST_DRAWN = 200
-"""Sentences in a picture or on a page."""
+"""Maximum number of sentences in a picture or on a page."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +127,8 @@ def parse(
     Args:
       trained: a parser.
       texts: sentences; a simple rule splits them into words.
-      tagger: of parsers that read tags: a trained tagger.
-      num_beams: sequences of transitions that are kept.
+      tagger: a trained tagger; parsers that read tags need it.
+      num_beams: sequences of transitions that beam search keeps.
 
     Raises: ValueError for a sentence that is too long, and when tags are missing.
     """
@@ -147,7 +147,7 @@ def sentence_of_text(text: str, number: int) -> TreeSentence:
 
 
 def _tagged(sentences: list[TreeSentence], processor: ParserProcessor, tagger: Trained | None) -> list[TreeSentence]:
-    """The sentences with a tagger's tags, if there is one. Raises: ValueError when the parser reads tags that miss."""
+    """The sentences, with the tags of a tagger if given. Raises: ValueError when the parser needs missing tags."""
     found = sentences if tagger is None else with_predicted_tags(tagger, sentences, processor)
     require_tags(found, processor)
     return found

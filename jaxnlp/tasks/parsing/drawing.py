@@ -1,8 +1,8 @@
 """Dependency trees as text, and as arcs above the words in SVG and HTML.
 
-An arc leaves its head upwards, goes to the side at its level, and comes down to its dependent with an arrow. Its level
-is above those of all arcs between its ends, so that arcs of a projective tree do not cross. At a word, longer arcs are
-nearer to the middle. Labels lie on the arcs, and words are far enough from each other for the labels.
+An arc goes up from its head, then sideways at its level, then down to its dependent, with an arrow at the end. Its
+level is above the levels of all arcs between its ends, so that arcs of a projective tree do not cross. At a word,
+longer arcs are nearer to the middle. Labels are on the arcs, and words are far enough apart for the labels.
 """
 
 import html
@@ -13,11 +13,11 @@ from jaxnlp.commands.page import page
 from jaxnlp.tasks.parsing.scores import Tree
 
 CHARACTER = 8.0
-"""Width of a character of a word, in pixels; that of wide characters, such as Chinese ones, is double."""
+"""Width of a character of a word, in pixels; wide characters, such as Chinese ones, have twice this width."""
 LABEL_CHARACTER = 6.6
 """Width of a character of a label."""
 GAP = 18.0
-"""Least distance between two words."""
+"""Minimum distance between two words."""
 LEVEL = 30.0
 """Height of a level."""
 SLOT = 7.0
@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
 
 
 def as_text(words: Sequence[str], tree: Tree) -> str:
-    """The tree with a line for each word: below its head, and to the right of it. Dependents are in their order."""
+    """The tree as text: each word has a line below its head, indented further. Dependents keep their order."""
     dependents: list[list[int]] = [[] for _ in range(len(words) + 1)]
     for word, head in enumerate(tree.heads, 1):
         dependents[head].append(word)
@@ -79,7 +79,7 @@ def arc_levels(heads: Sequence[int]) -> list[int]:
     levels = [0] * len(heads)
     placed: list[tuple[int, int, int]] = []
     for _, left, right, word in arcs:
-        # Arcs that cross in a tree that is not projective have levels of their own, too.
+        # Crossing arcs of a tree that is not projective get separate levels, too.
         below = [level for a, b, level in placed if a < right and left < b]
         levels[word - 1] = 1 + max(below, default=0)
         placed.append((left, right, levels[word - 1]))
@@ -91,13 +91,13 @@ def _width(text: str, character: float) -> float:
 
 
 def _offsets(heads: Sequence[int], levels: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Where each word's arc begins, relative to the middle of its head, and where it ends, relative to its own."""
+    """The start of each word's arc, relative to the middle of its head, and its end, relative to the word's middle."""
     begins, ends = [0.0] * len(heads), [0.0] * len(heads)
     at: list[list[tuple[int, int, int, bool]]] = [[] for _ in range(len(heads) + 1)]
     for word, head in enumerate(heads, 1):
         if head:
             level = levels[word - 1]
-            # To the left the lowest arc is first, to the right the highest one: so arcs at a word do not cross.
+            # Arcs at a word do not cross: to the left the lowest arc is first, to the right the highest.
             at[head].append((-1, level, word, False) if word < head else (1, -level, word, False))
             at[word].append((-1, level, word, True) if head < word else (1, -level, word, True))
         else:
@@ -110,7 +110,7 @@ def _offsets(heads: Sequence[int], levels: Sequence[int]) -> tuple[list[float], 
 
 
 def _middles(one: Drawn, begins: Sequence[float], ends: Sequence[float]) -> list[float]:
-    """The horizontal place of each word."""
+    """The horizontal position of each word."""
     tags = one.tags or [""] * len(one.words)
     half = [
         max(_width(word, CHARACTER), _width(tag, LABEL_CHARACTER)) / 2.0
@@ -132,7 +132,7 @@ def _middles(one: Drawn, begins: Sequence[float], ends: Sequence[float]) -> list
 
 
 def svg(one: Drawn, *, top: float = 0.0) -> tuple[str, float, float]:
-    """A group with the drawing. Args: top: where it begins. Returns: the group, its width and its height."""
+    """A group with the drawing. Args: top: its upper edge. Returns: the group, its width and its height."""
     heads, relations = one.tree.heads, one.tree.relations
     levels = arc_levels(heads)
     begins, ends = _offsets(heads, levels)
@@ -189,7 +189,7 @@ def as_svg(drawn: Sequence[Drawn]) -> str:
 
 
 def as_html(drawn: Sequence[Drawn], name: str) -> str:
-    """A page that asks for nothing else; long sentences scroll. Args: name: of the model."""
+    """A page that loads no other file; long sentences scroll. Args: name: the name of the model."""
     parts = []
     for one in drawn:
         group, width, height = svg(one)

@@ -1,4 +1,4 @@
-"""How parsers are scored: attachment scores, files of trees, and the report's blocks."""
+"""Evaluation of parsers: attachment scores, files of trees, and the report's blocks."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, score
 from jaxnlp.text.conllu import TreeSentence, universal, written
 
 MAX_ERRORS = 10
-"""Wrong sentences in the report."""
+"""Maximum number of wrong sentences in the report."""
 PREDICTED = ("tag_accuracy", "uas_predicted_tags", "las_predicted_tags")
-"""What is measured with the tags of a tagger: the share of right tags, and the scores of the trees."""
+"""The metrics with the tags of a tagger: the share of right tags, and the scores of the trees."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _measured_with_tags(
 
 
 def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Block]:
-    """Sentences with the most wrong words, each with both trees; none where all words are right."""
+    """The sentences with the most wrong words, each with its gold and its predicted tree."""
     paragraphs: list[tuple[tuple[str, bool], ...]] = []
     for number in worst(sentences, trees, MAX_ERRORS):
         sentence, tree = sentences[number], trees[number]

@@ -16,7 +16,7 @@ from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.typing import Batch, Params
 
 LENGTH_MULTIPLE = 16
-"""Sentences are padded to a multiple of it: each length is a program to compile."""
+"""Sentences are padded to a multiple of this length, because JAX compiles a program for each length."""
 BATCH_WORDS = 8_192
 """Words in a batch, padding included."""
 MOST_ROWS = 256
@@ -26,13 +26,13 @@ MOST_ROWS = 256
 def parse_of(
     model: Any, processor: ParserProcessor, *, num_beams: int = 1, positions: int | None = None
 ) -> Callable[[Params, Batch], Trees]:
-    """A function of parameters and a batch, which parses its sentences; it can be jitted.
+    """A function of parameters and a batch that parses the sentences of the batch; it can be jitted.
 
     Args:
       model: the module.
       processor: its processor.
       num_beams: N; 1 = greedy.
-      positions: the length of the results, at least that of the batches; None = the batch's.
+      positions: the length of the results, at least the length of the batches; None = the batch's length.
     """
 
     def parse(params: Params, batch: Batch) -> Trees:
@@ -55,7 +55,7 @@ def parse_of(
 
 
 def trees_of(sentences: Sequence[TreeSentence], found: Trees, processor: ParserProcessor) -> list[Tree]:
-    """Trees with the names of the relations, from arrays with a row a sentence; rows of padding follow."""
+    """Trees with the names of the relations, from arrays with one row for each sentence; the last rows are padding."""
     heads, relations = (np.asarray(x)[: len(sentences)].tolist() for x in (found.heads, found.relations))
     return [
         Tree(row[: len(one.words)], [processor.relations[number] for number in numbers[: len(one.words)]])
@@ -76,9 +76,9 @@ class SentenceParser:
         self._parse = functools.partial(_parse, trained.model, trained.processor, num_beams)
 
     def __call__(self, sentences: Sequence[TreeSentence], params: Params | None = None) -> list[Tree]:
-        """The trees of sentences, in their order. Args: params: None = those that were trained.
+        """The trees of sentences, in their order. Args: params: None = the trained parameters.
 
-        Raises: ValueError, naming the sentence, for one that is too long.
+        Raises: ValueError, naming the sentence, for a sentence that is too long.
         """
         processor: ParserProcessor = self._trained.processor
         encoded = [encoded_sentence(sentence, processor) for sentence in sentences]
@@ -100,7 +100,7 @@ class SentenceParser:
 
 
 def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> EncodedSentence:
-    """The arrays of a sentence. Raises: ValueError, naming it, for one that is too long."""
+    """The arrays of a sentence. Raises: ValueError, naming the sentence, when it is too long."""
     try:
         return processor.encode(sentence)
     except ValueError as error:

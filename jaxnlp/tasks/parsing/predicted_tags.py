@@ -1,4 +1,4 @@
-"""Tags that a trained tagger predicts, in place of those of a treebank."""
+"""Tags that a trained tagger predicts, instead of the tags of a treebank."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from jaxnlp.text.parser_processor import ParserProcessor, tags_of
 def with_predicted_tags(
     tagger: Trained, sentences: Sequence[TreeSentence], processor: ParserProcessor
 ) -> list[TreeSentence]:
-    """Sentences whose Universal POS tags are those that a tagger predicts.
+    """The sentences with the Universal POS tags that a tagger predicts.
 
     Args:
       tagger: the trained tagger.
-      sentences: of any tags.
-      processor: of the parser that reads the tags.
+      sentences: sentences with or without tags.
+      processor: the processor of the parser that reads the tags.
 
     Raises: ValueError for a parser that reads other tags, and a tagger that predicts something else.
     """
@@ -43,7 +43,7 @@ def with_predicted_tags(
 
 
 def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:
-    """Raises ValueError when a parser reads tags, and words have none; "_" is one where training sentences have it."""
+    """Raises ValueError when a parser reads tags and words lack them; "_" is a tag if training sentences have it."""
     if not processor.tags:
         return
     for sentence in sentences:
@@ -56,6 +56,6 @@ def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) 
 
 
 def tag_accuracy(sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence]) -> float:
-    """The share of words whose predicted tag is that of the treebank."""
+    """The share of words whose predicted tag equals the tag of the treebank."""
     pairs = [pair for a, b in zip(sentences, tagged, strict=True) for pair in zip(a.upos, b.upos, strict=True)]
     return sum(a == b for a, b in pairs) / len(pairs)

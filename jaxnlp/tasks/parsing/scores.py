@@ -1,8 +1,8 @@
-"""How good trees are: attachment scores, by relation and by length of the arc.
+"""Attachment scores of trees, also by relation and by length of the arc.
 
-A word is right in UAS when its head is right, and in LAS when its relation is, too. The scores are shares of all words,
-as the evaluation of the CoNLL 2018 shared task has them on gold words: punctuation counts, and relations are compared
-without their subtypes. So nsubj:pass is right where nsubj is found.
+A word counts for UAS when its head is right, and for LAS when its head and its relation are right. The scores are
+shares of all words, as in the evaluation of the CoNLL 2018 shared task on gold words: punctuation counts, and relations
+are compared without their subtypes. So a predicted nsubj is right if the gold relation is nsubj:pass.
 
 Source: Zeman et al. 2018, section 4, and its script conll18_ud_eval.py.
 """
@@ -24,9 +24,9 @@ LENGTHS = (1, 2, 3, 4, 6, 9, 14, 24)
 """Arcs are grouped by their length: up to each of these, and longer ones."""
 MAX_CONFUSIONS = 20
 MAX_OPEN = 20
-"""A table of more relations is folded."""
+"""The table of relations is folded if it has more rows than this."""
 MAX_CURVE = 30
-"""The longest arc of the curve."""
+"""Maximum arc length of the curve."""
 
 
 class Tree(NamedTuple):
@@ -37,15 +37,15 @@ class Tree(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """Every word of the sentences, W of them.
+    """All W words of the sentences.
 
     Attributes:
       head: whether its head is right [W] bool.
       relation: whether its relation is right, without the subtype [W] bool.
       subtype: whether its relation is right, with the subtype [W] bool.
-      gold: the right relations, without subtypes [W].
-      found: the relations that were found, without subtypes [W].
-      length: of the right arc; 0 for roots [W] int.
+      gold: the gold relations, without subtypes [W].
+      found: the predicted relations, without subtypes [W].
+      length: the length of the gold arc; 0 for roots [W] int.
     """
 
     head: np.ndarray
@@ -57,7 +57,7 @@ class Judged(NamedTuple):
 
 
 def judged(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Judged:
-    """Compares trees with those of the sentences. Raises: ValueError where a sentence has no tree."""
+    """Compares trees with the gold trees. Raises: ValueError when a sentence does not have a gold tree."""
     head, subtype, gold, found, length = list[bool](), list[bool](), list[str](), list[str](), list[int]()
     for sentence, tree in zip(sentences, trees, strict=True):
         if sentence.heads is None or sentence.relations is None:
@@ -72,7 +72,7 @@ def judged(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> Judged:
 
 
 def scores(words: Judged) -> dict[str, Metric]:
-    """The metrics of `SCORES`. Of no word, as where all are punctuation, a share is 0."""
+    """The metrics of `SCORES`. A share of no words is 0, for example if all words are punctuation."""
     kept = np.array([relation != PUNCTUATION for relation in words.gold])
     labelled = words.head & words.relation
     values = {

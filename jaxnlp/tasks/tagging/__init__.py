@@ -1,4 +1,4 @@
-"""Tagging: a label for each word of a sentence, such as the entity that it belongs to, or its part of speech."""
+"""Tagging: predicts a label for each word of a sentence, such as its named entity or its part of speech."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -22,10 +22,10 @@ from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
 
 @dataclasses.dataclass(frozen=True)
 class Tagging(Task):
-    """Predicts the labels of words, by the likelihood of a CRF or by cross-entropy.
+    """Predicts the labels of words; trained with the likelihood of a CRF or with cross-entropy.
 
-    Batches hold what the model reads, `labels` [B, T] int and `loss_mask` [B, T] bool. The loss is the negative
-    log-likelihood of the sentences' labels divided by the number of their words.
+    Batches contain the inputs of the model, `labels` [B, T] int and `loss_mask` [B, T] bool. The loss is the negative
+    log-likelihood of the labels of all sentences, divided by the number of words.
     """
 
     constrained: bool = True

@@ -100,7 +100,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
-    """The entities in each text, or the labels of its words; of one text its list.
+    """The entities in each text, or the labels of its words. A single text returns a single list.
 
     Raises: ValueError for a text without words.
     """
@@ -111,7 +111,7 @@ def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
 
 
 def entities_of(processor: TaggerProcessor, words: Sequence[PlacedWord], found: Labelled) -> list[Entity]:
-    """The entities of a text, in characters; where there are none, its words with their labels."""
+    """The entities of a text, in characters. If labels mark no entities: its words with their labels."""
     return [
         Entity(words[start].start, words[stop - 1].stop, kind, min(found.confidence[start:stop]))
         for start, stop, kind in processor.spans(found.labels)

@@ -1,4 +1,4 @@
-"""Texts with coloured entities, as a page that asks for nothing else."""
+"""Texts with coloured entities, as a page that loads no other file."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ mark b { margin-left: .4em; font-size: .7em; letter-spacing: .03em; color: hsl(v
 p { margin: .8em 0; white-space: pre-wrap }
 """
 GOLDEN_ANGLE = 137.5
-"""Degrees between the hues of two types: neighbours in the list are far from each other on the colour wheel."""
+"""Degrees between the hues of two successive types: their colours are easy to distinguish."""
 
 
 class Entity(NamedTuple):
@@ -31,10 +31,10 @@ def render_page(texts: Sequence[str], entities: Sequence[Sequence[Entity]], type
     """A page. Every text is escaped.
 
     Args:
-      texts: N of them.
-      entities: of each text, in order, none within another.
+      texts: N texts.
+      entities: the entities of each text, in order; entities do not overlap.
       types: all types, in the order of their colours.
-      name: of the model.
+      name: the name of the model.
     """
     hues = {kind: round(number * GOLDEN_ANGLE + 210) % 360 for number, kind in enumerate(types)}
     used = {entity.type for found in entities for entity in found}
@@ -53,7 +53,7 @@ def _paragraph(text: str, entities: Sequence[Entity], hues: Mapping[str, int]) -
 
 
 def _mark(text: str, kind: str, hues: Mapping[str, int], confidence: str) -> str:
-    """A highlighted text; that of a type in its own colour where `kind` is empty."""
+    """A highlighted text. If `kind` is empty, the text is the name of a type, in the colour of this type."""
     hue = hues[kind or text]
     title = f' title="{html.escape(kind)} {confidence}"' if confidence else ""
     label = f"<b>{html.escape(kind)}</b>" if kind else ""

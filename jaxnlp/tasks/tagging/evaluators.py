@@ -1,4 +1,4 @@
-"""How taggers are scored: F1 of entities, accuracy of labels, a file of predictions, and the report's blocks."""
+"""Evaluation of taggers: F1 of entities, accuracy of labels, a file of predictions, and the report's blocks."""
 
 import dataclasses
 import itertools
@@ -16,7 +16,7 @@ from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 MAX_LABELS = 60
-"""Labels above which the transitions are not drawn."""
+"""Maximum number of labels for which the report draws the transitions."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Validation(Evaluator):
         if config.crf and len(processor.labels) <= MAX_LABELS:
             params = scoring.params_here()
             chain = Chain(*(params[name] for name in ("transitions", "start", "end")))
-            # Before the sentences, which are many.
+            # Before the block of sentences, which is long.
             blocks.insert(-1, _transitions(chain, processor, constrained=constrained))
         return Evaluation(metrics, files, blocks)
 
@@ -53,7 +53,7 @@ class Validation(Evaluator):
 def whole_sentences(
     examples: Sequence[TaggedSentence], predicted: Sequence[list[str]]
 ) -> tuple[list[TaggedSentence], list[list[str]]]:
-    """Sentences and predicted labels, where the parts of a divided sentence, such as 3.1 and 3.2, are one again."""
+    """Sentences and predicted labels; joins the parts of a divided sentence, such as 3.1 and 3.2."""
     wholes, labels = list[TaggedSentence](), list[list[str]]()
     pairs = zip(examples, predicted, strict=True)
     for name, group in itertools.groupby(pairs, key=lambda pair: pair[0].name.partition(".")[0]):
@@ -65,7 +65,7 @@ def whole_sentences(
 
 
 def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> str:
-    """Sentences as columns between tabs: the word, its label where it is known, and the predicted one."""
+    """Sentences as columns separated by tabs: the word, its label if it is known, and the predicted label."""
     sentences = []
     for one, labels in zip(examples, predicted, strict=True):
         columns = [one.words, labels] if one.labels is None else [one.words, one.labels, labels]
@@ -74,9 +74,9 @@ def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]
 
 
 def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool) -> Block:
-    """How the CRF scores the next label, as shares of exp(score)."""
+    """A block with the CRF's scores of the next label, as shares of exp(score)."""
     chain = decoding_chain(chain, processor, constrained=constrained)
-    rows = np.vstack([chain.start, chain.transitions])  # the first row: what a sentence begins with
+    rows = np.vstack([chain.start, chain.transitions])  # the first row: the first label of a sentence
     ends = np.concatenate([[-np.inf], chain.end])
     shares = np.asarray(jax.nn.softmax(np.concatenate([rows, ends[:, None]], axis=1), axis=1))
     note = (

@@ -1,4 +1,4 @@
-"""The best labels of sentences, and how probable they are."""
+"""The most probable labels of sentences, and their probabilities."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ SENTENCES = 32
 
 
 class Labelled(NamedTuple):
-    """What is predicted of a sentence.
+    """The prediction for a sentence.
 
     Attributes:
-      labels: [T].
-      confidence: the marginal probability of each of them [T].
+      labels: the predicted labels [T].
+      confidence: the marginal probability of each label [T].
     """
 
     labels: list[str]
@@ -32,14 +32,14 @@ class Labelled(NamedTuple):
 
 
 def decoding_chain(chain: Chain, processor: TaggerProcessor, *, constrained: bool) -> Chain:
-    """Transitions, start and end for predictions: with -inf where the scheme forbids."""
+    """Transitions, start and end for predictions: -inf for what the scheme forbids."""
     if not constrained:
         return chain
     return Chain(*(jnp.where(ok, x, -jnp.inf) for ok, x in zip(processor.allowed, chain, strict=True)))
 
 
 def best_labels(model: Any, processor: TaggerProcessor, *, constrained: bool) -> Callable[[Params, Batch], Array]:
-    """A function of parameters and a batch: the ids of the best labels [B, T], T the greatest of all batches."""
+    """A function of parameters and a batch: the ids of the best labels [B, T]; T is the maximum of all batches."""
 
     def predict(params: Params, batch: Batch) -> Array:
         found, lengths = _scores(model, params, batch)
@@ -76,7 +76,7 @@ def _predict(model: Any, processor: TaggerProcessor, constrained: bool, params: 
 
 
 def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> list[Labelled]:
-    """The labels of sentences of words; those that are too long are divided and put together again.
+    """The labels of sentences of words. It divides sentences that are too long, and joins their labels.
 
     Raises: ValueError for a sentence without words, or a word that is too long for the BERT.
     """

@@ -1,9 +1,9 @@
-"""How good predicted labels are: precision, recall and F1 of entities as CoNLL counts them, and the report's blocks.
+"""Scores of predicted labels: precision, recall and F1 of entities as CoNLL counts them, and the report's blocks.
 
-An entity is right when its words and its type are right. With TP the entities that are right, precision is TP over the
-predicted entities, recall TP over those of the data, and F1 = 2 TP / (predicted + those of the data). Illegal sequences
-of labels are read as the evaluation of CoNLL-2003 reads them; the strict scores count no entity whose labels are not
-exactly those of its scheme. Both equal the package seqeval in its default and its strict mode.
+An entity is right when its words and its type are right. TP is the number of right entities. Precision is TP divided by
+the number of predicted entities, recall is TP divided by the number of gold entities, and F1 = 2 TP / (predicted +
+gold). Illegal sequences of labels are read as in the evaluation of CoNLL-2003. The strict scores count only entities
+whose labels follow their scheme exactly. Both equal the package seqeval in its default and its strict mode.
 
 Sources: Tjong Kim Sang and De Meulder 2003; Nakayama 2018 (seqeval).
 """
@@ -18,7 +18,7 @@ from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, labels_of_spans, spans
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 MAX_TYPES = 40
-"""Types above which there is no F1 for each, and no confusion of types."""
+"""Maximum number of types for which each type gets an F1, and the report shows confusions of types."""
 MAX_ERRORS = 30
 """Sentences with wrong predictions in the report."""
 NOTHING = "no entity"
@@ -34,23 +34,23 @@ class TypeScores(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Right ones among the predicted; 0 without any."""
+        """The share of right ones among the predicted ones; 0 if nothing is predicted."""
         return self.right / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """Right ones among those of the data; 0 without any."""
+        """The share of right ones among the gold ones; 0 if there are no gold ones."""
         return self.right / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """The harmonic mean of precision and recall."""
         total = self.predicted + self.gold
         return 2.0 * self.right / total if total else 0.0
 
 
 def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[LabelledSpan]:
-    """The entities whose labels are exactly those of the scheme."""
+    """The entities whose labels follow the scheme exactly."""
 
     def is_whole(span: LabelledSpan) -> bool:
         length = span.stop - span.start
@@ -62,7 +62,7 @@ def strict_spans(labels: Sequence[str], scheme: Scheme) -> list[LabelledSpan]:
 
 
 def count(gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]) -> dict[str, TypeScores]:
-    """The counts of each type, of entities of sentences; types that occur nowhere are left out."""
+    """The counts of the entities of each type; types that do not occur are left out."""
     right, found, there = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in zip(predicted, gold, strict=True):
         right.update(span.type for span in set(ours) & set(theirs))
@@ -79,7 +79,7 @@ def total(counts: dict[str, TypeScores]) -> TypeScores:
 
 
 def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
-    """What `scores` measures."""
+    """The metrics that `scores` returns."""
     found = {"accuracy": MetricKind("words")}
     if processor.has_entities:
         found |= {name: MetricKind("entities") for name in ("f1", "precision", "recall", "strict_f1")}
@@ -92,7 +92,7 @@ def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
 def scores(
     processor: TaggerProcessor, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, Metric]:
-    """Every score that `kinds` names, of the labels of sentences."""
+    """All metrics that `kinds` names, for the labels of sentences."""
     pairs = [pair for rows in zip(gold, predicted, strict=True) for pair in zip(*rows, strict=True)]
     found = {"accuracy": Metric(sum(a == b for a, b in pairs) / max(len(pairs), 1), len(pairs))}
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
@@ -112,7 +112,7 @@ def scores(
 def blocks(
     processor: TaggerProcessor, examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]
 ) -> list[Block]:
-    """For the report: scores of each type, which types are confused, and sentences with wrong predictions."""
+    """Blocks of the report: scores of each type, confusions of types, and sentences with wrong predictions."""
     gold = [example.labels or () for example in examples]
     theirs, ours = ([processor.spans(labels) for labels in rows] for rows in (gold, predicted))
     counts = count(theirs, ours)
@@ -135,7 +135,7 @@ def _table_of_types(counts: dict[str, TypeScores]) -> Table:
 def _confusion(
     processor: TaggerProcessor, gold: Sequence[Sequence[LabelledSpan]], predicted: Sequence[Sequence[LabelledSpan]]
 ) -> Table:
-    """Pairs of types with the same words."""
+    """Pairs of gold and predicted types of entities with the same words."""
     pairs = Counter[tuple[str, str]]()
     for theirs, ours in zip(gold, predicted, strict=True):
         one, other = ({span[:2]: span.type for span in spans} for spans in (theirs, ours))
