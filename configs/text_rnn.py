@@ -4,8 +4,8 @@ The report marks the words with the largest attention weights. Options: --model.
 last, mean and max, and the data sets of `text_cnn`.
 Source: Yang et al. 2016, section 2.2, for the attention. Differs: LSTM layers, a moving average of the parameters, and
 dropout of word vectors.
-Cost: to be measured.
-Expect: to be measured.
+Cost: 1 to 2 minutes on two busy CPU cores.
+Expect: SST-2 81.0%, SST-5 40.1%, TREC 85.4%; see docs/classification.md.
 Command: python -m train text_rnn --workdir runs/text_rnn
 """
 
