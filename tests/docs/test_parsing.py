@@ -46,3 +46,16 @@ def test_results_are_what_the_ledger_holds(page, root):
         entries = json.loads((root / "docs" / "results" / f"{name.strip('`')}.json").read_text(encoding="utf-8"))
         found = {entry["metric"]: entry["value"] for entry in entries if entry["split"] == "validation"}
         assert [float(uas), float(las)] == pytest.approx([found["uas"], found["las"]], abs=0.00051)
+
+
+def test_scores_with_predicted_tags_are_what_the_ledger_holds(page, root):
+    shown = re.search(
+        r"predicts, ([\d.]+)% of which are right, .* a UAS of ([\d.]+) and a LAS of ([\d.]+\d)", page
+    ).groups()
+    entries = [
+        {entry["metric"]: entry["value"] for entry in json.loads((root / "docs" / "results" / name).read_text())}
+        for name in ("ud_tagger.json", "ud_parser-upos.json")
+    ]
+    assert float(shown[0]) == pytest.approx(100 * entries[0]["accuracy"], abs=0.051)
+    parsed = [entries[1][f"{metric}_predicted_tags"] for metric in ("uas", "las")]
+    assert [float(score) for score in shown[1:]] == pytest.approx(parsed, abs=0.00051)
