@@ -425,8 +425,7 @@ class EncoderDecoder(nn.Module):
         if config.scale_embeddings:
             x = x * jnp.asarray(config.width**0.5, x.dtype)
         if config.positions in ("sinusoidal", "learned"):
-            learned = config.positions == "learned"
-            vectors = getattr(self, f"{side}_positions") if learned else self._sinusoidal()
+            vectors = getattr(self, f"{side}_positions") if config.positions == "learned" else self._sinusoidal()
             here = jax.lax.dynamic_slice_in_dim(vectors, first, length)
             x = x + here[None].astype(x.dtype)
         return self.dropout(x, deterministic=deterministic)
