@@ -3,13 +3,12 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
 from jaxnlp.messages import table, wrapped
 from jaxnlp.options import read_options, show_help
-from jaxnlp.runs import Checkpoint, find_task, load
+from jaxnlp.runs import Checkpoint, find_task, is_run, load
 from jaxnlp.suggestions import suggestion
 from jaxnlp.tasks import Command, every_task
 
@@ -66,8 +65,8 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     try:
         verbs = find_task(place).commands()
     except (ValueError, OSError):
-        if not Path(place).exists():
-            _check_verb(verb, others)  # a misspelt verb is named before a missing folder
+        if not is_run(place):
+            _check_verb(verb, others)  # a misspelt verb is named before a folder that is not a run
         raise
     if verb not in verbs:
         raise ValueError(f"the model in {place} has no verb {verb!r}; {suggestion(verb, verbs)}")
