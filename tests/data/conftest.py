@@ -9,6 +9,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import requests
+
+from tests.network import CONTENT, PLAYS, Network
 
 
 @pytest.fixture
@@ -41,3 +44,28 @@ def umask() -> Callable[[int], AbstractContextManager[None]]:
             os.umask(before)
 
     return changed
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Network:
+    """A network without pages, an empty cache, and no folder of the user's."""
+    monkeypatch.delenv("JAXNLP_DATA", raising=False)
+    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "cache"))
+    network = Network()
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", lambda *args, **options: network.send(*args, **options))
+    return network
+
+
+@pytest.fixture
+def online(network: Network) -> Network:
+    """A network that serves `PLAYS`."""
+    network.pages[PLAYS.url] = (200, {}, CONTENT)
+    return network
+
+
+@pytest.fixture
+def own_folder(network: Network, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of data sets that JAXNLP_DATA names."""
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    return tmp_path / "own"

@@ -10,31 +10,11 @@ import requests
 from data.data_sets import DATA_SETS
 from data.download import TINY_SHAKESPEARE, DataNotFoundError, locate, locate_folder
 from jaxnlp.caches import cache_folder
-from tests.network import CONTENT, PLAYS, Body, Network, cached_path, put
+from tests.network import CONTENT, PLAYS, Body, cached_path, put
 
 REAL_DATA = Path(os.environ.get("JAXNLP_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
-
-@pytest.fixture(autouse=True)
-def network(monkeypatch, tmp_path):
-    monkeypatch.delenv("JAXNLP_DATA", raising=False)
-    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "cache"))
-    network = Network()
-    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", lambda *args, **options: network.send(*args, **options))
-    return network
-
-
-@pytest.fixture
-def online(network):
-    network.pages[PLAYS.url] = (200, {}, CONTENT)
-    return network
-
-
-@pytest.fixture
-def own_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "own"))
-    (tmp_path / "own").mkdir()
-    return tmp_path / "own"
+pytestmark = pytest.mark.usefixtures("network")
 
 
 def refusal(path=None):

@@ -13,7 +13,7 @@ import requests
 import data.download as download
 from data.data_sets import DataSet, RemoteFile
 from data.download import DataNotFoundError, digest_of, fetch, locate_folder, main
-from tests.network import CONTENT, PLAYS, Network, cached_path, put
+from tests.network import CONTENT, PLAYS, cached_path, put
 
 PLAIN = b"a line of training text\n" * 5000
 SCENES = RemoteFile("plays", "plays/scenes.txt.gz", "https://example.org/scenes.txt", hashlib.sha256(PLAIN).hexdigest())
@@ -29,27 +29,7 @@ WHOLE = DataSet(
 )
 BY_HAND = DataSet("poems", "Poems", "https://example.org/poems", "secret", 0.1, {"a.txt": "0" * 64}, (), "Ask.")
 
-
-@pytest.fixture(autouse=True)
-def network(monkeypatch, tmp_path):
-    monkeypatch.delenv("JAXNLP_DATA", raising=False)
-    monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path / "cache"))
-    network = Network()
-    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", lambda *args, **options: network.send(*args, **options))
-    return network
-
-
-@pytest.fixture
-def online(network):
-    network.pages[PLAYS.url] = (200, {}, CONTENT)
-    return network
-
-
-@pytest.fixture
-def own_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path / "own"))
-    (tmp_path / "own").mkdir()
-    return tmp_path / "own"
+pytestmark = pytest.mark.usefixtures("network")
 
 
 @pytest.fixture
