@@ -2,8 +2,8 @@
 
 MiniLM has a fifth of BERT-base's parameters. Its learning rate is a tenth of the rate of the layers above it.
 Source: Kiperwasser and Goldberg 2016 for the parser; Devlin et al. 2019, section 5.3, for a word's first token.
-Cost: about 40 minutes on two CPU cores with bfloat16 instructions.
-Expect: UAS of dev above 0.91, LAS above 0.89, with gold tags.
+Cost: 51 minutes on one busy CPU core with bfloat16 instructions.
+Expect: UAS of dev 0.930, LAS 0.918, with gold tags.
 Command: python -m train ud_parser_bert --workdir runs/ud_parser_bert
 """
 

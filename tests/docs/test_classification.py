@@ -35,18 +35,10 @@ def test_results_are_what_the_ledger_holds(page, held):
         assert int(seconds) == pytest.approx(entries["accuracy"]["train_seconds"], abs=0.51)
 
 
-def test_means_are_those_of_the_seeds_in_the_ledger(page, held):
-    """The name, the metric, then mean, standard deviation and the values of seeds 0, 1 and 2."""
-    rows = re.findall(r"^\| `([\w-]+)` \| ([\w-]+) \| ([\d.]+) \| ([\d.]+) \| ([\d., ]+) \| (\d+) s \|$", page, re.M)
+def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
+    rows = [row for row in table("classification.md", r"[\w-]+") if len(row) == 6]
     assert len(rows) >= 5
-    for name, metric, mean, deviation, each, seconds in rows:
-        runs = [held(file)[metric] for file in (name, f"{name}-seed1", f"{name}-seed2")]
-        assert [run["seed"] for run in runs] == [0, 1, 2]
-        values = [run["value"] for run in runs]
-        assert [float(value) for value in each.split(", ")] == pytest.approx(values, abs=0.00051)
-        assert float(mean) == pytest.approx(np.mean(values), abs=0.00051)
-        assert float(deviation) == pytest.approx(np.std(values, ddof=1), abs=0.00051)
-        assert int(seconds) == pytest.approx(np.mean([run["train_seconds"] for run in runs]), abs=0.51)
+    assert_means(rows)
 
 
 def test_cross_validation_is_what_the_sweep_measured(root, page):

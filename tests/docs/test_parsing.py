@@ -59,3 +59,12 @@ def test_scores_with_predicted_tags_are_what_the_ledger_holds(page, root):
     assert float(shown[0]) == pytest.approx(100 * entries[0]["accuracy"], abs=0.051)
     parsed = [entries[1][f"{metric}_predicted_tags"] for metric in ("uas", "las")]
     assert [float(score) for score in shown[1:]] == pytest.approx(parsed, abs=0.00051)
+
+
+def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
+    assert_means([row for row in table("parsing.md", r"[\w-]+") if row[1] in ("uas", "las")])
+
+
+def test_each_run_of_the_ledger_has_a_row(page, root):
+    held = {re.sub("-seed.$", "", path.stem) for path in (root / "docs" / "results").glob("*_parser*.json")}
+    assert {cells(row)[0].strip("`") for row in part(page, "results").splitlines()[2:]} == held
