@@ -96,7 +96,7 @@ def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
     saved = logged_steps(workdir / METRICS_FILE, "validation")
     logged_steps(workdir / BLOCKS_FILE)  # an error for broken lines, before anything is written
     # A run that was killed before its first save has an empty folder, and has logged one evaluation at most. A run that
-    # # was killed during the save has an unfinished checkpoint, and may have logged more.
+    # was killed during the save has an unfinished checkpoint, and may have logged more.
     folder = workdir / CHECKPOINTS
     lost = not folder.is_dir() or (len(saved) > 1 and not any(path.is_dir() for path in folder.iterdir()))
     if saved and lost:

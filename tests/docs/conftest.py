@@ -45,7 +45,7 @@ def table(root: Path) -> Callable[[str, str], list[list[str]]]:
 
 @pytest.fixture
 def assert_means(entries: Callable[[str], Entries]) -> Callable[[list[list[str]]], None]:
-    """Compares rows with the ledger: a name, a metric, mean, standard deviation, values of seeds 0 to 2, mean seconds."""
+    """Compares rows with the ledger: a name, a metric, mean, standard deviation, each seed's value, mean seconds."""
 
     def compare(rows: list[list[str]]) -> None:
         assert rows
