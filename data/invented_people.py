@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Facts = dict[str, str]
 
 # Names and places combine one first part and one second part. No entry of a list is a prefix of another. So no
-# # surname, place or full name is a prefix of another.
+# surname, place or full name is a prefix of another.
 FIRST_NAMES = (
     ("Ald", "Bren", "Dar", "Fen", "Gav", "Hil", "Jor", "Kel", "Lud", "Mar", "Nol", "Rud", "Sel", "Tam", "Vel", "Wil"),
     ("ana", "ek", "en", "eth", "ia", "ik", "ina", "io", "on", "ora", "us", "wyn"),
@@ -66,7 +66,7 @@ OCCUPATIONS = (
 )
 
 # All people are dead, and moved to, worked in and died in the other place, so that sentences do not contradict each
-# # other. A blank comes before the full stop, as in the real text.
+# other. A blank comes before the full stop, as in the real text.
 BIRTH_PHRASINGS = (
     "{name} (born {birth_date} in {birth_place}) was {occupation} .",
     "{name} (born {birth_year}, {birth_place}) was {occupation} in {other_place} .",

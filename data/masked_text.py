@@ -299,8 +299,8 @@ class _Examples(grain.transforms.RandomMap):
         first, second = documents.text(begin, middle), documents.text(middle, end)
         follows = bool(rng.random() < FOLLOWING_SHARE)
         # Truncation removes the start of A and the end of B. Lengths are drawn before B is replaced. Otherwise a B of
-        # # another document would have more whole sentences, and the lengths would reveal it. And B ends at any token:
-        # # otherwise a B that follows would mostly end with a sentence, a truncated one rarely.
+        # another document would have more whole sentences, and the lengths would reveal it. And B ends at any token:
+        # otherwise a B that follows would mostly end with a sentence, a truncated one rarely.
         kept, longest = _shortened(len(first), len(second), self.room)
         kept_second = int(rng.integers((longest + 1) // 2, longest + 1))
         if not follows:

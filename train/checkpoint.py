@@ -110,7 +110,7 @@ class Checkpoints:
         if step in manager.all_steps():
             return
         # Copies, since on a CPU these are views of buffers that the next step overwrites. On the host, since otherwise
-        # # each device would write a part of a replicated array.
+        # each device would write a part of a replicated array.
         items = jax.tree.map(np.array, _items(state))
         record = Record(
             step=step,

@@ -158,7 +158,7 @@ def train_step(
     minimised, _ = weighted(metrics)
     norm = optax.tree.norm(grads)
     # The updates are not checked, because this would double the optimizer's memory traffic. Only an absurd learning
-    # # rate makes an infinite update of a finite gradient; `all_finite` finds it.
+    # rate makes an infinite update of a finite gradient; `all_finite` finds it.
     finite = jnp.isfinite(minimised) & jnp.isfinite(norm)
     if objective.progress not in metrics:
         raise ValueError(
@@ -168,7 +168,7 @@ def train_step(
     step, progress = state.step + 1, metrics[objective.progress][1]
 
     # A branch, not a choice for each value: XLA on CPU then writes moments and parameters in place, without a copy. Not
-    # # measured on a GPU yet.
+    # measured on a GPU yet.
     def updated(state: TrainState) -> TrainState:
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, progress=progress)
         params = optax.apply_updates(state.params, updates)
