@@ -66,8 +66,8 @@ class WordEncoderConfig(ModelConfig):
     character_window: int = 3
     """Number of characters in a window of the convolution."""
     word_dropout_rate: float = 0.0
-    """Share of the words read as unknown words in training. It trains the embedding of unknown words, and the use of
-    the characters."""
+    """Share of the words read as unknown words in training, also in pairs of words. It trains the embedding of unknown
+    words, and the use of the characters and of the other words."""
     input_dropout_rate: float = 0.5
     """Share of the words' vectors dropped in training."""
     recurrent_widths: tuple[int, ...] = (128,)
@@ -99,7 +99,7 @@ class WordEncoderConfig(ModelConfig):
             (
                 ReadWhen("freeze_bert", False, self.bert, "models with model.bert"),
                 ReadWhen("vectors_path", None, words, "models with word embeddings"),
-                ReadWhen("word_dropout_rate", 0.0, words, "models with word embeddings"),
+                ReadWhen("word_dropout_rate", 0.0, words or self.bigram_width > 0, "models with word embeddings"),
                 ReadWhen("bigram_buckets", 32_768, self.bigram_width > 0, "models with model.bigram_width"),
                 ReadWhen("character_width", 30, characters, "models that read characters"),
                 ReadWhen("character_window", 3, characters, "models that read characters"),
@@ -303,12 +303,12 @@ class WordEncoder(nn.Module):
         batch, length = word_mask.shape
         chex.assert_shape(words, (batch, length))
         chex.assert_shape(characters, (batch, length, None))
-        words = jnp.where(word_mask, words, PAD_ID)
+        words = self._with_unknown(jnp.where(word_mask, words, PAD_ID), deterministic=deterministic)
         parts = []
         if config.bert:
             parts.append(self._first_vectors(pieces, piece_mask, first_pieces, deterministic=deterministic))
         if config.word_width:
-            parts.append(self.words(self._with_unknown(words, deterministic=deterministic)))
+            parts.append(self.words(words))
         if config.bigram_width:
             parts.append(self.bigrams(_bigram_ids(words, config.bigram_buckets)))
         if config.character_features:

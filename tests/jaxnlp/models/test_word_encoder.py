@@ -125,6 +125,20 @@ def test_pairs_of_neighbours_have_embeddings_of_their_own():
     assert not np.any(first["params"]["bigrams"]["embedding"])
 
 
+def test_an_unknown_word_is_unknown_in_its_pairs_too():
+    config = WordEncoderConfig(
+        word_width=5, character_features=0, recurrent_widths=(), bigram_width=4, word_dropout_rate=0.5
+    )
+    config = dataclasses.replace(config, input_dropout_rate=0.0)
+    batch = {name: np.repeat(value, 50, axis=0) for name, value in batch_of([["the", "dog", "dogs"]]).items()}
+    _, params = encoded(config, batch)
+    found, _ = encoded(config, batch, params, deterministic=False, rngs={"dropout": jax.random.key(0)})
+    words, pairs = np.split(np.asarray(found).round(4), [5], axis=-1)
+    cases = {(*words[row, :2].ravel(), *pairs[row, 0]) for row in range(len(words))}
+    # Each word of the first pair is known or unknown. Each of the four cases has one vector, which no other case has.
+    assert len(cases) == len({case[:10] for case in cases}) == len({case[10:] for case in cases}) == 4
+
+
 def test_a_frozen_bert_has_no_gradient():
     config = dataclasses.replace(WHOLE, freeze_bert=True, recurrent_widths=())
     batch = batch_of(SENTENCES)
