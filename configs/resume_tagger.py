@@ -15,7 +15,7 @@ def get_config() -> TrainConfig:
     return update(
         conll_bilstm_crf.get_config(),
         recipe="resume_tagger",
-        total_steps=2_500,
+        total_steps=6_000,
         evaluate_every_steps=500,
         checkpoint_every_steps=500,
         **{
@@ -27,7 +27,7 @@ def get_config() -> TrainConfig:
             "data.batch_size": 16,
             "model.bigram_width": 50,
             "model.character_features": 0,
-            "model.word_dropout_rate": 0.05,
+            "model.word_dropout_rate": 0.6,
             "optimizer.learning_rate": 3e-3,
             "optimizer.warmup_steps": 100,
         },
