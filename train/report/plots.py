@@ -296,7 +296,7 @@ def _throughput(axes: "Axes", rows: Rows, of: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     steps, values = curve(rows, "train", f"{of}_per_second")
-    _single(axes, f"Throughput ({plain(of)}/s)", 0.6, steps, values)
+    _single(axes, f"{plain(of).capitalize()}/s, dashed: median", 0.6, steps, values)
     if np.isfinite(values).any():
         median = float(np.median(values[np.isfinite(values)]))
         axes.axhline(median, color=PALETTE["--ink"], lw=1.2, ls=(0, (4, 3)), zorder=3)

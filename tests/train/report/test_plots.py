@@ -253,7 +253,7 @@ def test_more_curves_than_can_be_told_apart_are_left_out_and_the_title_says_so()
 
 def test_throughput_is_that_of_the_progress_metric():
     rows = [{"step": step, "split": "train", "questions_per_second": 5.0} for step in (1, 2)]
-    assert "Throughput (questions/s)" in draw_throughput(rows, "questions")
+    assert "Questions/s, dashed: median" in draw_throughput(rows, "questions")
     assert "nothing measured" not in draw_throughput(rows, "questions")
     assert "nothing measured" in draw_throughput(rows, "tokens")
 
