@@ -184,7 +184,11 @@ def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
     title = ", ".join(names[:3]) + (", \u2026" if len(names) > 3 else "")
     units = {chart.metrics[metric].per for metric in metrics}
     unit = units.pop() if len(units) == 1 else chart.unit
-    return f"{title[:1].upper()}{title[1:]}" + (f" ({unit})" if unit else "") + f", {chart.better} is better"
+    return (
+        f"{title[:1].upper()}{title[1:]}"
+        + (f" ({unit})" if unit not in ("", title) else "")
+        + f", {chart.better} is better"
+    )
 
 
 def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:

@@ -20,7 +20,8 @@ img { display: inline-block; max-width: 100%; margin-right: 8px; image-rendering
 figcaption { color: GrayText }
 """
 _EXPLANATION = """<p>Left is the image. Right is the same image, where a patch is as bright as its share in the
-prediction: the attention of all layers, multiplied (attention rollout).</p>"""
+prediction: the attention of all layers, multiplied (attention rollout). Below are the file and the predicted class with
+its probability.</p>"""
 
 
 def lit(images: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -20,7 +20,8 @@ h2 { margin: 1.5em 0 0; font-size: 1rem; color: GrayText; font-weight: 400 }
 p { margin: 0 }
 """
 _EXPLANATION = """<p>The stronger the colour of a word, the larger its weight, relative to the largest weight of its
-text. Move the pointer over a word to see its weight.</p>"""
+text. Move the pointer over a word to see its weight. Above each text is the prediction, with its probability if it is a
+class.</p>"""
 
 
 def render_page(

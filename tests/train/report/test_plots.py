@@ -231,6 +231,7 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
         ({"sst/loss": NATS, "sts/loss": NATS}, ["sst/loss", "sts/loss"], "Loss (nats per token)"),
         ({"loss": NATS, "b": Declared("words", "nats", "lower")}, ["loss", "b"], "Loss, b (nats)"),
         ({"exact_match": Declared()}, ["exact_match"], "Exact match"),
+        ({"steps_per_word": Declared("words", "steps", "lower")}, ["steps_per_word"], "Steps per word"),
         ({name: Declared() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
     ],
 )
