@@ -36,7 +36,7 @@ MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
 docs: $(VENV)/.installed-docs
 	$(MKDOCS) build --quiet
-	@echo "The documentation  $(CURDIR)/site/index.html"
+	@echo "The documentation  $(CURDIR)/site/index.html (make docs-serve shows it with its search)"
 
 docs-serve: $(VENV)/.installed-docs
 	$(MKDOCS) serve

@@ -121,11 +121,12 @@ def table(rows: list[dict]) -> Table:
     return found
 
 
-COLUMNS = ("ours (ms)", "theirs (ms)", "ratio", "spread", "tokens/s", "GFLOP/s", "of the limit")
+COLUMNS = ("jaxnlp (ms)", "opponent (ms)", "ratio", "spread", "tokens/s", "GFLOP/s", "of the limit")
 
 
 def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g}"
+    """A time with three significant digits, such as 36.7 or 1,180."""
+    return f"{float(f'{seconds * 1e3:.3g}'):,g}"
 
 
 def cells(row: dict) -> list[str]:

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 Entry = dict[str, Any]
-SEARCH = ("num_beams", "length_penalty")
-"""What an entry says of the search that it was measured with."""
+
+
+def search(entry: Entry) -> tuple[int | None, float | None]:
+    """The beams and the length penalty of an entry's measurement; a search with one beam has no length penalty."""
+    beams = entry.get("num_beams")
+    return (None, None) if not beams or beams == 1 else (beams, entry.get("length_penalty"))
 
 
 def newest(entries: list[Entry]) -> list[Entry]:
     """The entries of the newest run: later entries replace earlier ones of the same metric, split and search."""
     last = [entry for entry in entries if entry["commit"] == entries[-1]["commit"]]
-    return list({(entry["metric"], entry["split"], *map(entry.get, SEARCH)): entry for entry in last}.values())
+    return list({(entry["metric"], entry["split"], *search(entry)): entry for entry in last}.values())
 
 
 def read(folder: Path) -> dict[str, list[Entry]]:
@@ -43,7 +47,7 @@ def rows(name: str, entries: list[Entry]) -> list[list[str]]:
         if part and entry["metric"] == "f1":
             continue  # of a single class
         metric = f"{part}/{entry['metric']}" if part else entry["metric"]
-        groups[split, *map(entry.get, SEARCH)][metric].append(entry)
+        groups[split, *search(entry)][metric].append(entry)
     made = []
     for (split, beams, penalty), metrics in groups.items():
         config = entries[0]["config"]
@@ -51,16 +55,16 @@ def rows(name: str, entries: list[Entry]) -> list[list[str]]:
         first = selected if selected in metrics else min(metrics)
         others = [f"{metric} {shown([e['value'] for e in metrics[metric]])}" for metric in sorted({*metrics} - {first})]
         runs = metrics[first]
-        search = "" if not beams or beams == 1 else f", {beams} beams" + (f", penalty {penalty}" if penalty else "")
+        by = f", {beams} beams" + (f", penalty {penalty}" if penalty else "") if beams else ""
         made.append(
             [
                 f"`{name}`",
-                split + search,
+                split + by,
                 f"{first} **{shown([entry['value'] for entry in runs])}**",
                 ", ".join(others),
                 str(len(runs)),
                 f"{statistics.mean(entry['steps'] for entry in runs):,.0f}",
-                f"{statistics.mean(entry['train_seconds'] for entry in runs):,.0f} s",
+                f"{statistics.mean(entry['train_seconds'] for entry in runs):,.0f}\u00a0s",
             ]
         )
     return made
@@ -81,7 +85,8 @@ This table is made from the ledger in `docs/results` when the site is built. `py
 writes the ledger, and nothing in it is typed by hand. A row of several seeds has their mean and standard deviation; the
 steps and the seconds of training are means, too.
 
-Losses are in nats, BLEU and chrF are out of 100, and shares are fractions of 1. The first metric is the one that
+Losses are in nats, BLEU and chrF are out of 100, and shares are fractions of 1. BLEU is 0 if no translation has four
+words, as in `number_words`. The first metric is the one that
 selected the checkpoint, if it was measured there. F1 of single classes is left out. Machines differ, so the seconds are
 a rough guide: each ledger entry names its device, its versions and its command. [The ledger's own
 page](results/README.md) lists options that were renamed.

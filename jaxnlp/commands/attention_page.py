@@ -3,7 +3,7 @@
 import base64
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from string import Template
 from typing import NamedTuple
 
@@ -11,8 +11,18 @@ import numpy as np
 
 HIDDEN = 65535
 """The code for a masked weight; other weights are multiples of 1 / 65534."""
-VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-"""Without this element, phones show the page at the width of a desktop screen."""
+SIGNS = {
+    "\u2423": "a space",
+    "\u23ce": "a line break",
+    "\u21e5": "a tab",
+    "\u2581": "the space before a word",
+    "##": "a token inside a word",
+    "[CLS]": "the start of the input",
+    "[SEP]": "the end of a text",
+    "<s>": "the start of the output",
+    "</s>": "the end of a text",
+}
+"""Signs in tokens, and what they stand for; the page explains those that it has."""
 
 
 class AttentionMaps(NamedTuple):
@@ -99,7 +109,7 @@ canvas { display: block; background: var(--soft) }
 #top { grid-column: 2; grid-auto-flow: column; align-items: end; justify-content: start; padding-bottom: 4px }
 #side { justify-items: end; padding-right: 5px }
 #top span { writing-mode: vertical-rl; text-orientation: sideways; transform: rotate(180deg) }
-#top span.single { writing-mode: horizontal-tb; justify-content: center; transform: none }
+#top span.single { writing-mode: horizontal-tb; justify-content: center; transform: none; line-height: 1.4 }
 #top span, #side span { display: flex; align-items: center; white-space: pre; overflow: hidden; max-width: 11em;
   max-height: 11em }
 #large .picked { color: var(--pick); font-weight: 700 }
@@ -268,14 +278,14 @@ _PAGE = Template("""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-$viewport
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Attention: $title</title>
 <style>$style</style>
 </head>
 <body>
 <main>
 <h1 dir="auto">$title</h1>
-<p>$model. $sizes. Rows of a map attend, columns are what they attend to.</p>
+<p>$model. $sizes. Rows of a map attend, columns are what they attend to.$signs</p>
 <p class="legend">Weight: $legend<span id="mask"><i class="hidden"></i>hidden by the mask</span></p>
 <noscript><p>The maps are drawn by the page's own script, which is switched off here.</p></noscript>
 <div id="parts"></div>
@@ -311,12 +321,12 @@ def render_page(maps: Sequence[AttentionMaps], *, title: str, model: str) -> str
     if not maps:
         raise ValueError("a page about attention needs maps, got none")
     return _PAGE.substitute(
-        viewport=VIEWPORT,
         style=_STYLE,
         script=_SCRIPT,
         title=html.escape(title),
         model=html.escape(model),
         sizes=html.escape("; ".join(map(_sizes, maps))),
+        signs=html.escape(explain_signs({token for part in maps for token in (*part.rows, *part.columns)})),
         legend="".join(
             f'<span><i style="--share: {100 * share**0.5:.0f}%"></i>{100 * share:g}%</span>'
             for share in (0.01, 0.05, 0.2, 0.5, 1.0)
@@ -331,6 +341,17 @@ def _sizes(part: AttentionMaps) -> str:
     sizes = [(layers, "layer"), (heads, "head"), (rows, "row"), *([] if _is_square(part) else [(columns, "column")])]
     named = ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in sizes)
     return f"{part.name}: {named}" if part.name else named
+
+
+def explain_signs(tokens: Iterable[str]) -> str:
+    """A sentence about the signs in tokens, after a blank; empty if there are none."""
+    tokens = {*tokens}
+    found = [
+        f"{sign} is {meaning}"
+        for sign, meaning in SIGNS.items()
+        if any(token == sign or (sign in ("\u2581", "##") and token.startswith(sign)) for token in tokens)
+    ]
+    return f" In tokens, {', '.join(found)}." if found else ""
 
 
 def _is_square(part: AttentionMaps) -> bool:

@@ -11,7 +11,7 @@ from PIL import Image
 
 
 def png(images: np.ndarray, *, columns: int = 1, scale: int = 1) -> str:
-    """Images in a grid, as a PNG file in base64.
+    """Images in a grid, as a PNG file in base64. Between the images the picture is transparent.
 
     Args:
       images: [N, I, I, R] uint8.
@@ -20,11 +20,12 @@ def png(images: np.ndarray, *, columns: int = 1, scale: int = 1) -> str:
     """
     count, size, _, channels = images.shape
     rows = -(-count // columns)
-    page = np.full((rows * (size + 1), columns * (size + 1), channels), 255, np.uint8)
+    page = np.zeros((rows * (size + 1) - 1, columns * (size + 1) - 1, channels + 1), np.uint8)
     for number, image in enumerate(images):
         top, left = (size + 1) * (number // columns), (size + 1) * (number % columns)
-        page[top : top + size, left : left + size] = image
-    picture = Image.fromarray(page.squeeze(-1) if channels == 1 else page)
+        page[top : top + size, left : left + size, :-1] = image
+        page[top : top + size, left : left + size, -1] = 255
+    picture = Image.fromarray(page)
     file = io.BytesIO()
     picture.resize((page.shape[1] * scale, page.shape[0] * scale), Image.Resampling.NEAREST).save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()

@@ -1,6 +1,6 @@
 """The table of docs/benchmarks.md."""
 
-from benchmarks.markdown import BEGIN, END, PAGE, markdown, recorded, with_table
+from benchmarks.markdown import BEGIN, END, PAGE, RESULTS, TITLES, markdown, recorded, with_table
 from benchmarks.measure import compared
 
 WHERE = {"device": "a machine", "date": "2026-01-02", "versions": "jax 1"}
@@ -14,15 +14,31 @@ def test_every_row_is_in_the_table_with_its_numbers():
         ROW | {"case": "b", "variant": "long", "opponent": "compile", "error": "no compiler"} | WHERE,
     ]
     text = markdown(rows)
-    assert "| a | `eager_f32` | 500 | 1e+03 | 2.00 | 0% | 2,000 | 2 | 0.50 |" in text
-    assert "| b, long | `compile` |  |  | not measured: no compiler |  |  |  |  |" in text
+    assert "| a | `eager_f32` | 500 | 1,000 | 2.00 | 0% | 2,000 | 2 | 0.50 |" in text
+    assert "`compile` was not measured: no compiler. Cases: b, long.\n" in text
+    assert "| b, long |" not in text
     assert "a machine, 2026-01-02, with jax 1.\n" in text
     assert "with jax 1, at commit 0123456789ab.\n" in markdown([rows[0] | {"commit": "0123456789abcdef"}])
 
 
 def test_a_cold_start_is_next_to_the_warm_one():
     row = ROW | compared([0.5, 0.5], [1.0, 1.0]) | {"ours_cold_seconds": 2.0} | WHERE
-    assert "| a | `eager_f32` | 500; cold 2e+03 | 1e+03 | 2.00 |" in markdown([row])
+    assert "| a | `eager_f32` | 500; cold 2,000 | 1,000 | 2.00 |" in markdown([row])
+
+
+def test_each_measurement_has_a_table_of_its_own():
+    rows = [
+        ROW | compared([0.5] * 2, [1.0] * 2) | WHERE | {"date": date, "case": date}
+        for date in ("1 May", "2 May", "1 May")
+    ]
+    first, second = markdown(rows).split("Measured on a machine, 2 May")
+    assert first.count("| 1 May |") == 2
+    assert second.count("| 2 May |") == 1
+
+
+def test_every_recorded_file_has_a_heading_that_says_what_differs():
+    assert {path.stem for path in RESULTS.glob("benchmarks*.json")} == {*TITLES}
+    assert all(f"### {title}\n" in recorded() for title in TITLES.values())
 
 
 def test_only_text_between_the_markers_is_replaced():

@@ -36,7 +36,7 @@ def test_seeds_become_mean_and_standard_deviation(ledger):
     folder = ledger(a=[entry()], a_seed1=[entry(value=0.6, steps=20)], a_seed2=[entry(value=0.7, train_seconds=9.0)])
     ((name, entries),) = results_table.read(folder).items()
     (row,) = results_table.rows(name, entries)
-    assert row == ["`a`", "validation", "accuracy **0.6 ± 0.1**", "", "3", "13", "5 s"]
+    assert row == ["`a`", "validation", "accuracy **0.6 ± 0.1**", "", "3", "13", "5\u00a0s"]
 
 
 def test_only_the_newest_run_of_a_file_counts(ledger):
@@ -55,6 +55,14 @@ def test_splits_and_searches_have_rows_of_their_own():
     entries = [entry(num_beams=1), entry(num_beams=5, length_penalty=0.6), entry(split="test", num_beams=5)]
     measured = [row[1] for row in results_table.rows("a", entries)]
     assert measured == ["validation", "validation, 5 beams, penalty 0.6", "test, 5 beams"]
+
+
+def test_greedy_search_is_one_row_whatever_its_length_penalty(ledger):
+    greedy = [entry(num_beams=1, length_penalty=penalty) for penalty in (0.6, 0.0)]
+    folder = ledger(a=[*greedy, entry(split="test")], a_seed1=[entry()])
+    ((name, entries),) = results_table.read(folder).items()
+    rows = results_table.rows(name, entries)
+    assert [(row[1], row[4]) for row in rows] == [("validation", "2"), ("test", "1")]
 
 
 def test_the_page_has_every_run_of_the_ledger(root):

@@ -264,7 +264,7 @@ def _measured(rows: Rows, metrics: Mapping[str, Declared]) -> str:
         f'<th scope="col">{text(split)}<small>step {row["step"]:,}</small></th>' for split, row in last.items()
     )
     body = "".join(
-        f'<tr><th scope="row">{text(spaced(key))}{_unit(metrics.get(key))}</th>'
+        f'<tr><th scope="row">{text(spaced(key))}{_unit(key, metrics.get(key))}</th>'
         + "".join(f"<td>{text(number(row[key])) if key in row else ''}</td>" for row in last.values())
         + "</tr>"
         for key in keys
@@ -285,8 +285,9 @@ def _files(files: Sequence[str]) -> str:
     )
 
 
-def _unit(metric: Declared | None) -> str:
-    return f"<small>{text(metric.per)}</small>" if metric is not None and metric.per else ""
+def _unit(key: str, metric: Declared | None) -> str:
+    """The unit of a metric, if its name does not say it, as that of `positions_per_token` does."""
+    return f"<small>{text(metric.per)}</small>" if metric is not None and metric.per not in ("", spaced(key)) else ""
 
 
 def _sections(title: str, tree: Object) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:

@@ -184,7 +184,11 @@ def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
     title = ", ".join(names[:3]) + (", \u2026" if len(names) > 3 else "")
     units = {chart.metrics[metric].per for metric in metrics}
     unit = units.pop() if len(units) == 1 else chart.unit
-    return f"{title[:1].upper()}{title[1:]}" + (f" ({unit})" if unit else "") + f", {chart.better} is better"
+    return (
+        f"{title[:1].upper()}{title[1:]}"
+        + (f" ({unit})" if unit not in ("", title) else "")
+        + f", {chart.better} is better"
+    )
 
 
 def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
@@ -296,7 +300,7 @@ def _throughput(axes: "Axes", rows: Rows, of: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     steps, values = curve(rows, "train", f"{of}_per_second")
-    _single(axes, f"Throughput ({plain(of)}/s)", 0.6, steps, values)
+    _single(axes, f"{plain(of).capitalize()}/s, dashed: median", 0.6, steps, values)
     if np.isfinite(values).any():
         median = float(np.median(values[np.isfinite(values)]))
         axes.axhline(median, color=PALETTE["--ink"], lw=1.2, ls=(0, (4, 3)), zorder=3)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxnlp.commands.attention_page import VIEWPORT
+from jaxnlp.commands.page import page
 from jaxnlp.images.pictures import png
 
 DARKEST = 0.15
@@ -14,12 +14,14 @@ PICTURE_PIXELS = 224
 """Size to which small images are enlarged on a page."""
 
 _STYLE = """
-:root { color-scheme: light dark }
-body { margin: auto; max-width: 1100px; padding: 24px; font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif }
+body { max-width: 1100px }
 figure { display: inline-block; margin: 0 24px 24px 0 }
 img { display: inline-block; max-width: 100%; margin-right: 8px; image-rendering: pixelated; border-radius: 4px }
-figcaption { color: GrayText; overflow-wrap: anywhere }
+figcaption { color: GrayText }
 """
+_EXPLANATION = """<p>Left is the image. Right is the same image, where a patch is as bright as its share in the
+prediction: the attention of all layers, multiplied (attention rollout). Below are the file and the predicted class with
+its probability.</p>"""
 
 
 def lit(images: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -53,10 +55,4 @@ def render_page(images: np.ndarray, shares: np.ndarray, captions: Sequence[str],
         figures.append(
             f'<figure><img src="data:image/png;base64,{pair}" alt="{text}"><figcaption>{text}</figcaption></figure>'
         )
-    title = html.escape(f"Attention of {name}")
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8">{VIEWPORT}<title>{title}</title>'
-        f"<style>{_STYLE}</style>\n"
-        f"<h1>{title}</h1>\n<p>Left the image, right the same image: a patch is as bright as its share of the "
-        f"attention of all layers (rollout).</p>\n{''.join(figures)}\n</html>\n"
-    )
+    return page(f"Attention of {name}", "\n".join([_EXPLANATION, *figures]), _STYLE)

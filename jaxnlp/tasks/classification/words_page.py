@@ -5,20 +5,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxnlp.commands.attention_page import VIEWPORT
+from jaxnlp.commands.page import page
 
 STRONG = 1.5
 """The report marks words whose weight is at least this many times the weight of equally weighted words."""
 
 _STYLE = """
-:root { color-scheme: light dark; --heat: #0067a3 }
+:root { --heat: #0067a3 }
 @media (prefers-color-scheme: dark) { :root { --heat: #6cc4f5 } }
-body { margin: auto; max-width: 900px; padding: 24px; font: 16px/2 system-ui, "Segoe UI", Roboto, sans-serif }
+body { max-width: 900px; line-height: 2 }
 span { padding: .15em .3em; border-radius: 4px;
   background: color-mix(in srgb, var(--heat) calc(.6 * var(--share)), transparent) }
 h2 { margin: 1.5em 0 0; font-size: 1rem; color: GrayText; font-weight: 400 }
-p { margin: 0; overflow-wrap: anywhere }
+p { margin: 0 }
 """
+_EXPLANATION = """<p>The stronger the colour of a word, the larger its weight, relative to the largest weight of its
+text. Move the pointer over a word to see its weight. Above each text is the prediction, with its probability if it is a
+class.</p>"""
 
 
 def render_page(
@@ -40,14 +43,7 @@ def render_page(
             for token, share in zip(tokens, shares, strict=True)
         )
         paragraphs.append(f"<h2>{html.escape(caption)}</h2>\n<p>{words}</p>")
-    title = html.escape(f"Attention of {name}")
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8">{VIEWPORT}<title>{title}</title>'
-        f"<style>{_STYLE}</style>\n"
-        f"<h1>{title}</h1>\n<p>A word is as dark as its weight, relative to the largest weight of its text.</p>\n"
-        + "\n".join(paragraphs)
-        + "\n</html>\n"
-    )
+    return page(f"Attention of {name}", "\n".join([_EXPLANATION, *paragraphs]), _STYLE)
 
 
 def marked(tokens: Sequence[str], weights: np.ndarray) -> tuple[tuple[str, bool], ...]:

@@ -41,6 +41,8 @@ body { background: var(--paper); color: var(--ink) }
 h2 { margin: 1.5em 0 .3em; font-size: 1rem; color: var(--faint); font-weight: 400 }
 .scroll { overflow-x: auto; padding-bottom: 8px }
 """
+_EXPLANATION = """<p>An arrow points from the head to the dependent, and its label is their relation. A word without a
+head has the arrow of the root. Tags are below the words.</p>"""
 
 
 class Drawn(NamedTuple):
@@ -190,7 +192,7 @@ def as_svg(drawn: Sequence[Drawn]) -> str:
 
 def as_html(drawn: Sequence[Drawn], name: str) -> str:
     """A page that loads no other file; long sentences scroll. Args: name: the name of the model."""
-    parts = []
+    parts = [_EXPLANATION]
     for one in drawn:
         group, width, height = svg(one)
         title = html.escape(f"{one.name}. {' '.join(one.words)}")

@@ -138,7 +138,10 @@ def _by_length(words: Judged) -> Table:
         for name, chosen in _groups(words)
         if chosen.any()
     )
-    note = "The length of an arc is the distance of the word from its right head; the root has none."
+    note = (
+        "UAS is the share of words with the right head, and LAS the share with the right head and relation. "
+        "The length of an arc is the distance of the word from its right head; the root has none."
+    )
     return Table(("length", "words", "UAS", "LAS"), rows, bars=(2, 3), note=note)
 
 

@@ -121,7 +121,8 @@ def attention_blocks(scoring: Scoring, questions: Sequence[Question], given: Seq
             columns=tuple(question.text + MASK),
             weights=tuple(map(tuple, rows.round(3).tolist())),
             title=f"{line} ({verdict})",
-            note="The attention of each character of the answer through all layers (attention rollout).",
+            note="The attention of each character of the answer through all layers (attention rollout). Rows are the "
+            "answer, columns the question.",
         )
         blocks.append(Block(f"Attention {number}", heat))
     return blocks

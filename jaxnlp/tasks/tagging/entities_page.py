@@ -12,8 +12,11 @@ mark { padding: .15em .3em; border-radius: 4px; color: inherit; background: hsl(
   box-decoration-break: clone; -webkit-box-decoration-break: clone }
 mark b { margin-left: .4em; font-size: .7em; letter-spacing: .03em; color: hsl(var(--hue) 60% 35%) }
 @media (prefers-color-scheme: dark) { mark b { color: hsl(var(--hue) 60% 75%) } }
-p { margin: .8em 0; white-space: pre-wrap }
+p { margin: .8em 0 }
+p + p { white-space: pre-wrap }
 """
+_EXPLANATION = """Move the pointer over an entity to see its confidence: the lowest probability of the labels of its
+words."""
 GOLDEN_ANGLE = 137.5
 """Degrees between the hues of two successive types: their colours are easy to distinguish."""
 
@@ -39,8 +42,9 @@ def render_page(texts: Sequence[str], entities: Sequence[Sequence[Entity]], type
     hues = {kind: round(number * GOLDEN_ANGLE + 210) % 360 for number, kind in enumerate(types)}
     used = {entity.type for found in entities for entity in found}
     legend = " ".join(_mark(kind, "", hues, "") for kind in types if kind in used)
+    explanation = f"Types: {legend}. {_EXPLANATION}" if used else "No entities were found."
     paragraphs = [f"<p>{_paragraph(text, found, hues)}</p>" for text, found in zip(texts, entities, strict=True)]
-    return page(f"Entities found by {name}", "\n".join([f"<p>{legend}</p>", *paragraphs]), _STYLE)
+    return page(f"Entities found by {name}", "\n".join([f"<p>{explanation}</p>", *paragraphs]), _STYLE)
 
 
 def _paragraph(text: str, entities: Sequence[Entity], hues: Mapping[str, int]) -> str:
@@ -55,6 +59,6 @@ def _paragraph(text: str, entities: Sequence[Entity], hues: Mapping[str, int]) -
 def _mark(text: str, kind: str, hues: Mapping[str, int], confidence: str) -> str:
     """A highlighted text. If `kind` is empty, the text is the name of a type, in the colour of this type."""
     hue = hues[kind or text]
-    title = f' title="{html.escape(kind)} {confidence}"' if confidence else ""
+    title = f' title="{html.escape(kind)}, confidence {confidence}"' if confidence else ""
     label = f"<b>{html.escape(kind)}</b>" if kind else ""
     return f'<mark style="--hue: {hue}"{title}>{html.escape(text)}{label}</mark>'

@@ -80,8 +80,8 @@ def _transitions(chain: Chain, processor: TaggerProcessor, *, constrained: bool)
     ends = np.concatenate([[-np.inf], chain.end])
     shares = np.asarray(jax.nn.softmax(np.concatenate([rows, ends[:, None]], axis=1), axis=1))
     note = (
-        "Rows are labels, columns the label that follows; darker ones have a greater share of exp(transition). The "
-        "model adds the scores of the words."
+        "Rows are labels, columns the label that follows. The stronger the colour, the greater the share of "
+        "exp(transition). The model adds the scores of the words."
     )
     names = ("(begin)", *processor.labels)
     weights = tuple(tuple(row) for row in shares.round(4).tolist())

@@ -2,25 +2,17 @@
 
 import html
 from collections.abc import Sequence
-from string import Template
 
 from jaxnlp.blocks import HeatMap
+from jaxnlp.commands.attention_page import explain_signs
+from jaxnlp.commands.page import page
 
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attention of translations</title>
-<style>
-:root { color-scheme: light dark; --page: #f5f6f8; --card: #fff; --ink: #1b222b; --muted: #5b6673; --heat: #0067a3;
-  --line: #dfe4ea }
+_STYLE = """
+:root { --page: #f5f6f8; --card: #fff; --ink: #1b222b; --muted: #5b6673; --heat: #0067a3; --line: #dfe4ea }
 @media (prefers-color-scheme: dark) { :root { --page: #0f1318; --card: #171c23; --ink: #e8ecf1; --muted: #9aa6b4;
   --heat: #6cc4f5; --line: #2f3843 } }
-body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif }
-main { max-width: 1280px; margin: auto; padding: 24px 16px }
-h1 { font-size: 1.5rem; margin: 0 0 .3rem }
-h2 { font-size: 1rem; margin: 0 0 .6rem; overflow-wrap: anywhere }
+body { max-width: 1280px; background: var(--page); color: var(--ink) }
+h2 { font-size: 1rem; margin: 0 0 .6rem }
 p { color: var(--muted); margin: .3rem 0 1.2rem }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 1rem 1.1rem;
   margin-bottom: 14px; overflow-x: auto }
@@ -30,23 +22,16 @@ thead th { vertical-align: bottom; padding: 0 0 .4em; height: 1px }
 thead span { writing-mode: vertical-rl; transform: rotate(180deg); display: inline-block }
 td { width: 1.7em; min-width: 1.7em; height: 1.7em; padding: 0; border: 1px solid var(--card);
   background: color-mix(in srgb, var(--heat) var(--share), var(--page)) }
-</style>
-</head>
-<body>
-<main>
-<h1>Attention of translations</h1>
-<p>Rows are tokens of the translation, columns are tokens of the source. Each row of weights sums to 1. Larger weights
-have darker cells, or brighter cells in dark mode. Move the pointer over a cell to see its weight.</p>
-$maps
-</main>
-</body>
-</html>
-""")
+"""
+_EXPLANATION = """Rows are tokens of the translation, columns are tokens of the source. Each row of weights sums to 1.
+The stronger the colour of a cell, the larger its weight. Move the pointer over a cell to see its weight."""
 
 
 def render_page(maps: Sequence[HeatMap]) -> str:
     """The HTML document, with a heat map for each translation: rows are target tokens, columns source tokens."""
-    return _PAGE.substitute(maps="\n".join(map(_section, maps)))
+    signs = html.escape(explain_signs(token for found in maps for token in (*found.rows, *found.columns)))
+    sections = "\n".join(map(_section, maps))
+    return page("Attention of translations", f"<p>{_EXPLANATION}{signs}</p>\n{sections}", _STYLE)
 
 
 def _section(found: HeatMap) -> str:

@@ -73,7 +73,7 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
         AttentionMaps(
             *names[name],
             np.asarray(weights[name], np.float32)[:, 0],
-            name,
+            "cross-attention" if name == "cross" else name,
             np.tri(len(inputs), dtype=bool) if name == "decoder" else None,
         )
         for name in names

@@ -53,6 +53,27 @@ def weights_of(part):
     return np.where(whole == HIDDEN, np.nan, whole / (HIDDEN - 1)).reshape(shape)
 
 
+def test_the_page_explains_the_signs_that_its_tokens_have():
+    def explained(*tokens):
+        weights = np.full((1, 1, len(tokens), len(tokens)), 1.0 / len(tokens))
+        (line,) = [
+            text
+            for text in Page(
+                render_page([AttentionMaps(list(tokens), list(tokens), weights)], title="", model="")
+            ).texts
+            if "attend to." in text
+        ]
+        return line.partition("attend to.")[2].strip()
+
+    assert explained("a", "\u2423") == "In tokens, \u2423 is a space."
+    assert (
+        explained("[CLS]", "play", "##ing")
+        == "In tokens, ## is a token inside a word, [CLS] is the start of the input."
+    )
+    assert explained("\u2581one", "</s>") == "In tokens, \u2581 is the space before a word, </s> is the end of a text."
+    assert explained("a", "#") == ""
+
+
 def test_the_page_holds_the_weights_and_tokens_whatever_they_are_written_like(maps, weights):
     page = Page(render_page(maps, title="</script><b>$style & $data", model="<i>mine</i>"))
     data, _ = page.scripts

@@ -123,6 +123,13 @@ def test_without_validation_the_head_says_that_its_losses_are_of_training():
     assert not any("validation" in name for name in found)
 
 
+def test_a_unit_that_the_name_of_its_metric_says_is_not_repeated():
+    declared = {"steps_per_word": {"of": "words", "unit": "steps", "better": "lower"}}
+    rows = [{"step": 1, "split": "train", "steps_per_word": 1.5}]
+    table = page(environment=ENVIRONMENT | {"metrics": declared}, rows=rows).partition("Last measured")[2]
+    assert '<th scope="row">steps per word</th><td>1.5000</td>' in table
+
+
 def test_last_values_are_those_of_the_last_row_of_each_split_declared_metrics_first():
     table = re.search(r'<table class="measured">.*?</table>', page(), re.DOTALL)[0]
     lines = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line) for line in table.split("</tr>")[1:-1]]

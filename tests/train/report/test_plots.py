@@ -231,6 +231,7 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
         ({"sst/loss": NATS, "sts/loss": NATS}, ["sst/loss", "sts/loss"], "Loss (nats per token)"),
         ({"loss": NATS, "b": Declared("words", "nats", "lower")}, ["loss", "b"], "Loss, b (nats)"),
         ({"exact_match": Declared()}, ["exact_match"], "Exact match"),
+        ({"steps_per_word": Declared("words", "steps", "lower")}, ["steps_per_word"], "Steps per word"),
         ({name: Declared() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
     ],
 )
@@ -253,7 +254,7 @@ def test_more_curves_than_can_be_told_apart_are_left_out_and_the_title_says_so()
 
 def test_throughput_is_that_of_the_progress_metric():
     rows = [{"step": step, "split": "train", "questions_per_second": 5.0} for step in (1, 2)]
-    assert "Throughput (questions/s)" in draw_throughput(rows, "questions")
+    assert "Questions/s, dashed: median" in draw_throughput(rows, "questions")
     assert "nothing measured" not in draw_throughput(rows, "questions")
     assert "nothing measured" in draw_throughput(rows, "tokens")
 

@@ -118,6 +118,7 @@ def test_texts_are_escaped_and_a_page_scrolls_each_sentence():
     assert page.count('<div class="scroll">') == 2
     assert "<b>" not in page
     assert "Trees of a &amp; b" in page
+    assert "from the head to the dependent" in page
     assert "s&lt;1&gt;. She sees the &lt;b&gt;" in page
     assert xml.etree.ElementTree.fromstring(as_svg([one])) is not None
 

@@ -32,15 +32,21 @@ def test_maps_of_a_given_translation(translator):
     found = translator.attend(SOURCE, TARGET)
     assert (found.title, found.truncated) == (f"{SOURCE} | {TARGET}", False)
     maps = {part.name: part for part in found.maps}
-    assert list(maps) == (["encoder", "decoder", "cross"] if translator.name == "transformer" else ["cross"])
+    assert list(maps) == (
+        ["encoder", "decoder", "cross-attention"] if translator.name == "transformer" else ["cross-attention"]
+    )
     source, target = (translator.processor.source.tokens(ids) for ids in encoded(translator))
-    assert (maps["cross"].rows, maps["cross"].columns, maps["cross"].visible) == (target, source, None)
+    assert (maps["cross-attention"].rows, maps["cross-attention"].columns, maps["cross-attention"].visible) == (
+        target,
+        source,
+        None,
+    )
     # What `jaxnlp translate --alignment` shows is the mean over the heads of the last layer.
     read, written = encoded(translator)
     arrays = translator.processor(SOURCE, TARGET)
     assert (arrays["source"][0].tolist(), len(arrays["inputs"][0])) == (read, len(written))
     expected = translator.model.alignment(translator.params, arrays["source"], arrays["inputs"])[0]
-    np.testing.assert_allclose(maps["cross"].weights[-1].mean(axis=0), expected, atol=1e-5)
+    np.testing.assert_allclose(maps["cross-attention"].weights[-1].mean(axis=0), expected, atol=1e-5)
     if translator.name == "transformer":
         assert (maps["encoder"].rows, maps["encoder"].columns) == (source, source)
         assert maps["decoder"].rows == maps["decoder"].columns == ["<s>", *target[:-1]]
