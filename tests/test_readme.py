@@ -83,6 +83,7 @@ LANGUAGES = {"": "shell", "python": "run: tests/docs/test_code.py", "text": "no 
 OTHER_COMMANDS = {
     "pip": "changes the environment; the extras are those of pyproject.toml",
     "source": "changes the shell",
+    "jupyter": "is installed by the line before it; tests/docs/test_notebooks.py runs the notebooks",
     "sha256sum": "tests/docs/test_data.py compares the files",
     "JAXNLP_TRUST=neural_lm": "tests/docs/test_your_own_model.py",
 }

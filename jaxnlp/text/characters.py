@@ -51,6 +51,9 @@ class CharacterVocabulary:
         """V."""
         return len(self.characters)
 
+    def __repr__(self) -> str:
+        return f"CharacterVocabulary({self.size:,} {self.unit})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CharacterVocabulary) and self.characters == other.characters
 

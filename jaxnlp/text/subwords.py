@@ -73,6 +73,9 @@ class Subwords:
                 f"{len(self.scores)}"
             )
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind}, {self.size:,} {self.unit})"
+
     @property
     def size(self) -> int:
         """The number of tokens, V."""

@@ -58,6 +58,10 @@ class WordInputs:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
+    def __repr__(self) -> str:
+        parts = [f"{len(self.words):,} words", f"{len(self.characters):,} characters"]
+        return f"{type(self).__name__}({', '.join(parts + ([] if self.pieces is None else [repr(self.pieces)]))})"
+
     @classmethod
     def of_sentences(cls, sentences: Iterable[Sequence[str]], *, minimum_count: int = 1, **rest: Any) -> Self:
         """The vocabularies of training sentences.

@@ -200,6 +200,9 @@ class WordPieceVocabulary:
             raise KeyError(piece)
         return found
 
+    def __repr__(self) -> str:
+        return f"WordPieceVocabulary({self.size:,} {self.unit})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WordPieceVocabulary) and self.tokenizer.to_str() == other.tokenizer.to_str()
 

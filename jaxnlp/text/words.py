@@ -47,6 +47,9 @@ class WordVocabulary:
         """V."""
         return len(self.words)
 
+    def __repr__(self) -> str:
+        return f"WordVocabulary({self.size:,} {self.unit})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WordVocabulary) and (self.words, self.unknown) == (other.words, other.unknown)
 

@@ -24,6 +24,12 @@ def blocks(root, monkeypatch):
     sys.modules.pop("neural_lm", None)
 
 
+def test_commands_that_read_the_run_trust_its_module(root):
+    page = (root / "docs" / "your_own_model.md").read_text(encoding="utf-8")
+    reading = re.findall(r"^(.*)python -m (?:train\.|jaxnlp ).*runs/neural_lm", page, re.M)
+    assert reading == ["JAXNLP_TRUST=neural_lm "] * 2
+
+
 def test_the_example_trains_and_generates_unchanged(blocks, tmp_path, capsys):
     example, use = blocks
     assert len(example.splitlines()) <= 70

@@ -106,3 +106,7 @@ def test_called_it_makes_rows_of_one_length():
     assert vocabulary("ab")["tokens"].tolist() == [[1, 2]]
     with pytest.raises(ValueError, match="expected texts, got int at index 0"):
         vocabulary([1])
+
+
+def test_shown_it_has_its_size():
+    assert repr(CharacterVocabulary.of("abc")) == "CharacterVocabulary(3 characters)"

@@ -137,3 +137,8 @@ def test_many_words_do_not_fill_the_memory(trained, monkeypatch):
     for number in range(50):
         assert subwords.decode(subwords.encode(f"sea {number}")) == f"sea {number}"
     assert len(subwords._kept) <= 12
+
+
+def test_shown_it_has_its_kind_and_its_size_instead_of_its_tokens(trained):
+    assert repr(trained["bpe"]) == f"Subwords(bpe, {trained['bpe'].size} tokens)"
+    assert repr(Subwords("words", tuple(map(str, range(2000))))) == "Subwords(words, 2,004 tokens)"

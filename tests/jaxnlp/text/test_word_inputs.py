@@ -92,3 +92,8 @@ def test_inputs_survive_json():
         WordInputs(("a", "a"), ())
     with pytest.raises(ValueError, match="no BERT tokenizer"):
         WordInputs((), ()).word_pieces(["a"])
+
+
+def test_shown_they_have_sizes_instead_of_words():
+    assert repr(WordInputs(("a", "b"), ("a", "b", "c"))) == "WordInputs(2 words, 3 characters)"
+    assert repr(WordInputs(("a",), (), pieces=PIECES)) == f"WordInputs(1 words, 0 characters, {PIECES!r})"

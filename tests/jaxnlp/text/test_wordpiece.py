@@ -384,3 +384,7 @@ def test_called_it_makes_what_a_bert_reads():
     assert found["segments"].tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1]]
     assert found["attention_mask"].sum(axis=1).tolist() == [5, 6]
     assert vocabulary.tokens(vocabulary("a")["tokens"][0]) == ["[CLS]", "a", "[SEP]"]
+
+
+def test_shown_it_has_its_size(small):
+    assert repr(small) == f"WordPieceVocabulary({len(PIECES)} tokens)"

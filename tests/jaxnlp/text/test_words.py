@@ -114,3 +114,7 @@ def test_equal_vocabularies_have_equal_hashes():
 
 def test_called_it_makes_rows_of_one_length():
     assert WordVocabulary(["x", "a", "b"])(["a b", "b"])["tokens"].tolist() == [[1, 2], [2, 0]]
+
+
+def test_shown_it_has_its_size():
+    assert repr(WordVocabulary(["x", "a", "b"])) == "WordVocabulary(3 words)"
