@@ -1,5 +1,6 @@
 """The code of docs/tagging.md runs, and its tables are those of the code."""
 
+import csv
 import re
 
 import jax
@@ -61,3 +62,14 @@ def test_results_are_what_the_ledger_holds(table, entries, root):
 
 def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
     assert_means([row for row in table("tagging.md", r"[\w-]+") if row[1] == "f1"])
+
+
+def test_the_ablation_is_what_the_sweep_measured(table, root):
+    with (root / "docs" / "results" / "conll_bilstm_crf_ablation.csv").open(encoding="utf-8") as file:
+        unchanged, *runs = csv.DictReader(file)
+    rows = table("tagging.md", r"\w+ \S+")
+    assert [name for name, *_ in rows] == [run["run"].replace("=", " ") for run in runs]
+    for run, (_, *shown) in zip(runs, rows, strict=True):
+        f1, precision, recall = (100 * float(run[f"best_{name}"]) for name in ("f1", "precision", "recall"))
+        expected = [f1, f1 - 100 * float(unchanged["best_f1"]), precision, recall]
+        assert [float(value) for value in shown] == pytest.approx(expected, abs=0.051)
