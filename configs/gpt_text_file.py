@@ -2,12 +2,13 @@
 
 Source: the model of karpathy/minGPT at a size for a laptop.
 Cost: minutes on two CPU cores; --total-steps sets it.
-Expect: depends on the text; it wants some 100,000 characters. The last tenth of each file is held out.
+Expect: depends on the text; 100,000 characters or more are needed. The last tenth of each file is held out.
 Command: python -m train gpt_text_file --data.path my.txt --workdir runs/my_text
 """
 
 from data.character_text import CharacterText
 from jaxnlp.models.gpt import GPTConfig
+from jaxnlp.nn.compute import Compute
 from jaxnlp.tasks.language_model import LanguageModel
 from train.config import TrainConfig
 from train.optimizer import OptimizerConfig
@@ -25,6 +26,7 @@ def get_config() -> TrainConfig:
             embedding_dropout_rate=0.1,
             attention_dropout_rate=0.1,
             residual_dropout_rate=0.1,
+            compute=Compute(matmul_dtype="auto"),
         ),
         task=LanguageModel(sample_prompt="\n", sample_tokens=300),
         optimizer=OptimizerConfig(learning_rate=2e-3, beta2=0.99, weight_decay=0.1, warmup_steps=50, min_lr_ratio=0.05),

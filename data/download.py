@@ -100,9 +100,8 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
     """
     if path is not None:
         if not (folder := Path(path).expanduser()).is_dir():
-            raise DataNotFoundError(
-                f"there is no folder {folder}; give a folder that contains {holds} with --data.path, or {otherwise}"
-            )
+            found = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}"
+            raise DataNotFoundError(f"{found}; give a folder that contains {holds} with --data.path, or {otherwise}")
         return folder
     own, cached = own_folder(name), cached_data() / name
     if own is not None and (own / name).is_dir():

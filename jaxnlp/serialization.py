@@ -21,6 +21,10 @@ class ConfigError(ValueError):
     """A config that cannot be read or is invalid; the message has the place and the reason."""
 
 
+class UntrustedError(ConfigError):
+    """A class of a package from which nothing may be imported."""
+
+
 def to_json(value: Any) -> Any:
     """The value as dicts, lists, strings, numbers, booleans and None.
 
@@ -123,12 +127,15 @@ def trust(package: str) -> None:
 
 
 def find_class(name: Any, *, where: str = "type") -> Any:
-    """The class of a name "module:Class". Raises: ConfigError when it does not exist or its package is not trusted."""
+    """The class of a name "module:Class".
+
+    Raises: ConfigError when it does not exist, and UntrustedError when its package is not trusted.
+    """
     module_name, _, class_name = str(name).partition(":")
     package = module_name.partition(".")[0]
     trusted = TRUSTED | {named.strip() for named in os.environ.get(TRUST_VARIABLE, "").split(",")} - {""}
     if package not in trusted:
-        raise ConfigError(
+        raise UntrustedError(
             f"{where}: type {name!r} is not in a trusted package ({', '.join(sorted(trusted))}); to import code of "
             f"{package!r}, set {TRUST_VARIABLE}={package}"
         )

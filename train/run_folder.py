@@ -23,7 +23,7 @@ from jaxnlp.checkpoints import (
 from jaxnlp.corpus import Corpus
 from jaxnlp.files import write_file
 from jaxnlp.ops.matmul import operand_dtype
-from jaxnlp.serialization import ConfigError, differences, from_json, processor_to_json, to_json
+from jaxnlp.serialization import ConfigError, UntrustedError, differences, from_json, processor_to_json, to_json
 from train.config import TrainConfig
 from train.json_lines import Line, read_lines
 
@@ -203,6 +203,8 @@ def read_config(workdir: Path) -> TrainConfig:
     path = workdir / CONFIG_FILE
     try:
         return from_json(read_json(path), TrainConfig)
+    except UntrustedError as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path} cannot be read; it may be of another version: {error}") from error
 

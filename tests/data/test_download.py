@@ -252,10 +252,10 @@ def test_a_folder_is_the_given_one_then_the_users_then_the_cached_one(own_folder
 
 def test_a_given_folder_that_does_not_exist_is_named_with_what_it_must_contain(tmp_path):
     absent = tmp_path / "absent"
-    expected = (
-        f"there is no folder {absent}; give a folder that contains a.txt and b.txt with --data.path, or go without"
-    )
-    assert refused_folder(str(absent)) == expected
+    remedy = "give a folder that contains a.txt and b.txt with --data.path, or go without"
+    assert refused_folder(str(absent)) == f"there is no folder {absent}; {remedy}"
+    absent.touch()
+    assert refused_folder(str(absent)) == f"{absent} is a file; {remedy}"
 
 
 def test_a_folder_that_is_not_found_is_named_with_the_places_and_the_remedies(monkeypatch, own_folder):

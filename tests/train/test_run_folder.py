@@ -425,3 +425,12 @@ def test_read_config_gives_back_what_update_made(tmp_path, tiny_config, tiny_gpt
     create(tmp_path, spec(config))
     assert isinstance(read_config(tmp_path), TrainConfig)
     assert read_config(tmp_path) == config
+
+
+def test_a_config_of_an_untrusted_package_is_not_said_to_be_of_another_version(tmp_path, tiny_config, tiny_gpt):
+    config = to_json(tiny_config(model=tiny_gpt))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model": {"type": "others:Model"}}), encoding="utf-8")
+    with pytest.raises(
+        ConfigError, match=r"config\.json cannot be read: config\.model: type 'others:Model' is not in a"
+    ):
+        read_config(tmp_path)

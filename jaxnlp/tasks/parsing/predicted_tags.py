@@ -51,7 +51,8 @@ def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) 
         if any("_" in tag.split(" ") for tag in found):
             raise ValueError(
                 f"{sentence.where}: this parser reads tags ({processor.tag_column}), and some words have none; give "
-                "--tagger RUN, a CoNLL-U file with tags, or a parser that was trained with --data.tags none"
+                "--tagger RUN (tagger=RUN in Python), a CoNLL-U file with tags, or a parser that was trained with "
+                "--data.tags none"
             )
 
 

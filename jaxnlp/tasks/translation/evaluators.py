@@ -137,6 +137,6 @@ def alignment(
         columns=tuple(processor.source.tokens(read)),
         weights=tuple(tuple(float(weight) for weight in row) for row in weights),
         title=title,
-        note="Rows are tokens of the translation, columns tokens of the source. The stronger the colour, the larger the "
-        "attention weight, relative to the largest weight of the row.",
+        note="Rows are tokens of the translation, columns tokens of the source. The stronger the colour, the larger "
+        "the attention weight, relative to the largest weight of the row.",
     )
