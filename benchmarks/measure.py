@@ -240,8 +240,8 @@ def compared(
     }
 
 
-def matmul_limits() -> dict[str, float]:
-    """The machine's rates of matrix products in GFLOP/s, by type of operands: the better of PyTorch and XLA at 2048^3.
+def matmul_limits(size: int = 2048) -> dict[str, float]:
+    """Rates of products of two matrices [size, size] in GFLOP/s, by type of operands: the better of PyTorch and XLA.
 
     PyTorch is skipped if it takes ten times as long at 256^3, as for bfloat16 on a CPU without instructions.
     """
@@ -275,5 +275,5 @@ def matmul_limits() -> dict[str, float]:
     for name in ("float32", "bfloat16"):
         small = {make: best_seconds(make(name, 256)) for make in (of_xla, of_torch)}
         fast = [make for make in small if small[make] < 10 * small[of_xla]]
-        limits[name] = 2 * 2048**3 / min(best_seconds(make(name, 2048)) for make in fast) / 1e9
+        limits[name] = 2 * size**3 / min(best_seconds(make(name, size)) for make in fast) / 1e9
     return limits

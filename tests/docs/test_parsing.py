@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from benchmarks.parse import SENTENCES
 from data.transition_oracle import oracle
 from jaxnlp.text.transitions import KINDS, Configuration
 
@@ -68,3 +69,14 @@ def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
 def test_each_run_of_the_ledger_has_a_row(page, root):
     held = {re.sub("-seed.$", "", path.stem) for path in (root / "docs" / "results").glob("*_parser*.json")}
     assert {cells(row)[0].strip("`") for row in part(page, "results").splitlines()[2:]} == held
+
+
+def test_the_speed_is_that_of_the_benchmark(page, root):
+    sentences, seconds, rate = re.search(
+        r"parses ([\d,]+) sentences .* in ([\d.]+) s .*, ([\d,]+) sentences per", page
+    ).groups()
+    rows = json.loads((root / "docs" / "results" / "benchmarks_bfloat16_search.json").read_text(encoding="utf-8"))
+    measured = next(row["ours_seconds"] for row in rows if row["case"] == "parse")
+    assert int(sentences.replace(",", "")) == SENTENCES
+    assert float(seconds) == pytest.approx(measured, abs=0.0051)
+    assert int(rate.replace(",", "")) == pytest.approx(SENTENCES / measured, abs=51)

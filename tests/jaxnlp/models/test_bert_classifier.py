@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import types
 
 import jax
@@ -34,8 +35,13 @@ def batch():
     return PROCESSOR.batch(found.tokens, found.segments, 2, 10)
 
 
-def logits(params, batch, **options):
-    return MODEL.apply({"params": params}, *(batch[name] for name in CONFIG.inputs), **options)
+@functools.cache
+def forward(deterministic):
+    return jax.jit(functools.partial(MODEL.apply, deterministic=deterministic))
+
+
+def logits(params, batch, deterministic=True, rngs=None):
+    return forward(deterministic)({"params": params}, *(batch[name] for name in CONFIG.inputs), rngs=rngs)
 
 
 def test_padding_and_segments(params, batch):
