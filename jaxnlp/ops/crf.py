@@ -47,6 +47,8 @@ LARGEST_SPREAD = 40.0
 class Chain(NamedTuple):
     """Scores that do not depend on the sequence; -inf forbids a transition, a first or a last label.
 
+    At least one sequence of each length must be allowed: otherwise its probabilities are 0 / 0, NaN.
+
     Attributes:
       transitions: score of label j after label i [C, C].
       start: of the first label [C].
@@ -180,10 +182,16 @@ def _in_log_space(transitions: Array) -> _Sums:
         return jax.lax.scan(step, jnp.zeros_like(transitions), (a, v, weights))[0]
 
     return _Sums(
-        lambda a: jax.nn.logsumexp(a[:, :, None] + transitions[None], axis=1),
-        lambda v: jax.nn.logsumexp(transitions[None] + v[:, None], axis=2),
+        lambda a: _log_sum(a[:, :, None] + transitions[None], axis=1),
+        lambda v: _log_sum(transitions[None] + v[:, None], axis=2),
         pairs,
     )
+
+
+def _log_sum(x: Array, axis: int) -> Array:
+    """log sum exp(x) over an axis; -inf, and the gradient 0, where all are -inf: that of logsumexp is NaN there."""
+    some = x.max(axis=axis, keepdims=True) > -jnp.inf
+    return jnp.where(some.squeeze(axis), jax.nn.logsumexp(jnp.where(some, x, 0.0), axis=axis), -jnp.inf)
 
 
 def _by_transitions(function: Callable, transitions: Array, *arrays: Array):

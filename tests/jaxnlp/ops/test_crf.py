@@ -182,6 +182,16 @@ def test_a_label_that_nothing_may_follow_leaves_gradients_at_padding_finite():
     np.testing.assert_allclose(of_normalizer, crf_marginals(scores, lengths, ending), atol=1e-12)
 
 
+def test_a_label_that_follows_no_label_leaves_gradients_finite():
+    scores, labels, lengths, chain = random_case(2, 4, 3, seed=7)
+    labels = jnp.minimum(labels, 1)
+    closed = Chain(chain.transitions.at[:, 2].set(-jnp.inf), chain.start, chain.end)  # label 2 is only the first one
+    chex.assert_tree_all_finite(with_gradient(scores, labels, lengths, closed))
+    of_normalizer = jax.jit(jax.grad(lambda s, c: crf_log_normalizer(s, lengths, c).sum(), (0, 1)))(scores, closed)
+    np.testing.assert_allclose(of_normalizer[0], crf_marginals(scores, lengths, closed), atol=1e-12)
+    chex.assert_tree_all_finite(of_normalizer[1])
+
+
 def test_shapes_that_do_not_fit_are_named():
     scores, labels, lengths, chain = random_case(2, 4, 3)
     with pytest.raises(ValueError, match=r"lengths \[B\] int.*got scores \(2, 4, 3\), lengths \(3,\)"):
