@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,15 @@ def test_a_tree_that_is_not_projective_has_the_transitions_of_the_lifted_tree():
     kinds = kinds_of_transitions(reader.num_relations)
     heads = rebuilt(found.derivation.transitions, 4, "arc_standard", kinds)
     assert heads == [3, 3, 0, 3]
+
+
+def test_a_sentence_that_is_too_long_is_refused_before_its_tree_is_lifted(monkeypatch):
+    monkeypatch.setattr("data.tree_batches.lifted", lambda heads: pytest.fail("lifted"))
+    reader = processor()
+    reader = dataclasses.replace(reader, inputs=dataclasses.replace(reader.inputs, max_length=3))
+    crossed = sentence_of(["a", "b", "c", "d"], ["DET"] * 4, [3, 4, 0, 3], ["det", "det", "root", "obj"])
+    with pytest.raises(ValueError, match="a sentence of 4 words exceeds the maximum of 3 words"):
+        derived(crossed, reader)
 
 
 def test_sentences_without_trees_are_not_scored_and_have_a_row_each():
