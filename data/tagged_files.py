@@ -169,8 +169,12 @@ def _words_of_object(fields: dict[str, Any], unit: Unit, where: str) -> tuple[tu
     if "words" in fields:
         words, labels = fields["words"], fields.get("labels")
         for name, value in (("words", words), ("labels", [] if labels is None else labels)):
-            if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-                raise DataError(f"{where}: {name} must be a list of strings that are not empty")
+            if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
+                raise DataError(f"{where}: {name} must be a list of strings that are not blank")
+            # Files of predictions have a word a line, with tabs between the columns.
+            broken = [item for item in value if any(character in item for character in "\t\n\r")]
+            if broken:
+                raise DataError(f"{where}: expected {name} without tabs and line breaks, got {broken[0]!r}")
         if labels is not None and len(labels) != len(words):
             raise DataError(f"{where}: expected a label for each of {len(words)} words, got {len(labels)} labels")
         return tuple(words), None if labels is None else tuple(labels)

@@ -87,7 +87,9 @@ def test_conllu_gives_universal_tags(write):
         ('{"text": "a b", "entities": [[1, 2, "X"]]}', "x.json", "expected words from 1 to 2, the entity X, got"),
         ('{"text": "a b", "entities": [[0, 3, "X"], [2, 3, "Y"]]}', "x.json", "two entities share a word"),
         ('{"words": ["a", "b"], "labels": ["O"]}', "x.json", "expected a label for each of 2 words, got 1 labels"),
-        ('{"words": ["a", ""]}', "x.json", "words must be a list of strings that are not empty"),
+        ('{"words": ["a", ""]}', "x.json", "words must be a list of strings that are not blank"),
+        ('{"words": ["a", " "]}', "x.json", "words must be a list of strings that are not blank"),
+        ('{"words": ["a\\tb"]}', "x.json", r"expected words without tabs and line breaks, got 'a\\tb'"),
         ('{"words": ["a"], "labels": ["O"]}\n{"words": ["a"]}', "x.json", r"line 2 \(sentence 2\): has no labels"),
     ],
 )  # fmt: skip
