@@ -13,6 +13,7 @@ cannot continue the label before it starts an entity.
 Sources: Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999; Xue 2003 for BMES.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -136,23 +137,30 @@ def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme of labelled sentences, by the labels that occur; bio if several fit.
+    """The scheme that fits labelled sentences best; the first one, bio before all others, if several fit equally.
 
-    It is none if fewer than half of the different labels, without O, are a prefix of a scheme with a type. So a few
-    malformed labels do not make the scheme none: `check_label` rejects them.
+    The best one has the fewest labels outside it, and labels that may not follow the label before them, together. So
+    one wrong label does not decide for a whole file.
+
+    The scheme is none if fewer than half of the different labels, without O, are a prefix of a scheme with a type. So a
+    few malformed labels do not make the scheme none: `check_label` rejects them.
     """
-    sentences = list(sentences)
-    labels = {label for sentence in sentences for label in sentence} - {OUTSIDE}
+    pairs = Counter(pair for labels in sentences for pair in zip([None, *labels], [*labels, None], strict=True))
+    labels = {label for _, label in pairs if label is not None} - {OUTSIDE}
     known = {prefix for of_scheme in PREFIXES.values() for prefix in of_scheme}
     prefixes = [prefix for prefix, kind in map(prefix_and_type, labels) if kind and prefix in known]
     if 2 * len(prefixes) < len(labels):
         return "none"
-    if "M" in prefixes:
-        return "bmes"
-    if "E" in prefixes or "S" in prefixes:
-        return "bioes"
-    as_bio, as_iob1 = (sum(len(illegal_places(s, scheme)) for s in sentences) for scheme in ("bio", "iob1"))
-    return "iob1" if as_iob1 < as_bio else "bio"
+
+    def errors(scheme: Scheme) -> int:
+        total = 0
+        for (before, after), count in pairs.items():
+            outside = after is not None and prefix_and_type(after)[0] not in (OUTSIDE, *PREFIXES[scheme])
+            total += count * (outside + (not may_follow(before, after, scheme)))
+        return total
+
+    schemes: tuple[Scheme, ...] = ("bio", "iob1", "bioes", "bmes")
+    return min(schemes, key=errors)
 
 
 def allowed_labels(labels: Sequence[str], scheme: Scheme) -> AllowedLabels:

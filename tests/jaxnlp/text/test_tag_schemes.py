@@ -70,6 +70,12 @@ def test_labels_of_words_are_no_entities():
     assert find_scheme([["O", "O"]]) == "bio"
 
 
+@pytest.mark.parametrize("wrong", ["E-PER", "M-PER", "S-LOC"])
+def test_one_wrong_label_does_not_change_the_scheme_that_is_found(wrong):
+    assert find_scheme([WRITTEN["bio"].split()] * 3 + [["O", wrong, "O"]]) == "bio"
+    assert find_scheme([["B-PER", "O"], ["O", "B-LOC"], ["B-PER", wrong, "O"]]) == "bio"
+
+
 @pytest.mark.parametrize(
     ("label", "scheme", "message"),
     [
