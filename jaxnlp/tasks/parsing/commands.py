@@ -98,7 +98,7 @@ class Parse(Command):
             yield from parse_conllu(read_text(self.conllu), str(self.conllu))
             return
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
-            yield sentence_of_text(text, number)
+            yield dataclasses.replace(sentence_of_text(text, number), file="" if self.file is None else str(self.file))
 
 
 class ParsedSentence(NamedTuple):

@@ -27,3 +27,9 @@ def test_words_of_texts_are_split_and_numbered():
     first, second = Parse(texts=("It's red.", "No"))._sentences()
     assert (first.words, first.name, first.line) == (("It", "'s", "red", "."), "1", 1)
     assert (second.words, second.name, second.line) == (("No",), "2", 2)
+
+
+def test_messages_name_the_file_of_texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("It's red.\nNo\n")
+    assert [one.where for one in Parse(file=path)._sentences()][1] == f"{path}, line 2, sentence 2"
