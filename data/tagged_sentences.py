@@ -262,9 +262,11 @@ class TaggedSentences(DataConfig):
             raise DataError("the training sentences have no entities; give other files, or data.scheme none")
         types = sorted(counts, key=lambda kind: (-counts[kind], kind))
         mine: Scheme = "none" if scheme == "none" else self.train_scheme
-        if isinstance(given, TaggerProcessor) and (given.scheme, set(given.types)) == (mine, set(types)):
-            return given
         inputs = getattr(given, "inputs", None)
+        if isinstance(inputs, WordInputs):
+            inputs = dataclasses.replace(inputs, max_length=self.max_length, max_pieces=self.max_pieces)
+            if isinstance(given, TaggerProcessor) and (given.scheme, set(given.types)) == (mine, set(types)):
+                return dataclasses.replace(given, inputs=inputs, unit=self._unit)
         vocabulary = given if inputs is None else inputs.pieces
         if not isinstance(inputs, WordInputs):
             inputs = WordInputs.of_sentences(

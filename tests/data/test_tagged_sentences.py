@@ -98,6 +98,13 @@ def test_an_earlier_run_gives_its_vocabulary_and_its_labels(tmp_path, corpus):
     assert other.processor.types == ("LOC", "PER")
 
 
+def test_the_maximum_lengths_are_those_of_the_new_run(corpus):
+    shorter = dataclasses.replace(GRAMMAR, max_length=12, max_pieces=40).load(3, corpus.processor)
+    assert (shorter.processor.inputs.max_length, shorter.processor.inputs.max_pieces) == (12, 40)
+    assert shorter.processor.inputs.words == corpus.processor.inputs.words
+    assert "sentences are too long and divided" in shorter.description
+
+
 def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus):
     path = tmp_path / "x.txt"
     path.write_text("Anna S-PER\nsees O\n\nNew B-LOC\nYork E-LOC\n")
