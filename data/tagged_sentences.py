@@ -18,7 +18,8 @@ from data.small_grammar import GrammarSentence, grammar_sentences
 from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, read_tagged
 from data.tagged_summary import Counts, summary
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.text.tag_schemes import Scheme, convert, find_scheme, illegal_places, labels_of, spans_of
+from jaxnlp.text.columns import position
+from jaxnlp.text.tag_schemes import Scheme, convert, find_scheme, illegal_places, labels_of, prefix_and_type, spans_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit
@@ -291,13 +292,16 @@ class TaggedSentences(DataConfig):
             if labels is not None:
                 illegal = illegal_places(labels, scheme)
                 counts.add_illegal(one, illegal)
-                unknown = sorted(set(convert(labels, processor.scheme)) - set(processor.ids))
-                if unknown:
-                    raise DataError(
-                        f"{name}, line {one.line} (sentence {one.number}): no training sentence has the label "
-                        f"{unknown[0]}; expected {', '.join(processor.types[:20])}"
-                    )
                 labels = tuple(convert(labels, processor.scheme))
+                unknown = next((place for place, label in enumerate(labels) if label not in processor.ids), None)
+                if unknown is not None:
+                    where = position(name, one.lines[unknown], one.number, unknown + 1)
+                    what = f"the label {labels[unknown]}"
+                    if processor.has_entities:
+                        what = f"an entity of the type {prefix_and_type(labels[unknown])[1]}"
+                    raise DataError(
+                        f"{where}: no training sentence has {what}; expected {', '.join(processor.types[:20])}"
+                    )
             inside = _inside(labels) if labels is not None and processor.has_entities else ()
             try:
                 parts = processor.inputs.parts(one.words, inside)

@@ -113,8 +113,11 @@ def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus
     path.write_text("Anna\nsees\n")
     split = GRAMMAR.read_file(path, corpus.processor)
     assert (split.scored, split.examples[0].labels) == (False, None)
-    path.write_text("Anna B-GOD\n")
-    with pytest.raises(DataError, match=r"line 1 \(sentence 1\): no training sentence has the label S-GOD; expected"):
+    path.write_text("Anna B-PER\nZeus B-GOD\n")
+    with pytest.raises(
+        DataError,
+        match=r"line 2 \(sentence 1, word 2\): no training sentence has an entity of the type GOD; expected PER",
+    ):
         GRAMMAR.read_file(path, corpus.processor)
     path.write_text("Anna NOUN\n")
     with pytest.raises(
