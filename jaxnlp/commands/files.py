@@ -55,9 +55,10 @@ def rows_of(
         raise ValueError(f"each text needs a second one, got {len(texts)} texts and {len(pairs)} after --pair")
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         if not keep_blank and not all(text.strip() for text in row):
-            raise ValueError(f"text {number} is blank, or its pair is")
+            raise ValueError(f"text {number} is blank{', or its pair is' if count == 2 else ''}")
         if any("\ud800" <= character <= "\udfff" for text in row for character in text):
-            raise ValueError(f"text {number} is not UTF-8, or its pair is not: {' and '.join(row)!a}")
+            pair = ", or its pair is not" if count == 2 else ""
+            raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
         yield row
 
 
