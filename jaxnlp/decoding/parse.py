@@ -56,8 +56,12 @@ def beam_parse(
       positions: T.
       num_relations: R.
       system: of the transitions.
-      num_beams: N.
+      num_beams: N, at least 1.
+
+    Raises: ValueError for a num_beams below 1.
     """
+    if num_beams < 1:
+        raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     batch, beams = len(lengths), num_beams
     chex.assert_shape(lengths, (batch,))
 

@@ -100,7 +100,9 @@ class SentenceParser:
 
 
 def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> EncodedSentence:
-    """The arrays of a sentence. Raises: ValueError, naming the sentence, when it is too long."""
+    """The arrays of a sentence. Raises: ValueError, naming the sentence, when it is too long or has no words."""
+    if not sentence.words:
+        raise ValueError(f"{sentence.where}: a sentence needs at least one word, got none")
     try:
         return processor.encode(sentence)
     except ValueError as error:

@@ -126,3 +126,8 @@ def test_a_larger_beam_finds_more_probable_sequences():
     greedy, beam = (parse(lengths, 9, "arc_standard", 0, num_beams=beams).scores for beams in (1, 16))
     assert (beam >= greedy - 1e-5).all()
     assert (beam > greedy + 1e-2).any()
+
+
+def test_a_beam_has_at_least_one_sequence():
+    with pytest.raises(ValueError, match="num_beams must be at least 1, got 0"):
+        parse([2], 2, "arc_standard", 0, num_beams=0)
