@@ -2,7 +2,7 @@
 
 Source: the model of karpathy/minGPT at a size for a laptop.
 Cost: minutes on two CPU cores; --total-steps sets it.
-Expect: depends on the text; 100,000 characters or more are needed. The last tenth of each file is held out.
+Expect: depends on the text; from 100,000 characters on, words and lines form. The last tenth of each file is held out.
 Command: python -m train gpt_text_file --data.path my.txt --workdir runs/my_text
 """
 

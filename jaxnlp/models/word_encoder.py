@@ -93,14 +93,15 @@ class WordEncoderConfig(ModelConfig):
                 raise ValueError(f"model.{field.name} must be in [0, 1), got {getattr(self, field.name)}")
         if not (self.bert or self.word_width or self.bigram_width or self.character_features):
             raise ValueError("the model has no input: set model.bert, model.word_width or model.character_features")
-        words, characters, layers = self.word_width > 0, self.character_features > 0, len(self.recurrent_widths)
+        words, pairs, characters = self.word_width > 0, self.bigram_width > 0, self.character_features > 0
+        layers = len(self.recurrent_widths)
         refuse_unread(
             self,
             (
                 ReadWhen("freeze_bert", False, self.bert, "models with model.bert"),
                 ReadWhen("vectors_path", None, words, "models with word embeddings"),
-                ReadWhen("word_dropout_rate", 0.0, words or self.bigram_width > 0, "models with word embeddings"),
-                ReadWhen("bigram_buckets", 32_768, self.bigram_width > 0, "models with model.bigram_width"),
+                ReadWhen("word_dropout_rate", 0.0, words or pairs, "models with embeddings of words or pairs"),
+                ReadWhen("bigram_buckets", 32_768, pairs, "models with model.bigram_width"),
                 ReadWhen("character_width", 30, characters, "models that read characters"),
                 ReadWhen("character_window", 3, characters, "models that read characters"),
                 ReadWhen("cell", "lstm", layers > 0, "models with recurrent layers"),

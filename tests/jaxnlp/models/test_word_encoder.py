@@ -186,6 +186,7 @@ def test_word_vectors_of_a_file_are_the_first_embeddings(tmp_path):
         ({"recurrent_widths": (), "cell": "gru"}, "model.cell applies only to models with recurrent layers"),
         ({"recurrent_widths": (0,)}, "model.recurrent_widths must be at least 1 each"),
         ({"word_dropout_rate": 1.0}, "model.word_dropout_rate must be in"),
+        ({"word_width": 0, "word_dropout_rate": 0.5}, "only to models with embeddings of words or pairs"),
         ({"character_features": -1}, "model.character_features must be at least 0, got -1"),
         ({"bigram_buckets": 7}, "model.bigram_buckets applies only to models with model.bigram_width"),
         ({"bigram_width": -1}, "model.bigram_width must be at least 0, got -1"),
