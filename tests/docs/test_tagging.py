@@ -4,6 +4,7 @@ import csv
 import re
 
 import jax
+import numpy as np
 import pytest
 
 from configs import conll_bilstm_crf, conll_tagger
@@ -73,3 +74,14 @@ def test_the_ablation_is_what_the_sweep_measured(table, root):
         f1, precision, recall = (100 * float(run[f"best_{name}"]) for name in ("f1", "precision", "recall"))
         expected = [f1, f1 - 100 * float(unchanged["best_f1"]), precision, recall]
         assert [float(value) for value in shown] == pytest.approx(expected, abs=0.051)
+
+
+def test_the_shares_of_unknown_characters_are_what_the_sweep_measured(page, root):
+    with (root / "docs" / "results" / "resume_tagger_unknown.csv").open(encoding="utf-8") as file:
+        runs = [
+            (100 * float(run["model.word_dropout_rate"]), 100 * float(run["best_f1"]), float(run["best_loss"]))
+            for run in csv.DictReader(file)
+        ]
+    rows = [tuple(map(float, row)) for row in re.findall(r"^\| (\d+)% \| ([\d.]+) \| ([\d.]+) \|$", page, re.M)]
+    np.testing.assert_allclose(rows, runs, atol=0.051)
+    np.testing.assert_allclose([row[2] for row in rows], [run[2] for run in runs], atol=0.00051)
