@@ -34,13 +34,16 @@ from train.config import TrainConfig
 from train.recipes import load_recipe
 
 PROGRAM = program_name("train.sweep")
+EMPTY = "empty"
+"""The value that leaves a field without values, such as the widths of the recurrent layers."""
+
 USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
        {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
 
 --grid trains a run for every combination of the values. --ablate trains the recipe without a change, and then one run
 for each value, which differs from the recipe in this field alone. Runs are trained one after another, each in its own
 folder in DIR (default: runs/sweep_RECIPE). The results are in DIR/sweep.csv and DIR/sweep.html. All other fields apply
-to every run.
+to every run. The value {EMPTY} leaves a field that takes several values without any.
 Example: {PROGRAM} RECIPE --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1 --total-steps 500"""
 
 VARIATIONS = ("--grid", "--ablate")
@@ -203,6 +206,8 @@ def _flags(name: str, value: str, default: object) -> Iterator[str]:
         yield f"--{section}{'.' if section else ''}{last if value.lower() == 'true' else 'no-' + last}"
     else:
         yield f"--{words}"
+        if isinstance(default, list) and value == EMPTY:
+            return
         yield from value.split()  # a field with several values has blanks between them
 
 

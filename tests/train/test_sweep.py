@@ -54,6 +54,18 @@ def test_every_combination_is_a_run_with_a_config_and_a_folder_of_its_own(tmp_pa
     assert {run.config.total_steps for run in runs} == {4}
 
 
+def test_a_field_with_several_values_can_be_left_empty(tmp_path):
+    runs = planned(tmp_path, ["model.recurrent_widths=empty,8", "model.crf=false"], "conll_tagger", ablate=True)
+    assert [run.folder.name for run in runs] == [
+        "unchanged",
+        "recurrent_widths=empty",
+        "recurrent_widths=8",
+        "crf=false",
+    ]
+    assert [run.config.model.recurrent_widths for run in runs] == [(128,), (), (8,), (128,)]
+    assert runs[1].values == {"model.recurrent_widths": "empty", "model.crf": "True"}
+
+
 def test_an_ablation_changes_one_field_at_a_time(tmp_path):
     grid = ["model.num_layers=1,2", "model.residual_dropout_rate=0.5"]
     runs = planned(tmp_path, grid, ablate=True)
