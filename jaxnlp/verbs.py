@@ -90,7 +90,7 @@ def _check_verb(verb: str, others: Sequence[str]) -> dict[str, tuple[type[Comman
 
 
 def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
-    """A verb's own options and those of loading. Exits with status 0 after help, and 2 for wrong options."""
+    """A verb's own options and those of loading. Exits with status 0 after help. Raises: ValueError."""
     command, load_options = read_options([kind, LoadOptions], flags, program=program, description=kind.__doc__ or "")
     return command, load_options
 

@@ -124,7 +124,7 @@ def find_evaluator(run: Path, name: str) -> type[Evaluator]:
 
 
 def parse(kind: type[Evaluator], flags: list[str], program: str) -> tuple[Evaluator, Options]:
-    """An evaluator's own options and the common ones. Exits with status 0 after help, and 2 for wrong options."""
+    """An evaluator's own options and the common ones. Exits with status 0 after help. Raises: ValueError."""
     evaluator, options = read_options([kind, Options], flags, program=program, description=kind.__doc__ or "")
     return evaluator, options
 

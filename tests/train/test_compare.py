@@ -86,7 +86,7 @@ def test_objects_of_a_config_are_named_by_their_class():
 
 def test_what_is_no_run_is_named_in_one_line(three, tmp_path, capsys):
     for arguments, message in (
-        ([str(three[0])], "a comparison needs at least two runs, got 1\n"),
+        ([str(three[0])], "give at least two runs, got 1\n"),
         ([str(tmp_path)], f"got 1; {tmp_path} runs inside it: "),
         (
             [str(three[0]), str(tmp_path / "none")],

@@ -2,7 +2,6 @@ import contextlib
 import dataclasses
 import json
 import math
-import re
 import shutil
 from pathlib import Path
 
@@ -197,16 +196,12 @@ def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, me
     [
         (["--split", "test", "--file", "text.txt"], "--file cannot be combined with --split test"),
         (["--file", "text.txt", "--record", "ledger.json"], "--record needs a split, not --file"),
-        (["--cache-window", "5"], "Unrecognized options: --cache-window"),
+        (["--cache-window", "5"], "there is no option --cache-window"),
     ],
 )
 def test_options_that_do_not_fit_end_with_status_2(run, capsys, arguments, message):
-    try:
-        status = evaluate.main([str(run), *arguments])
-    except SystemExit as ended:  # tyro's
-        status = ended.code
-    assert status == 2
-    assert message in " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().err).split())
+    assert evaluate.main([str(run), *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_edited_config_is_refused(run, capsys):
