@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import docstring_parser
@@ -23,13 +23,13 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
+from jaxnlp.config import Config
 from jaxnlp.messages import wrapped
 from jaxnlp.option_values import one_line, values_of
 from jaxnlp.suggestions import similar_options
 
 Similar = Callable[[str, list[str]], list[str]]
 """The options that a misspelt one may mean: (option without dashes, known options) -> some of these."""
-_registry = ConstructorRegistry()
 FLAT = tyro.conf.arg(name="")
 """Marks a dataclass whose options have no prefix: --checkpoint, not --load.checkpoint."""
 
@@ -58,7 +58,8 @@ def read_options(
     Raises: ValueError for an unknown option, and for a value that is missing, of the wrong type or refused by a
     dataclass.
     """
-    if not {"-h", "--help"} & set(arguments):
+    for_help = bool({"-h", "--help"} & set(arguments))
+    if not for_help:
         _check(arguments, _options(parts), program, similar)
     fields: list[Any] = []
     for number, part in enumerate(parts):
@@ -72,7 +73,7 @@ def read_options(
             prog=program,
             description=wrapped(description, "  "),  # tyro joins lines that are not indented
             config=(tyro.conf.SuppressFixed,),
-            registry=_registry,
+            registry=_registry(hidden_fields(parts) if for_help else {}),
         )
     except _RefusedError as refused:
         raise refused.__cause__ or refused from None
@@ -96,17 +97,44 @@ def field_docs(kind: type) -> dict[str, str]:
     return found
 
 
-@_registry.struct_rule
-def _fields_with_docs(info: StructTypeInfo) -> StructConstructorSpec | None:
-    """A dataclass. (tyro's own rule keeps the line breaks of the source in help texts.)"""
-    if not dataclasses.is_dataclass(info.type):
-        return None
-    hints, docs = typing.get_type_hints(info.type, include_extras=True), field_docs(info.type)
-    fields = tuple(
-        _field_spec(field.name, hints[field.name], _default(field, info.default), docs.get(field.name))
-        for field in dataclasses.fields(info.type)
-    )
-    return StructConstructorSpec(functools.partial(_build, info.type), fields)
+def hidden_fields(parts: Sequence[Any]) -> dict[int, set[str]]:
+    """The names of the fields that help does not show (`Config.ignores`), by the `id` of each config in the parts."""
+    found: dict[int, set[str]] = {}
+    for part in parts:
+        if not isinstance(part, Config):
+            continue
+        hidden = found.setdefault(id(part), set())
+        hidden.update(part.ignores)
+        inner = {field.name: part.__dict__[field.name] for field in dataclasses.fields(part)}
+        for key, names in hidden_fields([*inner.values()]).items():
+            found.setdefault(key, set()).update(names)
+        for first, _, rest in (name.partition(".") for name in hidden):
+            if rest:
+                found[id(inner[first])].add(rest)
+    return found
+
+
+def _registry(hidden: Mapping[int, set[str]]) -> ConstructorRegistry:
+    """The rules by which tyro reads options, without the hidden fields."""
+    registry = ConstructorRegistry()
+
+    @registry.struct_rule
+    def _fields_with_docs(info: StructTypeInfo) -> StructConstructorSpec | None:
+        """A dataclass. (tyro's own rule keeps the line breaks of the source in help texts.)"""
+        if not dataclasses.is_dataclass(info.type):
+            return None
+        hints, docs = typing.get_type_hints(info.type, include_extras=True), field_docs(info.type)
+        out_of_sight = hidden.get(id(info.default), set())
+        fields = []
+        for field in dataclasses.fields(info.type):
+            kind: Any = hints[field.name]
+            if field.name in out_of_sight:
+                kind = Annotated[kind, tyro.conf.Suppress]
+            fields.append(_field_spec(field.name, kind, _default(field, info.default), docs.get(field.name)))
+        return StructConstructorSpec(functools.partial(_build, info.type), tuple(fields))
+
+    registry.primitive_rule(_simple_values)
+    return registry
 
 
 class _RefusedError(Exception):
@@ -134,7 +162,6 @@ def _default(field: dataclasses.Field[Any], instance: Any) -> Any:
     return tyro.MISSING if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-@_registry.primitive_rule
 def _simple_values(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Everything that `values_of` reads. (tyro's own rules make no suggestions, and name Python's types in errors.)"""
     values = values_of(info.type)
@@ -204,8 +231,9 @@ def _check(arguments: Sequence[str], options: _Options, program: str, similar: S
         word = loose[len(options.places)]
         hint = _hint(word.replace("_", "-"), [*options.kinds, *sorted(options.flags)], program, similar)
         raise ValueError(f"unexpected {word!r}: options start with --; {hint}")
-    for name, _, help, has_default in options.places[len(loose) :]:
-        if not has_default:
+    for name, kind, help, has_default in options.places[len(loose) :]:
+        values = values_of(kind)
+        if not has_default and (values is None or not values.items):  # any number of words may be none
             raise ValueError(
                 f"{name.upper()} is missing: {help[:1].lower()}{help[1:].rstrip('.')}; see {program} --help"
             )

@@ -37,7 +37,7 @@ ALLOWED = {
     "jaxnlp.suggestions": (),
     "jaxnlp.messages": (),
     "jaxnlp.option_values": (),
-    "jaxnlp.options": ("jaxnlp.messages", "jaxnlp.option_values", "jaxnlp.suggestions"),
+    "jaxnlp.options": ("jaxnlp.config", "jaxnlp.messages", "jaxnlp.option_values", "jaxnlp.suggestions"),
     "jaxnlp.checkout": ("jaxnlp",),
     "jaxnlp.verbs": (*BELOW_RUNS, "jaxnlp.runs"),
     "jaxnlp.public_names": (),

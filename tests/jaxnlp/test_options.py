@@ -1,12 +1,13 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 import tyro
 
-from jaxnlp.options import FLAT, field_docs, read_options, show_help
+from jaxnlp.config import Config
+from jaxnlp.options import FLAT, field_docs, hidden_fields, read_options, show_help
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +146,33 @@ def test_help_has_the_docstrings_as_running_text_within_the_width(capsys, monkey
     assert "--files TEXT ... (default: None)" in shown
     assert "--pair FLOAT FLOAT (default: None)" in shown
     assert "--folder TEXT (default: here)" in shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner(Config):
+    speed: int = 1
+    memory: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer(Config):
+    ignores: ClassVar[tuple[str, ...]] = ("inner.speed", "old")
+
+    inner: Inner = dataclasses.field(default_factory=Inner)
+    old: int = 3
+    new: int = 4
+
+
+def test_ignored_options_are_read_but_help_does_not_show_them(capsys):
+    config = Outer()
+    assert hidden_fields([config]) == {id(config): {"inner.speed", "old"}, id(config.inner): {"speed"}}
+    assert read_options([config], ["--inner.speed", "5", "--old", "6"], program="prog") == [Outer(Inner(5), 6)]
+    show_help([config], program="prog")
+    printed = capsys.readouterr().out
+    assert "--inner.memory" in printed
+    assert "--new" in printed
+    assert "--inner.speed" not in printed
+    assert "--old" not in printed
 
 
 def test_docstrings_of_fields_are_one_line_and_inherited():
