@@ -82,9 +82,10 @@ class CharacterText(DataConfig):
             parts["validation"].append(tokens[boundary:])
         counts = {name: sum(map(len, part)) for name, part in parts.items()}
         for name, count in counts.items():
+            where = "training" if name == "train" else name
             if count <= self.sequence_length:
                 raise DataError(
-                    f"the {name} text has {count} characters, but one window needs {self.sequence_length + 1}; "
+                    f"the {where} text has {count} characters, but one window needs {self.sequence_length + 1}; "
                     f"use a longer text or a smaller --data.sequence-length"
                 )
         several = f"{len(documents):,} files, each a document; " if len(documents) > 1 else ""

@@ -50,8 +50,8 @@ class NumberWords(SentencePairs):
         # At least half of the numbers are for training.
         if 4 * self.held_out_pairs > self.highest - LEAST_HELD_OUT:
             raise ValueError(
-                f"data.held_out_pairs {self.held_out_pairs} is too many of {self.highest} numbers; lower it, or raise "
-                "data.highest"
+                f"data.held_out_pairs {self.held_out_pairs} leaves too few of {self.highest} numbers for training; "
+                "lower it, or raise data.highest"
             )
 
     def load(self, seed: int, processor: Any = None) -> Corpus:

@@ -21,7 +21,7 @@ import tyro
 from jaxnlp.blocks import Line, Lines, Table
 from jaxnlp.checkpoints import runs_inside
 from jaxnlp.files import write_file
-from jaxnlp.messages import show_plain_warnings
+from jaxnlp.messages import reason, show_plain_warnings
 from jaxnlp.options import read_options
 from train.json_lines import read_lines
 from train.report.blocks import Content, render_content
@@ -239,7 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise ValueError(f"give at least two runs, got {len(options.runs) or 'none'}{inside}")
         print(write_comparison(options.runs, options.out))
     except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
     return 0
 

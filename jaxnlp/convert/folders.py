@@ -55,7 +55,7 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise PretrainedError(f"{file.parent} holds no pretrained model: it has no file {file.name}") from error
+        raise PretrainedError(f"{file.parent} is not a pretrained model: it has no {file.name}") from error
     except ValueError as error:
         raise PretrainedError(f"{file} is not JSON: {error}") from error
 

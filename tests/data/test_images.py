@@ -160,7 +160,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
     with pytest.raises(DataError, match=r"wide.png is damaged"):
         read_images(folder)
     (folder / "cat" / "wide.png").write_text("text")
-    with pytest.raises(DataError, match=r"wide.png is not an image that Pillow reads"):
+    with pytest.raises(DataError, match=r"wide.png is not an image that Pillow can read"):
         read_images(folder)
     (folder / "cat" / "wide.png").unlink()
     (folder / "empty").mkdir()

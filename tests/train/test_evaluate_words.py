@@ -149,4 +149,4 @@ def test_what_cannot_be_written_is_one_line(run, prompts, tmp_path, capsys):
     place = tmp_path / "file" / "lines.txt"
     arguments = ["continuations", "--file", str(prompts), "--predictions", str(place)]
     assert evaluate.main([str(run), *arguments]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: [Errno")
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: {tmp_path / 'file'}")
