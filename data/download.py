@@ -26,6 +26,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from data.archives import short_reason
 from data.data_sets import DATA_SETS, DataSet, RemoteFile
 from jaxnlp.caches import cache_folder
+from jaxnlp.messages import reason
 from jaxnlp.options import read_options
 
 _logger = logging.getLogger(__name__)
@@ -349,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return run(options, Console())
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 1
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

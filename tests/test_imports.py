@@ -84,7 +84,8 @@ ALLOWED = {
         "configs",
     ),
     "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),
-    "data.download": ("jaxnlp.caches", "jaxnlp.options", "data"),
+    "data.download": ("jaxnlp.caches", "jaxnlp.messages", "jaxnlp.options", "data"),
+    "data.invented_people": ("jaxnlp.files", "jaxnlp.messages", "jaxnlp.options", "data"),
 }
 
 # Which of our modules a module may not import, although the table above allows the package that they are in: the core

@@ -73,8 +73,8 @@ class RunOptions(Config):
     workdir: Path | None = None
     """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give --resume FOLDER alone."""
     extend: bool = False
-    """Train a run for more steps than it was planned for, also where its learning rate depends on their number: from
-    here on it is that of the longer schedule."""
+    """Allow more total steps than the run was started with, even if its learning-rate schedule depends on their number:
+    the remaining steps then follow the longer schedule."""
     parallel: ParallelMode = "jit"
     """How devices share a batch: one jitted step over sharded batches (jit), or pmap."""
     compilation_cache: Path | None = None

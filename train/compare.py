@@ -235,7 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
         if len(options.runs) < 2:
-            inside = "".join(f"; {run}{runs_inside(run).removeprefix(';')}" for run in options.runs if runs_inside(run))
+            inside = "".join(runs_inside(run).replace("inside it", f"inside {run}") for run in options.runs)
             raise ValueError(f"give at least two runs, got {len(options.runs) or 'none'}{inside}")
         print(write_comparison(options.runs, options.out))
     except (OSError, ValueError) as error:

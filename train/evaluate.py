@@ -50,16 +50,16 @@ class Options(Config):
     """What is scored, and where the results go."""
 
     split: str | None = None
-    """Split of the run's data set; None = the evaluator's own, mostly validation."""
+    """Split of the run's data set; None = the evaluator's default, usually validation."""
     file: Path | None = None
-    """Score this file, in the format of the run's data, in place of a split."""
+    """Score this file, in the format of the run's data, instead of a split."""
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
     predictions: Path | None = None
-    """Write the predictions to this file; to this directory where the evaluator writes several files."""
+    """Write the predictions to this file, or to this directory if the evaluator writes several files."""
     record: Path | None = None
-    """Append the numbers to this ledger file, docs/results/RECIPE.json, and copy the run's metrics next to it. Of
-    several runs, those after the first have files of their own, RECIPE-seed1.json."""
+    """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
+    With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -176,6 +176,8 @@ def check_seeds(runs: Sequence[Path]) -> None:
     for run in runs:
         config = run_folder.read_config(run)
         same = dataclasses.replace(config, seed=first.seed)
+        if config.recipe != first.recipe:  # most fields differ, and none of them helps
+            raise RunError(f"{runs[0]} and {run} are runs of different recipes; score them one by one")
         changed = differences(to_json(first), to_json(same))
         if changed:
             lines = "".join(f"\n  {line}" for line in changed)

@@ -46,7 +46,7 @@ and apply to every run.
 
 An example, with four runs:
 
-  {PROGRAM} gpt_python_docs --total-steps 500 \\
+  {PROGRAM} RECIPE --total-steps 500 \\
       --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1"""
 
 VARIATIONS = ("--grid", "--ablate")

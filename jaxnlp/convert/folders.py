@@ -46,7 +46,8 @@ def find_folder(folder_or_name: str | Path) -> Path:
         except Exception:  # the cache does not have it either: the first error says why the download failed
             raise PretrainedError(
                 f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: "
-                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. Check the connection, "
+                "or give a folder of weights"
             ) from error
 
 

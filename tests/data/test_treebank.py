@@ -81,7 +81,7 @@ def test_wrong_files_are_named_with_line_and_sentence(files):
 
 
 def test_files_are_required():
-    with pytest.raises(DataError, match=r"set data.train, data.validation"):
+    with pytest.raises(DataError, match=r"needs two files: give --data.train FILE --data.validation FILE"):
         Treebank(source="files").load(0)
 
 

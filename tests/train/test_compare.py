@@ -100,7 +100,7 @@ def test_warnings_are_plain_lines(three, tmp_path, capsys, monkeypatch):
 def test_what_is_no_run_is_named_in_one_line(three, tmp_path, capsys):
     for arguments, message in (
         ([str(three[0])], "give at least two runs, got 1\n"),
-        ([str(tmp_path)], f"got 1; {tmp_path} runs inside it: "),
+        ([str(tmp_path)], f"got 1; runs inside {tmp_path}: "),
         (
             [str(three[0]), str(tmp_path / "none")],
             "none/config.json is missing; give the folder of a run that has started",

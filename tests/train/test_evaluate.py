@@ -138,6 +138,10 @@ def test_runs_of_other_configs_are_not_averaged(run, other_seed, tmp_path, capsy
     error = capsys.readouterr().err
     assert error.splitlines()[1:] == ["  total_steps: 4 -> 9"]
     assert "differ in more than their seed; score them one by one" in error
+    config.write_text(config.read_text().replace('"recipe": "', '"recipe": "other_'))
+    assert evaluate.main([str(run), str(other_seed)]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(f"{run} and {other_seed} are runs of different recipes; score them one by one\n")
     assert not book.exists()
 
 
@@ -202,6 +206,13 @@ def test_what_cannot_be_scored_is_refused_in_one_line(run, capsys, arguments, me
 def test_options_that_do_not_fit_end_with_status_2(run, capsys, arguments, message):
     assert evaluate.main([str(run), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_help_names_the_evaluators_of_the_run(run, capsys):
+    with pytest.raises(SystemExit) as ended:
+        evaluate.main([str(run), "--help"])
+    assert ended.value.code == 0
+    assert "Evaluators of this run: validation." in " ".join(capsys.readouterr().out.split())
 
 
 def test_an_edited_config_is_refused(run, capsys):

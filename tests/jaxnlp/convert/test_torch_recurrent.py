@@ -100,7 +100,7 @@ def test_what_stands_outside_the_prefix_is_left_alone():
         ({"weight_hr_l0": np.zeros((3, 6))}, "projections of the state (proj_size) are not supported: weight_hr_l0"),
         (
             {"weight_ih_l1": np.zeros((24, 6)), "bias_ih_l0": np.zeros(6)},
-            "do not fit lstm layers of width 6: bias_ih_l0 (6,), expected (24,); weight_ih_l1 (24, 6), expected (24, 12)",
+            "fit lstm layers of width 6: bias_ih_l0 (6,), expected (24,); weight_ih_l1 (24, 6), expected (24, 12)",
         ),
         ({"weight_hh_l0": np.zeros((24, 7))}, "width 7: weight_ih_l0 (24, 5), expected (28, 5); weight_hh_l0 (24, 7)"),
         ({"weight_hh_l0": np.float32(1.0)}, "weight_hh_l0 (), expected (4, 1)"),
