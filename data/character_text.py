@@ -21,7 +21,7 @@ from jaxnlp.text.characters import CharacterVocabulary
 class CharacterText(DataConfig):
     """Texts in windows of characters.
 
-    Each file is a document of its own: no window reaches from one into the next, and the end of each is held out.
+    Each file is a document: no window crosses from one file into the next, and the end of each file is held out.
     """
 
     source: TextSource = "python_docs"
@@ -32,7 +32,7 @@ class CharacterText(DataConfig):
     sequence_length: int = 128
     """Length of an example in characters, T."""
     evaluation_batch_size: int = 64
-    """Examples in an evaluation step."""
+    """Number of examples in an evaluation step."""
     validation_fraction: float = 0.1
     """Share of each document, at its end, that is held out for validation."""
     num_workers: int = 0
@@ -82,9 +82,10 @@ class CharacterText(DataConfig):
             parts["validation"].append(tokens[boundary:])
         counts = {name: sum(map(len, part)) for name, part in parts.items()}
         for name, count in counts.items():
+            where = "training" if name == "train" else name
             if count <= self.sequence_length:
                 raise DataError(
-                    f"the {name} text has {count} characters, but one window needs {self.sequence_length + 1}; "
+                    f"the {where} text has {count} characters, but one window needs {self.sequence_length + 1}; "
                     f"use a longer text or a smaller --data.sequence-length"
                 )
         several = f"{len(documents):,} files, each a document; " if len(documents) > 1 else ""

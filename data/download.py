@@ -26,6 +26,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from data.archives import short_reason
 from data.data_sets import DATA_SETS, DataSet, RemoteFile
 from jaxnlp.caches import cache_folder
+from jaxnlp.messages import reason
+from jaxnlp.options import read_options
 
 _logger = logging.getLogger(__name__)
 
@@ -310,11 +312,11 @@ class Options:
     """Downloads public data sets to the folder that JAXNLP_DATA names, or else to the cache."""
 
     names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="[NAME ...]")] = ()
-    """Data sets, as --list names them."""
-    list: bool = False
-    """List the data sets, and what is at hand; also without any names."""
-    check: bool = False
-    """Compare the files at hand with their checksums; without names, those of all data sets."""
+    """Names of data sets, as --list shows them."""
+    list: tyro.conf.FlagCreatePairsOff[bool] = False
+    """List the data sets, and where each is found on this machine, if it is; a command without names does so, too."""
+    check: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Compare the files on this machine with their checksums; without names, those of all data sets."""
 
 
 def run(options: Options, console: Console) -> int:
@@ -341,12 +343,14 @@ def run(options: Options, console: Console) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 a download failed or a checksum differs, 2 a wrong command, 130 interrupted."""
-    off = tyro.conf.FlagCreatePairsOff
-    options = tyro.cli(Options, args=arguments, prog="python -m data.download", config=(off,))
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
+        (options,) = read_options(
+            [Options], arguments, program="python -m data.download", description=Options.__doc__ or ""
+        )
         return run(options, Console())
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 1
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

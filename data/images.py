@@ -77,7 +77,7 @@ class Images(DataConfig):
     """Scikit-learn's digits, 8 x 8 pixels; CIFAR-10's archive of JPEG files; or your own."""
     path: str | None = None
     """For your own images: a folder with a folder of image files for each class, or a .npz file with images and labels.
-    For CIFAR-10: its folder; None = cifar10 in the folder JAXNLP_DATA."""
+    For CIFAR-10: its folder; None = $JAXNLP_DATA/cifar10."""
     validation_path: str | None = None
     """Folder or file of the validation images, like path; None = a part of the images in path is held out."""
     validation_fraction: float = 0.1
@@ -290,7 +290,7 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
     names = tuple(folder.name for folder in folders) if classes is None else classes
     if len(names) < 2:
-        raise DataError(f"{path} has {len(names)} folders; expected at least two, one for each class")
+        raise DataError(f"{path}: expected at least two folders, one for each class, got {len(names)}")
     files = [
         (file, folder.name)
         for folder in folders

@@ -12,6 +12,8 @@ import tyro
 
 from data import DataError
 from jaxnlp.files import write_file
+from jaxnlp.messages import reason
+from jaxnlp.options import read_options
 
 Item = TypeVar("Item")
 Facts = dict[str, str]
@@ -230,26 +232,40 @@ def _documents(facts: Facts, dice: _Dice) -> list[str]:
     return [f"{facts['name']}. {phrasing.format(**facts)}" for phrasing in phrasings]
 
 
-def main(folder: Path, /, *, seed: int = 0, train: int = 300, dev: int = 100, test: int = 50) -> None:
-    """Write invented people to a folder: wiki.txt and the questions about them.
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Writes invented people to a folder: wiki.txt and the questions about them."""
 
-    Args:
-      folder: Folder for the files; created if it does not exist.
-      seed: Seed of all names and texts.
-      train: Number of people with training questions.
-      dev: Number of people with held-out questions.
-      test: Number of people with held-out questions without answers.
-    """
+    folder: tyro.conf.Positional[Path]
+    """Folder for the files; created if it does not exist."""
+    seed: int = 0
+    """Seed of all names and texts."""
+    train: int = 300
+    """Number of people with training questions."""
+    dev: int = 100
+    """Number of people with held-out questions."""
+    test: int = 50
+    """Number of people with held-out questions without answers."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 2 a wrong command, or a folder that cannot be written to."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        people = invent(seed, train=train, dev=dev, test=test)
-        write(people, folder)
-    except (DataError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from error
-    print(f"{folder}: {len(people.documents):,} documents about {train + dev + test:,} people, such as")
+        (options,) = read_options(
+            [Options], arguments, program="python -m data.invented_people", description=Options.__doc__ or ""
+        )
+        people = invent(options.seed, train=options.train, dev=options.dev, test=options.test)
+        write(people, options.folder)
+    except (ValueError, OSError) as error:
+        print(f"error: {reason(error)}", file=sys.stderr)
+        return 2
+    number = options.train + options.dev + options.test
+    print(f"{options.folder}: {len(people.documents):,} documents about {number:,} people, such as")
     for document in people.documents[:5]:
         print(f"  {document}")
+    return 0
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    sys.exit(main())

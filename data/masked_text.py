@@ -41,7 +41,7 @@ class MaskedText(DataConfig):
     """Documents: Python's embedded language reference, your UTF-8 file (set path), or AFQMC's training pairs."""
     path: str | None = None
     """For text_file, the file of the documents: one sentence a line, blank lines between documents. For afqmc, its
-    folder; None = in the folder JAXNLP_DATA."""
+    folder; None = in $JAXNLP_DATA."""
     vocabulary: str | None = None
     """Folder of a WordPiece vocabulary, with tokenizer.json or vocab.txt; None = the vocabulary of the pretrained
     model, or one trained on the training text."""

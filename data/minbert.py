@@ -59,7 +59,7 @@ class MinBertData(DataConfig):
     """Your own tables: NAME=FILE,VALIDATION_FILE, or NAME=FILE, of which a tenth of the rows is held out. A table has
     the columns text, pair (for pairs), and label (a class) or score (the similarity of a pair)."""
     path: str | None = None
-    """Folder of the project's files; None = cs224n_minbert in the folder JAXNLP_DATA."""
+    """Folder of the project's files; None = $JAXNLP_DATA/cs224n_minbert."""
     max_length: int = 128
     """Maximum length in tokens; longer texts are truncated."""
     schedule: Literal[ScheduleName, "together"] = "round_robin"
@@ -67,8 +67,8 @@ class MinBertData(DataConfig):
     schedule_steps: int = 1_000
     """For annealed: number of steps until size has little influence. For sequential: consecutive steps of each part."""
     length_multiple: int = 16
-    """Batches have the length of their longest text, rounded up to a multiple of this. Each length compiles a program;
-    with the schedule together each combination of the parts' lengths does."""
+    """Batches have the length of their longest text, rounded up to a multiple of this. JAX compiles a program for each
+    length; with the schedule together, for each combination of the parts' lengths."""
     evaluation_batch_size: int = 64
     """Number of rows in an evaluation step."""
 

@@ -152,7 +152,7 @@ class _NamesConfig(DataConfig):
     source: NamesSource = "cs224n_a5"
     """The assignment's people, or invented people, which do not need files."""
     path: str | None = None
-    """Folder of the assignment's four files; None = in the folder JAXNLP_DATA."""
+    """Folder of the assignment's four files; None = in $JAXNLP_DATA."""
     sequence_length: int = 128
     """Maximum length of an example in characters, T (the assignment's block size). Longer documents are truncated;
     longer questions are an error."""

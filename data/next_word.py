@@ -47,7 +47,7 @@ def fixture_splits(splits: Mapping[str, Split], path: str | None, vocabulary: Vo
 
     Args:
       splits: of the text.
-      path: folder of the homework's data; None = in the folder JAXNLP_DATA.
+      path: folder of the homework's data; None = in $JAXNLP_DATA.
       vocabulary: of the homework.
     """
     folder = locate_folder(FOLDERS["cmu_hw4p1"], path, holds="the homework's files", otherwise=OTHERWISE) / "fixtures"

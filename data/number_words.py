@@ -33,7 +33,7 @@ class NumberWords(SentencePairs):
     vocabulary_size: int = 500
     """Maximum number of tokens in a vocabulary; with BPE and unigram, 260 of them are symbols and bytes."""
     lengths: tuple[int, ...] = (4, 8, 12, 16, 20, 24, 32, 48, 64, 96)
-    """Lengths of batches in tokens, end symbol included; each length compiles a program."""
+    """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     language: Language = "de"
     """The target language: German, Spanish or French."""
     highest: int = 1_000_000
@@ -50,8 +50,8 @@ class NumberWords(SentencePairs):
         # At least half of the numbers are for training.
         if 4 * self.held_out_pairs > self.highest - LEAST_HELD_OUT:
             raise ValueError(
-                f"data.held_out_pairs {self.held_out_pairs} is too many of {self.highest} numbers; lower it, or raise "
-                "data.highest"
+                f"data.held_out_pairs {self.held_out_pairs} leaves too few of {self.highest} numbers for training; "
+                "lower it, or raise data.highest"
             )
 
     def load(self, seed: int, processor: Any = None) -> Corpus:

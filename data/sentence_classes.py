@@ -148,7 +148,7 @@ def read_data_set_file(name: str, path: Path, *, labelled: bool | None = True) -
     for line, row in enumerate(text.removesuffix("\n").split("\n"), 1):  # splitlines() would also split at 0x85
         label, _, sentence = row.partition(" ")
         if not label or not sentence.strip():
-            raise DataError(f"{path}, line {line}: expected a label, a blank and a sentence, got {row[:40]!r}")
+            raise DataError(f"{path}, line {line}: expected a label, a space and a sentence, got {row[:40]!r}")
         found.append(TableRow(line, str(len(found) + 1), (sentence.strip(),), label))
     return found
 

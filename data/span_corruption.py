@@ -101,13 +101,13 @@ class CorruptedText(DataConfig):
     files: tuple[str, ...] = ()
     """UTF-8 text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None
-    """Folder in JAXNLP_DATA of the public data set with the files; None = the files are your own."""
+    """Folder in $JAXNLP_DATA of the public data set with the files; None = the files are your own."""
     batch_size: int = 512
     """Maximum number of texts in a training step, over all devices."""
     batch_tokens: int = 4_096
     """Maximum number of tokens on each side of a batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    """Lengths of batches in tokens, end symbol included; each length compiles a program."""
+    """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
     vocabulary_size: int = 6_000

@@ -23,6 +23,10 @@ MOST_NAMES = 20
 _logger = logging.getLogger(__name__)
 
 
+class MissingColumnsError(DataError):
+    """A table does not have the columns to read."""
+
+
 class Columns(NamedTuple):
     """The columns to read.
 
@@ -175,8 +179,8 @@ def _places(header: Sequence[str], path: Path, columns: Columns, between: str, l
     found = {name: place for place, name in enumerate(header)}
     missing = [name for name in needed if name not in found]
     if missing:
-        raise DataError(
-            f"{path}, line 1: expected the columns {', '.join(needed)} between {between}, got "
+        raise MissingColumnsError(
+            f"{path}, line 1: expected the column{'s' * (len(needed) > 1)} {', '.join(needed)} between {between}, got "
             f"{', '.join(header)}; missing: {', '.join(missing)}"
         )
     repeated = [name for name in needed if list(header).count(name) > 1]
@@ -210,7 +214,7 @@ def _json_rows(path: Path, columns: Columns, labelled: bool | None, separator: s
         missing = [name for name in needed if name not in fields]
         if missing:
             there = ", ".join(list(fields)[:MOST_NAMES]) or "none"
-            raise DataError(
+            raise MissingColumnsError(
                 f"{where}: expected the names {', '.join(needed)}, got {there}; missing: {', '.join(missing)}"
             )
         number += 1

@@ -188,7 +188,7 @@ def _words_of_object(fields: dict[str, Any], unit: Unit, where: str) -> tuple[tu
         return words, None
     for start, stop, kind in spans or ():
         if not text[start:stop].strip():
-            raise DataError(f"{where}: expected words from {start} to {stop}, the entity {kind}, got blanks")
+            raise DataError(f"{where}: expected words from {start} to {stop}, the entity {kind}, got white space")
     starts = [word.start for word in placed]
     inner = [
         LabelledSpan(bisect.bisect_left(starts, span.start), bisect.bisect_left(starts, span.stop), span.type)

@@ -66,7 +66,7 @@ class TaggedSentences(DataConfig):
     """Sentences of a small grammar, which need no files; the English news of CoNLL-2003, Chinese résumés, Chinese
     Weibo posts, UD English EWT's parts of speech; or files of your own."""
     path: str | None = None
-    """Folder of a known data set; None = in the folder that JAXNLP_DATA names."""
+    """Folder of a known data set; None = in $JAXNLP_DATA."""
     train: str | None = None
     """Your training file; required for data.source files."""
     validation: str | None = None
@@ -80,34 +80,34 @@ class TaggedSentences(DataConfig):
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
     scheme: Literal["auto", "bio", "iob1", "bioes", "bmes", "none"] = "auto"
-    """Scheme of the labels in your files; none = labels of words that are no entities; auto = found in the labels."""
+    """Scheme of the labels in your files; none = labels of words that are not entities; auto = found in the labels."""
     train_scheme: Literal["bio", "bioes", "bmes"] = "bioes"
     """Scheme of the labels that the model predicts, where labels are entities."""
     predict: Literal["entities", "tags"] = "entities"
-    """What is learnt from the small grammar: entities or parts of speech."""
+    """Labels of the small grammar to learn: entities or parts of speech."""
     unit: Unit = "words"
-    """What your sentences consist of, where a text is split to be predicted: words or single characters."""
+    """Unit of your sentences, into which a text to predict is split: words or single characters."""
     sentences: int = 5_000
-    """Training sentences of the small grammar."""
+    """Number of training sentences of the small grammar."""
     held_out_sentences: int = 500
-    """Validation sentences of the small grammar; they do not depend on the seed."""
+    """Number of validation sentences of the small grammar; they do not depend on the seed."""
     minimum_count: int = 1
     """Minimum number of occurrences of a word in the training sentences; others are unknown words."""
     lowercase: bool = True
-    """Lowercase words before they are looked up; characters and a BERT read them as they are."""
+    """Lowercase words before they are looked up; characters and a BERT read them unchanged."""
     zero_digits: bool = True
     """Read every digit as 0 when a word is looked up."""
     max_characters: int = 20
-    """Characters of a word that are read."""
+    """Maximum number of characters of a word that are read."""
     max_length: int = 128
     """Maximum length of a sentence in words; longer ones are divided."""
     max_pieces: int = 256
     """Maximum length of a sentence in tokens of a BERT; longer ones are divided."""
     length_multiple: int = 16
-    """Batches have the length of their longest sentence, rounded up to a multiple: each length is a program to
-    compile."""
+    """Batches have the length of their longest sentence, rounded up to a multiple of this; JAX compiles a
+    program for each length."""
     evaluation_batch_size: int = 64
-    """Sentences in an evaluation step."""
+    """Number of sentences in an evaluation step."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -229,7 +229,10 @@ class TaggedSentences(DataConfig):
             return found
         name, sentences = found["train"]
         if len(sentences) < 10:
-            raise DataError(f"{name}: {len(sentences)} sentences are too few to hold out a tenth of them")
+            raise DataError(
+                f"{name}: {len(sentences)} sentences are too few to hold out a tenth of them; "
+                "give more, or a validation file with --data.validation FILE"
+            )
         held_out = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
         parts: dict[str, list[RawSentence]] = {"train": [], "validation": []}
         for place, one in enumerate(sentences):

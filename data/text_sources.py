@@ -62,7 +62,7 @@ def read_utf8(path: Path, *, old_line_ends: bool = True) -> str:
             f"for example with: iconv -f {encoding} -t utf-8 (the byte's offset is {offset})"
         ) from error
     if not text:
-        raise DataError(f"{path} is empty")
+        raise DataError(f"{path} is empty; give a file with text")
     return text.replace("\r\n", "\n").replace("\r", "\n" if old_line_ends else " ")
 
 

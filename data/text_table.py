@@ -17,7 +17,7 @@ from data.buckets import bucketed, rounded_up
 from data.download import locate_folder
 from data.fingerprints import vocabulary_text
 from data.sentence_classes import FILES, DataSet, Files, read_data_set, read_data_set_file
-from data.table_rows import Columns, TableRow, labelled_rows, read_rows
+from data.table_rows import Columns, MissingColumnsError, TableRow, labelled_rows, read_rows
 from data.table_summary import summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.targets import Classes, Scale, Targets, whole_number
@@ -32,6 +32,7 @@ MOST_CLASSES = 10_000
 """Maximum number of classes; more are probably texts of another column."""
 FEW_CLASSES = 10
 """With fewer than two rows per class, more classes than this are probably texts of another column, too."""
+OTHERWISE = "for your own table, set --data.source table"
 
 
 class _Tokenized(NamedTuple):
@@ -55,7 +56,7 @@ class TextTable(DataConfig):
     CS224N's default project: SST, film reviews (cfimdb), Quora's pairs of questions, or pairs with similarities
     (sts)."""
     path: str | None = None
-    """Your table, or the folder of a known data set; None = in the folder JAXNLP_DATA."""
+    """Your table, or the folder of a known data set; None = in $JAXNLP_DATA."""
     validation_path: str | None = None
     """A second table for validation; None = a part of the rows is held out."""
     test_path: str | None = None
@@ -92,8 +93,8 @@ class TextTable(DataConfig):
     swap_pairs: bool = False
     """Train on each pair in both orders."""
     length_multiple: int = 16
-    """Batches have the length of their longest text, rounded up to a multiple of this; each length compiles a
-    program."""
+    """Batches have the length of their longest text, rounded up to a multiple of this; JAX compiles a program
+    for each length."""
     evaluation_batch_size: int = 64
     """Number of rows in an evaluation step."""
 
@@ -226,15 +227,19 @@ class TextTable(DataConfig):
         """The training table, and the tables of splits with separate files."""
         if self._known is not None:
             files = self._known
-            folder = locate_folder(files.folder, self.path, holds=files.train, otherwise="choose another data.source")
+            folder = locate_folder(files.folder, self.path, holds=files.train, otherwise=OTHERWISE)
             found = read_data_set(self.source, folder)
             return found.pop("train"), found
         if self.path is None:
             raise DataError("data.source table needs your table: give it with --data.path FILE")
         splits = {"validation": self.validation_path, "test": self.test_path}
         paths = {name: Path(file) for name, file in splits.items() if file is not None}
-        rows = {name: (path, self._rows(path, None if name == "test" else True)) for name, path in paths.items()}
-        return (Path(self.path), self._rows(Path(self.path), labelled=True)), rows
+        try:
+            rows = {name: (path, self._rows(path, None if name == "test" else True)) for name, path in paths.items()}
+            return (Path(self.path), self._rows(Path(self.path), labelled=True)), rows
+        except MissingColumnsError as error:
+            pair = "" if self.pair is None else ", --data.pair"
+            raise DataError(f"{error}; name the columns of your table with --data.text{pair}, --data.label") from error
 
     def _rows(self, path: Path, labelled: bool | None = None) -> list[TableRow]:
         if self._known is not None:
@@ -258,7 +263,7 @@ class TextTable(DataConfig):
         else:
             names = sorted(set(map(whole_number, labels)))
         if len(names) < (1 if self.predict == "classes" else 2):
-            raise DataError(f"{path}: the column {column} has {len(names)} distinct labels; expected at least two")
+            raise DataError(f"{path}: expected at least two distinct labels in the column {column}, got {len(names)}")
         if len(names) > MOST_CLASSES or (len(names) > FEW_CLASSES and len(names) > len(rows) / 2):
             raise DataError(
                 f"{path}: the column {column} has {len(names):,} distinct labels in {len(rows):,} rows, such as "

@@ -37,8 +37,8 @@ class SentencePairs(DataConfig):
     evaluation_batch_tokens: int = 4_096
     """Maximum number of tokens on each side of an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
-    """Lengths of batches in tokens, end symbol included; each length compiles a program. Longer pairs are removed from
-    training, and truncated in validation and test."""
+    """Lengths of batches in tokens, end symbol included; JAX compiles a program for each length. Longer pairs are
+    removed from training, and truncated in validation and test."""
     subwords: SubwordKind = "bpe"
     """How texts are tokenized."""
     vocabulary_size: int = 8_000
@@ -180,9 +180,9 @@ class ParallelText(SentencePairs):
     """
 
     data_set: str | None = None
-    """Folder in JAXNLP_DATA of the public data set with the files; None = your own files."""
+    """Folder in $JAXNLP_DATA of the public data set with the files; None = your own files."""
     path: str | None = None
-    """Your copy of the public data set's folder; None = the folder in JAXNLP_DATA."""
+    """Your copy of the public data set's folder; None = in $JAXNLP_DATA."""
     train: tuple[str, ...] = ()
     """Training files, one or two; required."""
     validation: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class Treebank(DataConfig):
     source: TreebankSource = "small_grammar"
     """Sentences of a small grammar, which need no files; UD English EWT; or CoNLL-U files of your own."""
     path: str | None = None
-    """Your copy of the folder of UD English EWT; None = the folder in JAXNLP_DATA."""
+    """Your copy of the folder of UD English EWT; None = in $JAXNLP_DATA."""
     train: str | None = None
     """Your training file, CoNLL-U; required for data.source files."""
     validation: str | None = None
@@ -46,9 +46,9 @@ class Treebank(DataConfig):
     test: str | None = None
     """Your test file, CoNLL-U; None = no test split."""
     sentences: int = 5_000
-    """Training sentences of the small grammar."""
+    """Number of training sentences of the small grammar."""
     held_out_sentences: int = 500
-    """Validation sentences of the small grammar; they do not depend on the seed."""
+    """Number of validation sentences of the small grammar; they do not depend on the seed."""
     tags: TagColumn = "upos"
     """Tags that the parser reads: Universal POS tags, the treebank's own (XPOS), the pairs of both, or none."""
     subtypes: bool = True
@@ -58,9 +58,9 @@ class Treebank(DataConfig):
     minimum_count: int = 2
     """Minimum number of occurrences of a word, in lowercase, in the training sentences; others are unknown words."""
     max_length: int = 256
-    """Maximum length of a sentence, in words. Longer ones are left out of training, and are refused elsewhere."""
+    """Maximum length of a sentence, in words. Longer ones are left out of training, and are an error elsewhere."""
     max_pieces: int = 384
-    """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are refused."""
+    """Maximum length of a sentence in tokens of BERT, for parsers with one; longer ones are an error."""
     batch_size: int = 256
     """Maximum number of sentences in a training step, over all devices."""
     batch_words: int = 1_024
@@ -68,7 +68,7 @@ class Treebank(DataConfig):
     evaluation_batch_words: int = 8_192
     """Maximum number of words in an evaluation batch, padding included."""
     lengths: tuple[int, ...] = (8, 16, 24, 32, 48, 64, 96)
-    """Lengths of batches in words; data.max_length follows as the last one. Each length is a program to compile."""
+    """Lengths of batches in words; data.max_length follows as the last one. JAX compiles a program for each length."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -162,7 +162,7 @@ class Treebank(DataConfig):
             folder = locate_folder("ud_en_ewt", self.path, holds=holds, otherwise="choose another data.source")
             return {name: _read(folder / file, trees=True) for name, file in EWT_FILES.items()}
         if self.train is None or self.validation is None:
-            raise DataError("data.source files needs a training and a validation file: set data.train, data.validation")
+            raise DataError("data.source files needs two files: give --data.train FILE --data.validation FILE")
         files = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: _read(Path(file).expanduser(), trees=True) for name, file in files.items() if file is not None}
 

@@ -35,7 +35,7 @@ class WordText(DataConfig):
     source: WordSource = "wikitext2"
     """WikiText-2 as text, or as arrays of CMU 11-785 homework 4; Python's language reference; or your UTF-8 file."""
     path: str | None = None
-    """Folder of WikiText-2 or the homework (None = in the folder JAXNLP_DATA), or your file."""
+    """Folder of WikiText-2 or the homework (None = in $JAXNLP_DATA), or your file."""
     mode: Literal["windows", "streams"] = "streams"
     """Independent windows in random order, or contiguous streams, one a row, with carried state."""
     sequence_length: int = 70
@@ -47,8 +47,8 @@ class WordText(DataConfig):
     bptt_length_std: float = 5.0
     """For streams: standard deviation of a batch's length, in words."""
     length_multiple: int = 10
-    """For streams: lengths are multiples of this, at most 1.25 T or the first multiple that is at least T; each length
-    compiles a program."""
+    """For streams: lengths are multiples of this, at most 1.25 T or the first multiple that is at least T; JAX compiles
+    a program for each length."""
     minimum_count: int = 2
     """For texts without a vocabulary (python_docs, text_file): rarer words in training are unknown."""
     validation_fraction: float = 0.1

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from jaxnlp.checkout import MODULES, SUMMARIES, run_in_checkout
-from jaxnlp.messages import say_that_jax_loads, show_plain_warnings, table, wrapped
+from jaxnlp.messages import reason, say_that_jax_loads, show_plain_warnings, table, usage_text
 
 USAGE = """usage: {program} VERB RUN [options]
 
@@ -32,10 +32,7 @@ def usage() -> str:
     """The help text that lists every verb."""
     from jaxnlp.verbs import verb_table
 
-    filled = USAGE.format(program=program_name(), verbs=verb_table(), programs=table([*SUMMARIES.items()]))
-    return "\n\n".join(
-        part if "\n  " in part or part.startswith("usage") else wrapped(part) for part in filled.split("\n\n")
-    )
+    return usage_text(USAGE.format(program=program_name(), verbs=verb_table(), programs=table([*SUMMARIES.items()])))
 
 
 def run(arguments: list[str]) -> int:
@@ -68,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
 
 

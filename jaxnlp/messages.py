@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import os
 import re
 import shutil
 import sys
@@ -35,6 +36,21 @@ def show_plain_warnings() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
     logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns at each save without a validation loss
     warnings.showwarning = _show_warning
+
+
+def reason(error: Exception) -> str:
+    """An error's message without Python's error number: `FILE: no such file or directory`."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{os.fspath(error.filename)}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    return str(error)
+
+
+def usage_text(text: str) -> str:
+    """A help text without options, wrapped to the terminal's width; usage lines and paragraphs with indented lines stay
+    unchanged."""
+    return "\n\n".join(
+        part if re.search("^(usage|  )", part, re.MULTILINE) else wrapped(part) for part in text.split("\n\n")
+    )
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -57,7 +57,8 @@ def from_json(value: Any, expected: Any, *, where: str = "config") -> Any:
         return from_json(value, typing.get_args(expected)[0], where=where)
     if origin is typing.Literal:
         if value not in typing.get_args(expected):
-            raise ConfigError(f"{where}: expected one of {typing.get_args(expected)}, got {value!r}")
+            choices = ", ".join(map(str, typing.get_args(expected)))
+            raise ConfigError(f"{where}: expected one of {choices}, got {value!r}")
         return value
     if origin in (typing.Union, types.UnionType):
         options = [option for option in typing.get_args(expected) if option is not type(None) or value is None]

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
@@ -56,7 +57,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     """
     name = f"{program} {verb}"
     if not arguments or arguments[0].startswith("-"):
-        known = _check_verb(verb, others)
+        known = _check_verb(verb, others, program)
         if arguments and arguments[0] not in ("-h", "--help"):
             raise ValueError(f"give the run's folder before the options: {name} RUN {' '.join(arguments)}")
         _show_meanings(known[verb], name)
@@ -66,7 +67,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         verbs = find_task(place).commands()
     except (ValueError, OSError):
         if not is_run(place):
-            _check_verb(verb, others)  # a misspelt verb is named before a folder that is not a run
+            _check_verb(verb, others, program)  # a misspelt verb is named before a folder that is not a run
         raise
     if verb not in verbs:
         raise ValueError(f"the model in {place} has no verb {verb!r}; {suggestion(verb, verbs)}")
@@ -81,16 +82,18 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     return 0
 
 
-def _check_verb(verb: str, others: Sequence[str]) -> dict[str, tuple[type[Command], ...]]:
+def _check_verb(verb: str, others: Sequence[str], program: str) -> dict[str, tuple[type[Command], ...]]:
     """All verbs, by name. Raises: ValueError when `verb` is unknown."""
     known = every_command()
+    if verb not in known and Path(verb).is_dir():
+        raise ValueError(f"give the verb before the run's folder: {program} VERB {verb}")
     if verb not in known:
         raise ValueError(f"there is no verb {verb!r}; {suggestion(verb, [*known, *others])}")
     return known
 
 
 def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Command, LoadOptions]:
-    """A verb's own options and those of loading. Exits with status 0 after help, and 2 for wrong options."""
+    """A verb's own options and those of loading. Exits with status 0 after help. Raises: ValueError."""
     command, load_options = read_options([kind, LoadOptions], flags, program=program, description=kind.__doc__ or "")
     return command, load_options
 
@@ -100,7 +103,7 @@ def _show_meanings(kinds: Sequence[type[Command]], program: str) -> None:
     if len(kinds) == 1:
         show_help([*kinds, LoadOptions], program=f"{program} RUN", description=kinds[0].__doc__ or "")
         return
-    print(f"usage: {program} RUN [options]\n\nIt depends on the model what this verb does:\n")
+    print(f"usage: {program} RUN [options]\n\nWhat this verb does depends on the model:\n")
     for kind in kinds:
-        print(f"- {wrapped(kind.__doc__ or '')}\n")
-    print(f"{program} RUN --help shows the options for the model in RUN.")
+        print(f"- {wrapped(kind.__doc__ or '', '  ')[2:]}\n")
+    print(wrapped(f"{program} RUN --help shows the options for the model in RUN."))

@@ -25,6 +25,7 @@ LEAVES = (
     "jaxnlp.public_names",
     "jaxnlp.suggestions",
     "jaxnlp.messages",
+    "jaxnlp.option_values",
     "jaxnlp.options",
 )
 LADDER = ("jaxnlp.ops", "jaxnlp.nn", "jaxnlp.models")
@@ -35,7 +36,8 @@ ALLOWED = {
     "jaxnlp.inference": (),
     "jaxnlp.suggestions": (),
     "jaxnlp.messages": (),
-    "jaxnlp.options": ("jaxnlp.messages",),
+    "jaxnlp.option_values": (),
+    "jaxnlp.options": ("jaxnlp.config", "jaxnlp.messages", "jaxnlp.option_values", "jaxnlp.suggestions"),
     "jaxnlp.checkout": ("jaxnlp",),
     "jaxnlp.verbs": (*BELOW_RUNS, "jaxnlp.runs"),
     "jaxnlp.public_names": (),
@@ -82,6 +84,8 @@ ALLOWED = {
         "configs",
     ),
     "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),
+    "data.download": ("jaxnlp.caches", "jaxnlp.messages", "jaxnlp.options", "data"),
+    "data.invented_people": ("jaxnlp.files", "jaxnlp.messages", "jaxnlp.options", "data"),
 }
 
 # Which of our modules a module may not import, although the table above allows the package that they are in: the core

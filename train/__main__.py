@@ -19,7 +19,7 @@ from rich.console import Console  # noqa: E402
 
 from jaxnlp.caches import use_compilation_cache  # noqa: E402
 from jaxnlp.checkpoints import DamagedCheckpointError  # noqa: E402
-from jaxnlp.messages import show_plain_warnings  # noqa: E402
+from jaxnlp.messages import reason, show_plain_warnings  # noqa: E402
 from train.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 from train.run_folder import read_environment  # noqa: E402
@@ -53,13 +53,13 @@ def main() -> int:
             command=typed,
         )
     except WRONG_COMMANDS as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
     except (NonFiniteError, DamagedCheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:  # such as a full disk, or a folder that must not be written to
-        print(f"error: {error}; what was saved before is kept", file=sys.stderr)
+        print(f"error: {reason(error)}; what was saved before is kept", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted; the last checkpoint is kept", file=sys.stderr)

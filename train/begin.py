@@ -72,7 +72,8 @@ def begin(config: TrainConfig, workdir: Path | None = None) -> Initialisation:
     except (ConfigError, DamagedCheckpointError):
         raise
     except ValueError as error:
-        raise RunError(f"--init-from {place}: {error}") from error
+        where = "--init-from" if str(place) in str(error) else f"--init-from {place}"
+        raise RunError(f"{where}: {error}") from error
     if is_run(place):
         config.data.check_after(run_folder.read_config(Path(place)).data)
     typed = to_json(config.model)
@@ -103,7 +104,7 @@ def _refuse_overridden(config: TrainConfig, adopted: ModelConfig) -> None:
     lost = [line for line in differences(model, to_json(adopted)) if line.partition(":")[0] in typed]
     if lost:
         lines = "".join(f"\n  model.{line}" for line in lost)
-        raise ConfigError(f"--init-from {config.init_from} defines these fields; remove them:{lines}")
+        raise ConfigError(f"--init-from {config.init_from} sets these fields of the model; remove them:{lines}")
 
 
 def typed_config(workdir: Path) -> TrainConfig:

@@ -163,7 +163,7 @@ class Checkpoints:
             self._rank(record)
         if failures and restored is None:
             reasons = "; ".join(f"{self._folder / str(step)}: {reason[:300]}" for step, reason in failures.items())
-            raise DamagedCheckpointError(f"no checkpoint can be read, move them elsewhere to start over: {reasons}")
+            raise DamagedCheckpointError(f"no checkpoint can be read; to start over, give another --workdir: {reasons}")
         if restored is not None:
             newest = restored.record.step
             for step in [step for step in failures if step > newest]:

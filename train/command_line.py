@@ -18,7 +18,7 @@ from jaxnlp.serialization import ConfigError, differences, to_json
 from jaxnlp.suggestions import similar_options
 from train.begin import typed_config
 from train.config import TrainConfig
-from train.help import help_topic, options_of, show_topic
+from train.help import help_topic, show_topic
 from train.parallel import ParallelMode
 from train.recipes import UnknownRecipeError, load_recipe, print_overview_if_asked, recipe_docstring, recipe_list
 from train.run_folder import RunMismatchError
@@ -73,8 +73,8 @@ class RunOptions(Config):
     workdir: Path | None = None
     """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give --resume FOLDER alone."""
     extend: bool = False
-    """Train a run for more steps than it was planned for, also where its learning rate depends on their number: from
-    here on it is that of the longer schedule."""
+    """Allow more total steps than the run was started with, even if its learning-rate schedule depends on their number:
+    the remaining steps then follow the longer schedule."""
     parallel: ParallelMode = "jit"
     """How devices share a batch: one jitted step over sharded batches (jit), or pmap."""
     compilation_cache: Path | None = None
@@ -84,7 +84,7 @@ class RunOptions(Config):
 def parse(arguments: list[str], options: Options, *, program: str) -> tuple[TrainConfig, Options]:
     """Parses a command: a recipe's name, then fields of its config and of the program's options.
 
-    Exits with status 0 after printing help, and with status 2 for unknown fields and values of the wrong type.
+    Exits with status 0 after printing help.
 
     Args:
       arguments: the command without the program's name.
@@ -96,7 +96,7 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
 
     Raises:
       UnknownRecipeError: for an unknown recipe.
-      UsageError: for a missing recipe, and for values that a config refuses.
+      UsageError: for a missing recipe, for unknown fields, and for values that are missing, wrong or refused.
     """
     print_overview_if_asked(arguments, program)
     if arguments == ["--list"]:
@@ -135,29 +135,16 @@ def _typed(config: TrainConfig, options: Options, fields: list[str], *, program:
         docstring = ""
     description = re.sub(r"(?<!\n)\n(?=[A-Z]\w+: )", "\n\n", docstring)  # lines of a paragraph are joined
     topic = help_topic(fields)
-    if topic is None:
-        _refuse_unknown(fields, [option.name for part in (options, config) for option in options_of(part)], program)
     try:
         if topic is not None:
             show_topic(topic, (options, config), program=program, description=description)
             sys.exit(0)
-        options, config = read_options((options, config), fields, program=program, description=description)
+        options, config = read_options(
+            (options, config), fields, program=program, description=description, similar=similar
+        )
         return config, options
     except ValueError as error:  # raised by a config's check of its fields
         raise UsageError(str(error)) from error
-
-
-def _refuse_unknown(fields: list[str], known: list[str], program: str) -> None:
-    """Raises UsageError for an option that there is not; it suggests others."""
-    for option in (field.partition("=")[0] for field in fields if field.startswith("--")):
-        name = option.removeprefix("--").replace("_", "-")
-        section, _, last = name.rpartition(".")
-        positive = f"{section}{'.' if section else ''}{last.removeprefix('no-')}"
-        if name in known or positive in known:
-            continue
-        nearest = similar(name, known)
-        hint = f"did you mean {' or '.join(f'--{one}' for one in nearest)}?" if nearest else f"see {program} --help all"
-        raise UsageError(f"there is no option {option}; {hint}")
 
 
 def similar(option: str, known: list[str]) -> list[str]:

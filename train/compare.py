@@ -21,6 +21,7 @@ import tyro
 from jaxnlp.blocks import Line, Lines, Table
 from jaxnlp.checkpoints import runs_inside
 from jaxnlp.files import write_file
+from jaxnlp.messages import reason, show_plain_warnings
 from jaxnlp.options import read_options
 from train.json_lines import read_lines
 from train.report.blocks import Content, render_content
@@ -221,7 +222,7 @@ def _cell(value: Any) -> str:
 class Options:
     """Compares runs on one page, finished or not, and prints the page's path."""
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN RUN ...")]
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN RUN ...")] = ()
     """Folders of at least two runs."""
     out: Path = Path("comparison.html")
     """The page's file."""
@@ -230,14 +231,15 @@ class Options:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command. Returns: the exit status; 2 for a wrong command."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
+    show_plain_warnings()
     try:
+        (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
         if len(options.runs) < 2:
-            inside = "".join(f"; {run}{runs_inside(run).removeprefix(';')}" for run in options.runs if runs_inside(run))
-            raise ValueError(f"a comparison needs at least two runs, got {len(options.runs)}{inside}")
+            inside = "".join(runs_inside(run).replace("inside it", f"inside {run}") for run in options.runs)
+            raise ValueError(f"give at least two runs, got {len(options.runs) or 'none'}{inside}")
         print(write_comparison(options.runs, options.out))
     except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
     return 0
 

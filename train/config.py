@@ -28,8 +28,9 @@ class TrainConfig(Config):
     ema_decay: float | None = None
     """Decay of a moving average of the parameters, which is then evaluated and sampled from; None = no average."""
     nt_asgd_patience: int | None = None
-    """NT-ASGD (published with the optimizer sgd): once the validation loss exceeds the lowest loss of more than N
-    evaluations before, average the parameters of all later steps, and evaluate the average; None = no average."""
+    """NT-ASGD with a patience of N evaluations: once the validation loss is higher than the lowest loss of all
+    evaluations except the N before it, average the parameters of all later steps, and evaluate the average. The
+    paper uses the optimizer sgd. None = no average."""
     accumulation_steps: int = 1
     """Number of parts of a batch whose gradients are accumulated: uses less memory for the same batch."""
     nonfinite: Literal["stop", "skip"] = "stop"

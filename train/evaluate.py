@@ -9,19 +9,20 @@ if __name__ == "__main__":
     start("train.evaluate", started=start_time(time.time()), results=True)
 
 import dataclasses
+import inspect
 import logging
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
 from jaxnlp.config import Config
 from jaxnlp.corpus import DataError
-from jaxnlp.messages import show_plain_warnings
+from jaxnlp.messages import reason, show_plain_warnings, usage_text
 from jaxnlp.options import read_options
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
-from jaxnlp.serialization import ConfigError, differences, to_json
+from jaxnlp.serialization import differences, to_json
 from jaxnlp.suggestions import suggestion
 from jaxnlp.tasks import Evaluation, Evaluator, Trained
 from train import ledger, run_folder
@@ -35,9 +36,13 @@ _logger = logging.getLogger(__name__)
 PROGRAM = program_name("train.evaluate")
 USAGE = f"""usage: {PROGRAM} RUN... [EVALUATOR] [options]
 
-Scores a run, or runs of one config that differ in their seed, with the mean and the standard deviation of each number.
-RUN is a folder; EVALUATOR is one of its task's, by default validation.
-{PROGRAM} RUN EVALUATOR --help shows the options."""
+Scores a run on a split of its data or on a file. Several runs must differ in their seed only: then it prints the mean
+and the standard deviation of each number.
+
+RUN is a run's folder. EVALUATOR is the name of one of its task's evaluators; by default it is validation.
+
+{PROGRAM} RUN --help shows the run's evaluators, and the options of validation. {PROGRAM} RUN EVALUATOR --help shows
+the options of another evaluator."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +50,16 @@ class Options(Config):
     """What is scored, and where the results go."""
 
     split: str | None = None
-    """Split of the run's data set; None = the evaluator's own, mostly validation."""
+    """Split of the run's data set; None = the evaluator's default, usually validation."""
     file: Path | None = None
-    """Score this file, in the format of the run's data, in place of a split."""
+    """Score this file, in the format of the run's data, instead of a split."""
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
     predictions: Path | None = None
-    """Write the predictions to this file; to this directory where the evaluator writes several files."""
+    """Write the predictions to this file, or to this directory if the evaluator writes several files."""
     record: Path | None = None
-    """Append the numbers to this ledger file, docs/results/RECIPE.json, and copy the run's metrics next to it. Of
-    several runs, those after the first have files of their own, RECIPE-seed1.json."""
+    """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
+    With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -123,9 +128,16 @@ def find_evaluator(run: Path, name: str) -> type[Evaluator]:
     return found[name]
 
 
-def parse(kind: type[Evaluator], flags: list[str], program: str) -> tuple[Evaluator, Options]:
-    """An evaluator's own options and the common ones. Exits with status 0 after help, and 2 for wrong options."""
-    evaluator, options = read_options([kind, Options], flags, program=program, description=kind.__doc__ or "")
+def parse(
+    kind: type[Evaluator], flags: list[str], program: str, known: Iterable[str] = ()
+) -> tuple[Evaluator, Options]:
+    """An evaluator's own options and the common ones; help also names the known evaluators.
+
+    Exits with status 0 after help. Raises: ValueError.
+    """
+    names = ", ".join(known)
+    description = inspect.cleandoc(kind.__doc__ or "") + (f"\n\nEvaluators of this run: {names}." if names else "")
+    evaluator, options = read_options([kind, Options], flags, program=program, description=description)
     return evaluator, options
 
 
@@ -164,6 +176,8 @@ def check_seeds(runs: Sequence[Path]) -> None:
     for run in runs:
         config = run_folder.read_config(run)
         same = dataclasses.replace(config, seed=first.seed)
+        if config.recipe != first.recipe:  # most fields differ, and none of them helps
+            raise RunError(f"{runs[0]} and {run} are runs of different recipes; score them one by one")
         changed = differences(to_json(first), to_json(same))
         if changed:
             lines = "".join(f"\n  {line}" for line in changed)
@@ -205,10 +219,11 @@ def record(scores: Scores, folder: Path, place: Path) -> None:
 def run(arguments: list[str]) -> int:
     """Does what was typed. Returns: the exit status."""
     if not arguments or arguments[0].startswith("-"):
-        print(USAGE)
+        print(usage_text(USAGE))
         return 0 if arguments and arguments[0] in ("-h", "--help") else 2
     folders, name, flags = split_arguments(arguments)
-    evaluator, options = parse(find_evaluator(folders[0], name), flags, f"{PROGRAM} {folders[0]} {name}")
+    kind, known = find_evaluator(folders[0], name), find_task(folders[0]).evaluators()
+    evaluator, options = parse(kind, flags, f"{PROGRAM} {folders[0]} {name}", known)
     check_seeds(folders)
     if options.predictions is not None and len(folders) > 1:
         raise DataError("--predictions needs one run; score the runs one by one")
@@ -245,11 +260,8 @@ def main(arguments: list[str] | None = None) -> int:
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except (RunError, ConfigError, DataError, ValueError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
 
 

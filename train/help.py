@@ -2,14 +2,14 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import tyro
 
 from jaxnlp.config import Config
 from jaxnlp.messages import table
-from jaxnlp.options import field_docs, show_help
+from jaxnlp.options import field_docs, hidden_fields, show_help
 from jaxnlp.suggestions import suggestion
 
 FLAGS = ("-h", "--help")
@@ -33,20 +33,23 @@ class Option(NamedTuple):
         return self.name.rpartition(".")[0] or RUN
 
 
-def options_of(config: Config, prefix: str = "") -> Iterator[Option]:
-    """The options of a config: its own fields, then the fields of its nested configs."""
+def options_of(config: Config, prefix: str = "", hidden: Mapping[int, set[str]] | None = None) -> Iterator[Option]:
+    """The options of a config that have an effect: its own fields, then the fields of its nested configs."""
+    hidden = hidden_fields([config]) if hidden is None else hidden
     kind: Any = type(config)
     hints, docs = typing.get_type_hints(kind, include_extras=True), field_docs(kind)
     inner = []
     for field in dataclasses.fields(config):
         name, value = f"{prefix}{field.name.replace('_', '-')}", config.__dict__[field.name]
+        if field.name in hidden[id(config)]:
+            continue
         if isinstance(value, Config):
             inner.append((value, f"{name}."))
         elif tyro.conf.Fixed not in getattr(hints[field.name], "__metadata__", ()):
             usual = field.name in config.usual
             yield Option(name, hints[field.name], value, docs.get(field.name, ""), usual)
     for value, name in inner:
-        yield from options_of(value, name)
+        yield from options_of(value, name, hidden)
 
 
 def help_topic(fields: Sequence[str]) -> str | None:

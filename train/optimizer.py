@@ -64,11 +64,11 @@ class OptimizerConfig(Config):
     """Maximum norm of the weights of each output of the model, such as each class; larger norms are rescaled to it
     after each update. None = no maximum."""
     schedule: ScheduleName = "cosine"
-    """Learning rate after the warmup. It falls until the end of the run with cosine, linear and one_cycle, whose warmup
-    is also a cosine; at intervals with step, exponential and cosine_restarts; with the inverse square root of the step
-    with noam; and when the validation loss stops falling with plateau. docs/schedules.md has plots."""
+    """Learning rate after the warmup. cosine, linear and one_cycle fall until the end of the run; step, exponential and
+    cosine_restarts fall in intervals; noam falls with the inverse square root of the step; plateau falls when the
+    validation loss stops falling; constant does not fall. docs/schedules.md has plots."""
     warmup_steps: int = 0
-    """Number of steps of the linear warmup from 0 to the peak learning rate; a cosine with one_cycle."""
+    """Number of warmup steps. The learning rate rises linearly from 0 to its peak; with one_cycle, along a cosine."""
     decay_steps: int | None = None
     """Step at which cosine, linear and one_cycle end; None = the last step of the run."""
     min_lr_ratio: float = 0.1
@@ -76,8 +76,8 @@ class OptimizerConfig(Config):
     start_lr_ratio: float = 0.04
     """First learning rate of one_cycle, as a fraction of the peak."""
     interval_steps: int | None = None
-    """Interval in steps: between two drops of step, for one factor of exponential, until the first of
-    cosine_restarts."""
+    """Interval in steps: for step, between two drops; for exponential, in which the learning rate falls by
+    decay_factor; for cosine_restarts, before the first restart."""
     decay_factor: float = 0.1
     """Factor of the learning rate in step, exponential and plateau."""
     restart_growth: float = 1.0

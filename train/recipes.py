@@ -50,7 +50,7 @@ def load_recipe(name: str) -> "TrainConfig":
     if name.endswith(".py"):
         path = Path(name)
         if not path.is_file():
-            raise UnknownRecipeError(f"the recipe {path} does not exist")
+            raise UnknownRecipeError(f"the recipe {path} does not exist; python -m train --list shows the recipes")
         name = path.stem
         _given[name] = path
     names = recipe_names()

@@ -172,6 +172,9 @@ def refuse_config_change(before: Any, now: Any, message: str, *, extend: bool) -
 
     With `extend` the run may become longer, even if its learning rate depends on its length.
     """
+    if before.get("recipe") != now.get("recipe"):  # most fields differ, and none of them helps
+        recipe = before.get("recipe")
+        raise RunMismatchError(f"{message}, of the recipe {recipe}, not {now.get('recipe')}; give another --workdir")
     same = is_longer(before, now)
     if same and extend:
         before = before | {"total_steps": now["total_steps"]}

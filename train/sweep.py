@@ -25,7 +25,7 @@ from pathlib import Path
 
 from jaxnlp.checkpoints import checkpoint_steps
 from jaxnlp.files import write_file
-from jaxnlp.messages import show_plain_warnings
+from jaxnlp.messages import reason, show_plain_warnings, usage_text
 from jaxnlp.serialization import to_json
 from train import run_folder
 from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
@@ -37,14 +37,21 @@ PROGRAM = program_name("train.sweep")
 EMPTY = "empty"
 """The value that leaves a field without values, such as the widths of the recurrent layers."""
 
-USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
-       {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [--workdir DIR] [--FIELD VALUE ...]
+USAGE = f"""usage: {PROGRAM} RECIPE --grid FIELD=VALUE,VALUE ... [options]
+       {PROGRAM} RECIPE --ablate FIELD=VALUE,VALUE ... [options]
 
 --grid trains a run for every combination of the values. --ablate trains the recipe without a change, and then one run
-for each value, which differs from the recipe in this field alone. Runs are trained one after another, each in its own
-folder in DIR (default: runs/sweep_RECIPE). The results are in DIR/sweep.csv and DIR/sweep.html. All other fields apply
-to every run. The value {EMPTY} leaves a field that takes several values without any.
-Example: {PROGRAM} RECIPE --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1 --total-steps 500"""
+for each value, which differs from the recipe in this field only. The value {EMPTY} leaves a field that takes several
+values without any.
+
+Runs are trained one after another, each in its own folder in DIR, which --workdir DIR gives; the default is
+runs/sweep_RECIPE. The results are in DIR/sweep.csv and DIR/sweep.html. All other options are those of python -m train,
+and apply to every run.
+
+An example, with four runs:
+
+  {PROGRAM} RECIPE --total-steps 500 \\
+      --grid optimizer.learning_rate=1e-3,3e-3 seed=0,1"""
 
 VARIATIONS = ("--grid", "--ablate")
 
@@ -290,7 +297,7 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     show_plain_warnings()
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
+        print(usage_text(USAGE))
         return 0 if arguments else 2
 
     def interrupt(*_: object) -> None:
@@ -301,7 +308,7 @@ def main(arguments: list[str] | None = None) -> int:
         command = read_command(arguments)
         failed = sweep(plan(command), command.workdir)
     except WRONG_COMMANDS as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted; to resume, repeat the command", file=sys.stderr)

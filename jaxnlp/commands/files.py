@@ -40,14 +40,15 @@ def rows_of(
       OSError: when the file cannot be read.
     """
     if file is not None and (texts or pairs):
-        raise ValueError("texts come from the command line or from a file, not both")
+        raise ValueError("give texts or --file, not both")
     if not texts and not pairs:
         empty = True
         for row in _rows_of_file(file or Path("-"), given=file is not None, count=count, keep_blank=keep_blank):
             empty = False
             yield row
         if empty:
-            raise ValueError(f"{_name(file or Path('-'))} is empty; it should hold a text a line")
+            remedy = "it should have one text a line" if file else "give texts, or --file with one text a line"
+            raise ValueError(f"{_name(file or Path('-'))} is empty; {remedy}")
         return
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
@@ -55,7 +56,8 @@ def rows_of(
         raise ValueError(f"each text needs a second one, got {len(texts)} texts and {len(pairs)} after --pair")
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         if not keep_blank and not all(text.strip() for text in row):
-            raise ValueError(f"text {number} is blank{', or its pair is' if count == 2 else ''}")
+            pair = ", or its pair is" if count == 2 else ""
+            raise ValueError(f"text {number} is blank{pair}; give texts with characters")
         if any("\ud800" <= character <= "\udfff" for text in row for character in text):
             pair = ", or its pair is not" if count == 2 else ""
             raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
@@ -113,7 +115,7 @@ def _opened(file: Path, given: bool) -> BinaryIO:
     if str(file) != "-":
         return open(file, "rb")
     if sys.stdin is None or (sys.stdin.isatty() and not given):
-        raise ValueError("give texts, or --file with a text a line, or such lines on standard input")
+        raise ValueError("give texts, or --file with one text a line, or such lines on standard input")
     return sys.stdin.buffer
 
 

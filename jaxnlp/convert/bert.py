@@ -48,7 +48,7 @@ def from_huggingface(tensors: Mapping[str, np.ndarray], config: BertConfig, voca
         if short == "embeddings.position_ids":
             continue
         if short in found:
-            raise WeightsError(f"{found[short][0]} and {name} are the same tensor of BERT; leave one of them alone")
+            raise WeightsError(f"{found[short][0]} and {name} are the same tensor of BERT; remove one of them")
         found[short] = (name, tensor)
     entries = list(_encoder(config, vocabulary_size))
     for head in _heads(config, vocabulary_size):
@@ -271,7 +271,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
             if begin
             else ""
         )
-        raise WeightsError(f"{len(wrong)} tensors are not those of this BERT:{lines}{more}{hint}")
+        raise WeightsError(f"{len(wrong)} tensors do not fit this BERT:{lines}{more}{hint}")
 
 
 def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -> None:

@@ -46,7 +46,8 @@ def find_folder(folder_or_name: str | Path) -> Path:
         except Exception:  # the cache does not have it either: the first error says why the download failed
             raise PretrainedError(
                 f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: "
-                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. Check the connection, "
+                "or give a folder of weights"
             ) from error
 
 
@@ -55,7 +56,7 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise PretrainedError(f"{file.parent} holds no pretrained model: it has no file {file.name}") from error
+        raise PretrainedError(f"{file.parent} is not a pretrained model: it has no {file.name}") from error
     except ValueError as error:
         raise PretrainedError(f"{file} is not JSON: {error}") from error
 

@@ -41,7 +41,7 @@ def from_torch(
     arrays = {name: _as_array(name, array) for name, array in state_dict.items() if name.startswith(prefix)}
     projections = [name for name in arrays if name.removeprefix(prefix).startswith("weight_hr_")]
     if projections:
-        raise ValueError(f"projections of the state (proj_size) have no place here: {', '.join(projections)}")
+        raise ValueError(f"projections of the state (proj_size) are not supported: {', '.join(projections)}")
     layers = _layers(cell, num_layers, bidirectional)
     names = {(*layer, part): f"{prefix}{name}_{_their(*layer)}" for layer in layers for part, name in PARTS.items()}
     if not any(name.removeprefix(prefix).startswith("bias_") for name in arrays):  # PyTorch's bias=False
@@ -67,7 +67,7 @@ def _as_array(name: str, array: Any) -> np.ndarray:
     try:
         return np.asarray(array.detach() if hasattr(array, "detach") else array)
     except TypeError as error:
-        raise ValueError(f"{name} is nothing that NumPy reads ({error}); give it in float32") from error
+        raise ValueError(f"{name} cannot be converted to NumPy ({error}); give it in float32") from error
 
 
 def to_torch(
@@ -144,7 +144,7 @@ def _check(
     missing, unknown = [name for name in names.values() if name not in arrays], sorted(arrays.keys() - names.values())
     if missing or unknown:
         lists = [f"{kind}: {', '.join(of)}" for kind, of in (("missing", missing), ("unknown", unknown)) if of]
-        raise ValueError(f"these are not the weights of such {cell} layers; {'; '.join(lists)}")
+        raise ValueError(f"these are not the weights of {cell} layers with this shape; {'; '.join(lists)}")
     expect_float(**arrays)  # type: ignore[arg-type]
 
     width_in, width = (
@@ -160,4 +160,4 @@ def _check(
         if arrays[name].shape != expected:
             wrong.append(f"{name} {arrays[name].shape}, expected {expected}")
     if wrong:
-        raise ValueError(f"shapes that make up no {cell} layers of width {width}: {'; '.join(wrong)}")
+        raise ValueError(f"these shapes do not fit {cell} layers of width {width}: {'; '.join(wrong)}")

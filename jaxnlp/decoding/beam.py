@@ -140,7 +140,7 @@ def beam_search(
         raise ValueError(f"no_repeat_ngram must be at least 0, got {no_repeat_ngram}")
     n_best = num_beams if n_best is None else n_best
     if not 1 <= n_best <= num_beams:
-        raise ValueError(f"n_best must be in 1 to num_beams, {num_beams}, got {n_best}")
+        raise ValueError(f"n_best must be from 1 to num_beams, which is {num_beams}, got {n_best}")
     limits = np.full(len(prompt), max_new_tokens) if max_lengths is None else np.asarray(max_lengths)
     if limits.shape != (len(prompt),) or not np.issubdtype(limits.dtype, np.integer):
         raise ValueError(f"expected max_lengths [{len(prompt)}] of int, got {limits.shape} of {limits.dtype}")

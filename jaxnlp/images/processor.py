@@ -151,7 +151,7 @@ def open_image(path: Path, channels: int) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path} has too many pixels: {error}; make it smaller") from error
     except UnidentifiedImageError as error:
-        raise ValueError(f"{path} is not an image that Pillow reads; replace or remove it") from error
+        raise ValueError(f"{path} is not an image that Pillow can read; replace or remove it") from error
     except (OSError, SyntaxError) as error:  # SyntaxError is Pillow's for a broken PNG
         raise ValueError(f"{path} is damaged: {error}; replace or remove it") from error
 

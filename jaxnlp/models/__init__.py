@@ -93,12 +93,14 @@ class ModelConfig(Config):
         """
         theirs = pretrained.model.config
         if type(theirs) is not type(self):
-            raise ValueError(f"its model config is a {type(theirs).__name__}, expected {type(self).__name__}")
+            raise ValueError(
+                f"its model is a {type(theirs).__name__}, expected {type(self).__name__}; give a run with such a model"
+            )
         before, now = theirs.architecture(), self.architecture()
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         if changed:
             lines = "".join(f"\n  model.{name}: {before.get(name)!r} -> {now.get(name)!r}" for name in changed)
-            raise ValueError(f"its model has another architecture; set the --model fields to its values:{lines}")
+            raise ValueError(f"its model has another architecture; set the --model options to its values:{lines}")
         return Adopted(self, pretrained.params, pretrained.processor)
 
 

@@ -12,7 +12,7 @@ Source: Luong et al. 2015; CS224N, assignment 4, for the convolution and the ini
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import chex
 import flax.linen as nn
@@ -35,6 +35,8 @@ from jaxnlp.typing import Params
 @dataclasses.dataclass(frozen=True)
 class AttentionLSTMConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an LSTM translator with attention."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("compute.attention", "compute.scan_layers", "compute.remat")
 
     embedding_width: int = 256
     """Width of the word embeddings, D."""

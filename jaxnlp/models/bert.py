@@ -135,7 +135,7 @@ class BertModelConfig(ModelConfig):
         """The encoder of any model with a BERT, and its shape; dropout rates stay those of this config."""
         theirs = pretrained.model.config
         if not isinstance(theirs, BertModelConfig):
-            raise ValueError(f"it does not have a BERT: its model config is a {type(theirs).__name__}")
+            raise ValueError(f"it does not have a BERT: its model is a {type(theirs).__name__}; give a run with a BERT")
         fields = dataclasses.fields(BertConfig)
         rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
         encoder = dataclasses.replace(theirs.encoder, **rates)

@@ -1,7 +1,7 @@
 """The base of decoder-only language models: configuration, embeddings, output layer and cache."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -27,6 +27,8 @@ INITIAL_STDDEV = 0.02
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig(ModelConfig):
     """Shape of a decoder-only language model."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
 
     num_layers: int = 4
     """Number of blocks, L."""

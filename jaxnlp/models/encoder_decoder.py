@@ -6,7 +6,7 @@ learned, rotary or relative.
 
 import dataclasses
 import functools
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import chex
 import flax.linen as nn
@@ -38,6 +38,8 @@ CLIPPED_DISTANCE = 16
 @dataclasses.dataclass(frozen=True)
 class EncoderDecoderConfig(SequenceToSequenceConfig):
     """Shape and regularisers of an encoder-decoder Transformer."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
 
     num_layers: int = 3
     """Number of blocks in the encoder, and in the decoder, L."""

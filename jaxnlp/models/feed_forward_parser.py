@@ -7,7 +7,7 @@ are not allowed have the probability 0 also in training.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import chex
 import flax.linen as nn
@@ -24,6 +24,13 @@ from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
 @dataclasses.dataclass(frozen=True)
 class FeedForwardParserConfig(ParserConfig):
     """Shape and regularisers of the feed-forward parser."""
+
+    ignores: ClassVar[tuple[str, ...]] = (
+        "compute.attention",
+        "compute.recurrence",
+        "compute.scan_layers",
+        "compute.remat",
+    )
 
     word_width: int = 50
     """Width of the vectors of words."""

@@ -6,7 +6,7 @@ Merity et al. 2018 (AWD-LSTM).
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -34,6 +34,8 @@ States = tuple[LayerStates, ...]
 @dataclasses.dataclass(frozen=True)
 class RecurrentLMConfig(RecurrentModelConfig):
     """Shape and regularisers of a recurrent language model."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("compute.attention", "compute.scan_layers", "compute.remat")
 
     cell: CellName = "lstm"
     """Type of the recurrent layers: Elman network with tanh or ReLU, GRU, or LSTM."""

@@ -34,7 +34,7 @@ class RecurrentParserConfig(WordEncoderConfig, ParserConfig):
     """Width of the vectors of tags, where the data has tags."""
     described_by: Literal["stack_and_buffer", "with_dependents"] = "with_dependents"
     """Nodes that describe a configuration: three words of the stack and one of the buffer; or also the leftmost and the
-    rightmost dependents of both words between which arcs are."""
+    rightmost dependents of the two words that the next arc can join."""
     activation: Activation = "relu"
     """Function of the hidden layer: x^3, ReLU or tanh."""
     label_width: int = 0

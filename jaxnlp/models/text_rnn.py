@@ -12,7 +12,7 @@ Source: Yang et al. 2016, section 2.2, for the attention; here it is over the wo
 """
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import chex
 import jax
@@ -32,6 +32,8 @@ from jaxnlp.typing import Params
 @dataclasses.dataclass(frozen=True)
 class TextRNNConfig(WordClassifierConfig):
     """Shape and regularisers of a recurrent classifier of texts."""
+
+    ignores: ClassVar[tuple[str, ...]] = ("compute.attention", "compute.scan_layers", "compute.remat")
 
     vectors: Literal["random", "static", "non_static"] = "random"
     """Word vectors: random at first and trained; from a file and not trained (static); or from a file and trained

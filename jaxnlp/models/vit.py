@@ -34,6 +34,7 @@ INITIAL_STDDEV = 0.02
 class ViTConfig(ClassifierConfig):
     """A Transformer encoder on the patches of an image."""
 
+    ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
     inputs: ClassVar[tuple[str, ...]] = ("images",)
     has_rollout: ClassVar[bool] = True
 

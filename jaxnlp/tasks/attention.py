@@ -25,7 +25,7 @@ class Attention(Command):
     """Draws the attention weights on a text, of all layers and heads, as a page that opens from disk."""
 
     text: tyro.conf.Positional[str]
-    """What is read."""
+    """Text to read."""
     out: Path = Path("attention.html")
     """Where to write the page."""
     max_length: int = PAGE_TOKENS

@@ -1,6 +1,6 @@
 """Texts in columns, the format of CoNLL's shared tasks: one word a line, and an empty line after each sentence.
 
-All lines have the same number of columns, separated by tabs or by blanks. Other white space does not separate columns:
+All lines have the same number of columns, separated by tabs or by spaces. Other white space does not separate columns:
 a no-break space is part of a word, as in "10 000".
 """
 
@@ -45,7 +45,7 @@ class ColumnFile(NamedTuple):
 
     Attributes:
       lines: all lines, without line ends.
-      separator: the separator of columns: a tab or a blank.
+      separator: the separator of columns: a tab or a space.
       width: number of columns.
       sentences: at least one.
     """
@@ -69,7 +69,7 @@ def parse_columns(text: str, file: str) -> ColumnFile:
       file: the name of the file, for messages.
 
     Raises: ValueError when there are no words, when a line has another number of columns than the first one, or tabs in
-      place of blanks; the message names the file, the line, the sentence and the word, and says what was expected.
+      place of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
     """
     lines = text.removesuffix("\n").split("\n")
     first = next((number for number, line in enumerate(lines, 1) if _has_word(line)), None)
@@ -81,7 +81,7 @@ def parse_columns(text: str, file: str) -> ColumnFile:
 
 
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:
-    between, other = ("tabs", "blanks") if tabs else ("blanks", "tabs")
+    between, other = ("tabs", "spaces") if tabs else ("spaces", "tabs")
     number, places, rows = 1, list[int](), list[tuple[str, ...]]()
     for place, line in enumerate([*lines, ""], 1):
         if not _has_word(line):

@@ -145,7 +145,9 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
         where = f"{file}, line {place}, sentence {name}"
         fields = line.split("\t")
         if len(fields) != len(COLUMNS):
-            raise ValueError(f"{where}: expected 10 columns between tabs, got {len(fields)}{_hint(line)}")
+            raise ValueError(
+                f"{where}: expected CoNLL-U, 10 columns with tabs between them, got {len(fields)}{_hint(line)}"
+            )
         if _is_word(fields[ID], where):
             if fields[ID] != str(len(words) + 1):
                 raise ValueError(f"{where}: expected the ID {len(words) + 1}, got {fields[ID]!r}")

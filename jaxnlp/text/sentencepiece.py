@@ -42,9 +42,9 @@ def _subwords(model: _Fields, extra: int) -> Subwords:
     if kind is None:
         raise ValueError("it is neither a unigram nor a BPE model")
     if _flag(trainer, 24, 0):
-        raise ValueError("its tokens end with the blank, which is not supported (treat_whitespace_as_suffix)")
+        raise ValueError("its tokens end with the space, which is not supported (treat_whitespace_as_suffix)")
     if not _flag(normalizer, 5, 1):
-        raise ValueError("its tokens have unescaped blanks, which is not supported (escape_whitespaces is off)")
+        raise ValueError("its tokens have unescaped spaces, which is not supported (escape_whitespaces is off)")
     tokens, scores, raw = list[str](), list[float](), list[str]()
     for encoded in model[1]:
         fields = _fields(_bytes(encoded))

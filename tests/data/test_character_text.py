@@ -252,7 +252,8 @@ def test_description_counts_characters_and_parts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("characters", "length", "part", "held"), [(50, 5, "validation", 5), (40, 36, "train", 36), (1, 5, "train", 0)]
+    ("characters", "length", "part", "held"),
+    [(50, 5, "validation", 5), (40, 36, "training", 36), (1, 5, "training", 0)],
 )
 def test_too_short_text_is_refused_with_both_lengths(tmp_path, characters, length, part, held):
     expected = f"the {part} text has {held} characters, but one window needs {length + 1}; .*--data.sequence-length"

@@ -146,7 +146,7 @@ def test_a_folder_has_a_class_for_each_of_its_folders(folder):
 def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no images at .*nowhere: expected a folder"):
         read_images(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="has 1 folders; expected at least two"):
+    with pytest.raises(DataError, match="expected at least two folders, one for each class, got 1"):
         read_images(tmp_path)
     with pytest.raises(DataError, match=r"animals/dog: unknown class; the model has bird, cat"):
         read_images(folder, ("bird", "cat"))
@@ -160,7 +160,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
     with pytest.raises(DataError, match=r"wide.png is damaged"):
         read_images(folder)
     (folder / "cat" / "wide.png").write_text("text")
-    with pytest.raises(DataError, match=r"wide.png is not an image that Pillow reads"):
+    with pytest.raises(DataError, match=r"wide.png is not an image that Pillow can read"):
         read_images(folder)
     (folder / "cat" / "wide.png").unlink()
     (folder / "empty").mkdir()

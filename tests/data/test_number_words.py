@@ -79,7 +79,7 @@ def test_a_rare_number_that_is_too_long_is_refused_before_training(language):
 def test_numbers_that_do_not_fit_are_refused():
     with pytest.raises(DataError, match=r"the number \d+ has \d+ tokens; raise the last of data.lengths, 4"):
         NumberWords(**SMALL | {"lengths": (4,), "subwords": "characters"}).load(0)
-    with pytest.raises(ValueError, match=r"data.held_out_pairs 500 is too many of 1000 numbers"):
+    with pytest.raises(ValueError, match=r"data.held_out_pairs 500 leaves too few of 1000 numbers for training"):
         NumberWords(highest=1_000)
     with pytest.raises(ValueError, match=r"data.language must be one of de, es, fr, got 'it'"):
         NumberWords(language="it")

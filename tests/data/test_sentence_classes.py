@@ -14,7 +14,7 @@ def test_each_line_is_a_label_and_a_sentence(tmp_path):
     rows = read_data_set_file("mr", path)
     assert [(row.line, row.label, row.texts) for row in rows] == [(1, "1", ("caf\xe9 \x85 film",)), (2, "0", ("bad",))]
     path.write_bytes(b"1 fine\n0\n")
-    with pytest.raises(DataError, match=r"rt-polarity.all, line 2: expected a label, a blank and a sentence, got '0'"):
+    with pytest.raises(DataError, match=r"rt-polarity.all, line 2: expected a label, a space and a sentence, got '0'"):
         read_data_set_file("mr", path)
     with pytest.raises(FileNotFoundError, match=r"the file none.all of mr does not exist"):
         read_data_set_file("mr", tmp_path / "none.all")

@@ -65,14 +65,14 @@ def test_conllu_gives_universal_tags(write):
     text = "# sent_id = a\n" + "".join(f"{i}\t{word}\t_\t{tag}" + "\t_" * 6 + "\n" for i, word, tag in rows) + "\n"
     (sentence,) = read_tagged(write(text, "x.conllu"))
     assert (sentence.words, sentence.labels) == (("Do", "n't", "go"), ("AUX", "PART", "VERB"))
-    with pytest.raises(DataError, match="expected 10 columns between tabs, got 2"):
+    with pytest.raises(DataError, match="expected CoNLL-U, 10 columns with tabs between them, got 2"):
         read_tagged(write("1\tx\n", "y.conllu"))
 
 
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        ("Ann O\nsees\n", "x.txt", r"x.txt, line 2 \(sentence 1, word 2\): expected 2 columns between blanks, as in "
+        ("Ann O\nsees\n", "x.txt", r"x.txt, line 2 \(sentence 1, word 2\): expected 2 columns between spaces, as in "
          "line 1, got 1: 'sees'"),
         ("\tO\n", "x.txt", r"line 1 \(sentence 1, word 1\): expected text in column 0, where 0 is the first column"),
         ("\n\n", "x.txt", "x.txt has no sentences"),

@@ -282,7 +282,7 @@ def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
 @pytest.mark.parametrize(
     ("content", "fields", "message"),
     [
-        ([("the", "a"), ("cat", "a")], {}, "the column label has 1 distinct labels; expected at least two"),
+        ([("the", "a"), ("cat", "a")], {}, "expected at least two distinct labels in the column label, got 1"),
         ([("the", "a"), ("cat", "b")] * 2, {}, "training rows are fewer than a batch; set --data.batch-size to"),
         ([(f"the {n}", f"l{n}") for n in range(150)], {}, "has 150 distinct labels in 150 rows, such as 'l0'; choose"),
         ([(f"the {n}", f"l{n}") for n in range(40)], {}, "has 40 distinct labels in 40 rows, such as 'l0'; choose"),
@@ -292,7 +292,11 @@ def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
         ([("the", "4"), ("cat", "4")], {"predict": "number"}, "all training numbers in the column label are 4"),
         ([("the", ""), ("cat", "")], {}, "no row has a label in the column label"),
         ([("the", "a"), (" ", "b")], {}, "line 3: text is empty"),
-        ([("the", "a"), ("cat", "b")], {"text": "body"}, "got text, label; missing: body"),
+        (
+            [("the", "a"), ("cat", "b")],
+            {"text": "body"},
+            "got text, label; missing: body; name the columns of your table with --data.text, --data.label",
+        ),
     ],
 )
 def test_what_is_no_data_is_named(tmp_path, content, fields, message):

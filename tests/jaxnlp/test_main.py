@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_read_is_a_wrong_command(finished_run, tmp_path, c
 
     monkeypatch.setattr("jaxnlp.verbs.load", refuse)
     assert generate(finished_run.folder) == 2
-    assert capsys.readouterr() == ("", "error: [Errno 13] Permission denied: '/private'\n")
+    assert capsys.readouterr() == ("", "error: /private: permission denied\n")
 
 
 @pytest.mark.parametrize("verb", ["generate", "predict", "embed", "attention", "export"])

@@ -1,12 +1,22 @@
+import importlib
 import io
 import logging
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
-from jaxnlp.messages import asks_for_help, say_that_jax_loads, show_plain_warnings, table, wrapped
+from jaxnlp.messages import (
+    asks_for_help,
+    reason,
+    say_that_jax_loads,
+    show_plain_warnings,
+    table,
+    usage_text,
+    wrapped,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +70,41 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
         "  Example:",
         "      a  b",
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "a/b"), "a/b: no such file or directory"),
+        (PermissionError(13, "Permission denied", Path("c")), "c: permission denied"),
+        (FileNotFoundError("the recipe x does not exist"), "the recipe x does not exist"),
+        (ValueError("2 is too many"), "2 is too many"),
+    ],
+    ids=str,
+)
+def test_the_reason_of_an_error_has_no_number_of_the_system(error, message):
+    assert reason(error) == message
+
+
+def test_usage_is_wrapped_to_the_width_and_its_commands_kept(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "usage: prog RUN --a-long-option VALUE --another"
+    example = "Example:\n  prog RUN --a-long-option VALUE --another 3"
+    assert usage_text(f"{command}\n\n{example}\n\nRUN is a folder with a long description here.").splitlines() == [
+        command,
+        "",
+        *example.splitlines(),
+        "",
+        "RUN is a folder with a long description",
+        "here.",
+    ]
+
+
+@pytest.mark.parametrize("module", ["train.evaluate", "train.sweep", "train.report.__main__"])
+def test_usage_texts_fit_a_terminal_of_80_columns(monkeypatch, module):
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = usage_text(importlib.import_module(module).USAGE)
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_a_table_has_two_columns_within_the_width(monkeypatch):

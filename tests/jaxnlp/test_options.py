@@ -1,12 +1,13 @@
 import dataclasses
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 import tyro
 
-from jaxnlp.options import field_docs, read_options, show_help
+from jaxnlp.config import Config
+from jaxnlp.options import FLAT, field_docs, hidden_fields, read_options, show_help
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Shape:
     width: int = 3
     """A docstring that has
     two lines."""
+    deep: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Command:
     many: tuple[Literal["sst", "sts"], ...] = ()
     prompt: str = "\n"
     out: Path | None = None
+    pair: tuple[float, float] | None = None
+    files: str | tuple[str, ...] | None = None
     json: bool = False
     shape: Shape = dataclasses.field(default_factory=Shape)
 
@@ -54,7 +58,9 @@ def flat(text):
 def test_values_have_the_types_of_their_fields():
     typed = ["a text", "--steps", "4", "--rate", "1", "--mode", "linear", "--checkpoint", "7", "--many", "sts", "sst"]
     found = read(*typed, "--out", "x/y", "--json", "--shape.width", "5")
-    assert found == Command(("a text",), 4, 1.0, "linear", 7, ("sts", "sst"), "\n", Path("x/y"), True, Shape(5))
+    assert found == Command(
+        ("a text",), 4, 1.0, "linear", 7, ("sts", "sst"), "\n", Path("x/y"), None, None, True, Shape(5)
+    )
     assert type(found.rate) is float
     assert read("--rate", "None", "--checkpoint", "latest") == Command(checkpoint="latest")
 
@@ -68,20 +74,59 @@ def test_several_parts_share_a_command_and_instances_give_defaults():
     ("arguments", "message"),
     [
         (["--steps", "many"], "--steps: expected a whole number, got 'many'"),
-        (["--steps", "1.5"], "--steps: expected a whole number, got '1.5'"),
+        (["--steps=1.5"], "--steps: expected a whole number, got '1.5'"),
         (["--rate", "high"], "--rate: expected a number or None, got 'high'"),
         (["--mode", "cosin"], "--mode: expected one of cosine, linear, got 'cosin'; did you mean cosine?"),
-        (["--checkpoint", "bets"], "expected a whole number or one of best, latest, got 'bets'; did you mean best?"),
+        (["--checkpoint", "bets"], "--checkpoint: expected a whole number or one of best, latest, got 'bets'; did you"),
         (["--many", "sst", "quora"], "--many: expected one of sst, sts, got 'quora'"),
-        (["--shape.widht", "3"], "Perhaps you meant: --shape.width INT"),
+        (["--pair", "1"], "--pair: expected FLOAT FLOAT or None, got 1"),
+        (["--files"], "--files needs a value: one value or more"),
+        (["--steps"], "--steps needs a value: a whole number"),
+        (["--steps", "--json"], "--steps needs a value: a whole number"),
+        (["--json", "True"], "--json takes no value, got 'True'; give --json or --no-json"),
+        (["--shape.no-deep=1"], "--shape.no-deep takes no value, got '1'; give --shape.deep or --shape.no-deep"),
+        (["--shape.widht", "3"], "there is no option --shape.widht; did you mean --shape.width?"),
+        (["--qqqq", "3"], "there is no option --qqqq; see prog --help"),
+        (["--json", "a", "--rate", "--steps", "3"], "--rate needs a value: a number or None"),
+        (["-steps", "3"], "there is no option -steps; did you mean --steps?"),
     ],
     ids=str,
 )
-def test_a_wrong_value_is_refused_with_what_is_expected(capsys, arguments, message):
-    with pytest.raises(SystemExit) as stop:
+def test_a_wrong_option_is_refused_in_one_line_with_what_is_expected(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
         read(*arguments)
-    assert stop.value.code == 2
-    assert message in flat(capsys.readouterr().err)
+    assert "\n" not in str(refused.value)
+
+
+def test_values_may_start_with_a_dash_and_words_after_two_dashes_are_texts():
+    assert read("--rate", "-1e-3").rate == -1e-3
+    assert read("--rate", "-inf").rate == float("-inf")
+    assert read("--prompt=--x", "a").prompt == "--x"
+    assert read("--", "-steps", "--rate").texts == ("-steps", "--rate")
+
+
+def test_arguments_without_a_name_are_counted():
+    @dataclasses.dataclass(frozen=True)
+    class Copy:
+        source: tyro.conf.Positional[Path]
+        """Folder to copy."""
+        target: tyro.conf.Positional[str | None] = None
+
+    assert read_options([Copy], ["a", "b"], program="prog") == [Copy(Path("a"), "b")]
+    with pytest.raises(ValueError, match=r"^SOURCE is missing: folder to copy; see prog --help$"):
+        read_options([Copy], [], program="prog")
+    with pytest.raises(ValueError, match=r"^unexpected 'c': options start with --; see prog --help$"):
+        read_options([Copy], ["a", "b", "c"], program="prog")
+
+
+def test_options_of_a_part_without_a_prefix_are_known():
+    @dataclasses.dataclass(frozen=True)
+    class Draw:
+        shape: Annotated[Shape, FLAT] = dataclasses.field(default_factory=Shape)
+
+    assert read_options([Draw], ["--width", "4"], program="prog") == [Draw(Shape(4))]
+    with pytest.raises(ValueError, match=r"^there is no option --shape\.width; did you mean --width\?$"):
+        read_options([Draw], ["--shape.width", "4"], program="prog")
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -98,7 +143,36 @@ def test_help_has_the_docstrings_as_running_text_within_the_width(capsys, monkey
     assert "[TEXT ...] Texts." in shown
     assert "(default: )" not in shown
     assert r"--prompt TEXT (default: '\n')" in shown
+    assert "--files TEXT ... (default: None)" in shown
+    assert "--pair FLOAT FLOAT (default: None)" in shown
     assert "--folder TEXT (default: here)" in shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner(Config):
+    speed: int = 1
+    memory: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer(Config):
+    ignores: ClassVar[tuple[str, ...]] = ("inner.speed", "old")
+
+    inner: Inner = dataclasses.field(default_factory=Inner)
+    old: int = 3
+    new: int = 4
+
+
+def test_ignored_options_are_read_but_help_does_not_show_them(capsys):
+    config = Outer()
+    assert hidden_fields([config]) == {id(config): {"inner.speed", "old"}, id(config.inner): {"speed"}}
+    assert read_options([config], ["--inner.speed", "5", "--old", "6"], program="prog") == [Outer(Inner(5), 6)]
+    show_help([config], program="prog")
+    printed = capsys.readouterr().out
+    assert "--inner.memory" in printed
+    assert "--new" in printed
+    assert "--inner.speed" not in printed
+    assert "--old" not in printed
 
 
 def test_docstrings_of_fields_are_one_line_and_inherited():

@@ -124,7 +124,7 @@ def test_whole_numbers_are_read_as_floats_where_floats_are_expected():
         ({"weights": 1.0}, "config.weights: expected a list, got 1.0"),
         ({"weights": [1.0, "2"]}, "config.weights[1]: expected float, got '2'"),
         ({"weights": [True]}, "config.weights[0]: expected float, got True"),
-        ({"kind": "medium"}, "config.kind: expected one of ('small', 'large', 3), got 'medium'"),
+        ({"kind": "medium"}, "config.kind: expected one of small, large, 3, got 'medium'"),
         ({"label": 1.5}, "config.label: expected str | int | None, got 1.5"),
         ({"pack": [{"type": f"{__name__}:Animal"}, 3]}, "config.pack[1]: expected an object with a key 'type', got 3"),
         ({"pack": [{"name": "x"}]}, "config.pack[0]: expected an object with a key 'type', got {'name': 'x'}"),

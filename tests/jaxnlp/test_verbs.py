@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from jaxnlp.verbs import every_command, run_verb, verb_table
@@ -19,6 +21,13 @@ def test_a_verb_with_several_meanings_has_them_all_in_its_help(capsys):
 def test_a_verb_with_one_meaning_has_its_options_in_its_help(capsys):
     assert run_verb("embed", ["--help"], "jaxnlp") == 0
     assert "--similarities" in capsys.readouterr().out
+
+
+def test_a_run_before_the_verb_is_named(tmp_path):
+    with pytest.raises(
+        ValueError, match=f"^give the verb before the run's folder: prog VERB {re.escape(str(tmp_path))}$"
+    ):
+        run_verb(str(tmp_path), ["generate"], "prog")
 
 
 def test_of_two_mistakes_the_verb_is_named_first(tmp_path):

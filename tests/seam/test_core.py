@@ -59,14 +59,16 @@ MAY_NAME = {
 # All public attributes of the bases: each is a part of the seam, for every family. What only some families have belongs
 # in a base of their own, such as that of `jaxnlp.models.recurrent`.
 PUBLIC = {
-    jaxnlp.models.ModelConfig: "section full_name usual compute max_length build frozen parameter architecture adopt",
+    jaxnlp.models.ModelConfig: (
+        "section full_name usual ignores compute max_length build frozen parameter architecture adopt"
+    ),
     jaxnlp.tasks.Task: (
-        "section full_name usual model_types metrics check check_corpus build initial_params objective evaluators "
-        "commands functions from_pretrained"
+        "section full_name usual ignores model_types metrics check check_corpus build initial_params objective "
+        "evaluators commands functions from_pretrained"
     ),
     data.DataConfig: (
-        "section full_name usual batch_size max_length needs parts together carries check_steps load check_after "
-        "read_file require_at_least"
+        "section full_name usual ignores batch_size max_length needs parts together carries check_steps load "
+        "check_after read_file require_at_least"
     ),
     jaxnlp.corpus.DataFacts: "max_length parts together carries",
 }
@@ -82,9 +84,12 @@ MAY_ASK = {
     ("jaxnlp/serialization.py", "type(value) is expected"): "the type that a field declares",
     ("jaxnlp/serialization.py", "getattr(expected, '__name__', expected)"): "its name in a message",
     ("jaxnlp/serialization.py", "option is not type(None)"): "what a field declares besides None",
-    ("jaxnlp/options.py", "isinstance(value, kinds)"): "the types that a field declares",
-    ("jaxnlp/options.py", "kind is type(None)"): "what a field declares besides None",
-    ("jaxnlp/options.py", "kind is not type(None)"): "what a field declares besides None",
+    ("jaxnlp/option_values.py", "isinstance(value, simple)"): "the types that a field declares",
+    ("jaxnlp/option_values.py", "kind is type(None)"): "what a field declares besides None",
+    ("jaxnlp/option_values.py", "kind is not type(None)"): "what a field declares besides None",
+    ("jaxnlp/options.py", "isinstance(part, Config)"): "a config may hide options; other dataclasses have none to hide",
+    ("jaxnlp/options.py", "getattr(hints[field.name], '__metadata__', ())"): "what a field's type says of its option",
+    ("jaxnlp/options.py", "getattr(mark, 'name', None)"): "whether a field's type says that its options have no prefix",
     ("train/help.py", "isinstance(value, Config)"): "the parts of a config have options of their own",
     ("train/help.py", "getattr(hints[field.name], '__metadata__', ())"): "whether a field's type says that it is fixed",
     ("train/json_lines.py", "type(row.get(name)) is not kind"): "a field of a line of JSON",

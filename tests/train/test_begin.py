@@ -66,7 +66,7 @@ def test_the_digest_changes_with_names_shapes_and_values():
 
 
 def test_a_place_with_nothing_to_begin_with_is_refused_by_its_name(tiny_config, tmp_path):
-    with pytest.raises(RunError, match=r"--init-from .*absent"):
+    with pytest.raises(RunError, match=r"--init-from: there is no folder .*absent$"):
         begin(tiny_config(init_from=str(tmp_path / "absent")))
 
 
@@ -173,7 +173,7 @@ def test_a_typed_field_that_contradicts_the_pretrained_encoder_is_refused_by_its
     make_config, tmp_path, field, value, theirs
 ):
     config = make_config(**{f"model.encoder.{field}": value})
-    expected = rf"defines these fields; remove them:\n  model\.encoder\.{field}: '?{value}'? -> '?{theirs}'?$"
+    expected = rf"sets these fields of the model; remove them:\n  model\.encoder\.{field}: '?{value}'? -> '?{theirs}'?$"
     with pytest.raises(ConfigError, match=expected):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -284,7 +284,7 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
     save_pretrained(tmp_path / "plain", plain)
     without_pooler = {"init_from": str(tmp_path / "plain"), "model.pooling": "pooler"}
     for error, changes, message in (
-        (RunError, {"init_from": "/nowhere"}, r"--init-from /nowhere: there is no folder /nowhere"),
+        (RunError, {"init_from": "/nowhere"}, r"--init-from: there is no folder /nowhere"),
         (RunError, without_pooler, r"--init-from .*plain: model\.pooling pooler needs an encoder with a pooler"),
         (RunError, {"data.max_length": 17}, r"inputs have up to 17 tokens, but the model reads at most 16"),
         (DataError, {"init_from": None}, r"text tasks need a pretrained tokenizer; .*--init-from"),
@@ -297,5 +297,5 @@ def test_weights_that_cannot_be_read_or_do_not_fit_are_refused_before_anything_i
 
 def test_a_model_without_a_bert_begins_no_text_task():
     found = type("Found", (), {"model": type("Model", (), {"config": BertConfig()})()})()
-    with pytest.raises(ValueError, match="it does not have a BERT: its model config is a BertConfig"):
+    with pytest.raises(ValueError, match="it does not have a BERT: its model is a BertConfig"):
         TextTasksConfig().adopt(found)

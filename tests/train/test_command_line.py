@@ -33,17 +33,12 @@ def typed(*arguments, options=None):
     return parse([RECIPE, *arguments], options or RunOptions(), program="python -m train")
 
 
-def refusal(capsys, *arguments):
-    """Why a command is refused: the message of an error, or what tyro prints, without the frame around it."""
-    with pytest.raises((UsageError, SystemExit)) as caught:
+def refusal(*arguments):
+    """Why a command is refused: the message of the error, in one line."""
+    with pytest.raises(UsageError) as caught:
         typed(*arguments)
-    if isinstance(caught.value, UsageError):
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
-    assert caught.value.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", printed.err).split())
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -226,8 +221,8 @@ def test_an_option_by_the_name_of_other_programs_is_refused_with_ours(field, our
         ("--workdirr", "--workdir"),
     ],
 )
-def test_a_misspelt_field_is_refused_with_status_2_and_the_nearest(capsys, field, nearest):
-    assert refusal(capsys, field, "3") == f"there is no option {field}; did you mean {nearest}?"
+def test_a_misspelt_field_is_refused_with_the_nearest(field, nearest):
+    assert refusal(field, "3") == f"there is no option {field}; did you mean {nearest}?"
 
 
 @pytest.mark.parametrize(
@@ -243,12 +238,15 @@ def test_a_misspelt_field_is_refused_with_status_2_and_the_nearest(capsys, field
         (["--parallel", "pmpa"], "got 'pmpa'; did you mean pmap?"),
         (["--optimizer.schedule", "cosin"], "got 'cosin'; did you mean cosine?"),
         (["--model.compute.matmul-dtype", "bf16"], "expected one of auto, bfloat16, None, got 'bf16'"),
-        (["--recipe", "other"], "there is no option --recipe; see python -m train gpt_python_docs --help all"),
-        (["--total-steps"], "--total-steps"),
+        (["--recipe", "other"], "there is no option --recipe; see python -m train gpt_python_docs --help"),
+        (["--total-steps"], "--total-steps needs a value: a whole number"),
+        (["--data.path"], "--data.path needs a value: one value or more"),
+        (["total_steps", "5"], "unexpected 'total_steps': options start with --; did you mean --total-steps?"),
+        (["--model.use-bias", "True"], "--model.use-bias takes no value, got 'True'; give --model.use-bias or"),
     ],
 )
-def test_bad_value_is_refused_with_the_reason(capsys, arguments, message):
-    assert message in refusal(capsys, *arguments)
+def test_bad_value_is_refused_with_the_reason(arguments, message):
+    assert message in refusal(*arguments)
 
 
 def help_on(capsys, *arguments):

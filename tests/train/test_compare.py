@@ -1,5 +1,6 @@
 import json
 import re
+import warnings
 import xml.etree.ElementTree
 
 import pytest
@@ -84,10 +85,22 @@ def test_objects_of_a_config_are_named_by_their_class():
     }
 
 
+def test_warnings_are_plain_lines(three, tmp_path, capsys, monkeypatch):
+    def warn(*_):
+        warnings.warn("this is slow", stacklevel=1)
+        return tmp_path
+
+    monkeypatch.setattr("train.compare.write_comparison", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main([*map(str, three)]) == 0
+    assert capsys.readouterr().err == "warning: this is slow\n"
+
+
 def test_what_is_no_run_is_named_in_one_line(three, tmp_path, capsys):
     for arguments, message in (
-        ([str(three[0])], "a comparison needs at least two runs, got 1\n"),
-        ([str(tmp_path)], f"got 1; {tmp_path} runs inside it: "),
+        ([str(three[0])], "give at least two runs, got 1\n"),
+        ([str(tmp_path)], f"got 1; runs inside {tmp_path}: "),
         (
             [str(three[0]), str(tmp_path / "none")],
             "none/config.json is missing; give the folder of a run that has started",

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -128,11 +127,11 @@ def test_runs_of_other_models_do_not_have_these_evaluators(tiny_config, tiny_gpt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--cache-window", "3"], "Unrecognized options: --cache-window"),
+        (["--cache-window", "3"], "there is no option --cache-window"),
         (["perplexity", "--cache-theta", "1.0"], "cache_theta and cache_weight apply only to a neural cache"),
-        (["perplexity", "--scorer", "run"], "Unrecognized options: --scorer"),
-        (["perplexity", "--num-beams", "2"], "Unrecognized options: --num-beams"),
-        (["next_word", "--max-new-tokens", "3"], "Unrecognized options: --max-new-tokens"),
+        (["perplexity", "--scorer", "run"], "there is no option --scorer"),
+        (["perplexity", "--num-beams", "2"], "there is no option --num-beams"),
+        (["next_word", "--max-new-tokens", "3"], "there is no option --max-new-tokens"),
         (["continuations", "--num-beams", "2", "--seed", "1"], "--num-beams cannot be combined with"),
         (["continuations", "--seed", "3"], "--top-k, --top-p and --seed need --temperature"),
         (["perplexity", "--predictions", "lines.txt"], "--predictions: validation has nothing to predict"),
@@ -141,12 +140,8 @@ def test_runs_of_other_models_do_not_have_these_evaluators(tiny_config, tiny_gpt
     ids=str,
 )
 def test_options_that_an_evaluator_does_not_have_are_refused(run, capsys, arguments, message):
-    try:
-        status = evaluate.main([str(run), *arguments])
-    except SystemExit as ended:  # tyro's
-        status = ended.code
-    assert status == 2
-    assert message in " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().err).split())
+    assert evaluate.main([str(run), *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_is_one_line(run, prompts, tmp_path, capsys):
@@ -154,4 +149,4 @@ def test_what_cannot_be_written_is_one_line(run, prompts, tmp_path, capsys):
     place = tmp_path / "file" / "lines.txt"
     arguments = ["continuations", "--file", str(prompts), "--predictions", str(place)]
     assert evaluate.main([str(run), *arguments]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: [Errno")
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: {tmp_path / 'file'}")

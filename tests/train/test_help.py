@@ -29,6 +29,8 @@ def test_options_are_named_and_grouped_as_they_are_typed():
     assert options["optimizer.learning-rate"].default == 0.006
     assert options["optimizer.learning-rate"].help == "Peak learning rate."
     assert "recipe" not in options
+    assert "model.compute.attention" in options
+    assert "model.compute.recurrence" not in options  # the model ignores it
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -313,9 +313,7 @@ def test_expected_errors_are_a_line_and_an_exit_status(main, capsys, error, stat
 def test_a_full_disk_is_a_line(main, capsys):
     assert main(OSError(errno.ENOSPC, "No space left on device", "runs/x/metrics.jsonl")) == 1
     shown = capsys.readouterr().err
-    assert shown == (
-        "error: [Errno 28] No space left on device: 'runs/x/metrics.jsonl'; what was saved before is kept\n"
-    )
+    assert shown == ("error: runs/x/metrics.jsonl: no space left on device; what was saved before is kept\n")
 
 
 def test_unexpected_errors_are_not_hidden(main):

@@ -86,6 +86,14 @@ def test_another_config_is_refused_with_each_difference_and_changes_nothing(tmp_
     assert files(tmp_path) == before
 
 
+def test_a_run_of_another_recipe_is_refused_without_a_list_of_differences(tmp_path, tiny_config):
+    config = tiny_config()
+    create(tmp_path, spec(config))
+    other = to_json(tiny_config(recipe="other", seed=3))
+    with pytest.raises(RunMismatchError, match=rf"of the recipe {config.recipe}, not other; give another --workdir$"):
+        check(tmp_path, other)
+
+
 def test_a_run_continues_under_another_compute_and_other_intervals(run, finished, quick_fit):
     changes = {"model.compute.remat": True, "model.compute.attention": "xla", "log_every_steps": 2, "total_steps": 6}
     config = update(finished[1], evaluate_every_steps=2, checkpoint_every_steps=1, keep_checkpoints=5, **changes)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from jaxnlp.checkpoints import DamagedCheckpointError, check_run_files, checkpoint_steps, read_record, runs_inside
+from jaxnlp.messages import reason, show_plain_warnings, usage_text
 from train.report import write_report
 
 PROGRAM = program_name("train.report")
@@ -29,7 +30,7 @@ def main(run: Path) -> None:
         inside = runs_inside(run) or "; a run's folder has config.json, environment.json and metrics.jsonl"
         _fail(f"{error.filename} is missing{inside}")
     except (OSError, ValueError) as error:
-        _fail(str(error))
+        _fail(reason(error))
 
 
 def _check_config(run: Path) -> None:
@@ -49,11 +50,12 @@ def _fail(message: str) -> NoReturn:
 
 def command(arguments: list[str]) -> int:
     """Runs the command. Returns: the exit status; 2 for a wrong command."""
+    show_plain_warnings()
     if arguments in ([], ["-h"], ["--help"]):
-        print(USAGE)
+        print(usage_text(USAGE))
         return 0 if arguments else 2
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        _fail(f"give one run: {PROGRAM} RUN")
+        _fail(f"give one run, and no option: {PROGRAM} RUN")
     main(Path(arguments[0]))
     return 0
 

@@ -40,8 +40,9 @@ class Predict(Command):
     resize: bool = False
     """Crop and scale images of another size than the model reads."""
     threshold: float | None = None
-    """Lowest probability of a predicted class, or of the second of two classes. None = that in the run's folder, if one
-    was chosen (`python -m train.evaluate RUN threshold`); otherwise the most probable class, or 0.5."""
+    """Predict each class, or the second of two classes, whose probability is at least this. None = the
+    threshold in the run's folder, if one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most
+    probable class, or 0.5."""
     json: bool = False
     """Print a JSON object for each input, with the probabilities of all classes."""
 

@@ -63,8 +63,8 @@ class Validation(Evaluator):
     """
 
     threshold: float | None = None
-    """Lowest probability of a predicted class, or of the second of two classes, in the file of predictions; None = 0.5,
-    or the most probable class."""
+    """In the file of predictions, predict each class, or the second of two classes, whose probability is at least
+    this; None = 0.5, or the most probable class."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -214,7 +214,7 @@ def next_word_losses(model: Any, params: Params, inputs: np.ndarray, targets: np
 
 @dataclasses.dataclass(frozen=True)
 class Continuations(Evaluator):
-    """Continues the prompts of a fixture (CMU 11-785, homework 4), and scores them with another model.
+    """Continues given prompts (CMU 11-785, homework 4), and scores them with another model.
 
     The split `generation` of the homework's data has the prompts; --file takes another .npy of token ids [N, T].
     """

@@ -31,7 +31,7 @@ class Parsing(Task):
     """
 
     l2: float = 0.0
-    """Half of this times the sum of all squared parameters is added to the loss in training."""
+    """L2 regularisation: half of this, times the sum of all squared parameters, is added to the training loss."""
     label_smoothing: float = 0.0
     """Share of each target's probability that training spreads evenly over the allowed transitions."""
 

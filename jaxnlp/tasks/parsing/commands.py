@@ -31,7 +31,7 @@ class Parse(Command):
     """Parses sentences, and prints the dependency tree of each.
 
     A line has a word, its relation to its head and its number, below the head and to the right of it. A text is one
-    sentence; its words are split by a simple rule, in which marks of punctuation are words.
+    sentence; its words are split by a simple rule, in which punctuation marks are words.
 
     A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
     """

@@ -28,7 +28,7 @@ def with_predicted_tags(
             "parser that was trained with --data.tags upos"
         )
     if not isinstance(tagger.task, Tagging):
-        raise ValueError(f"the tagger {tagger.name} is not a model of tagging")
+        raise ValueError(f"{tagger.name} is not a tagger; give --tagger a run of a tagger")
     labels = tagger.processor.labels
     if not {*labels} & {*processor.tags}:
         raise ValueError(

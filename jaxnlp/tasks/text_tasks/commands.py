@@ -21,7 +21,7 @@ class Predict(Command):
     """Predicts the labels of texts, one line for each.
 
     A line has columns separated by tabs: the most probable class and its probability, or the similarity; then the text,
-    or both texts, with blanks instead of line breaks.
+    or both texts, with spaces instead of line breaks.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()

@@ -54,7 +54,7 @@ class Translate(SearchOptions, Command):
     def __post_init__(self):
         super().__post_init__()
         if not 1 <= self.n_best <= self.num_beams:
-            raise ValueError(f"n_best must be in 1 to num_beams, {self.num_beams}, got {self.n_best}")
+            raise ValueError(f"--n-best must be from 1 to --num-beams, which is {self.num_beams}, got {self.n_best}")
 
     def __call__(self, trained: Trained) -> None:
         translator = Translator.of(trained.model)

@@ -19,13 +19,13 @@ def test_rows_are_texts_or_texts_with_their_pairs():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"texts": ["a", " \t"]}, "text 2 is blank$"),
+        ({"texts": ["a", " \t"]}, "text 2 is blank; give texts with characters$"),
         ({"texts": ["a"], "pairs": [""], "count": 2}, "text 1 is blank, or its pair is"),
         ({"texts": ["a", "caf\udce9"]}, r"text 2 is not UTF-8: 'caf\\udce9'"),
         ({"texts": ["a"], "pairs": ["b"]}, "--pair applies only to pairs of texts; remove it"),
         ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "got 2 texts and 1 after --pair"),
-        ({"texts": ["a"], "file": Path("x")}, "from the command line or from a file, not both"),
-        ({"pairs": ["a"], "file": Path("x"), "count": 2}, "from the command line or from a file, not both"),
+        ({"texts": ["a"], "file": Path("x")}, "give texts or --file, not both"),
+        ({"pairs": ["a"], "file": Path("x"), "count": 2}, "give texts or --file, not both"),
     ],
 )
 def test_texts_that_cannot_be_are_named(arguments, message):
@@ -48,7 +48,7 @@ def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
         (b"a\tb\tc\n", 2, r"line 1: expected two texts with one tab between them, got 2 tabs"),
         (b"a\t \n", 2, r"line 1: a text is blank; remove the line"),
         (b"a\nb\xff\n", 1, r"line 2: not UTF-8: invalid start byte at byte 2"),
-        (b"", 1, r" is empty; it should hold a text a line"),
+        (b"", 1, r" is empty; (it should have|give texts, or --file with) one text a line"),
     ],
 )
 def test_lines_that_cannot_be_are_named(tmp_path, on_standard_input, content, count, message):
@@ -73,7 +73,7 @@ def test_a_terminal_is_not_waited_for(monkeypatch):
             return True
 
     monkeypatch.setattr("sys.stdin", Terminal())
-    with pytest.raises(ValueError, match="give texts, or --file with a text a line, or such lines on standard input"):
+    with pytest.raises(ValueError, match="give texts, or --file with one text a line, or such lines on standard input"):
         rows()
 
 

@@ -82,10 +82,10 @@ def test_files_that_are_missing_or_damaged_are_named(folder):
     with pytest.raises(PretrainedError, match=r"config.json is not JSON"):
         load_pretrained(folder)
     (folder / "config.json").unlink()
-    with pytest.raises(PretrainedError, match=r"holds no pretrained model: it has no file config.json"):
+    with pytest.raises(PretrainedError, match=r"is not a pretrained model: it has no config.json"):
         load_pretrained(folder)
     (folder / "config.json").mkdir()
-    with pytest.raises(PretrainedError, match=r"it has no file config.json"):
+    with pytest.raises(PretrainedError, match=r"it has no config.json"):
         load_pretrained(folder)
 
 

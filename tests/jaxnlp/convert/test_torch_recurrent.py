@@ -93,11 +93,14 @@ def test_what_stands_outside_the_prefix_is_left_alone():
     [
         ({"bias_hh_l1": None, "weight_ih_l0_reverse": None}, "missing: weight_ih_l0_reverse, bias_hh_l1"),
         ({"weight_ih_l2": np.zeros((24, 12)), "b": np.zeros(3)}, "unknown: b, weight_ih_l2"),
-        ({"bias_hh_l1": None, "b": np.zeros(3)}, "such lstm layers; missing: bias_hh_l1; unknown: b"),
-        ({"weight_hr_l0": np.zeros((3, 6))}, "projections of the state (proj_size) have no place here: weight_hr_l0"),
+        (
+            {"bias_hh_l1": None, "b": np.zeros(3)},
+            "the weights of lstm layers with this shape; missing: bias_hh_l1; unknown: b",
+        ),
+        ({"weight_hr_l0": np.zeros((3, 6))}, "projections of the state (proj_size) are not supported: weight_hr_l0"),
         (
             {"weight_ih_l1": np.zeros((24, 6)), "bias_ih_l0": np.zeros(6)},
-            "no lstm layers of width 6: bias_ih_l0 (6,), expected (24,); weight_ih_l1 (24, 6), expected (24, 12)",
+            "fit lstm layers of width 6: bias_ih_l0 (6,), expected (24,); weight_ih_l1 (24, 6), expected (24, 12)",
         ),
         ({"weight_hh_l0": np.zeros((24, 7))}, "width 7: weight_ih_l0 (24, 5), expected (28, 5); weight_hh_l0 (24, 7)"),
         ({"weight_hh_l0": np.float32(1.0)}, "weight_hh_l0 (), expected (4, 1)"),
@@ -146,7 +149,7 @@ def test_parameters_with_gradients_are_read_and_types_unknown_to_numpy_named():
     layer = theirs("lstm")
     found = from_torch(dict(layer.named_parameters()), cell="lstm", **SHAPE)
     jax.tree.map(np.testing.assert_array_equal, found, from_torch(weights_of(layer), cell="lstm", **SHAPE))
-    with pytest.raises(ValueError, match=r"weight_ih_l0 is nothing that NumPy reads .* give it in float32"):
+    with pytest.raises(ValueError, match=r"weight_ih_l0 cannot be converted to NumPy .* give it in float32"):
         from_torch(layer.to(torch.bfloat16).state_dict(), cell="lstm", **SHAPE)
 
 

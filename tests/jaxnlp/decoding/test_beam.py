@@ -396,7 +396,7 @@ def test_the_context_may_be_filled_to_the_last_token():
         ((3,), {}, "expected a prompt [B, N] of int, got (3,) of int32"),
         ((2, 3), {"max_new_tokens": 0}, "max_new_tokens must be at least 1, got 0"),
         ((2, 3), {"num_beams": 0}, "num_beams must be at least 1, got 0"),
-        ((2, 3), {"n_best": 3}, "n_best must be in 1 to num_beams, 2, got 3"),
+        ((2, 3), {"n_best": 3}, "n_best must be from 1 to num_beams, which is 2, got 3"),
         ((2, 3), {"max_lengths": np.ones(3, int)}, "expected max_lengths [2] of int, got (3,) of int64"),
         ((2, 3), {"max_lengths": np.ones(2)}, "expected max_lengths [2] of int, got (2,) of float64"),
         ((2, 3), {"max_lengths": np.array([0, 1])}, "max_lengths must be in 1 to max_new_tokens, 2, got 0 to 1"),

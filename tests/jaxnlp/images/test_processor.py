@@ -59,7 +59,7 @@ def test_files_that_are_no_images_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         open_image(tmp_path / "none.png", 3)
     (tmp_path / "text.png").write_text("text")
-    with pytest.raises(ValueError, match=r"text.png is not an image that Pillow reads; replace or remove it"):
+    with pytest.raises(ValueError, match=r"text.png is not an image that Pillow can read; replace or remove it"):
         open_image(tmp_path / "text.png", 3)
     Image.new("RGB", (30, 30)).save(tmp_path / "whole.jpg")
     (tmp_path / "half.jpg").write_bytes((tmp_path / "whole.jpg").read_bytes()[:-50])

@@ -114,7 +114,7 @@ def test_embeddings_beyond_the_tokenizer_are_kept(tmp_path):
 def test_a_model_without_a_bert_is_refused():
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)
     run = Trained(LanguageModel(), config.build(5), {}, None, name="gpt")
-    with pytest.raises(ValueError, match="it does not have a BERT: its model config is a GPTConfig"):
+    with pytest.raises(ValueError, match="it does not have a BERT: its model is a GPTConfig"):
         TextTasksConfig().adopt(run)
 
 

@@ -34,14 +34,14 @@ def test_only_tabs_and_blanks_separate_columns(space):
     ("text", "message"),
     [
         ("\n \n", "file has no sentences; expected a word a line, and an empty line after each sentence"),
-        ("Ann O\nsees\n", r"file, line 2 \(sentence 1, word 2\): expected 2 columns between blanks, as in line 1, "
+        ("Ann O\nsees\n", r"file, line 2 \(sentence 1, word 2\): expected 2 columns between spaces, as in line 1, "
          "got 1"),
-        ("Ann O\n\nNew York O\n", r"line 3 \(sentence 2, word 1\): expected 2 columns between blanks, as in line 1, "
+        ("Ann O\n\nNew York O\n", r"line 3 \(sentence 2, word 1\): expected 2 columns between spaces, as in line 1, "
          "got 3: 'New York O'"),
         ("Ann\nsees O\n", "line 2 .*: expected 1 column, as in line 1, got 2"),
         ("Ann\tX\tO\nsees\tO\n", "line 2 .*: expected 3 columns between tabs, as in line 1, got 2"),
-        ("Ann O\nsees\tO\n", r"line 2 .*: expected blanks between the columns, as in line 1, got tabs: 'sees\\tO'"),
-        ("Ann\tO\nsees O\n", "line 2 .*: expected tabs between the columns, as in line 1, got blanks: 'sees O'"),
+        ("Ann O\nsees\tO\n", r"line 2 .*: expected spaces between the columns, as in line 1, got tabs: 'sees\\tO'"),
+        ("Ann\tO\nsees O\n", "line 2 .*: expected tabs between the columns, as in line 1, got spaces: 'sees O'"),
         ("Ann\tO\nsees\n", "line 2 .*: expected 2 columns between tabs, as in line 1, got 1: 'sees'"),
     ],
 )  # fmt: skip

@@ -93,7 +93,7 @@ def test_models_that_cannot_be_read_are_named_with_the_reason(tmp_path):
     with pytest.raises(ValueError, match="neither a unigram nor a BPE model"):
         read_sentencepiece(train(tmp_path / "b.model", model_type="char", vocab_size=60))
     suffix = train(tmp_path / "c.model", model_type="bpe", vocab_size=150, treat_whitespace_as_suffix=True)
-    with pytest.raises(ValueError, match="its tokens end with the blank, which is not supported"):
+    with pytest.raises(ValueError, match="its tokens end with the space, which is not supported"):
         read_sentencepiece(suffix)
 
 

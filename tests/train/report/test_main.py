@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import pytest
 
@@ -57,8 +58,20 @@ def test_help_names_what_is_wanted(capsys, arguments, status):
     assert capsys.readouterr().out.startswith("usage: python -m train.report RUN\n")
 
 
+def test_warnings_are_plain_lines(tmp_path, capsys, monkeypatch):
+    def warn(run):
+        warnings.warn("this is slow", stacklevel=1)
+        return run
+
+    monkeypatch.setattr("train.report.__main__.write_report", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert command([str(tmp_path)]) == 0
+    assert capsys.readouterr().err == "warning: this is slow\n"
+
+
 def test_more_than_a_run_is_a_wrong_command(capsys):
     with pytest.raises(SystemExit) as stop:
         command(["a", "b"])
     assert stop.value.code == 2
-    assert capsys.readouterr().err == "error: give one run: python -m train.report RUN\n"
+    assert capsys.readouterr().err == "error: give one run, and no option: python -m train.report RUN\n"

@@ -55,7 +55,7 @@ def test_parsers_of_other_tags_are_refused(parser, make_tagger, column):
 
 
 def test_other_models_and_other_labels_are_refused(parser, make_tagger):
-    with pytest.raises(ValueError, match="the tagger small_grammar_parser is not a model of tagging"):
+    with pytest.raises(ValueError, match="small_grammar_parser is not a tagger; give --tagger a run of a tagger"):
         with_predicted_tags(parser, [], parser.processor)
     with pytest.raises(ValueError, match="the tagger tiny predicts B-PER, O, and the parser reads"):
         with_predicted_tags(make_tagger(("B-PER", "O")), [], parser.processor)

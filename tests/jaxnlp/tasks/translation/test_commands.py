@@ -16,5 +16,5 @@ def test_sources_are_padded_to_a_multiple_of_sixteen_or_the_longest_there_may_be
 
 
 def test_no_more_translations_than_beams_are_given():
-    with pytest.raises(ValueError, match="n_best must be in 1 to num_beams, 2, got 3"):
+    with pytest.raises(ValueError, match="--n-best must be from 1 to --num-beams, which is 2, got 3"):
         Translate(num_beams=2, n_best=3)
