@@ -34,7 +34,6 @@ def derived(sentence: TreeSentence, processor: ParserProcessor) -> DerivedTree:
 
     Raises: ValueError for a sentence that is too long.
     """
-    # First: lifting the arcs of a long tree takes minutes, and then a sentence that is too long would be refused.
     encoded = processor.encode(sentence)
     heads = range(len(sentence.words)) if sentence.heads is None else lifted(sentence.heads)
     found = [processor.relation_id(relation) for relation in sentence.relations or ()]

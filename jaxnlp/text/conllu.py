@@ -219,13 +219,14 @@ def tree_problem(heads: Sequence[int]) -> tuple[int, str] | None:
         return roots[1], f"expected one root, got {len(roots)}: words {', '.join(map(str, roots))} have HEAD 0"
     known = {0}
     for start in range(1, len(heads) + 1):
-        path: list[int] = []
+        path: dict[int, None] = {}  # in order, and quick to look up
         place = start
         while place not in known:
             if place in path:
-                cycle = [*path[path.index(place) :], place]
+                words = list(path)
+                cycle = [*words[words.index(place) :], place]
                 return place, f"expected a tree, got a cycle: the heads of the words {' -> '.join(map(str, cycle))}"
-            path.append(place)
+            path[place] = None
             place = heads[place - 1]
         known.update(path)
     return None

@@ -132,7 +132,7 @@ class Configuration:
         if self.system == "arc_standard":
             below = self.stack[-2]
             head, dependent = (top, below) if kind == LEFT else (below, top)
-            self.stack.remove(dependent)
+            del self.stack[-2 if kind == LEFT else -1]
         else:
             head, dependent = (self.front, top) if kind == LEFT else (top, self.front)
             if kind == LEFT:
@@ -159,9 +159,13 @@ class Configuration:
 
         Source: Chen and Manning 2014, section 3.1.
         """
-        stack, buffer = self.stack, self.buffer[:3]
+        stack = self.stack
         found = [stack[-place] if len(stack) >= place else ABSENT for place in (1, 2, 3)]
-        found += [*buffer, *[ABSENT] * (3 - len(buffer))]
+        # Not from `buffer`, whose length makes a derivation quadratic.
+        words = (
+            [self.moved_back] if self.moved_back else range(self.following, min(self.following + 3, self.length + 1))
+        )
+        found += [*words, *[ABSENT] * (3 - len(words))]
         for node in (found[0], found[1] if self.system == "arc_standard" else found[3]):
             left, right = (sides[node] if node != ABSENT else [] for sides in self.children)
             leftmost, rightmost = (side[-1] if side else ABSENT for side in (left, right))

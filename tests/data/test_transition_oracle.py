@@ -1,5 +1,6 @@
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from data.small_grammar import grammar_sentences
 from data.transition_oracle import derivation, is_projective, lifted, oracle, rebuilt
 from jaxnlp.text.conllu import parse_conllu, tree_problem
-from jaxnlp.text.transitions import KINDS, kinds_of_transitions
+from jaxnlp.text.transitions import KINDS, Configuration, kinds_of_transitions
 
 SYSTEMS = ("arc_standard", "arc_eager")
 
@@ -61,6 +62,79 @@ def test_lifted_trees_are_projective_and_projective_trees_stay():
         assert (found == heads) == is_projective(heads)
 
 
+def covers(heads, word):
+    """Whether all words between a word and its head are below the head, by walking up from each of them."""
+    head = heads[word - 1]
+    for between in range(min(word, head) + 1, max(word, head)):
+        while between not in (0, head):
+            between = heads[between - 1]
+        if between != head:
+            return False
+    return True
+
+
+def lifted_by_definition(heads):
+    found = list(heads)
+    while crossed := [word for word in range(1, len(found) + 1) if not covers(found, word)]:
+        word = min(crossed, key=lambda place: (abs(place - found[place - 1]), place))
+        found[word - 1] = found[found[word - 1] - 1]
+    return found
+
+
+def long_paths(generator, length):
+    """As `random_tree`, with long paths: each word's head is one of the three words that were attached before it."""
+    order = generator.permutation(length) + 1
+    heads = [0] * length
+    for place, word in enumerate(order[1:], 1):
+        heads[word - 1] = int(order[max(0, place - 1 - generator.integers(3))])
+    return heads
+
+
+@pytest.mark.parametrize("draw", [random_tree, long_paths])
+def test_lifted_trees_are_those_of_the_definition(draw):
+    generator = np.random.default_rng(3)
+    for length in generator.integers(1, 25, size=150):
+        heads = draw(generator, int(length))
+        assert is_projective(heads) == all(covers(heads, word) for word in range(1, len(heads) + 1))
+        assert lifted(heads) == lifted_by_definition(heads)
+
+
+def lines_run(function, *arguments):
+    """Number of lines of Python that a call runs."""
+    count = 0
+
+    def trace(frame, event, argument):
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_the_work_grows_with_the_length_of_a_sentence_and_not_with_its_square():
+    def path(length):
+        return [*range(2, length + 1), 0]
+
+    def both_sides(length):  # the root in the middle, with all other words as its dependents
+        return [0 if word == length // 2 else length // 2 for word in range(1, length + 1)]
+
+    def crossed(length):  # words 5 and 8 cross words 6 and 9, and so on
+        return [0, *(1 if word % 4 in (2, 3) else word - 3 for word in range(2, length + 1))]
+
+    for tree in (path, both_sides, crossed):
+        assert tree_problem(tree(100)) is None
+        for function in (is_projective, lifted, tree_problem):
+            short, long = (lines_run(function, tree(length)) for length in (100, 400))
+            assert long < 6 * short, (tree.__name__, function.__name__)
+    assert not is_projective(crossed(100))
+
+
 def test_lifting_moves_the_shortest_crossing_arc_to_the_head_of_its_head():
     # A hearing is scheduled on the issue today: hearing -> issue crosses scheduled -> today.
     heads = [2, 4, 4, 0, 7, 7, 2, 4]
@@ -105,6 +179,11 @@ def test_a_derivation_has_the_relations_of_the_dependents_and_what_is_allowed_at
     assert kinds == [[0], [0], [0, 2, 3], [0], [2, 3], [4]]
     assert found.nodes[2].tolist()[:6] == [2, 1, 0, 3, -1, -1]
     assert found.nodes[4].tolist()[6:] == [-1] * 6 + [1] + [-1] * 5  # word 2, below the top, has word 1 to its left
+
+
+def test_a_derivation_does_not_list_the_words_to_read_at_each_step(monkeypatch):
+    monkeypatch.setattr(Configuration, "buffer", property(lambda self: pytest.fail("listed")))
+    assert len(derivation([2, 0, 2], [1, 0, 2], "arc_standard", num_relations=3).transitions) == 6
 
 
 def test_an_incomplete_or_illegal_sequence_is_refused():
