@@ -65,9 +65,10 @@ def test_scores_are_what_seqeval_gave_also_of_illegal_labels(processor):
 
 
 @pytest.mark.parametrize("processor", [BIO, BIOES], ids=["bio", "bioes"])
-def test_scores_equal_seqeval_where_it_is_installed(processor):
-    metrics = pytest.importorskip("seqeval.metrics")
-    scheme = pytest.importorskip("seqeval.scheme")
+def test_scores_equal_those_of_seqeval(processor):
+    remedy = "seqeval is not installed; make test installs it, as does: pip install -e '.[dev]'"
+    metrics = pytest.importorskip("seqeval.metrics", reason=remedy)
+    scheme = pytest.importorskip("seqeval.scheme", reason=remedy)
     strict = {"mode": "strict", "scheme": scheme.IOB2 if processor is BIO else scheme.IOBES}
     gold, predicted = random_labels(processor)
     found = scores(processor, gold, predicted)
