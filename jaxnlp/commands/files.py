@@ -24,6 +24,9 @@ def rows_of(
 ) -> Iterator[Row]:
     """The texts of the command line, or of a file; without both, of standard input.
 
+    A file is checked as a whole before its first row, so that a wrong line stops no work that has begun. Standard input
+    is checked line by line.
+
     Args:
       texts: the texts of the command line.
       pairs: the second text of each pair; empty if `count` is 1.
@@ -107,6 +110,26 @@ def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> N
         )
 
 
+def place_of(texts: Sequence[str], file: Path | None, number: int) -> str:
+    """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
+    return f"text {number}" if texts else f"{_name(file or Path('-'))}, line {number}"
+
+
+def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -> None:
+    """Prints on standard error how many inputs have no result, and why the first has none; nothing if all have one.
+
+    Args:
+      skipped: the place and the reason of each input without a result.
+      count: number of all inputs.
+      inputs: what they are, such as "texts".
+      what: the missing result, such as "tree".
+    """
+    if skipped:
+        verb = "has" if len(skipped) == 1 else "have"
+        first = "" if len(skipped) == 1 else "the first is "
+        print(f"note: {len(skipped):,} of {count:,} {inputs} {verb} no {what}; {first}{skipped[0]}", file=sys.stderr)
+
+
 def _name(file: Path) -> str:
     return "standard input" if str(file) == "-" else str(file)
 
@@ -120,6 +143,13 @@ def _opened(file: Path, given: bool) -> BinaryIO:
 
 
 def _rows_of_file(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iterator[Row]:
+    if file.is_file():
+        for _ in _read_rows(file, given=given, count=count, keep_blank=keep_blank):
+            pass
+    yield from _read_rows(file, given=given, count=count, keep_blank=keep_blank)
+
+
+def _read_rows(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iterator[Row]:
     source = _opened(file, given)
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.

@@ -8,7 +8,7 @@ Source: https://universaldependencies.org/format.html
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
@@ -50,23 +50,33 @@ class TreeSentence:
 
     def with_tree(self, heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] = ()) -> "TreeSentence":
         """The same sentence with another tree, and other tags if they are given. All other columns stay the same."""
-        lines, word = list(self.lines), 0
-        for place, line in enumerate(lines):
-            fields = line.split("\t")
-            if line.startswith("#") or not fields[ID].isdecimal():
-                continue
-            fields[HEAD], fields[DEPREL] = str(heads[word]), relations[word]
-            if upos:
-                fields[UPOS] = upos[word]
-            lines[place] = "\t".join(fields)
-            word += 1
+        columns = {HEAD: list(map(str, heads)), DEPREL: relations} | ({UPOS: upos} if upos else {})
         return dataclasses.replace(
             self,
             heads=tuple(heads),
             relations=tuple(relations),
             upos=tuple(upos) or self.upos,
-            lines=tuple(lines),
+            lines=self._lines_with(columns),
         )
+
+    def without_tree(self) -> "TreeSentence":
+        """The same sentence with _ as HEAD and DEPREL of each word. All other columns stay the same."""
+        nothing = (_NOTHING,) * len(self.words)
+        lines = self._lines_with({HEAD: nothing, DEPREL: nothing})
+        return dataclasses.replace(self, heads=None, relations=None, lines=lines)
+
+    def _lines_with(self, columns: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
+        """The lines with other columns: a value for each word, by the number of the column."""
+        lines, word = list(self.lines), 0
+        for place, line in enumerate(lines):
+            fields = line.split("\t")
+            if line.startswith("#") or not fields[ID].isdecimal():
+                continue
+            for column, values in columns.items():
+                fields[column] = values[word]
+            lines[place] = "\t".join(fields)
+            word += 1
+        return tuple(lines)
 
 
 def sentence_of(

@@ -203,6 +203,19 @@ class WordInputs:
         """Minimum T of a batch with this sentence: its number of words, or with a tokenizer of tokens."""
         return len(words) if self.pieces is None else 2 + sum(map(len, self.word_pieces(words)))
 
+    def problem(self, words: Sequence[str]) -> str | None:
+        """Why `parts` cannot split a sentence: a word that has more tokens of BERT than a sentence may have."""
+        if self.pieces is None or not words:
+            return None
+        sizes = [len(ids) for ids in self.word_pieces(words)]
+        if max(sizes) <= self.max_pieces - 2:
+            return None
+        word = words[sizes.index(max(sizes))]
+        return (
+            f"the word {word[:20]!r}... has {max(sizes):,} tokens of BERT, but a sentence may have only "
+            f"{self.max_pieces - 2:,}; shorten it"
+        )
+
     def parts(self, words: Sequence[str], inside: Sequence[bool] = ()) -> list[slice]:
         """Splits a sentence into parts that are short enough, in words and in tokens of BERT; a short one has one part.
 
@@ -213,15 +226,10 @@ class WordInputs:
 
         Raises: ValueError for a word that has more tokens of BERT than a sentence may have.
         """
-        sizes = [1] * len(words)
-        if self.pieces is not None:
-            sizes = [len(ids) for ids in self.word_pieces(words)] if words else []
-            if sizes and max(sizes) > self.max_pieces - 2:
-                word = words[sizes.index(max(sizes))]
-                raise ValueError(
-                    f"the word {word[:20]!r}... has {max(sizes):,} tokens of BERT, but a sentence may have only "
-                    f"{self.max_pieces - 2:,}; shorten it"
-                )
+        problem = self.problem(words)
+        if problem is not None:
+            raise ValueError(problem)
+        sizes = [1] * len(words) if self.pieces is None else [len(ids) for ids in self.word_pieces(words)]
         room = self.max_pieces - 2 if self.pieces is not None else len(words)
         found, start = [], 0
         while start < len(words):

@@ -2,21 +2,22 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import chunks, one_line, read_text, rows_of
+from jaxnlp.commands.files import chunks, one_line, read_text, report_skipped, rows_of
 from jaxnlp.files import write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
 from jaxnlp.tasks.parsing.parser import SentenceParser
-from jaxnlp.tasks.parsing.predicted_tags import require_tags, with_predicted_tags
+from jaxnlp.tasks.parsing.predicted_tags import require_tagger, require_tags, with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
@@ -32,6 +33,9 @@ class Parse(Command):
 
     A line has a word, its relation to its head and its number, below the head and to the right of it. A text is one
     sentence; its words are split by a simple rule, in which punctuation marks are words.
+
+    A blank line of a file is a sentence without words. A sentence that is too long for the parser gets no tree, and a
+    note on standard error counts such sentences.
 
     A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
     """
@@ -68,36 +72,62 @@ class Parse(Command):
     def __call__(self, trained: Trained, tagger: Trained | None = None) -> None:
         """Prints the trees; those of the first sentences before it reads the rest.
 
-        Raises: ValueError, OSError for sentences that are missing, cannot be read, are too long, or lack tags.
+        Raises: ValueError, OSError for sentences that are missing, cannot be read or lack tags, and when all are too
+        long.
         """
         processor: ParserProcessor = trained.processor
         parse = SentenceParser(trained, num_beams=self.num_beams)
-        drawn, lines, count = list[Drawn](), list[str](), 0
-        for sentences in chunks(self._sentences()):
-            sentences = _tagged(sentences, processor, tagger)
-            for sentence, tree in zip(sentences, parse(sentences), strict=True):
-                if count and not self.json:
-                    print()
-                count += 1
-                print(_json_line(sentence, tree) if self.json else as_text(sentence.words, tree), end="", flush=True)
-                if len(drawn) < MOST_DRAWN:
-                    tags = tags_of(sentence, "upos") if any(tag != "_" for tag in sentence.upos) else ()
-                    drawn.append(Drawn(sentence.name, sentence.words, tags, tree))
-                if self.out is not None:
-                    tags = () if tagger is None else sentence.upos
-                    lines.append(written([sentence.with_tree(*tree, upos=tags)]))
-        if self.out is not None:
-            write_file(self.out, "".join(lines).encode())
-        if self.svg is not None:
-            write_file(self.svg, as_svg(drawn).encode())
-        if self.html is not None:
-            write_file(self.html, as_html(drawn, trained.name).encode())
+        if tagger is not None:
+            require_tagger(tagger, processor)
+        sentences = self._sentences()
+        if tagger is None and self.conllu is not None:
+            sentences = list(sentences)
+            require_tags(sentences, processor)
+        drawn, lines = list[Drawn](), list[str]()
+        count, skipped = 0, list[str]()
+        try:
+            for chunk in chunks(sentences):
+                for sentence, tree in _parsed(chunk, parse, processor, tagger):
+                    if count and not self.json:
+                        print()
+                    count += 1
+                    print(_json_line(sentence, tree) if self.json else _text(sentence, tree), end="", flush=True)
+                    if isinstance(tree, str):
+                        skipped.append(tree)
+                        lines.append(written([sentence.without_tree()]))
+                    elif sentence.words:
+                        lines.append(written([sentence.with_tree(*tree, upos=() if tagger is None else sentence.upos)]))
+                    if not isinstance(tree, str) and sentence.words and len(drawn) < MOST_DRAWN:
+                        tags = tags_of(sentence, "upos") if any(tag != "_" for tag in sentence.upos) else ()
+                        drawn.append(Drawn(sentence.name, sentence.words, tags, tree))
+        except BaseException:
+            if count:
+                for path in self._write(lines, drawn, trained.name):
+                    print(f"note: {path} has only sentences before the failure", file=sys.stderr)
+            raise
+        if count == len(skipped):
+            raise ValueError(skipped[0])
+        self._write(lines, drawn, trained.name)
+        report_skipped(skipped, count, "sentences", "tree")
 
-    def _sentences(self) -> Iterator[TreeSentence]:
+    def _write(self, lines: Sequence[str], drawn: Sequence[Drawn], name: str) -> list[Path]:
+        """Writes the files that the options name, and returns them."""
+        made = [
+            (self.out, lambda: "".join(lines)),
+            (self.svg, lambda: as_svg(drawn)),
+            (self.html, lambda: as_html(drawn, name)),
+        ]
+        for path, content in made:
+            if path is not None:
+                write_file(path, content().encode())
+        return [path for path, _ in made if path is not None]
+
+    def _sentences(self) -> Iterable[TreeSentence]:
         if self.conllu is not None:
             yield from parse_conllu(read_text(self.conllu), str(self.conllu))
             return
-        for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
+        # A blank line of a file keeps its place among the results.
+        for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1, keep_blank=not self.texts), 1):
             yield dataclasses.replace(sentence_of_text(text, number), file="" if self.file is None else str(self.file))
 
 
@@ -122,7 +152,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 def parse(
     trained: Trained, texts: Sequence[str], *, tagger: Trained | None = None, num_beams: int = 1
 ) -> list[ParsedSentence]:
-    """The dependency tree of each sentence, or of one.
+    """The dependency tree of each sentence, or of one; that of a blank text has no words.
 
     Args:
       trained: a parser.
@@ -133,11 +163,13 @@ def parse(
     Raises: ValueError for a sentence that is too long, and when tags are missing.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
-    sentences = _tagged(sentences, trained.processor, tagger)
-    return [
-        ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations))
-        for sentence, tree in zip(sentences, SentenceParser(trained, num_beams=num_beams)(sentences), strict=True)
-    ]
+    chosen = [number for number, sentence in enumerate(sentences) if sentence.words]
+    found = [ParsedSentence((), (), (), ())] * len(sentences)
+    tagged = _tagged([sentences[number] for number in chosen], trained.processor, tagger)
+    trees = SentenceParser(trained, num_beams=num_beams)(tagged)
+    for number, sentence, tree in zip(chosen, tagged, trees, strict=True):
+        found[number] = ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations))
+    return found
 
 
 def sentence_of_text(text: str, number: int) -> TreeSentence:
@@ -153,12 +185,37 @@ def _tagged(sentences: list[TreeSentence], processor: ParserProcessor, tagger: T
     return found
 
 
-def _json_line(sentence: TreeSentence, tree: Tree) -> str:
+def _parsed(
+    sentences: Sequence[TreeSentence], parse: SentenceParser, processor: ParserProcessor, tagger: Trained | None
+) -> list[tuple[TreeSentence, Tree | str]]:
+    """Sentences with their tags, and the tree of each; or a message for a sentence that a model cannot read.
+
+    The tree of a sentence without words has no words, too.
+    """
+    found: list[tuple[TreeSentence, Tree | str]] = [(sentence, Tree([], [])) for sentence in sentences]
+    chosen = list[int]()
+    for number, sentence in enumerate(sentences):
+        problem = None if tagger is None else tagger.processor.inputs.problem(sentence.words)
+        if problem is not None:
+            found[number] = sentence, f"{sentence.where}: {problem}"
+        elif sentence.words:
+            chosen.append(number)
+    tagged = _tagged([sentences[number] for number in chosen], processor, tagger)
+    for number, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
+        found[number] = sentence, tree
+    return found
+
+
+def _text(sentence: TreeSentence, tree: Tree | str) -> str:
+    return f"no tree: {tree}\n" if isinstance(tree, str) else as_text(sentence.words, tree)
+
+
+def _json_line(sentence: TreeSentence, tree: Tree | str) -> str:
     fields = {
         "name": sentence.name,
         "words": list(sentence.words),
         "tags": list(sentence.upos),
-        "heads": list(tree.heads),
-        "relations": list(tree.relations),
+        "heads": None if isinstance(tree, str) else list(tree.heads),
+        "relations": None if isinstance(tree, str) else list(tree.relations),
     }
     return json.dumps(fields, ensure_ascii=False) + "\n"

@@ -80,8 +80,27 @@ class SentenceParser:
 
         Raises: ValueError, naming the sentence, for a sentence that is too long.
         """
+        encoded = [encoded_sentence(sentence, self._trained.processor) for sentence in sentences]
+        return self._trees(sentences, encoded, params)
+
+    def trees_or_problems(self, sentences: Sequence[TreeSentence]) -> list[Tree | str]:
+        """The tree of each sentence; or, for a sentence that is too long, a message that names it."""
+        encoded = dict[int, EncodedSentence]()
+        found: list[Tree | str] = [""] * len(sentences)
+        for number, sentence in enumerate(sentences):
+            try:
+                encoded[number] = encoded_sentence(sentence, self._trained.processor)
+            except ValueError as error:
+                found[number] = str(error)
+        trees = self._trees([sentences[number] for number in encoded], list(encoded.values()), None)
+        for number, tree in zip(encoded, trees, strict=True):
+            found[number] = tree
+        return found
+
+    def _trees(
+        self, sentences: Sequence[TreeSentence], encoded: Sequence[EncodedSentence], params: Params | None
+    ) -> list[Tree]:
         processor: ParserProcessor = self._trained.processor
-        encoded = [encoded_sentence(sentence, processor) for sentence in sentences]
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number].words))
         found: list[Tree | None] = [None] * len(sentences)
         while order:

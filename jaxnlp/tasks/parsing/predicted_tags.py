@@ -10,18 +10,8 @@ from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
 
 
-def with_predicted_tags(
-    tagger: Trained, sentences: Sequence[TreeSentence], processor: ParserProcessor
-) -> list[TreeSentence]:
-    """The sentences with the Universal POS tags that a tagger predicts.
-
-    Args:
-      tagger: the trained tagger.
-      sentences: sentences with or without tags.
-      processor: the processor of the parser that reads the tags.
-
-    Raises: ValueError for a parser that reads other tags, and a tagger that predicts something else.
-    """
+def require_tagger(tagger: Trained, processor: ParserProcessor) -> None:
+    """Raises ValueError when a run does not predict the tags that a parser reads."""
     if processor.tag_column != "upos":
         raise ValueError(
             f"a tagger predicts Universal POS tags, and this parser reads data.tags {processor.tag_column}; give a "
@@ -35,6 +25,24 @@ def with_predicted_tags(
             f"the tagger {tagger.name} predicts {', '.join(labels[:5])}, and the parser reads "
             f"{', '.join(processor.tags[:5])}; give one that was trained on Universal POS tags"
         )
+
+
+def with_predicted_tags(
+    tagger: Trained, sentences: Sequence[TreeSentence], processor: ParserProcessor
+) -> list[TreeSentence]:
+    """The sentences with the Universal POS tags that a tagger predicts.
+
+    Args:
+      tagger: the trained tagger.
+      sentences: sentences with or without tags; each has a word.
+      processor: the processor of the parser that reads the tags.
+
+    Raises: ValueError as `require_tagger`, and naming the sentence, for a word that is too long for the tagger's BERT.
+    """
+    require_tagger(tagger, processor)
+    for sentence in sentences:
+        if problem := tagger.processor.inputs.problem(sentence.words):
+            raise ValueError(f"{sentence.where}: {problem}")
     found = label_sentences(tagger, [sentence.words for sentence in sentences])
     return [
         dataclasses.replace(sentence, upos=tuple(predicted.labels))

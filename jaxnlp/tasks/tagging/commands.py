@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import chunks, one_line, read_text, rows_of
+from jaxnlp.commands.files import chunks, one_line, place_of, read_text, report_skipped, rows_of
 from jaxnlp.files import write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -28,6 +29,9 @@ class Predict(Command):
     Texts are split into words by a simple rule, or into characters where the model was trained on characters. Each text
     is printed, and below it a line for each entity: its type, its first character and the one after its last, its
     confidence and its words. The confidence is the lowest marginal probability of its words' labels.
+
+    A blank line of a file is a text without entities. A text with a word that is too long for the model's BERT is not
+    labelled, and a note on standard error counts such texts.
     """
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -60,23 +64,44 @@ class Predict(Command):
             raise ValueError("--out and --word-column apply only to --conll")
         if self.json and self.html is not None:
             raise ValueError("--json and --html exclude each other")
-        processor: TaggerProcessor = trained.processor
         texts, entities = list[str](), list[list[Entity]]()
-        for chunk in chunks(rows_of(self.inputs, (), self.file, count=1)):
-            for (text,), spans in zip(chunk, tag(trained, [text for (text,) in chunk]), strict=True):
-                if self.html is not None:
-                    texts.append(text)
-                    entities.append(spans)
-                else:
-                    print(_json_line(processor, text, spans) if self.json else _lines(text, spans))
-            print(end="", flush=True)
+        count, skipped = 0, list[str]()
+        try:
+            # A blank line of a file keeps its place among the results.
+            rows = rows_of(self.inputs, (), self.file, count=1, keep_blank=not self.inputs)
+            for chunk in chunks(rows):
+                for (text,), found in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
+                    count += 1
+                    if isinstance(found, str):
+                        skipped.append(f"{place_of(self.inputs, self.file, count)}: {found}")
+                    if self.html is not None:
+                        texts.append(text)
+                        entities.append([] if isinstance(found, str) else found)
+                    else:
+                        print(_json_line(trained.processor, text, found) if self.json else _lines(text, found))
+                print(end="", flush=True)
+        except BaseException:
+            if self.html is not None and texts:
+                self._write_page(trained, texts, entities)
+                print(f"note: {self.html} has only texts before the failure", file=sys.stderr)
+            raise
+        if count == len(skipped):
+            raise ValueError(skipped[0])
+        report_skipped(skipped, count, "texts", "labels")
         if self.html is not None:
-            write_file(self.html, render_page(texts, entities, processor.types, trained.name).encode())
+            self._write_page(trained, texts, entities)
             print(self.html)
+
+    def _write_page(self, trained: Trained, texts: Sequence[str], entities: Sequence[Sequence[Entity]]) -> None:
+        assert self.html is not None
+        write_file(self.html, render_page(texts, entities, trained.processor.types, trained.name).encode())
 
     def _label_columns(self, trained: Trained, path: Path) -> None:
         columns = parse_columns(read_text(path), str(path))
         words = [sentence.column(self.word_column, str(path)) for sentence in columns.sentences]
+        for sentence, row in zip(columns.sentences, words, strict=True):
+            if problem := trained.processor.inputs.problem(row):
+                raise ValueError(f"{path}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
         found = label_sentences(trained, words)
         lines = list(columns.lines)
         for sentence, labelled in zip(columns.sentences, found, strict=True):
@@ -100,14 +125,28 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
-    """The entities in each text, or the labels of its words. A single text returns a single list.
+    """The entities in each text, or the labels of its words; none in a blank text. A single text gives a single list.
 
-    Raises: ValueError for a text without words.
+    Raises: ValueError naming the text, for a word that is too long for the BERT.
     """
+    found = list[list[Entity]]()
+    for number, one in enumerate(entities_or_problems(trained, require_texts(texts)), 1):
+        if isinstance(one, str):
+            raise ValueError(f"text {number}: {one}")
+        found.append(one)
+    return found
+
+
+def entities_or_problems(trained: Trained, texts: Sequence[str]) -> list[list[Entity] | str]:
+    """The entities of each text, or the reason why the text cannot be labelled. A blank text has no entities."""
     processor: TaggerProcessor = trained.processor
-    words = [split_words(text, processor.unit) for text in require_texts(texts)]
-    found = label_sentences(trained, [[word.word for word in row] for row in words])
-    return [entities_of(processor, placed, labelled) for placed, labelled in zip(words, found, strict=True)]
+    placed = [split_words(text, processor.unit) for text in texts]
+    words = [[word.word for word in row] for row in placed]
+    found: list[list[Entity] | str] = [processor.inputs.problem(row) or [] for row in words]
+    chosen = [number for number, row in enumerate(words) if row and not found[number]]
+    for number, labelled in zip(chosen, label_sentences(trained, [words[i] for i in chosen]), strict=True):
+        found[number] = entities_of(processor, placed[number], labelled)
+    return found
 
 
 def entities_of(processor: TaggerProcessor, words: Sequence[PlacedWord], found: Labelled) -> list[Entity]:
@@ -118,7 +157,9 @@ def entities_of(processor: TaggerProcessor, words: Sequence[PlacedWord], found: 
     ]
 
 
-def _lines(text: str, entities: Sequence[Entity]) -> str:
+def _lines(text: str, entities: Sequence[Entity] | str) -> str:
+    if isinstance(entities, str):
+        return f"{one_line(text)}\n  not labelled: {entities}"
     rows = [
         f"  {kind}\t{start}-{stop}\t{confidence:.2f}\t{one_line(text[start:stop])}"
         for start, stop, kind, confidence in entities
@@ -126,9 +167,11 @@ def _lines(text: str, entities: Sequence[Entity]) -> str:
     return "\n".join([one_line(text), *rows])
 
 
-def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity]) -> str:
-    found: list[dict[str, Any]] = [
-        {"type": kind, "start": start, "end": stop, "text": text[start:stop], "confidence": round(confidence, 6)}
-        for start, stop, kind, confidence in entities
-    ]
+def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity] | str) -> str:
+    found: list[dict[str, Any]] | None = None
+    if not isinstance(entities, str):
+        found = [
+            {"type": kind, "start": start, "end": stop, "text": text[start:stop], "confidence": round(confidence, 6)}
+            for start, stop, kind, confidence in entities
+        ]
     return json.dumps({"text": text, "entities" if processor.has_entities else "words": found}, ensure_ascii=False)

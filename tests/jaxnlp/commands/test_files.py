@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.commands.files import chunks, one_line, read_text, report_truncated, rows_of
+from jaxnlp.commands.files import chunks, one_line, place_of, read_text, report_skipped, report_truncated, rows_of
 
 
 def rows(file=None, *, texts=(), pairs=(), count=1):
@@ -61,6 +61,19 @@ def test_lines_that_cannot_be_are_named(tmp_path, on_standard_input, content, co
         rows(count=count)
 
 
+def test_a_wrong_line_of_a_file_is_found_before_the_first_row_and_one_of_standard_input_after_it(
+    tmp_path, on_standard_input
+):
+    (tmp_path / "x").write_bytes(b"a\n\n")
+    with pytest.raises(ValueError, match="line 2: no text"):
+        next(rows_of((), (), tmp_path / "x", count=1))
+    on_standard_input(b"a\n\n")
+    found = rows_of((), (), None, count=1)
+    assert next(found) == ("a",)
+    with pytest.raises(ValueError, match="line 2: no text"):
+        next(found)
+
+
 def test_standard_input_is_read_where_nothing_else_is_given(on_standard_input):
     for file in (None, Path("-")):
         on_standard_input(b"one\ntwo\n")
@@ -93,6 +106,17 @@ def test_truncated_texts_are_reported_when_there_are_some(capsys):
     report_truncated(range(1150, 2350), 3000, 128)
     message = "note: 1,200 of 3,000 texts were truncated to 128 tokens; the first is text 1,151\n"
     assert capsys.readouterr() == ("", message)
+
+
+def test_inputs_without_a_result_are_reported_with_the_place_of_the_first(capsys):
+    report_skipped([], 3, "texts", "labels")
+    report_skipped([f"{place_of((), Path('x'), 2)}: long"], 3, "texts", "labels")
+    report_skipped([f"{place_of(['a'], None, 1)}: long", "text 2: long"], 3, "sentences", "tree")
+    assert capsys.readouterr().err.splitlines() == [
+        "note: 1 of 3 texts has no labels; x, line 2: long",
+        "note: 2 of 3 sentences have no tree; the first is text 1: long",
+    ]
+    assert place_of((), None, 4) == "standard input, line 4"
 
 
 def test_a_whole_file_may_be_compressed_and_have_other_line_ends(tmp_path):

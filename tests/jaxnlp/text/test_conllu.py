@@ -41,6 +41,14 @@ def test_what_is_written_is_what_was_read():
     assert written(parse_conllu(PARSED, "file")) == PARSED + "\n"
 
 
+def test_a_sentence_without_its_tree_keeps_all_other_columns_and_lines():
+    first, _ = parse_conllu(PARSED, "file")
+    found = first.without_tree()
+    assert (found.heads, found.relations) == (None, None)
+    assert found.lines[6] == "4\tsee\tsee\tVERB\tVB\t_\t_\t_\t0:root\tSpaceAfter=No"
+    assert found.with_tree(first.heads, first.relations) == first
+
+
 def test_a_new_tree_changes_two_columns_of_the_words_only():
     first = parse_conllu(PARSED, "file")[0]
     changed = first.with_tree([0, 1, 1, 1, 1], ["root", "a", "b", "c", "d"])

@@ -128,8 +128,62 @@ def test_a_sentence_of_two_thousand_words_is_refused_with_its_line(run, tmp_path
     assert evaluate_main([str(run), "--file", str(path)]) == 2
     message = f"{path}, line 5, sentence long: a sentence of 2,000 words exceeds the maximum of 32 words"
     assert message in capsys.readouterr().err
+
+
+def test_a_sentence_that_is_too_long_has_no_tree_and_the_others_have_theirs(run, tmp_path, capsys):
+    long = sentence_of(["dog"] * 40, ["NOUN"] * 40, range(40), ["root"] + ["conj"] * 39, name="long")
+    path, out, svg = (tmp_path / name for name in ("in.conllu", "out.conllu", "out.svg"))
+    short = [sentence_of(["Anna", "sleeps"], ["PROPN", "VERB"], name=name) for name in "ab"]
+    path.write_text(written([short[0], long, short[1]]))
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--out", str(out), "--svg", str(svg)]) == 0
+    printed, error = capsys.readouterr()
+    message = f"{path}, line 6, sentence long: a sentence of 40 words exceeds the maximum of 32 words"
+    assert f"note: 1 of 3 sentences has no tree; {message}" in error
+    blocks = printed.split("\n\n")
+    assert blocks[1].startswith(f"no tree: {message}")
+    assert ["sleeps" in block for block in blocks] == [True, False, True]
+    first, without, last = parse_conllu(out.read_text(), "out")
+    assert (without.heads, without.words) == (None, long.words)
+    assert None not in (first.heads, last.heads)
+    assert svg.read_text().count("sleeps") == 2
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["heads"] is None for one in found] == [False, True, False]
+    path.write_text(written([long]))
     assert jaxnlp_main(["parse", str(run), "--conllu", str(path)]) == 2
-    assert "line 5, sentence long: a sentence of 2,000 words" in capsys.readouterr().err
+    assert "line 1, sentence long: a sentence of 40 words" in capsys.readouterr().err
+
+
+def test_missing_tags_are_found_before_any_sentence_is_parsed(run, treebank, tmp_path, capsys):
+    path, out = tmp_path / "in.conllu", tmp_path / "out.conllu"
+    path.write_text(treebank.read_text() * 40 + written([sentence_of(["It", "sleeps"], name="last")]))
+    out.write_text("before")
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--out", str(out)]) == 2
+    printed, error = capsys.readouterr()
+    assert (printed, out.read_text()) == ("", "before")
+    assert "sentence last: this parser reads tags (upos), and some words have none" in error
+
+
+def test_what_was_parsed_is_written_when_a_later_sentence_fails(run, treebank, tmp_path, capsys, monkeypatch):
+    sentences = parse_conllu(treebank.read_text(), str(treebank))
+
+    def until_failure(self):
+        yield from sentences[:4]
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("jaxnlp.tasks.parsing.commands.chunks", lambda items: ([item] for item in items))
+    monkeypatch.setattr("jaxnlp.tasks.parsing.commands.Parse._sentences", until_failure)
+    files = [tmp_path / name for name in ("out.conllu", "trees.svg", "trees.html")]
+    options = [f"--{file.suffix[1:].replace('conllu', 'out')}={file}" for file in files]
+    assert jaxnlp_main(["parse", str(run), *options]) == 2
+    error = capsys.readouterr().err
+    assert "the disk is gone" in error
+    for file in files:
+        assert f"note: {file} has only sentences before the failure" in error
+    assert len(parse_conllu(files[0].read_text(), "out")) == 4
+    xml.etree.ElementTree.fromstring(files[1].read_text())
+    assert files[2].read_text().count('<div class="scroll">') == 4
+    assert {file.name for file in tmp_path.iterdir()} == {file.name for file in files}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A tagger with random parameters, whose tags a parser reads."""
 
 import dataclasses
+import json
 
 import jax
 import pytest
@@ -94,6 +95,36 @@ def test_texts_are_parsed_with_the_tags_of_a_tagger(run, parser, tmp_path, capsy
     sentences = parse_conllu(out.read_text(encoding="utf-8"), "out")
     assert [one.words for one in sentences] == [("The", "dog", "sleeps", "."), ("It", "ca", "n't", ".")]
     assert all(set(one.upos) <= set(parser.processor.tags) for one in sentences)
+
+
+@pytest.mark.usefixtures("tagger_is_found")
+def test_a_blank_line_of_a_file_is_a_sentence_without_words(run, parser, make_tagger, tmp_path, capsys):
+    path, out, svg = (tmp_path / name for name in ("texts.txt", "out.conllu", "out.svg"))
+    path.write_text("Anna sleeps.\n\nThe dog sleeps.\n")
+    options = ["--file", str(path), "--out", str(out), "--svg", str(svg), "--tagger", "TAGGER"]
+    assert jaxnlp_main(["parse", str(run), *options, "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(one["heads"]) for one in found] == [3, 0, 4]
+    assert [one.name for one in parse_conllu(out.read_text(), "out")] == ["1", "3"]
+    assert jaxnlp_main(["parse", str(run), *options]) == 0
+    assert len(capsys.readouterr().out.split("\n\n")) == 3
+    path.write_bytes(b"Anna sleeps.\n\n\xff\n")
+    assert jaxnlp_main(["parse", str(run), *options]) == 2
+    printed, error = capsys.readouterr()
+    assert (printed, f"{path}, line 3: not UTF-8" in error) == ("", True)
+    trees = parser.parse(["Anna sleeps.", " "], tagger=make_tagger())
+    assert [len(tree.heads) for tree in trees] == [3, 0]
+
+
+@pytest.mark.usefixtures("tagger_is_found")
+def test_a_word_that_is_too_long_for_the_tagger_costs_one_tree(run, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(WordInputs, "problem", lambda self, words: "a long word" if "sees" in words else None)
+    (tmp_path / "texts.txt").write_text("Anna sleeps.\nAnna sees it.\n")
+    command = ["parse", str(run), "--file", str(tmp_path / "texts.txt"), "--tagger", "TAGGER", "--json"]
+    assert jaxnlp_main(command) == 0
+    printed, error = capsys.readouterr()
+    assert [json.loads(line)["heads"] is None for line in printed.splitlines()] == [False, True]
+    assert f"{tmp_path / 'texts.txt'}, line 2, sentence 2: a long word" in error
 
 
 @pytest.mark.usefixtures("tagger_is_found")

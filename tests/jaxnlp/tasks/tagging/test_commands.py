@@ -48,6 +48,64 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys):
     assert out.read_text() == printed
 
 
+def test_a_blank_line_of_a_file_is_a_text_without_entities(run, trained, tmp_path, capsys):
+    path, page = tmp_path / "texts.txt", tmp_path / "page.html"
+    path.write_text(f"{TEXT}\n \n{TEXT}\n")
+    assert main(["predict", str(run), "--file", str(path), "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(one["entities"]) for one in found] == [2, 0, 2]
+    assert main(["predict", str(run), "--file", str(path), "--html", str(page)]) == 0
+    assert page.read_text().count("New York<b>LOC</b></mark>") == 2
+    assert [len(found) for found in trained.tag([TEXT, ""])] == [2, 0]
+
+
+@pytest.fixture
+def long_word(monkeypatch):
+    """Treats the word Oslo as one with too many tokens."""
+    problem = lambda self, words: "the word 'Oslo' is too long" if "Oslo" in words else None  # noqa: E731
+    monkeypatch.setattr("jaxnlp.text.word_inputs.WordInputs.problem", problem)
+
+
+@pytest.mark.usefixtures("long_word")
+def test_a_text_with_a_word_that_is_too_long_is_reported_and_the_others_are_labelled(run, trained, tmp_path, capsys):
+    path, page = tmp_path / "texts.txt", tmp_path / "page.html"
+    path.write_text(f"{TEXT}\nOslo\n{TEXT}\n")
+    place = f"{path}, line 2: the word 'Oslo' is too long"
+    assert main(["predict", str(run), "--file", str(path), "--json"]) == 0
+    printed, error = capsys.readouterr()
+    assert [json.loads(line)["entities"] is None for line in printed.splitlines()] == [False, True, False]
+    assert error.endswith(f"note: 1 of 3 texts has no labels; {place}\n")
+    assert main(["predict", str(run), "--file", str(path)]) == 0
+    assert "Oslo\n  not labelled: the word 'Oslo' is too long\n" in capsys.readouterr().out
+    assert main(["predict", str(run), "--file", str(path), "--html", str(page)]) == 0
+    assert page.read_text().count("<p>Oslo</p>") == 1
+    assert main(["predict", str(run), "Oslo"]) == 2
+    assert "text 1: the word 'Oslo' is too long" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="text 2: the word 'Oslo' is too long"):
+        trained.tag([TEXT, "Oslo"])
+    (tmp_path / "x.conll").write_text("Anna\n\nOslo\n")
+    assert main(["predict", str(run), "--conll", str(tmp_path / "x.conll")]) == 2
+    printed, error = capsys.readouterr()
+    assert printed == ""
+    assert "x.conll, line 3 (sentence 2): the word 'Oslo' is too long" in error
+
+
+def test_a_page_has_the_texts_before_a_failure(run, tmp_path, capsys, monkeypatch):
+    def until_failure(*arguments, **options):
+        yield (TEXT,)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("jaxnlp.tasks.tagging.commands.chunks", lambda items: ([item] for item in items))
+    monkeypatch.setattr("jaxnlp.tasks.tagging.commands.rows_of", until_failure)
+    page = tmp_path / "page.html"
+    assert main(["predict", str(run), "--html", str(page)]) == 2
+    error = capsys.readouterr().err
+    assert "the disk is gone" in error
+    assert f"note: {page} has only texts before the failure" in error
+    assert "New York<b>LOC</b></mark>" in page.read_text()
+    assert list(tmp_path.iterdir()) == [page]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
