@@ -13,6 +13,8 @@ import numpy as np
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.buckets import bucketed
 from data.download import locate_folder
+from data.earlier_options import require_same_options
+from data.held_out import held_out_note, hold_out
 from data.sentence_classes import find_file
 from data.small_grammar import GrammarSentence, grammar_sentences
 from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, read_tagged
@@ -152,7 +154,8 @@ class TaggedSentences(DataConfig):
         Args:
           seed: determines the order of training, and the sentences of the small grammar.
           processor: the tokenizer of a pretrained BERT, or the processor of an earlier run; its vocabularies
-            are used. None = vocabularies of words and characters are made from the training sentences.
+            are used, and their options must be the same. None = vocabularies of words and characters are made from the
+            training sentences.
 
         Raises:
           FileNotFoundError, DataError: when a file is not found or has wrong content, such as a label that does not
@@ -170,12 +173,17 @@ class TaggedSentences(DataConfig):
             raise DataError(
                 f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
             )
+        description = summary(found, {"training": train, **rows}, scheme, counts)
+        if self.source == "files" and self.validation is None:
+            parts = {split: len(sentences) for split, (_, sentences) in files.items()}
+            held_out = parts["validation"]
+            description += "\n" + held_out_note(held_out, held_out + parts["train"], files["train"][0])
         digest = hashlib.sha256(repr((found.to_json(), train, rows)).encode("utf-8", errors="surrogatepass"))
         return Corpus(
             train=self._training_batches(train, found, seed),
             splits={split: self._split(sentences, found, counts[split]) for split, sentences in rows.items()},
             processor=found,
-            description=summary(found, {"training": train, **rows}, scheme, counts),
+            description=description,
             fingerprint=digest.hexdigest(),
         )
 
@@ -211,7 +219,7 @@ class TaggedSentences(DataConfig):
             if self.train is None:
                 raise DataError("data.source files needs your training file: give it with --data.train FILE")
             given = {"train": self.train, "validation": self.validation, "test": self.test}
-            paths = {split: Path(file) for split, file in given.items() if file is not None}
+            paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
         found = {
             split: (
                 str(path),
@@ -228,16 +236,8 @@ class TaggedSentences(DataConfig):
         if "validation" in found:
             return found
         name, sentences = found["train"]
-        if len(sentences) < 10:
-            raise DataError(
-                f"{name}: {len(sentences)} sentences are too few to hold out a tenth of them; "
-                "give more, or a validation file with --data.validation FILE"
-            )
-        held_out = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
-        parts: dict[str, list[RawSentence]] = {"train": [], "validation": []}
-        for place, one in enumerate(sentences):
-            parts["validation" if place in held_out else "train"].append(one)
-        return found | {split: (name, part) for split, part in parts.items()}
+        train, held_out = hold_out(sentences, name)
+        return found | {"train": (name, train), "validation": (name, held_out)}
 
     def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
         """Sentences of the small grammar in the form of a file, one sentence a line."""
@@ -256,7 +256,8 @@ class TaggedSentences(DataConfig):
         return find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
 
     def _processor(self, train: Sequence[RawSentence], scheme: Scheme, given: Any) -> TaggerProcessor:
-        """The vocabularies, and the labels of the training sentences."""
+        """The vocabularies, and the labels of the training sentences. Raises: DataError when an earlier run, whose
+        vocabularies are used, has other options."""
         labelled = [one.labels or () for one in train]
         if scheme == "none":
             counts = Counter(label for labels in labelled for label in labels)
@@ -268,6 +269,8 @@ class TaggedSentences(DataConfig):
         mine: Scheme = "none" if scheme == "none" else self.train_scheme
         inputs = getattr(given, "inputs", None)
         if isinstance(inputs, WordInputs):
+            names = ("minimum_count", "lowercase", "zero_digits", "max_characters")
+            require_same_options(inputs, {name: getattr(self, name) for name in names})
             inputs = dataclasses.replace(inputs, max_length=self.max_length, max_pieces=self.max_pieces)
             if isinstance(given, TaggerProcessor) and (given.scheme, set(given.types)) == (mine, set(types)):
                 return dataclasses.replace(given, inputs=inputs, unit=self._unit)

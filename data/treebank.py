@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
+from data.earlier_options import require_same_options
+from data.held_out import held_out_note, hold_out
 from data.pair_batches import Shapes
 from data.small_grammar import GrammarSentence, grammar_sentences
 from data.text_sources import read_utf8
@@ -42,7 +44,7 @@ class Treebank(DataConfig):
     train: str | None = None
     """Your training file, CoNLL-U; required for data.source files."""
     validation: str | None = None
-    """Your validation file, CoNLL-U; required for data.source files."""
+    """Your validation file, CoNLL-U; None = a tenth of the training sentences is held out."""
     test: str | None = None
     """Your test file, CoNLL-U; None = no test split."""
     sentences: int = 5_000
@@ -136,6 +138,9 @@ class Treebank(DataConfig):
             f"; {len(processor.inputs.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations"
             f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         )
+        if self.source == "files" and self.validation is None:
+            held_out = len(found["validation"])
+            description += "\n" + held_out_note(held_out, held_out + len(train), str(self.train))
         content: list[Any] = [
             [(one.words, tags_of(one, processor.tag_column), one.heads, one.relations) for one in kept]
         ]
@@ -161,10 +166,13 @@ class Treebank(DataConfig):
             holds = " and ".join(EWT_FILES.values())
             folder = locate_folder("ud_en_ewt", self.path, holds=holds, otherwise="choose another data.source")
             return {name: _read(folder / file, trees=True) for name, file in EWT_FILES.items()}
-        if self.train is None or self.validation is None:
-            raise DataError("data.source files needs two files: give --data.train FILE --data.validation FILE")
+        if self.train is None:
+            raise DataError("data.source files needs your training file: give it with --data.train FILE")
         files = {"train": self.train, "validation": self.validation, "test": self.test}
-        return {name: _read(Path(file).expanduser(), trees=True) for name, file in files.items() if file is not None}
+        found = {name: _read(Path(file).expanduser(), trees=True) for name, file in files.items() if file is not None}
+        if "validation" not in found:
+            found["train"], found["validation"] = hold_out(found["train"], self.train)
+        return found
 
     def _drawn(self, seed: int) -> dict[str, list[TreeSentence]]:
         try:
@@ -188,12 +196,9 @@ class Treebank(DataConfig):
             return ParserProcessor.of_sentences(
                 train, inputs, tag_column=self.tags, subtypes=self.subtypes, system=self.system
             )
-        for name, value in (("system", self.system), ("tag_column", self.tags), ("subtypes", self.subtypes)):
-            if getattr(given, name) != value:
-                field = "tags" if name == "tag_column" else name
-                raise DataError(
-                    f"data.{field} is {value}, and the earlier run has {getattr(given, name)}; set it to that"
-                )
+        options = {"system": self.system, "tag_column": self.tags, "subtypes": self.subtypes}
+        require_same_options(given, options, {"tag_column": "tags"})
+        require_same_options(given.inputs, {"minimum_count": self.minimum_count})
         inputs = dataclasses.replace(given.inputs, max_length=self.max_length, max_pieces=self.max_pieces)
         return dataclasses.replace(given, inputs=inputs)
 

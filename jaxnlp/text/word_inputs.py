@@ -34,6 +34,8 @@ class WordInputs:
       max_characters: W; only the first W characters of a word are read.
       max_length: maximum length of a sentence in words.
       max_pieces: maximum length of a sentence in tokens of BERT, with [CLS] and [SEP].
+      minimum_count: minimum number of occurrences of the words in the sentences from which they were taken; None = not
+        known, as in runs of older versions.
     """
 
     words: Words
@@ -44,6 +46,7 @@ class WordInputs:
     max_characters: int = 20
     max_length: int = 128
     max_pieces: int = 256
+    minimum_count: int | None = None
 
     names: ClassVar[tuple[str, ...]] = ("words", "characters", "word_mask")
     """Names of the arrays of a batch, except BERT's."""
@@ -79,7 +82,10 @@ class WordInputs:
             for character in word:
                 characters[character] += count
         return dataclasses.replace(
-            empty, words=_frequent(normalised, minimum_count), characters=_frequent(characters, 1)
+            empty,
+            words=_frequent(normalised, minimum_count),
+            characters=_frequent(characters, 1),
+            minimum_count=minimum_count,
         )
 
     def normalised(self, word: str) -> str:
@@ -245,9 +251,12 @@ class WordInputs:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as JSON."""
+        """Its fields as JSON; without `minimum_count` if it is not known, as older versions wrote them."""
+        known = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if self.minimum_count is None:
+            del known["minimum_count"]
         return {
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
+            **known,
             "words": list(self.words),
             "characters": list(self.characters),
             "pieces": None if self.pieces is None else self.pieces.to_json(),
@@ -261,9 +270,13 @@ class WordInputs:
         for name, kind in kinds.items():
             if not isinstance(fields.get(name), kind):
                 raise ValueError(f"word inputs: {name} is missing or not of type {kind.__name__}")
+        minimum_count = fields.get("minimum_count")
+        if not isinstance(minimum_count, int | None):
+            raise ValueError("word inputs: minimum_count is not of type int")
         pieces = fields.get("pieces")
         vocabulary = None if pieces is None else WordPieceVocabulary.from_json(pieces)
-        return cls(words, characters, vocabulary, **{name: fields[name] for name in kinds})
+        rest = {name: fields[name] for name in kinds}
+        return cls(words, characters, vocabulary, minimum_count=minimum_count, **rest)
 
 
 def _frequent(counts: Counter[str], least: int) -> Words:

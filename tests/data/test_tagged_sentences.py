@@ -63,9 +63,25 @@ def test_own_files_are_converted_and_a_tenth_is_held_out(tmp_path):
     assert "training: 18 sentences, 72 words" in found.description
     assert "36 entities of 2 types in training: LOC 18, PER 18" in found.description
     assert "labels are read as bio and converted to bioes" in found.description
+    note = f"held out for validation: 2 of the 20 sentences of {tmp_path / 'train.txt'}, because"
+    assert note in found.description.splitlines()[-1]
     bmes = files(tmp_path, train_scheme="bmes", validation=str(tmp_path / "train.txt")).load(0)
     assert "B-LOC" in bmes.processor.labels
     assert len(bmes.splits["validation"].examples) == 20
+    assert "held out for" not in bmes.description
+
+
+def test_the_held_out_sentences_do_not_depend_on_the_seed(tmp_path):
+    text = "".join(f"Ann{number} B-PER\nsees O\n\n" for number in range(40))
+    first, second = (files(tmp_path, text).load(seed).splits["validation"].examples for seed in (0, 1))
+    assert len(first) == 4
+    assert first == second
+
+
+def test_a_file_in_the_home_folder_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files(tmp_path)
+    assert TaggedSentences(source="files", train="~/train.txt", batch_size=4).load(0).splits["validation"].examples
 
 
 def test_illegal_labels_and_long_sentences_are_counted(tmp_path):
@@ -96,6 +112,16 @@ def test_an_earlier_run_gives_its_vocabulary_and_its_labels(tmp_path, corpus):
     other = files(tmp_path).load(0, corpus.processor)
     assert other.processor.inputs == corpus.processor.inputs
     assert other.processor.types == ("LOC", "PER")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "before"),
+    [("lowercase", False, True), ("zero_digits", False, True), ("max_characters", 9, 20), ("minimum_count", 3, 1)],
+)
+def test_options_of_words_must_be_those_of_an_earlier_run(corpus, field, value, before):
+    message = f"data.{field} is {value}, and the earlier run has {before}; set it to that"
+    with pytest.raises(DataError, match=message):
+        dataclasses.replace(GRAMMAR, **{field: value}).load(0, corpus.processor)
 
 
 def test_the_maximum_lengths_are_those_of_the_new_run(corpus):

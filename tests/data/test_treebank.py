@@ -80,9 +80,23 @@ def test_wrong_files_are_named_with_line_and_sentence(files):
         dataclasses.replace(files(PLAIN), train="nowhere.conllu").load(0)
 
 
-def test_files_are_required():
-    with pytest.raises(DataError, match=r"needs two files: give --data.train FILE --data.validation FILE"):
+def test_a_training_file_is_required():
+    with pytest.raises(DataError, match=r"data.source files needs your training file: give it with --data.train FILE"):
         Treebank(source="files").load(0)
+
+
+def test_a_tenth_is_held_out_without_a_validation_file_and_does_not_depend_on_the_seed(files):
+    trees = [sentence(f"a{number} b c", [2, 0, 2], name=f"s{number}") for number in range(20)]
+    config = dataclasses.replace(files(trees), validation=None)
+    first, second = (config.load(seed) for seed in (0, 1))
+    held_out = [one.name for one in first.splits["validation"].examples]
+    assert len(held_out) == 2
+    assert held_out == [one.name for one in second.splits["validation"].examples]
+    assert "18 trees for training" in first.description
+    assert not {f"a{name[1:]}" for name in held_out} & {*first.processor.inputs.words}
+    note = f"held out for validation: 2 of the 20 sentences of {config.train}, because"
+    assert note in first.description.splitlines()[-1]
+    assert "held out for" not in files(trees).load(0).description
 
 
 def test_a_file_is_read_with_and_without_trees(files, tmp_path):
@@ -107,7 +121,7 @@ def test_the_processor_of_an_earlier_run_is_used_and_must_have_the_same_options(
     other = files([sentence("new words", [2, 0])]).load(0, processor)
     assert other.processor.inputs.words == processor.inputs.words
     assert dataclasses.replace(config, max_length=40).load(0, processor).processor.max_length == 40
-    for field, value in (("system", "arc_eager"), ("tags", "none"), ("subtypes", False)):
+    for field, value in (("system", "arc_eager"), ("tags", "none"), ("subtypes", False), ("minimum_count", 2)):
         with pytest.raises(DataError, match=f"data.{field} "):
             dataclasses.replace(config, **{field: value}).load(0, processor)
     with pytest.raises(DataError, match="needs a WordPieceVocabulary"):

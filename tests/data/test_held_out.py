@@ -1,0 +1,26 @@
+import pytest
+
+from data import DataError
+from data.held_out import held_out_note, hold_out
+
+
+def test_a_tenth_is_held_out_in_order_and_always_the_same():
+    sentences = [f"s{number:02}" for number in range(37)]
+    train, held_out = hold_out(sentences, "x")
+    assert len(held_out) == 3
+    assert sorted(train + held_out) == sentences
+    assert (sorted(train), sorted(held_out)) == (train, held_out)
+    assert held_out != sentences[-3:]
+    assert hold_out(sentences, "x") == (train, held_out)
+
+
+def test_few_sentences_are_refused():
+    with pytest.raises(DataError, match=r"^x: 9 sentences are too few to hold out a tenth of them; give more, or a"):
+        hold_out(["a"] * 9, "x")
+    assert len(hold_out(["a"] * 10, "x")[1]) == 1
+
+
+def test_the_note_has_the_numbers_and_the_file():
+    assert held_out_note(1, 1_000, "x.txt") == (
+        "held out for validation: 1 of the 1,000 sentences of x.txt, because --data.validation is not given"
+    )
