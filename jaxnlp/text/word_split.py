@@ -1,19 +1,37 @@
-"""Splitting a text into words by a simple rule."""
+"""Splitting a text into words by a simple rule.
 
+The rule of the unit "words", from the first choice to the last:
+
+- Web addresses that begin with http://, https://, ftp:// or www., without the marks that end a sentence, and e-mail
+  addresses are one word each.
+- Letters with a full stop after each are one word: U.N.
+- Numbers with points, commas, colons, slashes or hyphens between their digits are one word: 3,000.50, 1996-08-22.
+- n't and 's, 're, 've, 'll, 'd, 'm at the end of a word are words of their own, as in English treebanks: do n't.
+- An elided word keeps its apostrophe and is a word of its own, as in French and Italian: l' eau, dell' acqua.
+- Letters, digits and underscores in a row are one word, with hyphens and apostrophes between them: Ann-Marie, O'Brien.
+- Two or more full stops, or hyphens, in a row are one word.
+- Each other character that is not white space is one word.
+
+Combining marks, such as accents and the vowel signs of Hindi and Thai, belong to the character before them. So do
+joiners: an emoji of several characters, such as a family or a flag, is one word. The rule does not know the words of
+languages without spaces, such as Chinese and Thai: characters between two spaces or punctuation marks are one word.
+"""
+
+import functools
+import itertools
 import re
+import unicodedata
 from typing import Literal, NamedTuple
 
 Unit = Literal["words", "characters"]
 """Units of a sentence: words, or single characters, as in Chinese."""
 
-_WORDS = re.compile(
-    r"(?:[^\W\d_]\.){2,}"  # U.N.
-    r"|\d+(?:[.,:/-]\d+)+"  # 1996-08-22, 3,000.50
-    r"|\w+?(?=n['\u2019]t\b)|n['\u2019]t\b"  # does n't
-    r"|['\u2019](?:s|re|ve|ll|d|m)\b"  # it 's
-    r"|\w+(?:-\w+)*"
-    r"|\S"
+_ELIDED = (
+    "c|d|j|l|m|n|s|t|z|qu|jusqu|lorsqu|puisqu|quoiqu|"  # French
+    "all|coll|dall|dell|nell|sull|un|quest|quell|dov|com|anch"  # Italian
 )
+_MARKED = (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))
+"""Code points among which all combining marks are."""
 
 
 class PlacedWord(NamedTuple):
@@ -29,11 +47,43 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
 
     Args:
       text: the text.
-      unit: "words": English words, numbers, abbreviations and punctuation marks; n't and 's are separate words.
-        "characters": all characters.
+      unit: "words": words, numbers, abbreviations and punctuation marks by the rule of this module. "characters": all
+        characters, combining marks among them.
 
     >>> [word for word, _, _ in split_words("The U.N. doesn't meet Ann-Marie's team.")]
     ['The', 'U.N.', 'does', "n't", 'meet', 'Ann-Marie', "'s", 'team', '.']
     """
-    pattern = _WORDS if unit == "words" else re.compile(r"\S")
+    pattern = _words() if unit == "words" else re.compile(r"\S")
     return [PlacedWord(found.group(), *found.span()) for found in pattern.finditer(text)]
+
+
+@functools.cache
+def _words() -> re.Pattern[str]:
+    """The rule for words."""
+    marks = _class_of_marks()
+    character = rf"\w[{marks}\u00ad\u200c\u200d]*"  # soft hyphens and joiners are inside words
+    modifiers = rf"[{marks}\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*"  # also skin tones, and the letters of flags
+    endings = r"['\u2019](?:s|re|ve|ll|d|m)\b"
+    inside = rf"(?:[-\u2010\u2011]|(?!{endings})['\u2019])"
+    choices = (
+        r"(?:https?://|ftp://|www\.)[^\s<>\"]*[^\s<>\"'\u2019\u201d)\]}.,;:!?\u2026]",
+        r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+",
+        rf"(?:[^\W\d_][{marks}]*\.){{2,}}",
+        r"\d+(?:[.,:/-]\d+)+",
+        rf"(?:{character})+?(?=n['\u2019]t\b)|n['\u2019]t\b",
+        endings,
+        rf"(?:{_ELIDED})['\u2019](?=\w)(?!(?:s|re|ve|ll|d|m|t)\b)",
+        rf"(?:{character})+(?:{inside}(?:{character})+)*",
+        r"[\U0001f1e6-\U0001f1ff]{2}",  # a flag
+        r"\.{2,}|-{2,}",
+        rf"\S{modifiers}(?:\u200d[^\w\s]{modifiers})*",
+    )
+    return re.compile("|".join(choices), re.IGNORECASE)
+
+
+def _class_of_marks() -> str:
+    """All combining marks, as ranges of a character class."""
+    marks = [place for place in _MARKED if unicodedata.category(chr(place)).startswith("M")]
+    groups = itertools.groupby(enumerate(marks), key=lambda pair: pair[1] - pair[0])
+    runs = [[place for _, place in group] for _, group in groups]
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
