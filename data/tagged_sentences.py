@@ -236,8 +236,8 @@ class TaggedSentences(DataConfig):
         if "validation" in found:
             return found
         name, sentences = found["train"]
-        train, held_out = hold_out(sentences, name)
-        return found | {"train": (name, train), "validation": (name, held_out)}
+        kept, held_out = hold_out(sentences, name)
+        return found | {"train": (name, kept), "validation": (name, held_out)}
 
     def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
         """Sentences of the small grammar in the form of a file, one sentence a line."""

@@ -171,7 +171,13 @@ class Treebank(DataConfig):
         files = {"train": self.train, "validation": self.validation, "test": self.test}
         found = {name: _read(Path(file).expanduser(), trees=True) for name, file in files.items() if file is not None}
         if "validation" not in found:
-            found["train"], found["validation"] = hold_out(found["train"], self.train)
+            # Long sentences stay in the training file, which leaves them out: in a validation file they are an error.
+            short, long = (
+                [sentence for sentence in found["train"] if (len(sentence.words) > self.max_length) == is_long]
+                for is_long in (False, True)
+            )
+            train, found["validation"] = hold_out(short, self.train)
+            found["train"] = train + long
         return found
 
     def _drawn(self, seed: int) -> dict[str, list[TreeSentence]]:

@@ -97,6 +97,10 @@ def test_a_tenth_is_held_out_without_a_validation_file_and_does_not_depend_on_th
     note = f"held out for validation: 2 of the 20 sentences of {config.train}, because"
     assert note in first.description.splitlines()[-1]
     assert "held out for" not in files(trees).load(0).description
+    shorter = dataclasses.replace(files([*trees, *[sentence("w " * 9, [0, *range(1, 9)])] * 20]), validation=None)
+    corpus = dataclasses.replace(shorter, max_length=8).load(0)
+    assert held_out == [one.name for one in corpus.splits["validation"].examples]
+    assert "18 trees for training (20 of more than 8 words were left out)" in corpus.description
 
 
 def test_a_file_is_read_with_and_without_trees(files, tmp_path):

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxnlp.files import write_file
+from jaxnlp.files import require_place, write_file
 
 
 def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
@@ -29,3 +29,27 @@ def test_a_pipe_is_written_to_and_a_folder_refused(tmp_path):
     os.close(reader)
     with pytest.raises(IsADirectoryError):
         write_file(tmp_path, b"one")
+
+
+def test_an_error_has_the_name_of_the_file_and_not_that_of_a_temporary_one(tmp_path, monkeypatch):
+    def missing(path, content):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", missing)
+    with pytest.raises(FileNotFoundError) as found:
+        write_file(tmp_path / "x", b"one")
+    assert found.value.filename == str(tmp_path / "x")
+
+
+def test_places_that_cannot_be_written_are_found_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for place in (None, tmp_path / "file", tmp_path / "new", tmp_path / "new" / "folder" / "x"):
+        require_place(place)
+    assert os.listdir(tmp_path) == ["file"]
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        require_place(tmp_path)
+    with pytest.raises(NotADirectoryError, match="file"):
+        require_place(tmp_path / "file" / "x")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PermissionError, match=str(tmp_path)):
+        require_place(tmp_path / "new" / "x")

@@ -11,7 +11,7 @@ import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
 from jaxnlp.commands.files import chunks, one_line, read_text, report_skipped, rows_of
-from jaxnlp.files import write_file
+from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
@@ -75,6 +75,8 @@ class Parse(Command):
         Raises: ValueError, OSError for sentences that are missing, cannot be read or lack tags, and when all are too
         long.
         """
+        for path in (self.out, self.svg, self.html):
+            require_place(path)
         processor: ParserProcessor = trained.processor
         parse = SentenceParser(trained, num_beams=self.num_beams)
         if tagger is not None:
@@ -105,21 +107,27 @@ class Parse(Command):
                 for path in self._write(lines, drawn, trained.name):
                     print(f"note: {path} has only sentences before the failure", file=sys.stderr)
             raise
-        if count == len(skipped):
+        if skipped and count == len(skipped):
             raise ValueError(skipped[0])
         self._write(lines, drawn, trained.name)
         report_skipped(skipped, count, "sentences", "tree")
 
     def _write(self, lines: Sequence[str], drawn: Sequence[Drawn], name: str) -> list[Path]:
-        """Writes the files that the options name, and returns them."""
+        """Writes the files that the options name, and returns them. Raises: OSError when one cannot be written."""
         made = [
             (self.out, lambda: "".join(lines)),
             (self.svg, lambda: as_svg(drawn)),
             (self.html, lambda: as_html(drawn, name)),
         ]
+        failures = list[OSError]()
         for path, content in made:
-            if path is not None:
-                write_file(path, content().encode())
+            try:
+                if path is not None:
+                    write_file(path, content().encode())
+            except OSError as error:
+                failures.append(error)
+        if failures:  # only now, so that one file that cannot be written costs no other
+            raise failures[0]
         return [path for path, _ in made if path is not None]
 
     def _sentences(self) -> Iterable[TreeSentence]:

@@ -125,4 +125,4 @@ def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> Enco
     try:
         return processor.encode(sentence)
     except ValueError as error:
-        raise ValueError(f"{sentence.where}: {error}, which this parser reads; split the sentence") from error
+        raise ValueError(f"{sentence.where}: {error}; split the sentence") from error

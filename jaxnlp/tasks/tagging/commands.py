@@ -11,7 +11,7 @@ import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
 from jaxnlp.commands.files import chunks, one_line, place_of, read_text, report_skipped, rows_of
-from jaxnlp.files import write_file
+from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
@@ -55,6 +55,8 @@ class Predict(Command):
 
         Raises: ValueError, OSError for inputs that are missing or cannot be read, and options that exclude each other.
         """
+        for path in (self.out, self.html):
+            require_place(path)
         if self.conll is not None:
             if self.inputs or self.file is not None or self.json or self.html is not None:
                 raise ValueError("--conll excludes texts, --file, --json and --html")
@@ -85,7 +87,7 @@ class Predict(Command):
                 self._write_page(trained, texts, entities)
                 print(f"note: {self.html} has only texts before the failure", file=sys.stderr)
             raise
-        if count == len(skipped):
+        if skipped and count == len(skipped):
             raise ValueError(skipped[0])
         report_skipped(skipped, count, "texts", "labels")
         if self.html is not None:

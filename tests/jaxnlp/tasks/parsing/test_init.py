@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxnlp.files
 from data.small_grammar import grammar_sentences
 from data.treebank import Treebank
 from jaxnlp.__main__ import main as jaxnlp_main
@@ -162,6 +163,24 @@ def test_missing_tags_are_found_before_any_sentence_is_parsed(run, treebank, tmp
     printed, error = capsys.readouterr()
     assert (printed, out.read_text()) == ("", "before")
     assert "sentence last: this parser reads tags (upos), and some words have none" in error
+
+
+def test_a_picture_that_cannot_be_written_is_found_first_or_costs_no_other_file(
+    run, treebank, tmp_path, capsys, monkeypatch
+):
+    out, page = tmp_path / "out.conllu", tmp_path / "trees.html"
+    command = ["parse", str(run), "--conllu", str(treebank), "--out", str(out), "--html", str(page), "--svg"]
+    assert jaxnlp_main([*command, str(tmp_path)]) == 2
+    printed, error = capsys.readouterr()
+    assert (printed, f"error: {tmp_path}: is a directory" in error) == ("", True)
+    assert not out.exists()
+    write = jaxnlp.files.write_file
+    failing = lambda path, content: write(tmp_path if path.suffix == ".svg" else path, content)  # noqa: E731
+    monkeypatch.setattr("jaxnlp.tasks.parsing.commands.write_file", failing)
+    assert jaxnlp_main([*command, str(tmp_path / "x.svg")]) == 2
+    assert "is a directory" in capsys.readouterr().err
+    assert len(parse_conllu(out.read_text(), "out")) == 30
+    assert page.read_text().count('<div class="scroll">') == 30
 
 
 def test_what_was_parsed_is_written_when_a_later_sentence_fails(run, treebank, tmp_path, capsys, monkeypatch):

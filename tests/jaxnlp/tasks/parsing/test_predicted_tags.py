@@ -108,6 +108,9 @@ def test_a_blank_line_of_a_file_is_a_sentence_without_words(run, parser, make_ta
     assert [one.name for one in parse_conllu(out.read_text(), "out")] == ["1", "3"]
     assert jaxnlp_main(["parse", str(run), *options]) == 0
     assert len(capsys.readouterr().out.split("\n\n")) == 3
+    path.write_text("\n")
+    assert jaxnlp_main(["parse", str(run), *options]) == 0
+    assert (out.read_text(), capsys.readouterr().out) == ("", "\n")
     path.write_bytes(b"Anna sleeps.\n\n\xff\n")
     assert jaxnlp_main(["parse", str(run), *options]) == 2
     printed, error = capsys.readouterr()
