@@ -1,13 +1,30 @@
 """Held-out sentences, for training files without a validation file."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from data import DataError
 
 T = TypeVar("T")
+
+
+class Files(Protocol):
+    """The files of a data set; None = not given, and without `validation` a tenth of `train` is held out."""
+
+    @property
+    def train(self) -> str | None:
+        """Training file."""
+
+    @property
+    def validation(self) -> str | None:
+        """Validation file."""
+
+    @property
+    def test(self) -> str | None:
+        """Test file."""
 
 
 def hold_out(sentences: Sequence[T], file: str) -> tuple[list[T], list[T]]:
@@ -35,3 +52,24 @@ def held_out_note(held_out: int, total: int, file: str) -> str:
     """A line for the user. Args: the numbers of held-out sentences and of all sentences, and the name of the file."""
     sentences = f"{held_out:,} of the {total:,} sentences of {file}"
     return f"held out for validation: {sentences}, because --data.validation is not given"
+
+
+def refuse_learned(files: Files, earlier: Files) -> None:
+    """Raises DataError when an earlier run was trained on sentences of the validation or test split.
+
+    Two runs that hold out a tenth of the same file hold out the same sentences.
+    """
+    learned = _place(earlier.train)
+    scored = {"validation": files.validation, "test": files.test}
+    if files.validation is None and earlier.validation is not None:
+        scored["validation"] = files.train
+    for split, file in scored.items():
+        if file is not None and _place(file) == learned:
+            raise DataError(
+                f"the earlier run was trained on {file}, which has sentences of the {split} split; give another file "
+                f"with --data.{split}"
+            )
+
+
+def _place(file: str | None) -> Path | None:
+    return None if file is None else Path(file).expanduser().resolve()

@@ -14,7 +14,7 @@ from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.buckets import bucketed
 from data.download import locate_folder
 from data.earlier_options import require_same_options
-from data.held_out import held_out_note, hold_out
+from data.held_out import held_out_note, hold_out, refuse_learned
 from data.sentence_classes import find_file
 from data.small_grammar import GrammarSentence, grammar_sentences
 from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, read_tagged
@@ -202,6 +202,11 @@ class TaggedSentences(DataConfig):
         check_labels(path, sentences, scheme)
         counts = Counts()
         return self._split(self._rows(str(path), sentences, processor, counts, scheme), processor, counts)
+
+    def check_after(self, earlier: DataConfig) -> None:
+        """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
+        if isinstance(earlier, TaggedSentences) and self.source == earlier.source == "files":
+            refuse_learned(self, earlier)
 
     def _files(self, seed: int) -> dict[str, _File]:
         """The sentences of `train`, `validation` and, if there is a file, `test`."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from data import Corpus, DataConfig, DataError, Split, require_processor
 from data.download import locate_folder
 from data.earlier_options import require_same_options
-from data.held_out import held_out_note, hold_out
+from data.held_out import held_out_note, hold_out, refuse_learned
 from data.pair_batches import Shapes
 from data.small_grammar import GrammarSentence, grammar_sentences
 from data.text_sources import read_utf8
@@ -158,6 +158,11 @@ class Treebank(DataConfig):
         """A CoNLL-U file, with or without trees. Raises: FileNotFoundError, DataError."""
         return self._split(_read(path, trees=None), require_processor(processor, ParserProcessor))
 
+    def check_after(self, earlier: DataConfig) -> None:
+        """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
+        if isinstance(earlier, Treebank) and self.source == earlier.source == "files":
+            refuse_learned(self, earlier)
+
     def _sentences(self, seed: int) -> dict[str, list[TreeSentence]]:
         """The sentences of each split, including `train`."""
         if self.source == "small_grammar":
@@ -171,13 +176,15 @@ class Treebank(DataConfig):
         files = {"train": self.train, "validation": self.validation, "test": self.test}
         found = {name: _read(Path(file).expanduser(), trees=True) for name, file in files.items() if file is not None}
         if "validation" not in found:
-            # Long sentences stay in the training file, which leaves them out: in a validation file they are an error.
-            short, long = (
-                [sentence for sentence in found["train"] if (len(sentence.words) > self.max_length) == is_long]
-                for is_long in (False, True)
-            )
-            train, found["validation"] = hold_out(short, self.train)
-            found["train"] = train + long
+            train, held_out = hold_out(found["train"], self.train)
+            # Long sentences go back to training, which leaves them out; in a validation split they would be an error.
+            found["validation"] = [sentence for sentence in held_out if len(sentence.words) <= self.max_length]
+            found["train"] = train + [sentence for sentence in held_out if len(sentence.words) > self.max_length]
+            if not found["validation"]:
+                raise DataError(
+                    f"{self.train}: all {len(held_out)} sentences that are held out have more than {self.max_length} "
+                    "words; raise data.max_length, or give a validation file with --data.validation FILE"
+                )
         return found
 
     def _drawn(self, seed: int) -> dict[str, list[TreeSentence]]:

@@ -1,7 +1,9 @@
+from types import SimpleNamespace
+
 import pytest
 
 from data import DataError
-from data.held_out import held_out_note, hold_out
+from data.held_out import held_out_note, hold_out, refuse_learned
 
 
 def test_a_tenth_is_held_out_in_order_and_always_the_same():
@@ -24,3 +26,21 @@ def test_the_note_has_the_numbers_and_the_file():
     assert held_out_note(1, 1_000, "x.txt") == (
         "held out for validation: 1 of the 1,000 sentences of x.txt, because --data.validation is not given"
     )
+
+
+def files(train, validation=None, test=None):
+    return SimpleNamespace(train=train, validation=validation, test=test)
+
+
+def test_sentences_that_an_earlier_run_has_learned_are_not_scored():
+    refuse_learned(files("a"), files("a"))  # both hold out the same tenth
+    refuse_learned(files("a", "b"), files("a"))
+    refuse_learned(files("a", "b", "c"), files("d", "a", "a"))
+    refuse_learned(files("a"), files("d", "b"))
+    for new, earlier, split in (
+        (files("a"), files("a", "b"), "validation"),
+        (files("b", "x/../a"), files("a"), "validation"),
+        (files("b", "c", "a"), files("a", "c"), "test"),
+    ):
+        with pytest.raises(DataError, match=f"which has sentences of the {split} split; give another file with --data"):
+            refuse_learned(new, earlier)

@@ -78,6 +78,14 @@ def test_the_held_out_sentences_do_not_depend_on_the_seed(tmp_path):
     assert first == second
 
 
+def test_a_run_that_starts_from_an_earlier_one_does_not_score_what_that_has_learned(tmp_path):
+    held_out = files(tmp_path)
+    held_out.check_after(held_out)
+    held_out.check_after(GRAMMAR)
+    with pytest.raises(DataError, match=r"the earlier run was trained on .*train.txt, which has sentences of the val"):
+        held_out.check_after(dataclasses.replace(held_out, validation="other.txt"))
+
+
 def test_a_file_in_the_home_folder_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     files(tmp_path)

@@ -97,10 +97,27 @@ def test_a_tenth_is_held_out_without_a_validation_file_and_does_not_depend_on_th
     note = f"held out for validation: 2 of the 20 sentences of {config.train}, because"
     assert note in first.description.splitlines()[-1]
     assert "held out for" not in files(trees).load(0).description
-    shorter = dataclasses.replace(files([*trees, *[sentence("w " * 9, [0, *range(1, 9)])] * 20]), validation=None)
-    corpus = dataclasses.replace(shorter, max_length=8).load(0)
-    assert held_out == [one.name for one in corpus.splits["validation"].examples]
-    assert "18 trees for training (20 of more than 8 words were left out)" in corpus.description
+
+
+def test_long_sentences_are_not_held_out_and_change_no_other_choice(files):
+    trees = [sentence(f"a{number} b c", [2, 0, 2], name=f"s{number}") for number in range(30)]
+    config = dataclasses.replace(files(trees), validation=None)
+    held_out = [one.name for one in config.load(0).splits["validation"].examples]
+    assert len(held_out) == 3
+    trees[int(held_out[1][1:])] = sentence("w " * 9, [0, *range(1, 9)], name="long")
+    corpus = dataclasses.replace(files(trees), validation=None, max_length=8).load(0)
+    assert [one.name for one in corpus.splits["validation"].examples] == [held_out[0], held_out[2]]
+    assert "27 trees for training (1 of more than 8 words were left out)" in corpus.description
+    with pytest.raises(DataError, match=r"all 3 sentences that are held out have more than 2 words; raise data.max_"):
+        dataclasses.replace(config, max_length=2).load(0)
+
+
+def test_a_run_that_starts_from_an_earlier_one_does_not_score_what_that_has_learned(files):
+    config = files(PLAIN)
+    config.check_after(config)
+    config.check_after(DRAWN)
+    with pytest.raises(DataError, match=r"the earlier run was trained on .*train.conllu, which has sent"):
+        dataclasses.replace(config, validation=None).check_after(config)
 
 
 def test_a_file_is_read_with_and_without_trees(files, tmp_path):
