@@ -4,13 +4,16 @@ All lines have the same number of columns, separated by tabs or by spaces. Other
 a no-break space is part of a word, as in "10 000".
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 DOCUMENT = "-DOCSTART-"
 """The word of the lines between CoNLL's documents; these lines are not part of a sentence."""
 SHOWN = 60
 """Maximum number of characters of a line in a message."""
+
+_WITH_POSITION = re.compile(r".\d+")
 
 
 class ColumnSentence(NamedTuple):
@@ -59,6 +62,16 @@ class ColumnFile(NamedTuple):
 def position(file: str, line: int, sentence: int, word: int) -> str:
     """The position of a word, for messages; all numbers start at 1."""
     return f"{file}, line {line} (sentence {sentence}, word {word})"
+
+
+def without_positions(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Characters without their positions in segmented words, as in Weibo NER: the character of each word such as X10.
+
+    If one word is not a character with a position, all words stay unchanged.
+    """
+    if all(_WITH_POSITION.fullmatch(word) for row in rows for word in row):
+        return [tuple(word[0] for word in row) for row in rows]
+    return list(rows)
 
 
 def parse_columns(text: str, file: str) -> ColumnFile:

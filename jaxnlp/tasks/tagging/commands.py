@@ -17,7 +17,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
-from jaxnlp.text.columns import parse_columns
+from jaxnlp.text.columns import parse_columns, without_positions
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_split import PlacedWord, split_words
 
@@ -101,6 +101,8 @@ class Predict(Command):
     def _label_columns(self, trained: Trained, path: Path) -> None:
         columns = parse_columns(read_text(path), str(path))
         words = [sentence.column(self.word_column, str(path)) for sentence in columns.sentences]
+        if trained.processor.unit == "characters":
+            words = without_positions(words)
         for sentence, row in zip(columns.sentences, words, strict=True):
             if problem := trained.processor.inputs.problem(row):
                 raise ValueError(f"{path}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")

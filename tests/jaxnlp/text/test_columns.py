@@ -1,6 +1,6 @@
 import pytest
 
-from jaxnlp.text.columns import parse_columns
+from jaxnlp.text.columns import parse_columns, without_positions
 
 TEXT = "-DOCSTART- -X- O\n\nAnn NNP B-PER\nsees VBZ O\n\n \nRome NNP B-LOC\n"
 
@@ -55,3 +55,8 @@ def test_a_column_that_is_missing_or_empty_is_named(text, place):
     (sentence,) = parse_columns(text, "file").sentences
     with pytest.raises(ValueError, match=rf"file, line 1 \(sentence 1, word 1\): expected text in column {place}, "):
         sentence.column(place, "file")
+
+
+def test_positions_of_characters_are_removed_when_all_words_have_one():
+    assert without_positions([("京0", "10"), ("城12",)]) == [("京", "1"), ("城",)]
+    assert without_positions([("京0",), ("城",)]) == [("京0",), ("城",)]

@@ -1,9 +1,12 @@
+import dataclasses
 import json
 
 import pytest
 
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
+from jaxnlp.tasks.tagging.commands import Predict
+from jaxnlp.tasks.tagging.inference import Labelled
 
 TEXT = "Anna visits New York."
 
@@ -46,6 +49,17 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys):
     assert lines[3].startswith("1\tOslo\tB-LOC\t")
     assert main([*arguments, "--out", str(out)]) == 0
     assert out.read_text() == printed
+
+
+def test_a_model_of_characters_reads_a_file_with_their_positions(trained, tmp_path, monkeypatch, capsys):
+    read = []
+    label = lambda trained, words: read.extend(words) or [Labelled(["O"] * len(row), []) for row in words]  # noqa: E731
+    monkeypatch.setattr("jaxnlp.tasks.tagging.commands.label_sentences", label)
+    (tmp_path / "x.conll").write_text("京0\tO\n城1\tO\n")
+    processor = dataclasses.replace(trained.processor, unit="characters")
+    Predict(conll=tmp_path / "x.conll")(dataclasses.replace(trained, processor=processor))
+    assert read == [("京", "城")]
+    assert capsys.readouterr().out == "京0\tO\tO\n城1\tO\tO\n"
 
 
 def test_a_blank_line_of_a_file_is_a_text_without_entities(run, trained, tmp_path, capsys):
