@@ -45,7 +45,7 @@ def test_a_sentence_without_its_tree_keeps_all_other_columns_and_lines():
     first, _ = parse_conllu(PARSED, "file")
     found = first.without_tree()
     assert (found.heads, found.relations) == (None, None)
-    assert found.lines[6] == "4\tsee\tsee\tVERB\tVB\t_\t_\t_\t0:root\tSpaceAfter=No"
+    assert found.lines[7] == "4\tsee\tsee\tVERB\tVB\t_\t_\t_\t0:root\tSpaceAfter=No"
     assert found.with_tree(first.heads, first.relations) == first
 
 
