@@ -103,7 +103,7 @@ class ComparedRun:
         """The median throughput, such as `52 k tokens/s`; "" = none was logged."""
         of = progress_of(self.environment, self.metrics)
         speeds = [row[key] for row in self.rows if is_finite(row.get(key := f"{of}_per_second"))]
-        return f"{short(statistics.median(speeds))} {of}/s" if speeds else ""
+        return _unbroken(f"{short(statistics.median(speeds))} {of}/s") if speeds else ""
 
     def report(self, folder: Path) -> str | None:
         """The address of the run's report on a page in this folder; None = the run has no report yet."""
@@ -170,7 +170,7 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
             (
                 run.name,
                 *(run.best(name) for name in metrics[:1]),
-                duration(seconds[-1]) if seconds else ABSENT,
+                _unbroken(duration(seconds[-1])) if seconds else ABSENT,
                 run.speed,
                 short(parameters) if is_finite(parameters) and parameters else ABSENT,
                 f"{run.step:,}" if run.finished else f"{run.step:,} of {run.fields.get('total_steps', 0):,}",
@@ -199,7 +199,7 @@ def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
-    """The validation curves of each metric, one for each run."""
+    """The validation curves of each metric by its title, one for each run."""
     found, declared = {}, _declared(runs)
     for name in measured_metrics(runs):
         lines = []
@@ -213,7 +213,7 @@ def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
                 lines.append(Line(run.name, x, y))
         metric, title = declared[name], capitalized(title_of(name, declared))
         unit = f" ({metric.per})" if metric.per not in ("", title_of(name, declared)) else ""
-        found[name] = Lines(tuple(lines), "step", f"{title}{unit}, {metric.better} is better")
+        found[title] = Lines(tuple(lines), "step", f"{title}{unit}, {metric.better} is better")
     return found
 
 
@@ -223,9 +223,8 @@ def render_comparison(runs: Sequence[ComparedRun], folder: Path) -> str:
     sections = [("Results", render_table(table_of_results(runs), links))]
     if differing_fields(runs):
         sections.append(("Options that differ", render_table(table_of_options(runs), links)))
-    for number, (name, lines) in enumerate(curves(runs).items()):
-        title = capitalized(title_of(name, _declared(runs)))
-        sections.append((title, render_content(lines, f"compared-{number}", title)))
+    drawn = [render_content(lines, f"compared-{n}", title) for n, (title, lines) in enumerate(curves(runs).items())]
+    sections.append(("Validation curves", f'<div class="curves">{"".join(drawn)}</div>'))
     unfinished = [run.name for run in runs if not run.finished]
     note = f"Unfinished: {', '.join(unfinished)}." if unfinished else ""
     title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
@@ -252,6 +251,11 @@ def _short_names(folders: Sequence[Path]) -> list[str]:
     while depth < max(map(len, parts), default=0) and len({part[-depth:] for part in parts}) < len(set(parts)):
         depth += 1
     return [os.path.join(*part[-depth:]) for part in parts]
+
+
+def _unbroken(words: str) -> str:
+    """A text with blanks at which no line breaks."""
+    return words.replace(" ", "\u00a0")
 
 
 def _cell(value: Any) -> str:

@@ -1,7 +1,6 @@
 import dataclasses
 import gc
 import itertools
-import json
 import math
 import re
 import shutil
@@ -24,7 +23,6 @@ from train.begin import TYPED_MODEL_FILE, begin
 from train.config import update
 from train.loop import NonFiniteError, fit
 from train.report import read_blocks
-from train.report.metrics import declared_metrics
 from train.run_folder import RunMismatchError
 from train.setup import count_parameters, set_up
 
@@ -433,14 +431,6 @@ def test_one_state_is_in_memory_while_a_run_trains(
         quick_fit(config, tmp_path / "run")
     # An array counts once, whatever the number of devices that have a copy.
     assert size <= seen[0] < 1.2 * size, (kind, seen[0], size)
-
-
-def test_the_titles_of_metrics_are_recorded_for_the_report(tiny_config, quick_fit, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        LanguageModel, "metrics", lambda *_: dict.fromkeys(("loss", "perplexity"), MetricKind(title="LOSS"))
-    )
-    quick_fit(tiny_config(total_steps=1), tmp_path)
-    assert declared_metrics(json.loads((tmp_path / "environment.json").read_text()))["loss"].title == "LOSS"
 
 
 def test_a_best_metric_that_is_declared_and_not_measured_is_named(tiny_config, quick_fit, tmp_path, monkeypatch):

@@ -23,6 +23,8 @@ MAX_STEPS = 40
 """Maximum number of steps that are shown of a block that keeps all steps."""
 MAX_ROWS = 200
 """Maximum number of rows of a table that are shown."""
+LONG = 30
+"""Number of characters above which the text of a cell has a column of a minimum width."""
 
 _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
@@ -163,11 +165,14 @@ def _cell(cell: str | float | int | None, bar: bool, link: str | None = None) ->
         return "<td></td>"
     if bar and is_finite(cell):
         width = 100 * min(1.0, max(0.0, float(cell)))
-        track = f'<span class="track"><span class="bar" style="width: {width:.1f}%"></span></span>'
+        drawn = f'<span class="bar" style="width: {width:.1f}%"></span>' if width else ""
+        track = f'<span class="track">{drawn}</span>'
         return f'<td class="share"><span>{100 * float(cell):.1f}%</span>{track}</td>'
     shown = text(number(cell) if is_number(cell) else cell)
     shown = shown if link is None else f'<a href="{text(link)}">{shown}</a>'
-    return f"<td{_indexclass(is_number(cell))}>{shown}</td>"
+    # Without a minimum width, a narrow screen would show one word of a long text a line.
+    long = ' class="long"' if len(str(cell)) > LONG else ""
+    return f"<td{_indexclass(is_number(cell)) or long}>{shown}</td>"
 
 
 def _indexclass(numeric: bool) -> str:

@@ -82,6 +82,9 @@ tr:first-child > * { border-top: 0 }
 .block > :is(.card, figure) + :is(.card, figure) { margin-top: 12px }
 .block figure { width: fit-content; max-width: 100% }
 .block .lines { width: 500px }
+.block .long { min-width: 13rem }
+.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 12px }
+.block .curves .lines { width: auto; margin: 0 }
 .share { white-space: nowrap }
 .share > span { display: inline-block; vertical-align: middle }
 .share > span:first-child { width: 3.6em; margin-right: .7em; text-align: right }

@@ -281,7 +281,7 @@ def _lines(axes: "Axes", lines: Lines) -> None:
         axes.set_ylim(*limits)
     left_out = f", first {len(shown)} of {len(lines.lines)} lines" if len(shown) < len(lines.lines) else ""
     named = [handle for handle in handles if handle.get_label()]
-    _legend(axes, named, lines.y_label + left_out)
+    _legend(axes, named, capitalized(lines.y_label) + left_out)
 
 
 def _finite(values: Sequence[float]) -> np.ndarray:

@@ -1,7 +1,10 @@
+import json
 import math
 
 import pytest
 
+from jaxnlp.tasks import MetricKind
+from jaxnlp.tasks.language_model import LanguageModel
 from train.report.metrics import (
     Declared,
     best,
@@ -126,3 +129,12 @@ def test_a_metric_is_written_as_declared_or_as_words():
 def test_the_objective_does_not_have_the_title_of_the_loss():
     (chart,) = charts({"loss": Declared(better="lower", title="the loss")})
     assert [title_of(name, chart.metrics) for name in chart.metrics] == ["the loss", "objective"]
+
+
+def test_a_run_records_the_titles_of_its_metrics(tiny_config, quick_fit, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        LanguageModel, "metrics", lambda *_: dict.fromkeys(("loss", "perplexity"), MetricKind(title="X"))
+    )
+    quick_fit(tiny_config(total_steps=1), tmp_path)
+    declared = declared_metrics(json.loads((tmp_path / "environment.json").read_text()))
+    assert declared["loss"].title == "X"

@@ -295,7 +295,7 @@ def test_long_titles_and_names_stay_within_a_narrow_chart():
 
 
 def test_lines_of_a_block_have_their_names_and_labels():
-    lines = Lines((Line("_each", (1, 2, 3), (4, 5, 6)), Line("$mean$", (1, 3), (5, 5))), "position", "Perplexity")
+    lines = Lines((Line("_each", (1, 2, 3), (4, 5, 6)), Line("$mean$", (1, 3), (5, 5))), "position", "perplexity")
     texts = re.findall(r"<text[^>]*>(.*?)</text>", draw_lines(lines))
     assert {"_each", "$mean$", "position", "Perplexity"} <= set(texts)
     assert "step" not in texts
