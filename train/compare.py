@@ -1,4 +1,4 @@
-"""`python -m train.compare RUN RUN ...`: runs side by side on one page: differing fields, results, curves."""
+"""`python -m train.compare RUN RUN ...`: runs side by side on one page: results, differing options, curves."""
 
 import sys
 import time
@@ -11,10 +11,12 @@ if __name__ == "__main__":
 import dataclasses
 import json
 import os
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import tyro
 
@@ -24,11 +26,19 @@ from jaxnlp.files import write_file
 from jaxnlp.messages import reason, show_plain_warnings
 from jaxnlp.options import read_options
 from train.json_lines import read_lines
-from train.report.blocks import Content, render_content
+from train.report.blocks import render_content, render_table
 from train.report.formats import duration, is_finite, short, text
-from train.report.metrics import Declared, best, declared_metrics, main_split, spaced
+from train.report.metrics import (
+    Declared,
+    best,
+    capitalized,
+    declared_metrics,
+    main_split,
+    progress_of,
+    title_of,
+)
 from train.report.page import STYLE
-from train.run_folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, read_json
+from train.run_folder import CONFIG_FILE, ENVIRONMENT_FILE, METRICS_FILE, REPORT_FILE, read_json
 
 PROGRAM = program_name("train.compare")
 ABSENT = ""
@@ -44,7 +54,7 @@ _PAGE = Template("""<!doctype html>
 </head>
 <body>
 <main>
-<header><h1>$title</h1><p>$note</p></header>
+<header><h1>$title</h1>$note</header>
 $sections
 </main>
 </body>
@@ -87,6 +97,18 @@ class ComparedRun:
         declared = self.metrics.get(metric)
         found = None if declared is None else best([*map(dict, self.rows)], metric, declared.better)
         return None if found is None else found[1]
+
+    @property
+    def speed(self) -> str:
+        """The median throughput, such as `52 k tokens/s`; "" = none was logged."""
+        of = progress_of(self.environment, self.metrics)
+        speeds = [row[key] for row in self.rows if is_finite(row.get(key := f"{of}_per_second"))]
+        return _unbroken(f"{short(statistics.median(speeds))} {of}/s") if speeds else ""
+
+    def report(self, folder: Path) -> str | None:
+        """The address of the run's report on a page in this folder; None = the run has no report yet."""
+        path = self.folder.resolve() / REPORT_FILE
+        return quote(Path(os.path.relpath(path, folder.resolve())).as_posix()) if path.is_file() else None
 
 
 def read_runs(folders: Sequence[Path]) -> list[ComparedRun]:
@@ -133,10 +155,13 @@ def differing_fields(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def table_of_results(runs: Sequence[ComparedRun]) -> Table:
-    """One row for each run: the differing fields, the best value of each metric, the training time."""
-    fields = differing_fields(runs)
+    """One row for each run: its best values, training time, speed and size.
+
+    The metric that selects the best checkpoint comes first; the other metrics come last, because there may be many.
+    """
     metrics = measured_metrics(runs)
-    header = ("run", *fields, *(f"best {spaced(name)}" for name in metrics), "parameters", "time", "steps")
+    titles = [f"best {title_of(name, _declared(runs))}" for name in metrics]
+    header = ("run", *titles[:1], "training time", "speed", "parameters", "steps", *titles[1:])
     rows = []
     for run in runs:
         seconds = [row["train_seconds"] for row in run.rows if is_finite(row.get("train_seconds"))]
@@ -144,14 +169,27 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
         rows.append(
             (
                 run.name,
-                *(_cell(run.fields.get(name, ABSENT)) for name in fields),
-                *(run.best(name) for name in metrics),
+                *(run.best(name) for name in metrics[:1]),
+                _unbroken(duration(seconds[-1])) if seconds else ABSENT,
+                run.speed,
                 short(parameters) if is_finite(parameters) and parameters else ABSENT,
-                duration(seconds[-1]) if seconds else ABSENT,
                 f"{run.step:,}" if run.finished else f"{run.step:,} of {run.fields.get('total_steps', 0):,}",
+                *(run.best(name) for name in metrics[1:]),
             )
         )
     return Table(header, tuple(rows))
+
+
+def table_of_options(runs: Sequence[ComparedRun]) -> Table:
+    """One row for each run: the options whose values differ."""
+    fields = differing_fields(runs)
+    rows = ((run.name, *(_cell(run.fields.get(name, ABSENT)) for name in fields)) for run in runs)
+    return Table(("run", *fields), tuple(rows), note="Options that are equal in all runs are not shown.")
+
+
+def _declared(runs: Sequence[ComparedRun]) -> dict[str, Declared]:
+    """The metrics of all runs; of several declarations the first counts."""
+    return {name: metric for run in reversed(runs) for name, metric in run.metrics.items()}
 
 
 def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
@@ -161,8 +199,8 @@ def measured_metrics(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
-    """The validation curves of each metric, one for each run."""
-    found = {}
+    """The validation curves of each metric by its title, one for each run."""
+    found, declared = {}, _declared(runs)
     for name in measured_metrics(runs):
         lines = []
         for run in runs:
@@ -173,35 +211,36 @@ def curves(runs: Sequence[ComparedRun]) -> dict[str, Lines]:
             if points and split != "train":
                 x, y = zip(*points, strict=True)
                 lines.append(Line(run.name, x, y))
-        unit = next((run.metrics[name].per for run in runs if name in run.metrics), "")
-        found[name] = Lines(tuple(lines), "step", f"{spaced(name)} ({unit})" if unit else spaced(name))
+        metric, title = declared[name], capitalized(title_of(name, declared))
+        unit = f" ({metric.per})" if metric.per not in ("", title_of(name, declared)) else ""
+        found[title] = Lines(tuple(lines), "step", f"{title}{unit}, {metric.better} is better")
     return found
 
 
-def render_comparison(runs: Sequence[ComparedRun]) -> str:
-    """The page as one HTML document that requests no other file."""
-    sections: list[tuple[str, Content]] = [("Results", table_of_results(runs))]
-    sections += [(spaced(name), lines) for name, lines in curves(runs).items()]
+def render_comparison(runs: Sequence[ComparedRun], folder: Path) -> str:
+    """The page as one HTML document that requests no other file; its links lead from this folder to the reports."""
+    links = [run.report(folder) for run in runs]
+    sections = [("Results", render_table(table_of_results(runs), links))]
+    if differing_fields(runs):
+        sections.append(("Options that differ", render_table(table_of_options(runs), links)))
+    drawn = [render_content(lines, f"compared-{n}", title) for n, (title, lines) in enumerate(curves(runs).items())]
+    sections.append(("Validation curves", f'<div class="curves">{"".join(drawn)}</div>'))
     unfinished = [run.name for run in runs if not run.finished]
-    note = "Fields that are equal in all runs are not shown."
-    if unfinished:
-        note += f" Unfinished: {', '.join(unfinished)}."
+    note = f"Unfinished: {', '.join(unfinished)}." if unfinished else ""
     title = f"{len(runs)} runs of {', '.join(sorted({str(run.fields.get('recipe', '')) for run in runs}))}"
     return _PAGE.substitute(
         style=STYLE,
         title=text(title),
-        note=text(note),
+        note=f"<p>{text(note)}</p>" if note else "",
         sections="".join(
-            f'<section class="block"><h2>{text(name[:1].upper() + name[1:])}</h2>'
-            f"{render_content(content, f'compared-{number}', name)}</section>"
-            for number, (name, content) in enumerate(sections)
+            f'<section class="block"><h2>{text(name)}</h2>{content}</section>' for name, content in sections
         ),
     )
 
 
 def write_comparison(folders: Sequence[Path], out: Path) -> Path:
     """Writes the page of these runs. Returns: the page's path. Raises: as `read_runs`."""
-    write_file(out, render_comparison(read_runs(folders)).encode("utf-8", "replace"))
+    write_file(out, render_comparison(read_runs(folders), out.parent).encode("utf-8", "replace"))
     return out
 
 
@@ -212,6 +251,11 @@ def _short_names(folders: Sequence[Path]) -> list[str]:
     while depth < max(map(len, parts), default=0) and len({part[-depth:] for part in parts}) < len(set(parts)):
         depth += 1
     return [os.path.join(*part[-depth:]) for part in parts]
+
+
+def _unbroken(words: str) -> str:
+    """A text with blanks at which no line breaks."""
+    return words.replace(" ", "\u00a0")
 
 
 def _cell(value: Any) -> str:

@@ -203,7 +203,8 @@ def _record_environment(
         pretrained=begun.digest,
         compute=to_json(setup.config.model.compute),
         metrics={
-            name: {"of": kind.of, "unit": kind.unit, "better": kind.better} for name, kind in setup.metrics.items()
+            name: {"of": kind.of, "unit": kind.unit, "better": kind.better, "title": kind.title}
+            for name, kind in setup.metrics.items()
         },
         progress=setup.objective.progress,
         best_metric=setup.config.best_metric,

@@ -30,6 +30,7 @@ from train.json_lines import Line, read_lines
 ENVIRONMENT_FILE = "environment.json"
 METRICS_FILE = "metrics.jsonl"
 BLOCKS_FILE = "blocks.jsonl"
+REPORT_FILE = "report.html"
 EXTENDED = "extended_from_total_steps"
 """Key in the environment: the earlier values of total_steps of an extended run."""
 LOCK_FILE = ".lock"

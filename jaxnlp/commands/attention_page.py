@@ -34,6 +34,9 @@ class AttentionMaps(NamedTuple):
       weights: weights of all layers and heads [L, H, T, S] float32. A row sums to 1, or to 0 if all keys are masked.
       name: name of the part, such as encoder; "" = the whole model.
       visible: True for keys that the mask shows to a query [T, S] bool; None = there is no mask.
+      row_positions: the position of each row in its text, from 1; None for what has no position, such as a latent.
+        () = all rows are tokens, in their order.
+      column_positions: the same for the columns.
     """
 
     rows: list[str]
@@ -41,6 +44,8 @@ class AttentionMaps(NamedTuple):
     weights: np.ndarray
     name: str = ""
     visible: np.ndarray | None = None
+    row_positions: tuple[int | None, ...] = ()
+    column_positions: tuple[int | None, ...] = ()
 
 
 class TextAttention(NamedTuple):
@@ -98,10 +103,11 @@ canvas { display: block; background: var(--soft) }
 .strip > .hidden { background: none; opacity: .5 }
 .strip > [aria-pressed=true] { outline: 2px solid var(--pick) }
 [hidden] { display: none !important }
-#bars { display: grid; grid-template-columns: fit-content(40%) 1fr 3.6em; gap: 0 .7em; align-items: center;
+#bars { display: grid; grid-template-columns: fit-content(35%) max-content 1fr 3.6em; gap: 0 .7em; align-items: center;
   min-height: 12em; align-content: start; margin-top: .4rem; font: .85rem/1.5 var(--mono);
   font-variant-numeric: tabular-nums }
 #bars span { overflow: hidden; text-overflow: ellipsis; white-space: pre }
+#bars small { color: var(--muted) }
 #bars i { height: .7em; min-width: 1px; border-radius: 3px; background: var(--heat) }
 #bars b { font-weight: 400; text-align: right }
 #large { display: grid; width: max-content; font: .72rem/1 var(--mono); color: var(--muted) }
@@ -142,6 +148,9 @@ const rowOf = (layer, head, row) =>
   mapOf(layer, head).subarray(row * part.columns.length, (row + 1) * part.columns.length)
 // The square root, so that maps whose weights are spread over many tokens show something too.
 const shade = weight => Math.sqrt(weight === HIDDEN ? 0 : weight / 65534)
+const position = (positions, place) => positions[place] === null ? "" : `position ${positions[place]}`
+const named = (texts, positions, place) =>
+  positions[place] === null ? texts[place] : `${texts[place]} (${position(positions, place)})`
 const percent = weight => weight === HIDDEN ? "hidden by the mask" : `${(weight / 655.34).toFixed(1)}%`
 let part, layer, head, row, size, buttons, colours
 
@@ -227,7 +236,8 @@ at("map").onmousemove = event => {
   const inside = (place, count) => Math.min(count - 1, Math.max(0, Math.floor(place / size)))
   const column = inside(event.offsetX, part.columns.length)
   pick(inside(event.offsetY, part.rows.length))
-  at("map").title = `${part.rows[row]} attends to ${part.columns[column]}: ${percent(rowOf(layer, head, row)[column])}`
+  at("map").title = `${named(part.rows, part.rowPositions, row)} attends to ` +
+    `${named(part.columns, part.columnPositions, column)}: ${percent(rowOf(layer, head, row)[column])}`
 }
 
 function pick(number) {
@@ -238,18 +248,20 @@ function pick(number) {
     token.style.setProperty("--share", `${100 * share}%`)
     token.classList.toggle("strong", share > 0.6)
     token.classList.toggle("hidden", weights[place] === HIDDEN)
-    token.title = percent(weights[place])
+    token.title = `${named(part.columns, part.columnPositions, place)}: ${percent(weights[place])}`
   })
   Array.from(at(part.square ? "columns" : "rows").children, (button, place) =>
     button.setAttribute("aria-pressed", place === row))
   Array.from(at("side").children, (label, place) => label.classList.toggle("picked", place === row))
   at("row").style.top = `${row * size}px`
   at("who").textContent = part.rows[row]
+  at("where").textContent = part.rowPositions[row] === null ? "" : `(${position(part.rowPositions, row)})`
   const seen = Array.from(weights.keys()).filter(place => weights[place] !== HIDDEN)
   const bars = at("bars"), order = seen.sort((one, other) => weights[other] - weights[one])
   bars.replaceChildren()
   for (const place of order.slice(0, 8)) {
     make(bars, "span", part.columns[place])
+    make(bars, "small", position(part.columnPositions, place))
     make(bars, "i").style.width = percent(weights[place])
     make(bars, "b", percent(weights[place]))
   }
@@ -296,7 +308,7 @@ _PAGE = Template("""<!doctype html>
 <div class="strip" id="columns"></div>
 <div class="scroll"><div id="large"><div id="top"></div><div id="side"></div>
 <div><canvas id="map" class="sharp"></canvas><div id="row"></div></div></div></div>
-<p><code id="who"></code> attends to</p>
+<p><code id="who"></code> <span id="where"></span> attends to</p>
 <div id="bars"></div></section>
 </div>
 </main>
@@ -359,6 +371,13 @@ def _is_square(part: AttentionMaps) -> bool:
     return list(part.rows) == list(part.columns)
 
 
+def _positions(given: Sequence[int | None], count: int) -> list[int | None]:
+    """The positions as given, or those of tokens in their order. Raises: ValueError for another number of positions."""
+    if given and len(given) != count:
+        raise ValueError(f"expected {count} positions, one for each token, got {len(given)}")
+    return list(given) or list(range(1, count + 1))
+
+
 def _data(part: AttentionMaps) -> dict[str, object]:
     layers, heads = part.weights.shape[:2]
     shape = (len(part.rows), len(part.columns))
@@ -371,6 +390,8 @@ def _data(part: AttentionMaps) -> dict[str, object]:
         "name": part.name,
         "rows": list(part.rows),
         "columns": list(part.columns),
+        "rowPositions": _positions(part.row_positions, len(part.rows)),
+        "columnPositions": _positions(part.column_positions, len(part.columns)),
         "square": _is_square(part),
         "layers": layers,
         "heads": heads,

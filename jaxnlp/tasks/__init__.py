@@ -33,12 +33,14 @@ class MetricKind(NamedTuple):
         BLEU; choices, for a perplexity, which is a number of equally likely tokens; or "", for fractions of 1.
       better: whether lower or higher values are better.
       training_only: whether only training measures it, such as an objective that differs from the loss.
+      title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
     """
 
     of: str = "examples"
     unit: str = ""
     better: Literal["lower", "higher"] = "higher"
     training_only: bool = False
+    title: str = ""
 
 
 class Metric(NamedTuple):
@@ -114,7 +116,7 @@ class Trained:
     """A trained model: `load_run` and `load_pretrained` return it, and every command and evaluator takes it.
 
     The functions of its task are its methods: `run.predict(["A gripping film."])`, `run.generate("ROMEO:")`. `dir(run)`
-    lists them.
+    lists those that its model offers.
 
     Attributes:
       task: its task.
@@ -142,20 +144,25 @@ class Trained:
             raise AttributeError(name)
         functions = self.task.functions()
         if name not in functions:
-            known = f"it has: {', '.join(functions)}" if functions else "it has no functions"
+            offered = self._offered()
+            known = f"it has: {', '.join(offered)}" if offered else "it has no functions"
             raise AttributeError(f"a model of the task {type(self.task).__name__} has no {name!r}; {known}")
         bound = functools.partial(functions[name], self)
         return functools.update_wrapper(bound, functions[name])
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.task.functions()]
+        return [*super().__dir__(), *self._offered()]
 
     def __repr__(self) -> str:
         count = sum(x.size for x in jax.tree.leaves(self.params))
         parts = [self.name, type(self.task).__name__, f"{type(self.model).__name__} of {count:,} parameters"]
         if self.step is not None:
             parts.append(f"step {self.step}")
-        return f"Trained({', '.join(filter(None, parts))}; {', '.join(self.task.functions()) or 'no functions'})"
+        return f"Trained({', '.join(filter(None, parts))}; {', '.join(self._offered()) or 'no functions'})"
+
+    def _offered(self) -> list[str]:
+        """The functions of the task that the model offers, by name."""
+        return [name for name in self.task.functions() if self.task.offers(name, self.model)]
 
 
 class Scoring(Protocol):
@@ -277,6 +284,11 @@ class Task(Config):
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         """The methods of a trained model, by name: functions whose first argument is the trained model."""
         return {}
+
+    def offers(self, function: str, model: nn.Module) -> bool:
+        """Whether a model has this function of `functions`; some models of a task may have no attention to show."""
+        del function, model
+        return True
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

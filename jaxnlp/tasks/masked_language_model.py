@@ -55,10 +55,10 @@ class MaskedLanguageModel(Task):
         return {
             "loss": loss,
             **({"objective": loss._replace(training_only=True)} if self.label_smoothing or self.z_loss else {}),
-            "mlm/loss": MetricKind("masked tokens", "nats", "lower"),
-            "mlm/accuracy": MetricKind("masked tokens"),
-            "nsp/loss": loss,
-            "nsp/accuracy": MetricKind("examples"),
+            "mlm/loss": MetricKind("masked tokens", "nats", "lower", title="MLM loss"),
+            "mlm/accuracy": MetricKind("masked tokens", title="MLM accuracy"),
+            "nsp/loss": loss._replace(title="NSP loss"),
+            "nsp/accuracy": MetricKind("examples", title="NSP accuracy"),
             "positions_per_token": MetricKind("tokens", "positions", "lower", training_only=True),
         }
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxnlp.inference import as_texts
 from jaxnlp.targets import Targets, targets_from_json
+from jaxnlp.text.labels import number_of_texts
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
 PairReading = Literal["together", "apart"]
@@ -99,7 +100,7 @@ class TextClassifierProcessor:
         are 0 in the first text and 1 in the second.
         """
         if any(len(row) != self.texts for row in rows):
-            raise ValueError(f"this model reads {self.texts} text(s) per example")
+            raise ValueError(f"this model reads {number_of_texts(self.texts)}")
         first, *second = zip(*rows, strict=True) if rows else ((), ())[: self.texts]
         if not self.apart:
             return self.vocabulary.tokenize(first, second[0] if second else None, max_length=self.max_length)

@@ -110,3 +110,8 @@ class Labels:
         if not isinstance(names, list) or isinstance(highest, bool) or not isinstance(highest, int | float):
             raise ValueError(f"labels: expected a list of names and a number highest, got {names!r} and {highest!r}")
         return cls(kind, texts, tuple(names), float(highest))
+
+
+def number_of_texts(count: int) -> str:
+    """How many texts an example has, in words: `one text per example`."""
+    return f"{'one text' if count == 1 else 'two texts'} per example"

@@ -2,10 +2,19 @@ import json
 import re
 import warnings
 import xml.etree.ElementTree
+from urllib.parse import unquote
 
 import pytest
 
-from train.compare import differing_fields, flat_fields, main, read_runs, table_of_results, write_comparison
+from train.compare import (
+    differing_fields,
+    flat_fields,
+    main,
+    read_runs,
+    table_of_options,
+    table_of_results,
+    write_comparison,
+)
 
 LOSS = {"of": "tokens", "unit": "nats", "better": "lower"}
 SCORE = {"of": "questions", "unit": "", "better": "higher"}
@@ -25,6 +34,7 @@ def write_run(folder, losses, *, config=None, metrics=None, total_steps=2, score
     ]
     for row, score in zip(rows, scores, strict=False):
         row["score"] = score
+    rows += [{"step": 1, "split": "train", "tokens_per_second": speed} for speed in (50_000.0, 51_000.0, 99_000.0)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -38,16 +48,49 @@ def three(tmp_path):
     ]
 
 
-def test_only_fields_that_differ_are_in_the_table_with_the_best_values(three):
+def test_the_results_are_the_best_values_time_speed_and_size(three):
+    table = table_of_results(read_runs(three))
+    assert table.header == ("run", "best loss", "training time", "speed", "parameters", "steps")
+    assert table.rows == (
+        ("one", 2.0, "2\u00a0min\u00a000\u00a0s", "51\u00a0k\u00a0tokens/s", "1.23 M", "2"),
+        ("two", 1.5, "2\u00a0min\u00a000\u00a0s", "51\u00a0k\u00a0tokens/s", "1.23 M", "2"),
+        ("<three>", 2.5, "1\u00a0min\u00a000\u00a0s", "51\u00a0k\u00a0tokens/s", "1.23 M", "1 of 2"),
+    )
+
+
+def test_only_options_that_differ_have_a_column(three):
     runs = read_runs(three)
     assert differing_fields(runs) == ["model.width", "model.depth"]
-    table = table_of_results(runs)
-    assert table.header == ("run", "model.width", "model.depth", "best loss", "parameters", "time", "steps")
-    assert table.rows == (
-        ("one", "8", "", 2.0, "1.23 M", "2 min 00 s", "2"),
-        ("two", "16", "", 1.5, "1.23 M", "2 min 00 s", "2"),
-        ("<three>", "8", "2", 2.5, "1.23 M", "1 min 00 s", "1 of 2"),
-    )
+    table = table_of_options(runs)
+    assert table.header == ("run", "model.width", "model.depth")
+    assert table.rows == (("one", "8", ""), ("two", "16", ""), ("<three>", "8", "2"))
+
+
+def test_the_page_shows_results_before_options_and_curves(three, tmp_path):
+    def headings(folders):
+        return re.findall("<h2>(.*?)</h2>", write_comparison(folders, tmp_path / "page.html").read_text())
+
+    assert headings(three) == ["Results", "Options that differ", "Validation curves"]
+    assert headings([three[0], three[0]]) == ["Results", "Validation curves"]
+
+
+def test_the_names_of_runs_link_to_the_reports_that_there_are(three, tmp_path):
+    for folder in (three[0], three[2]):
+        (folder / "report.html").touch()
+    page = write_comparison(three, tmp_path / "pages" / "page.html")
+    links = re.findall('<a href="(.*?)">(.*?)</a>', page.read_text())
+    assert links == 2 * [("../one/report.html", "one"), ("../%3Cthree%3E/report.html", "&lt;three&gt;")]
+    assert all((page.parent / unquote(address)).is_file() for address, _ in links)
+
+
+def test_metrics_are_written_as_they_are_declared(tmp_path):
+    metrics = {"loss": LOSS, "score": SCORE | {"title": "ScORE"}}
+    folders = [write_run(tmp_path / name, [3.0], metrics=metrics, scores=[0.5]) for name in "ab"]
+    assert table_of_results(read_runs(folders)).header[-1] == "best ScORE"
+    page = write_comparison(folders, tmp_path / "page.html").read_text()
+    assert 'aria-label="ScORE' in page
+    assert "ScORE, higher is better" in page
+    assert "Loss (nats per token), lower is better" in page
 
 
 def test_a_metric_that_a_run_lacks_is_left_empty(tmp_path):
@@ -56,8 +99,8 @@ def test_a_metric_that_a_run_lacks_is_left_empty(tmp_path):
         write_run(tmp_path / "b", [3.0, 2.5], metrics={"loss": LOSS, "score": SCORE}, scores=[0.7, 0.4]),
     ]
     table = table_of_results(read_runs(folders))
-    assert table.header[1:3] == ("best loss", "best score")
-    assert [row[1:3] for row in table.rows] == [(2.0, None), (2.5, 0.7)]
+    assert (table.header[1], table.header[-1]) == ("best loss", "best score")
+    assert [(row[1], row[-1]) for row in table.rows] == [(2.0, None), (2.5, 0.7)]
 
 
 def test_the_page_is_one_well_formed_file_with_a_curve_for_each_run(three, tmp_path):

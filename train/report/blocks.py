@@ -23,6 +23,8 @@ MAX_STEPS = 40
 """Maximum number of steps that are shown of a block that keeps all steps."""
 MAX_ROWS = 200
 """Maximum number of rows of a table that are shown."""
+LONG = 30
+"""Number of characters above which the text of a cell has a column of a minimum width."""
 
 _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
@@ -116,6 +118,16 @@ def _section(name: str, blocks: Sequence[Drawn], prefix: str) -> str:
 
 
 def _table(table: Table, _: str, __: str) -> str:
+    return render_table(table)
+
+
+def render_table(table: Table, links: Sequence[str | None] = ()) -> str:
+    """A table as HTML.
+
+    Args:
+      table: the table.
+      links: for each row the address to which its first cell links, or None; () = no links.
+    """
     shown = table.rows[:MAX_ROWS]
     numeric = {
         column
@@ -130,9 +142,9 @@ def _table(table: Table, _: str, __: str) -> str:
     body = "".join(
         "<tr>"
         + (_mark(mark) if table.marks else "")
-        + "".join(_cell(cell, column in table.bars) for column, cell in enumerate(row))
+        + "".join(_cell(cell, column in table.bars, link if column == 0 else None) for column, cell in enumerate(row))
         + "</tr>"
-        for mark, row in zip(marks, shown, strict=True)
+        for mark, row, link in zip(marks, shown, links[:MAX_ROWS] or (None,) * len(shown), strict=True)
     )
     drawn = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     if len(shown) < len(table.rows):
@@ -148,14 +160,19 @@ def _mark(mark: str) -> str:
     return f'<td class="mark {mark}" title="{mark}">{symbol}</td>' if mark else "<td></td>"
 
 
-def _cell(cell: str | float | int | None, bar: bool) -> str:
+def _cell(cell: str | float | int | None, bar: bool, link: str | None = None) -> str:
     if cell is None:
         return "<td></td>"
     if bar and is_finite(cell):
         width = 100 * min(1.0, max(0.0, float(cell)))
-        track = f'<span class="track"><span class="bar" style="width: {width:.1f}%"></span></span>'
+        drawn = f'<span class="bar" style="width: {width:.1f}%"></span>' if width else ""
+        track = f'<span class="track">{drawn}</span>'
         return f'<td class="share"><span>{100 * float(cell):.1f}%</span>{track}</td>'
-    return f"<td{_indexclass(is_number(cell))}>{text(number(cell) if is_number(cell) else cell)}</td>"
+    shown = text(number(cell) if is_number(cell) else cell)
+    shown = shown if link is None else f'<a href="{text(link)}">{shown}</a>'
+    # Without a minimum width, a narrow screen would show one word of a long text a line.
+    long = ' class="long"' if len(str(cell)) > LONG else ""
+    return f"<td{_indexclass(is_number(cell)) or long}>{shown}</td>"
 
 
 def _indexclass(numeric: bool) -> str:

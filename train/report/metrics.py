@@ -19,11 +19,13 @@ class Declared(NamedTuple):
       of: what it is averaged over: tokens, questions, examples.
       unit: unit of its value, such as nats; "" = no unit.
       better: lower or higher.
+      title: how its name is written, such as UAS; "" = the name as words, as in runs of earlier versions.
     """
 
     of: str = "examples"
     unit: str = ""
     better: str = "higher"
+    title: str = ""
 
     @property
     def per(self) -> str:
@@ -68,9 +70,9 @@ def declared_metrics(environment: Mapping[str, Any]) -> dict[str, Declared]:
     metrics = {}
     for name, fields in found.items():
         if not isinstance(fields, dict) or not all(isinstance(value, str) for value in fields.values()):
-            raise ValueError(f"metrics.{name}: expected an object of texts: of, unit and better; got {fields!r}")
+            raise ValueError(f"metrics.{name}: expected an object of texts: of, unit, better, title; got {fields!r}")
         if unknown := sorted(fields.keys() - set(Declared._fields)):
-            raise ValueError(f"metrics.{name}: unknown field {unknown[0]!r}; expected of, unit and better")
+            raise ValueError(f"metrics.{name}: unknown field {unknown[0]!r}; expected of, unit, better, title")
         metrics[name] = Declared(**fields)
         if metrics[name].better not in ("lower", "higher"):
             raise ValueError(f"metrics.{name}.better: expected lower or higher, got {metrics[name].better!r}")
@@ -94,7 +96,7 @@ def charts(metrics: Mapping[str, Declared]) -> list[Chart]:
         group = groups.setdefault((metric.unit, metric.better), {})
         group[name] = metric
         if name == "loss" and OBJECTIVE not in metrics:
-            group[OBJECTIVE] = metric
+            group[OBJECTIVE] = metric._replace(title="")
     found: list[Chart] = []
     for unit, members in [(unit, apart) for (unit, _), group in groups.items() for apart in _apart(group)]:
         bases = {base(name) for name in members} - {OBJECTIVE}
@@ -121,9 +123,25 @@ def base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
+def title_of(name: str, metrics: Mapping[str, Declared]) -> str:
+    """How pages and charts write a metric's name: as declared, or as words."""
+    return (metrics[name].title if name in metrics else "") or spaced(name)
+
+
+def title_without_part(name: str, metrics: Mapping[str, Declared]) -> str:
+    """The title of a metric without its part: `F1` for `PER/f1`."""
+    title, part = title_of(name, metrics), spaced(name.rpartition("/")[0])
+    return title[len(part) + 1 :] if part and title.lower().startswith(f"{part.lower()} ") else title
+
+
 def spaced(name: str) -> str:
-    """A metric's name as words."""
-    return name.replace("_", " ")
+    """A name as words."""
+    return name.replace("_", " ").replace("/", " ")
+
+
+def capitalized(title: str) -> str:
+    """A title as the start of a line. Names with other capital letters, such as chrF, do not change."""
+    return title[:1].upper() + title[1:] if title.partition(" ")[0].islower() else title
 
 
 def singular(plural: str) -> str:

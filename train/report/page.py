@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from train.report.blocks import Drawn, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
-from train.report.metrics import OBJECTIVE, Declared, best, progress_of, spaced
+from train.report.metrics import OBJECTIVE, Declared, best, progress_of, spaced, title_of
 from train.report.plots import inline
 
 Object = dict[str, Any]
@@ -82,6 +82,9 @@ tr:first-child > * { border-top: 0 }
 .block > :is(.card, figure) + :is(.card, figure) { margin-top: 12px }
 .block figure { width: fit-content; max-width: 100% }
 .block .lines { width: 500px }
+.block .long { min-width: 13rem }
+.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 12px }
+.block .curves .lines { width: auto; margin: 0 }
 .share { white-space: nowrap }
 .share > span { display: inline-block; vertical-align: middle }
 .share > span:first-child { width: 3.6em; margin-right: .7em; text-align: right }
@@ -226,16 +229,18 @@ def _chart(figure: Figure, index: int) -> str:
 
 
 def _tiles(rows: Rows, metrics: Mapping[str, Declared], environment: Object) -> Iterator[tuple[str, str, str]]:
-    """The numbers at the top of the page: name, value, remark."""
-    measured = [(name, metric, best(rows, name, metric.better)) for name, metric in metrics.items()]
-    for name, metric, found in [each for each in measured if each[2] is not None][:_BEST_TILES]:
-        split, value, step = found  # type: ignore[misc]
-        meaning = metric.per or f"over {spaced(metric.of)}"
-        yield f"Best {split} {spaced(name)}", number(value), f"{meaning}, {metric.better} is better, step {step:,}"
+    """The numbers at the top of the page: name, value, remark. Metrics that only training measures come last."""
+    found_of = {name: best(rows, name, metric.better) for name, metric in metrics.items()}
+    measured = [(name, metrics[name], found) for name, found in found_of.items() if found is not None]
+    for name, metric, found in sorted(measured, key=lambda each: each[2][0] == "train")[:_BEST_TILES]:
+        split, value, step = found
+        title = title_of(name, metrics)
+        meaning = "" if metric.per == title else f"{metric.per or f'over {spaced(metric.of)}'}, "
+        yield f"Best {split} {title}", number(value), f"{meaning}{metric.better} is better, step {step:,}"
     if is_finite(parameters := environment.get("parameters")) and parameters:
         yield "Parameters", short(parameters), f"{parameters:,}"
     if seconds := _finite(rows, "train_seconds"):
-        yield "Training time", duration(seconds[-1]), f"{seconds[-1]:,.1f} seconds"
+        yield "Training time", duration(seconds[-1]), "without evaluation and saving"
     of = progress_of(environment, metrics)
     if speeds := _finite(rows, f"{of}_per_second"):
         yield "Throughput", short(statistics.median(speeds)), f"{of}/s, median"
@@ -264,7 +269,7 @@ def _measured(rows: Rows, metrics: Mapping[str, Declared]) -> str:
         f'<th scope="col">{text(split)}<small>step {row["step"]:,}</small></th>' for split, row in last.items()
     )
     body = "".join(
-        f'<tr><th scope="row">{text(spaced(key))}{_unit(key, metrics.get(key))}</th>'
+        f'<tr><th scope="row">{text(title_of(key, metrics))}{_unit(key, metrics)}</th>'
         + "".join(f"<td>{text(number(row[key])) if key in row else ''}</td>" for row in last.values())
         + "</tr>"
         for key in keys
@@ -285,9 +290,10 @@ def _files(files: Sequence[str]) -> str:
     )
 
 
-def _unit(key: str, metric: Declared | None) -> str:
+def _unit(key: str, metrics: Mapping[str, Declared]) -> str:
     """The unit of a metric, if its name does not say it, as that of `positions_per_token` does."""
-    return f"<small>{text(metric.per)}</small>" if metric is not None and metric.per not in ("", spaced(key)) else ""
+    unit = metrics[key].per if key in metrics else ""
+    return f"<small>{text(unit)}</small>" if unit not in ("", title_of(key, metrics)) else ""
 
 
 def _sections(title: str, tree: Object) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:

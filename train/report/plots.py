@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxnlp.blocks import Lines
 from train.report.formats import text as escaped
-from train.report.metrics import OBJECTIVE, Chart, base, spaced, splits_of
+from train.report.metrics import OBJECTIVE, Chart, capitalized, splits_of, title_of, title_without_part
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import, and a run that starts does not need it
     from matplotlib.axes import Axes
@@ -140,13 +140,18 @@ def smooth(steps: np.ndarray, values: np.ndarray, window: int, most: int = 400) 
 
 
 def value_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
-    """Ends of a linear vertical axis that shows every finite value; None = no value is finite."""
+    """Ends of a linear vertical axis that shows every finite value; None = no value is finite.
+
+    If all values are 0, the axis ends at 1, and starts only so far below 0 that the curve is visible.
+    """
     finite = [values[np.isfinite(values)] for _, values in curves]
     every = np.concatenate(finite) if finite else np.zeros(0)
     if not len(every):
         return None
     low, high = every.min(), every.max()
-    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    if low == high == 0.0:
+        return -0.04, 1.0
+    margin = 0.06 * (high - low) or 0.05 * abs(high)
     return low - margin, high + margin
 
 
@@ -178,17 +183,13 @@ def series_of(chart: Chart, rows: Rows) -> list[Series]:
 def chart_title(chart: Chart, shown: Sequence[Series]) -> str:
     """The metrics by name, their unit and their direction: `Loss (nats per token), lower is better`."""
     metrics = list(dict.fromkeys(series.metric for series in shown)) or list(chart.metrics)
-    names = list(dict.fromkeys(spaced(base(metric)) for metric in metrics))
+    names = list(dict.fromkeys(title_without_part(metric, chart.metrics) for metric in metrics))
     if OBJECTIVE in names and not shown:
         names.remove(OBJECTIVE)
     title = ", ".join(names[:3]) + (", \u2026" if len(names) > 3 else "")
     units = {chart.metrics[metric].per for metric in metrics}
     unit = units.pop() if len(units) == 1 else chart.unit
-    return (
-        f"{title[:1].upper()}{title[1:]}"
-        + (f" ({unit})" if unit not in ("", title) else "")
-        + f", {chart.better} is better"
-    )
+    return capitalized(title) + (f" ({unit})" if unit not in ("", title) else "") + f", {chart.better} is better"
 
 
 def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
@@ -201,7 +202,7 @@ def _chart(axes: "Axes", chart: Chart, rows: Rows) -> None:
     # The training curve has the first colour in every run.
     for number, series in enumerate(shown, 0 if any(series.split == "train" for series in shown) else 1):
         steps, values = series.steps, series.values
-        label = plain(series.split if only_split else f"{series.split} {spaced(series.metric)}")
+        label = plain(series.split if only_split else f"{series.split} {title_of(series.metric, chart.metrics)}")
         colour, style = SERIES[number % len(SERIES)], STYLES[number // len(SERIES) % len(STYLES)]
         if series.split != "train":
             handles += axes.plot(
@@ -264,23 +265,28 @@ def _legend(axes: "Axes", handles: list[Any], title: str) -> None:
 
 def _lines(axes: "Axes", lines: Lines) -> None:
     shown = lines.lines[:MAX_CURVES]
+    curves = [(_finite(line.x), _finite(line.y)) for line in shown]
     handles: list[Any] = []
-    for number, line in enumerate(shown):
-        x, y = (
-            np.array([value if abs(value) < 1e100 else np.nan for value in values], float)
-            for values in (line.x, line.y)
-        )
+    for number, (line, (x, y)) in enumerate(zip(shown, curves, strict=True)):
         marker = MARKERS[number % len(MARKERS)] if len(x) <= 25 else ""
         style = STYLES[number // len(SERIES) % len(STYLES)]
         colour = SERIES[number % len(SERIES)]
         handles += axes.plot(
             *downsample(x, y), color=colour, lw=1.8, ls=style, marker=marker, ms=4.5, label=plain(line.name)
         )
-    if not any(np.isfinite(handle.get_ydata()).any() for handle in handles):
+    limits = value_limits(curves)
+    if limits is None:
         _say_nothing_measured(axes)
+    else:
+        axes.set_ylim(*limits)
     left_out = f", first {len(shown)} of {len(lines.lines)} lines" if len(shown) < len(lines.lines) else ""
     named = [handle for handle in handles if handle.get_label()]
-    _legend(axes, named, lines.y_label + left_out)
+    _legend(axes, named, capitalized(lines.y_label) + left_out)
+
+
+def _finite(values: Sequence[float]) -> np.ndarray:
+    """Values that an axis supports; the others become NaN."""
+    return np.array([value if abs(value) < 1e100 else np.nan for value in values], float)
 
 
 def _learning_rate(axes: "Axes", rows: Rows) -> None:

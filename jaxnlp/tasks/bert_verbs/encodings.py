@@ -52,10 +52,15 @@ def max_length_of(trained: Trained) -> int:
 
 def encoder_config(trained: Trained) -> Any:
     """The config of a model's BERT. Raises: ValueError when the model does not have one."""
-    config: Any = getattr(trained.model, "config", None)
-    if not isinstance(config, BertModelConfig):
-        raise ValueError(f"{trained.name} does not have a BERT: its model is a {type(trained.model).__name__}")
-    return config.encoder
+    model: Any = trained.model
+    if not has_bert(model):
+        raise ValueError(f"{trained.name} does not have a BERT: its model is a {type(model).__name__}")
+    return model.config.encoder
+
+
+def has_bert(model: Any) -> bool:
+    """Whether a model has a BERT that reads texts."""
+    return isinstance(getattr(model, "config", None), BertModelConfig)
 
 
 def embed_texts(

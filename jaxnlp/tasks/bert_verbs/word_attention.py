@@ -27,7 +27,7 @@ def attend_words(trained: Trained, text: str, unit: Unit = "words", *, max_lengt
     Raises: ValueError for a model without a BERT, and for a text without words.
     """
     config: Any = trained.model.config
-    if not isinstance(config, WordEncoderConfig) or not config.bert:
+    if not attends(trained.model):
         raise without_attention(trained)
     inputs: WordInputs = trained.processor.inputs
     if max_length is not None:
@@ -45,3 +45,8 @@ def attend_words(trained: Trained, text: str, unit: Unit = "words", *, max_lengt
     names = inputs.pieces.tokens(tokens)
     maps = AttentionMaps(names, names, np.asarray(weights, np.float32)[:, 0])
     return TextAttention(text, (maps,), len(read) < len(words))
+
+
+def attends(model: Any) -> bool:
+    """Whether a tagger or a parser has a BERT."""
+    return isinstance(model.config, WordEncoderConfig) and bool(model.config.bert)

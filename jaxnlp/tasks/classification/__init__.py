@@ -17,8 +17,8 @@ from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, sev
 from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
-from jaxnlp.tasks.bert_verbs.encodings import embed
-from jaxnlp.tasks.classification.attention import attend
+from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert
+from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
 from jaxnlp.tasks.classification.predict import predict
@@ -153,6 +153,10 @@ class Classification(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"predict": predict, "embed": embed, "attend": attend}
+
+    def offers(self, function: str, model: nn.Module) -> bool:
+        conditions = {"embed": has_bert, "attend": attends}
+        return function not in conditions or conditions[function](model)
 
 
 def _shares(batch: Batch, classes: int) -> Array:

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 
 from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
-from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs import encodings
@@ -23,10 +22,9 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
 
     Raises: ValueError for a model that does not attend to texts.
     """
-    config: Any = trained.model.config
-    if isinstance(config, BertModelConfig):
+    if encodings.has_bert(trained.model):
         return encodings.attend(trained, text, pair, max_length=max_length)
-    if not config.has_attention_weights:
+    if not attends(trained.model):
         raise without_attention(trained)
     if pair is not None or max_length is not None:
         raise ValueError("pair and max_length apply only to a BERT; remove them")
@@ -36,5 +34,11 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     weights = jax.jit(model.attention_weights)(trained.params, batch["tokens"], batch["attention_mask"])
     seen = batch["attention_mask"][0]
     names = trained.processor.vocabulary.tokens(batch["tokens"][0][seen])
-    maps = AttentionMaps([POOLED], names, np.asarray(weights, np.float32)[None, None, :1, seen])
+    shares = np.asarray(weights, np.float32)[None, None, :1, seen]
+    maps = AttentionMaps([POOLED], names, shares, row_positions=(None,))
     return TextAttention(text, (maps,), bool(chunk.truncated))
+
+
+def attends(model: Any) -> bool:
+    """Whether a classifier attends to texts."""
+    return encodings.has_bert(model) or model.config.has_attention_weights

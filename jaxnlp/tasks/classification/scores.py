@@ -26,13 +26,18 @@ def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> d
 
     `of` is the plural noun for examples.
     """
-    found = {name: MetricKind(of) for name in ("balanced_accuracy", "macro_f1")}
+    found = {"balanced_accuracy": MetricKind(of), "macro_f1": MetricKind(of, title="macro F1")}
     found["calibration_error"] = MetricKind(of, "points", "lower")
     if len(np.unique(labels)) == len(classes):
-        found |= {name: MetricKind(of) for name in ("roc_auc", "average_precision")}
+        found |= areas(of)
     if len(classes) <= MAX_CLASSES:
-        found |= {f"{classes[label]}/f1": MetricKind(of) for label in np.unique(labels)}
+        found |= {f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in (classes[n] for n in np.unique(labels))}
     return found
+
+
+def areas(of: str) -> dict[str, MetricKind]:
+    """The areas under the curves, which need examples of every class."""
+    return {"roc_auc": MetricKind(of, title="ROC AUC"), "average_precision": MetricKind(of)}
 
 
 def scores(classes: Sequence[str], labels: np.ndarray, probabilities: np.ndarray) -> dict[str, Metric]:

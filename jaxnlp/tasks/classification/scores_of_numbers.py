@@ -18,7 +18,7 @@ def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> d
     """What `scores` measures of labels [N]."""
     del classes, labels
     errors = {name: MetricKind(of, "label", "lower") for name in ("mean_absolute_error", "root_mean_squared_error")}
-    return errors | {name: MetricKind(of) for name in ("pearson", "spearman")}
+    return errors | {name: MetricKind(of, title=f"{name.capitalize()} correlation") for name in ("pearson", "spearman")}
 
 
 def scores(classes: Sequence[str], labels: np.ndarray, predicted: np.ndarray) -> dict[str, Metric]:

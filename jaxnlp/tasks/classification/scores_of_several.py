@@ -9,16 +9,17 @@ import numpy as np
 
 from jaxnlp.blocks import Lines, Table
 from jaxnlp.tasks import Block, Metric, MetricKind
-from jaxnlp.tasks.classification.scores import MAX_CLASSES, MAX_CURVES, line
+from jaxnlp.tasks.classification.scores import MAX_CLASSES, MAX_CURVES, areas, line
 
 
 def kinds(classes: Sequence[str], labels: np.ndarray, of: str = "examples") -> dict[str, MetricKind]:
     """The metrics of `scores` for examples with these labels [N, C], 0 or 1."""
-    found = {name: MetricKind(of) for name in ("accuracy", "micro_f1", "macro_f1")}
+    titles = {"accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1"}
+    found = {name: MetricKind(of, title=title) for name, title in titles.items()}
     if _with_both(labels).any():
-        found |= {name: MetricKind(of) for name in ("roc_auc", "average_precision")}
+        found |= areas(of)
     if len(classes) <= MAX_CLASSES:
-        found |= {f"{name}/f1": MetricKind(of) for name in classes}
+        found |= {f"{name}/f1": MetricKind(of, title=f"{name} F1") for name in classes}
     return found
 
 

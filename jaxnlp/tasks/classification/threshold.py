@@ -33,7 +33,7 @@ class ChooseThreshold(Evaluator):
     def metrics(self) -> Mapping[str, MetricKind]:
         return {
             "threshold": MetricKind("examples", "probability"),
-            "threshold_macro_f1": MetricKind("examples"),
+            "threshold_macro_f1": MetricKind("examples", title="threshold macro F1"),
             "threshold_accuracy": MetricKind("examples"),
         }
 

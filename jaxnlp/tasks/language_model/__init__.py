@@ -18,7 +18,7 @@ from jaxnlp.ops.losses import TokenLosses, cross_entropy, linear_cross_entropy
 from jaxnlp.ops.sampled_softmax import sampled_cross_entropy
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.attention import Attention
-from jaxnlp.tasks.language_model.attention import attend
+from jaxnlp.tasks.language_model.attention import attend, attends
 from jaxnlp.tasks.language_model.commands import Generate, generate
 from jaxnlp.tasks.language_model.evaluators import (
     Continuations,
@@ -163,6 +163,9 @@ class LanguageModel(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"generate": generate, "attend": attend}
+
+    def offers(self, function: str, model: nn.Module) -> bool:
+        return function != "attend" or attends(model)
 
 
 @dataclasses.dataclass(frozen=True)

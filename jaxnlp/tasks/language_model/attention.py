@@ -26,7 +26,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     Raises: ValueError for a model that does not attend, and a text that is empty or not in the vocabulary.
     """
     model: Any = trained.model
-    if not isinstance(model, Decoder):
+    if not attends(model):
         raise without_attention(trained)
     limit = model.capacity if max_length is None else min(max_length, model.capacity)
     if limit < 1:
@@ -43,11 +43,25 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
     maps = []
     for name, (rows, columns) in model.attention_places(len(read)).items():
         if name in stacks:  # a Perceiver may have no blocks
-            weights, shown = np.stack(stacks[name]), name.replace("_", " ")
-            maps.append(AttentionMaps(_named(rows, names), _named(columns, names), weights, shown, rows.see(columns)))
+            maps.append(
+                AttentionMaps(
+                    _named(rows, names),
+                    _named(columns, names),
+                    np.stack(stacks[name]),
+                    name.replace("_", " "),
+                    rows.see(columns),
+                    _positions(rows),
+                    _positions(columns),
+                )
+            )
     if len(maps) == 1:
         maps = [maps[0]._replace(name="")]
     return TextAttention(text, tuple(maps), len(ids) > len(read))
+
+
+def attends(model: Any) -> bool:
+    """Whether a language model attends; a recurrent one does not."""
+    return isinstance(model, Decoder)
 
 
 def _layer(name: str) -> int:
@@ -58,3 +72,8 @@ def _layer(name: str) -> int:
 def _named(places: Places, tokens: list[str]) -> list[str]:
     latents = [f"latent {number}" for number in range(1, places.latents + 1)]
     return [*latents, *(tokens[position] for position in places.positions[places.latents :])]
+
+
+def _positions(places: Places) -> tuple[int | None, ...]:
+    """Positions in the text, from 1; None for latents."""
+    return (*[None] * places.latents, *(position + 1 for position in places.positions[places.latents :]))

@@ -192,7 +192,7 @@ class NextWord(Evaluator):
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
-        return {"next_word_nll": MetricKind("windows", "nats", "lower")}
+        return {"next_word_nll": MetricKind("windows", "nats", "lower", title="next-word NLL")}
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         windows: Sequence[NextWordWindow] = scoring.split.examples

@@ -15,6 +15,7 @@ from jaxnlp.models.parser import ParserConfig
 from jaxnlp.ops.transitions import labels_of, legal_transitions
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.bert_verbs.word_attention import attends
 from jaxnlp.tasks.parsing.commands import Parse, attend, parse
 from jaxnlp.tasks.parsing.evaluators import Validation
 from jaxnlp.tasks.parsing.scores import SCORES
@@ -49,7 +50,7 @@ class Parsing(Task):
         if self.l2 or self.label_smoothing:
             found["objective"] = loss._replace(training_only=True)
         if split.examples and split.scored:
-            found |= {name: MetricKind("words") for name in SCORES}
+            found |= {name: MetricKind("words", title=title) for name, title in SCORES.items()}
             found["exact_match"] = MetricKind("sentences")
         return found
 
@@ -123,3 +124,6 @@ class Parsing(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"parse": parse, "attend": attend}
+
+    def offers(self, function: str, model: nn.Module) -> bool:
+        return function != "attend" or attends(model)

@@ -13,7 +13,11 @@ from jaxnlp.text.conllu import TreeSentence, universal, written
 
 MAX_ERRORS = 10
 """Maximum number of wrong sentences in the report."""
-PREDICTED = ("tag_accuracy", "uas_predicted_tags", "las_predicted_tags")
+PREDICTED = {
+    "tag_accuracy": "tag accuracy",
+    "uas_predicted_tags": "UAS with predicted tags",
+    "las_predicted_tags": "LAS with predicted tags",
+}
 """The metrics with the tags of a tagger: the share of right tags, and the scores of the trees."""
 
 
@@ -37,7 +41,8 @@ class Validation(Evaluator):
 
     @property
     def metrics(self) -> Mapping[str, MetricKind]:
-        return {} if self.tagger is None else {name: MetricKind("words") for name in PREDICTED}
+        titles = {} if self.tagger is None else PREDICTED
+        return {name: MetricKind("words", title=title) for name, title in titles.items()}
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, sentences = scoring.trained, scoring.split.examples

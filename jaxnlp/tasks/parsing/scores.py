@@ -17,7 +17,13 @@ from jaxnlp.blocks import Line, Lines, Table
 from jaxnlp.tasks import Block, Metric
 from jaxnlp.text.conllu import TreeSentence, universal
 
-SCORES = ("uas", "las", "uas_without_punctuation", "las_without_punctuation", "las_with_subtypes")
+SCORES = {
+    "uas": "UAS",
+    "las": "LAS",
+    "uas_without_punctuation": "UAS without punctuation",
+    "las_without_punctuation": "LAS without punctuation",
+    "las_with_subtypes": "LAS with subtypes",
+}
 """Shares of words. Words without punctuation are those whose gold relation is not punct."""
 PUNCTUATION = "punct"
 LENGTHS = (1, 2, 3, 4, 6, 9, 14, 24)

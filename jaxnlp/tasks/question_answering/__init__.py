@@ -28,7 +28,9 @@ class QuestionAnswering(LanguageModel):
         del declared["perplexity"]  # its evaluator measures exact matches
         if split.scored and len(split.examples):
             declared["exact_match"] = MetricKind("questions")
-        return declared | {"positions_per_token": MetricKind(processor.unit, "positions", "lower", training_only=True)}
+        title = f"positions per {processor.unit.removesuffix('s')}"
+        padding = MetricKind(processor.unit, "positions", "lower", training_only=True, title=title)
+        return declared | {"positions_per_token": padding}
 
     def _more_metrics(self, batch: Batch) -> Metrics:
         tokens = batch["tokens"]

@@ -14,6 +14,7 @@ from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import crf_log_likelihood
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.bert_verbs.word_attention import attends
 from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.commands import Predict, attend, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
@@ -86,3 +87,6 @@ class Tagging(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"tag": tag, "attend": attend}
+
+    def offers(self, function: str, model: nn.Module) -> bool:
+        return function != "attend" or attends(model)

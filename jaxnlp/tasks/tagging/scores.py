@@ -82,10 +82,11 @@ def kinds(processor: TaggerProcessor) -> dict[str, MetricKind]:
     """The metrics that `scores` returns."""
     found = {"accuracy": MetricKind("words")}
     if processor.has_entities:
-        found |= {name: MetricKind("entities") for name in ("f1", "precision", "recall", "strict_f1")}
+        titles = {"f1": "F1", "precision": "precision", "recall": "recall", "strict_f1": "strict F1"}
+        found |= {name: MetricKind("entities", title=title) for name, title in titles.items()}
     if len(processor.types) <= MAX_TYPES:
         what = "entities" if processor.has_entities else "words"
-        found |= {f"{kind}/f1": MetricKind(what) for kind in processor.types}
+        found |= {f"{kind}/f1": MetricKind(what, title=f"{kind} F1") for kind in processor.types}
     return found
 
 

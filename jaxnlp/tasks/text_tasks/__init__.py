@@ -75,7 +75,10 @@ class TextTasks(Task):
         for name, labels in processor.parts:
             found[f"{name}/loss"] = losses[name]
             if labels.kind == "similarity":
-                found |= {f"{name}/{measure}": MetricKind("pairs") for measure in ("pearson", "spearman")}
+                found |= {
+                    f"{name}/{measure}": MetricKind("pairs", title=f"{name} {measure.capitalize()} correlation")
+                    for measure in ("pearson", "spearman")
+                }
             else:
                 found[f"{name}/accuracy"] = MetricKind("examples")
         if split.scored:

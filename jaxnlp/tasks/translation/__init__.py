@@ -33,7 +33,8 @@ class Translation(TextToText):
     def metrics(self, processor: TranslationProcessor, split: Split) -> Mapping[str, MetricKind]:
         found = {**super().metrics(processor, split)}
         if split.scored and len(split.examples):
-            found |= {name: MetricKind("sentences", "points") for name in ("bleu", "chrf")}
+            titles = {"bleu": "BLEU", "chrf": "chrF"}
+            found |= {name: MetricKind("sentences", "points", title=title) for name, title in titles.items()}
             found["exact_match"] = MetricKind("sentences")
         return found
 

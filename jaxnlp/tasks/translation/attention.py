@@ -79,4 +79,5 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
         for name in names
         if name in weights
     )
-    return TextAttention(f"{text} | {target}", maps, truncated)
+    title = f"{text} | {target}" if target.strip() else f"{text} (empty translation)"
+    return TextAttention(title, maps, truncated)

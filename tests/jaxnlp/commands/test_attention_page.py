@@ -127,3 +127,19 @@ def test_weights_of_other_tokens_are_refused(weights):
         render_page([AttentionMaps(NASTY[1:], NASTY, weights)], title="x", model="y")
     with pytest.raises(ValueError, match="a page about attention needs maps, got none"):
         render_page([], title="x", model="y")
+
+
+def test_rows_and_columns_have_positions_and_latents_have_none(weights):
+    whole = AttentionMaps(NASTY, NASTY, weights)
+    last = AttentionMaps(["latent 1", "a"], NASTY, weights[:, :, :2], row_positions=(None, 10))
+    first, second = json.loads(Page(render_page([whole, last], title="x", model="y")).scripts[0])
+    assert first["rowPositions"] == first["columnPositions"] == list(range(1, len(NASTY) + 1))
+    assert (second["rowPositions"], second["columnPositions"]) == ([None, 10], list(range(1, len(NASTY) + 1)))
+    with pytest.raises(ValueError, match="expected 10 positions, one for each token, got 1"):
+        render_page([whole._replace(row_positions=(1,))], title="x", model="y")
+
+
+def test_the_sentence_about_a_row_and_the_bars_name_positions(maps):
+    script = Page(render_page(maps, title="x", model="y")).scripts[1]
+    assert 'at("where").textContent' in script
+    assert 'make(bars, "small", position(part.columnPositions, place))' in script

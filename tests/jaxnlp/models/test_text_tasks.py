@@ -13,7 +13,7 @@ from jaxnlp.models import text_vectors
 from jaxnlp.models.bert import Bert, BertConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.models.text_vectors import pool
-from jaxnlp.text.labels import Labels
+from jaxnlp.text.labels import Labels, number_of_texts
 from tests.random_parameters import random_parameters
 
 VOCABULARY, ALL = 13, tuple(LABELS.items())
@@ -88,7 +88,7 @@ def test_initialisation_makes_every_head_with_values_that_other_parts_do_not_cha
 @pytest.mark.parametrize(("part", "texts"), [("sst", 2), ("quora", 1)])
 def test_another_number_of_texts_is_refused(part, texts):
     model, params = build()
-    message = rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
+    message = rf"{part} takes {number_of_texts(3 - texts)}, got tokens \(3, {texts}, 6\)"
     with pytest.raises(ValueError, match=message):
         predict(model, params, *batch(texts), part)
 

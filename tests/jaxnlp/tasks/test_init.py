@@ -18,7 +18,7 @@ from tests.seam import images
 from train.begin import begin
 from train.config import update
 from train.parallel import make_parallel
-from train.report.metrics import Declared, charts
+from train.report.metrics import Declared, charts, title_of
 from train.scoring import SplitScoring
 from train.setup import set_up
 
@@ -126,6 +126,12 @@ def test_validation_measures_every_metric_that_may_select_the_best_checkpoint(se
     for name in setup.metrics.keys() - allowed:
         with pytest.raises(ConfigError, match=f"best_metric must be one of .*loss.*, got '{name}'"):
             set_up(begin(dataclasses.replace(setup.config, best_metric=name)))
+
+
+def test_abbreviations_have_capital_letters_in_the_titles_of_metrics(setup):
+    declared = {name: Declared(title=kind.title) for name, kind in setup.metrics.items()}
+    words = {word for name in declared for word in title_of(name, declared).split()}
+    assert not words & {"auc", "bleu", "chrf", "f1", "las", "mlm", "nll", "nsp", "pearson", "roc", "spearman", "uas"}
 
 
 def test_no_chart_shows_shares_next_to_other_quantities(setup, validated):

@@ -184,7 +184,7 @@ def test_smoothing_and_z_loss_change_the_objective_of_training_but_no_plain_loss
 def test_every_metric_is_declared(key):
     task = MaskedLanguageModel(label_smoothing=0.3)
     assert step(batch(), key, task)[1].keys() <= task.metrics(None, None).keys()
-    assert task.metrics(None, None)["mlm/loss"] == MetricKind("masked tokens", "nats", "lower")
+    assert task.metrics(None, None)["mlm/loss"] == MetricKind("masked tokens", "nats", "lower", title="MLM loss")
 
 
 def validated(*batches):

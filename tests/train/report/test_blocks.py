@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.blocks import HeatMap, Line, Lines, MarkedText, Picture, Table
-from train.report.blocks import MAX_ROWS, Drawn, block_from_json, block_to_json, render_blocks
+from train.report.blocks import MAX_ROWS, Drawn, block_from_json, block_to_json, render_blocks, render_table
 
 HOSTILE = "<script>alert('&\"')</script>"
 PNG = base64.b64encode(
@@ -270,3 +270,15 @@ def test_lines_are_drawn_with_a_label_and_ids_of_their_own():
     ids = re.findall(r'\bid="(.*?)"', page)
     assert len(ids) > 10
     assert len(ids) == len(set(ids))
+
+
+def test_the_first_cells_of_a_table_can_be_links():
+    drawn = render_table(Table(("run", "loss"), (("<a>", 1.0), ("b", 2.0))), ("a&b.html", None))
+    assert '<td><a href="a&amp;b.html">&lt;a&gt;</a></td>' in drawn
+    assert drawn.count("<a ") == 1
+
+
+def test_only_long_texts_have_a_column_of_a_minimum_width_and_a_share_of_0_has_no_bar():
+    drawn = rendered(Table(("text", "share"), (("word " * 9, 0.0), ("word", 0.001)), bars=(1,)))
+    assert re.findall("<td([^<>]*)>word", drawn) == [' class="long"', ""]
+    assert drawn.count('class="bar"') == 1

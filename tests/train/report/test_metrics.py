@@ -1,15 +1,21 @@
+import json
 import math
 
 import pytest
 
+from jaxnlp.tasks import MetricKind
+from jaxnlp.tasks.language_model import LanguageModel
 from train.report.metrics import (
     Declared,
     best,
+    capitalized,
     charts,
     declared_metrics,
     main_split,
     progress_of,
     singular,
+    title_of,
+    title_without_part,
 )
 
 LOSS = {"of": "tokens", "unit": "nats", "better": "lower"}
@@ -32,9 +38,9 @@ def test_the_metric_that_selects_the_best_checkpoint_comes_first():
     ("metrics", "message"),
     [
         (["loss"], r"metrics: expected an object with one entry a metric, got list"),
-        ({"loss": "nats"}, r"metrics\.loss: expected an object of texts: of, unit and better; got 'nats'"),
+        ({"loss": "nats"}, r"metrics\.loss: expected an object of texts: of, unit, better, title; got 'nats'"),
         ({"loss": {"of": 3}}, r"metrics\.loss: expected an object of texts"),
-        ({"loss": {"units": "nats"}}, r"metrics\.loss: unknown field 'units'; expected of, unit and better"),
+        ({"loss": {"units": "nats"}}, r"metrics\.loss: unknown field 'units'; expected of, unit, better, title"),
         ({"loss": LOSS | {"better": "up"}}, r"metrics\.loss\.better: expected lower or higher, got 'up'"),
     ],
 )
@@ -106,3 +112,29 @@ def test_the_best_value_goes_by_the_declared_direction_and_the_earliest_counts()
     assert best(rows, "a", "lower") == ("validation", 0.2, 1)
     assert best(rows, "b", "lower") is None
     assert best([row(1, a=None), row(2, a=math.inf)], "a", "lower") is None
+
+
+def test_a_metric_is_written_as_declared_or_as_words():
+    declared = {
+        "PER/f1": Declared(title="PER F1"),
+        "mlm/loss": Declared(title="MLM loss"),
+        "sst/exact_match": Declared(),
+    }
+    assert [title_of(name, declared) for name in declared] == ["PER F1", "MLM loss", "sst exact match"]
+    assert [title_without_part(name, declared) for name in declared] == ["F1", "loss", "exact match"]
+    assert title_of("tokens_per_second", declared) == title_without_part("tokens_per_second", declared)
+    assert [capitalized(title) for title in ("loss", "UAS", "chrF")] == ["Loss", "UAS", "chrF"]
+
+
+def test_the_objective_does_not_have_the_title_of_the_loss():
+    (chart,) = charts({"loss": Declared(better="lower", title="the loss")})
+    assert [title_of(name, chart.metrics) for name in chart.metrics] == ["the loss", "objective"]
+
+
+def test_a_run_records_the_titles_of_its_metrics(tiny_config, quick_fit, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        LanguageModel, "metrics", lambda *_: dict.fromkeys(("loss", "perplexity"), MetricKind(title="X"))
+    )
+    quick_fit(tiny_config(total_steps=1), tmp_path)
+    declared = declared_metrics(json.loads((tmp_path / "environment.json").read_text()))
+    assert declared["loss"].title == "X"

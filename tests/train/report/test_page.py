@@ -50,7 +50,7 @@ def test_head_states_the_best_of_each_metric_size_time_and_median_speed():
         "Best validation loss": ("1.7375", "nats per token, lower is better, step 100"),
         "Best validation accuracy": ("0.5625", "over questions, higher is better, step 200"),
         "Parameters": ("10.8 M", "10,788,929"),
-        "Training time": ("1 min 15 s", "75.4 seconds"),
+        "Training time": ("1 min 15 s", "without evaluation and saving"),
         "Throughput": ("52 k", "tokens/s, median"),
     }
 
@@ -71,7 +71,7 @@ def test_head_shows_the_first_metrics_and_the_one_that_selects_the_best_checkpoi
     names = [f"part{n}/f1" for n in range(9)]
     rows = [{"step": 1, "split": "validation", **dict.fromkeys(names, 0.5)}]
     found = tiles(page(environment={"metrics": {name: {} for name in names}, "best_metric": "part7/f1"}, rows=rows))
-    assert list(found) == [f"Best validation part{n}/f1" for n in (7, 0, 1, 2)]
+    assert list(found) == [f"Best validation part{n} f1" for n in (7, 0, 1, 2)]
 
 
 def test_throughput_is_that_of_the_metric_that_progress_is_counted_by():
@@ -128,6 +128,21 @@ def test_a_unit_that_the_name_of_its_metric_says_is_not_repeated():
     rows = [{"step": 1, "split": "train", "steps_per_word": 1.5}]
     table = page(environment=ENVIRONMENT | {"metrics": declared}, rows=rows).partition("Last measured")[2]
     assert '<th scope="row">steps per word</th><td>1.5000</td>' in table
+    found = tiles(page(environment=ENVIRONMENT | {"metrics": declared}, rows=rows))
+    assert found["Best train steps per word"] == ("1.5000", "lower is better, step 1")
+
+
+def test_metrics_have_their_declared_titles_in_tiles_and_the_table():
+    text = page(environment=declaring(accuracy={"of": "questions", "title": "ACC"}))
+    assert "Best validation ACC" in tiles(text)
+    assert '<th scope="row">ACC</th>' in text
+
+
+def test_metrics_that_only_training_measures_are_the_last_tiles():
+    rows = [*ROWS, {"step": 1, "split": "train", "padding": 1.5}]
+    metrics = {"padding": {"better": "lower"}} | ENVIRONMENT["metrics"]
+    found = list(tiles(page(environment=ENVIRONMENT | {"metrics": metrics}, rows=rows)))
+    assert found[:3] == ["Best validation loss", "Best validation accuracy", "Best train padding"]
 
 
 def test_last_values_are_those_of_the_last_row_of_each_split_declared_metrics_first():

@@ -162,6 +162,20 @@ def test_axis_ignores_what_is_not_finite_and_is_never_empty():
         assert low < value < high
 
 
+def test_a_curve_of_zeros_has_an_axis_from_0_to_1():
+    zeros = [(np.array([1.0, 2.0]), np.zeros(2))]
+    low, high = value_limits(zeros)
+    assert high == 1.0
+    assert -0.1 < low < 0.0
+    chart = draw_chart(
+        Chart("scores", "", {"f1": Declared()}), [{"step": n, "split": "dev", "f1": 0.0} for n in (1, 2)]
+    )
+    for drawing in (chart, draw_lines(Lines((Line("", (1, 2), (0, 0)),), "x", "y"))):
+        texts = re.findall(r"<text[^>]*>(.*?)</text>", drawing)
+        assert {"0.0", "1.0"} <= set(texts)
+        assert not any(text.startswith(("-", "\u2212")) for text in texts)
+
+
 def test_curve_takes_one_number_of_one_split_and_reads_what_is_none_as_nan():
     rows = [
         {"step": 1, "split": "train", "loss": 3.0},
@@ -232,6 +246,8 @@ def test_each_metric_and_split_is_a_curve_of_its_own(hostile_chart):
         ({"loss": NATS, "b": Declared("words", "nats", "lower")}, ["loss", "b"], "Loss, b (nats)"),
         ({"exact_match": Declared()}, ["exact_match"], "Exact match"),
         ({"steps_per_word": Declared("words", "steps", "lower")}, ["steps_per_word"], "Steps per word"),
+        ({"a/f1": Declared(title="a F1"), "b/f1": Declared(title="b F1")}, ["a/f1", "b/f1"], "F1"),
+        ({"chrf": Declared(title="chrF")}, ["chrf"], "chrF"),
         ({name: Declared() for name in "abcde"}, list("abcde"), "A, b, c, \u2026"),
     ],
 )
@@ -248,8 +264,8 @@ def test_more_curves_than_can_be_told_apart_are_left_out_and_the_title_says_so()
     rows = [{"step": step, "split": "dev", **dict.fromkeys(chart.metrics, 0.5)} for step in (1, 2)]
     drawing = draw_chart(chart, rows)
     assert f"F1, higher is better, first {MAX_CURVES} of {MAX_CURVES + 3} curves" in drawing
-    assert f"dev part{MAX_CURVES - 1}/f1" in drawing
-    assert f"dev part{MAX_CURVES}/f1" not in drawing
+    assert f"dev part{MAX_CURVES - 1} f1" in drawing
+    assert f"dev part{MAX_CURVES} f1" not in drawing
 
 
 def test_throughput_is_that_of_the_progress_metric():
@@ -279,7 +295,7 @@ def test_long_titles_and_names_stay_within_a_narrow_chart():
 
 
 def test_lines_of_a_block_have_their_names_and_labels():
-    lines = Lines((Line("_each", (1, 2, 3), (4, 5, 6)), Line("$mean$", (1, 3), (5, 5))), "position", "Perplexity")
+    lines = Lines((Line("_each", (1, 2, 3), (4, 5, 6)), Line("$mean$", (1, 3), (5, 5))), "position", "perplexity")
     texts = re.findall(r"<text[^>]*>(.*?)</text>", draw_lines(lines))
     assert {"_each", "$mean$", "position", "Perplexity"} <= set(texts)
     assert "step" not in texts

@@ -67,3 +67,12 @@ def test_a_tagger_without_a_bert_says_so(tagger):
     model = dataclasses.replace(tagger.model, config=TaggerConfig(word_width=4))
     with pytest.raises(ValueError, match=r"^mine has no attention to show: its model is a Tagger$"):
         dataclasses.replace(tagger, model=model).attend("the cats")
+
+
+def test_only_a_model_with_a_bert_shows_attention_among_its_functions(tagger):
+    without = dataclasses.replace(tagger, model=dataclasses.replace(tagger.model, config=TaggerConfig(word_width=4)))
+    assert repr(tagger).endswith("; tag, attend)")
+    assert repr(without).endswith("; tag)")
+    assert ("attend" in dir(tagger), "attend" in dir(without)) == (True, False)
+    with pytest.raises(AttributeError, match=r"has no 'parse'; it has: tag$"):
+        without.parse("the cats")

@@ -54,3 +54,10 @@ def test_a_model_without_attention_says_so_in_one_line():
     other = dataclasses.replace(trained_of(TextRNNConfig(embedding_width=4, widths=(5,), pooling="max")), name="b")
     with pytest.raises(ValueError, match=r"^b has no attention to show: its model is a TextRNN$"):
         other.attend(TEXT)
+
+
+def test_a_classifier_shows_only_the_functions_that_its_model_offers(make_classifier):
+    attending = trained_of(TextRNNConfig(embedding_width=4, widths=(5,), pooling="attention"))
+    shown = [repr(trained) for trained in (trained_of(TextCNNConfig(embedding_width=4)), attending, make_classifier())]
+    endings = ("; predict)", "; predict, attend)", "; predict, embed, attend)")
+    assert [text[-len(ending) :] for text, ending in zip(shown, endings, strict=True)] == [*endings]

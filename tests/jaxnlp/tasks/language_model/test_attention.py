@@ -106,6 +106,10 @@ def test_rows_and_columns_have_names_and_white_space_has_signs():
     assert (down.rows, down.columns) == (latents, tokens)
     assert (blocks.rows, blocks.columns) == (latents, latents)
     assert (up.rows, up.columns) == (tokens, latents + tokens)
+    places = tuple(range(1, len(tokens) + 1))
+    assert maps.row_positions == maps.column_positions == places
+    assert (down.row_positions, down.column_positions) == ((None,) * 3, places)
+    assert (up.row_positions, up.column_positions) == (places, (None, None, None, *places))
 
 
 def test_a_text_is_truncated_to_the_context_or_less():

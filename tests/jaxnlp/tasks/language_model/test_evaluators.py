@@ -260,7 +260,7 @@ def test_next_words_are_counted_in_windows():
     found = NextWord()(Scoring(examples=windows)).metrics["next_word_nll"]
     assert found.count == 4
     np.testing.assert_allclose(found.value, next_word_losses(MODEL, PARAMS, inputs, np.array(targets)).mean())
-    assert NextWord().metrics["next_word_nll"] == MetricKind("windows", "nats", "lower")
+    assert NextWord().metrics["next_word_nll"] == MetricKind("windows", "nats", "lower", title="next-word NLL")
 
 
 @pytest.mark.parametrize("window", [0, 3])

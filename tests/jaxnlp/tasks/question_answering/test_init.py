@@ -20,6 +20,7 @@ def test_only_questions_with_answers_have_a_share_of_right_ones():
     assert task.metrics(VOCABULARY, Split(examples=QUESTIONS, scored=False)).keys() == names - {"exact_match"}
     assert task.metrics(VOCABULARY, Split()).keys() == names - {"exact_match"}
     assert task.metrics(VOCABULARY, Split(examples=QUESTIONS))["exact_match"] == MetricKind("questions")
+    assert task.metrics(VOCABULARY, Split())["positions_per_token"].title == "positions per character"
 
 
 def test_progress_counts_all_processed_tokens_and_the_loss_only_scored_ones():

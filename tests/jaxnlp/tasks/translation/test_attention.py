@@ -9,6 +9,7 @@ from jaxnlp.tasks import Trained
 from jaxnlp.tasks.translation import Translation
 from jaxnlp.tasks.translation.attention import TranslationAttention
 from jaxnlp.text.subword_training import train_subwords
+from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
 from tests.random_parameters import random_parameters
 
@@ -68,6 +69,11 @@ def test_without_a_translation_the_maps_are_those_of_the_models_own(translator):
         given = translator.attend(SOURCE, own)
         assert given.maps[-1].rows == found.maps[-1].rows
         np.testing.assert_allclose(found.maps[-1].weights, given.maps[-1].weights, atol=1e-5)
+
+
+def test_an_empty_translation_is_named_in_the_title(translator, monkeypatch):
+    monkeypatch.setattr("jaxnlp.tasks.translation.attention.search", lambda *_: [[([END], 0.0)]])
+    assert translator.attend(SOURCE).title == f"{SOURCE} (empty translation)"
 
 
 def test_long_texts_are_truncated_and_blank_ones_refused(translator):
