@@ -21,7 +21,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import gelu
 from jaxnlp.targets import Classes
-from jaxnlp.text.labels import Labels
+from jaxnlp.text.labels import TEXTS_PER_EXAMPLE, Labels
 from jaxnlp.typing import Params
 
 _logger = logging.getLogger(__name__)
@@ -185,7 +185,7 @@ class TextTasks(nn.Module):
         """
         labels = dict(self.parts)[part]
         if tokens.ndim != 3 or tokens.shape[1] != labels.texts:
-            raise ValueError(f"{part} takes {labels.texts} text(s) per example, got tokens {tokens.shape}")
+            raise ValueError(f"{part} takes {TEXTS_PER_EXAMPLE[labels.texts]}, got tokens {tokens.shape}")
         vectors = self.embed(tokens, attention_mask, deterministic=deterministic)
         return self._answer(vectors, part, labels, deterministic)
 

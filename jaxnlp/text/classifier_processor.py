@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxnlp.inference import as_texts
 from jaxnlp.targets import Targets, targets_from_json
+from jaxnlp.text.labels import TEXTS_PER_EXAMPLE
 from jaxnlp.text.wordpiece import TokenizedTexts, WordPieceVocabulary, padded_texts
 
 PairReading = Literal["together", "apart"]
@@ -99,7 +100,8 @@ class TextClassifierProcessor:
         are 0 in the first text and 1 in the second.
         """
         if any(len(row) != self.texts for row in rows):
-            raise ValueError(f"this model reads {self.texts} text(s) per example")
+            remedy = "remove pairs" if self.texts == 1 else "give pairs"
+            raise ValueError(f"this model reads {TEXTS_PER_EXAMPLE[self.texts]}; {remedy}")
         first, *second = zip(*rows, strict=True) if rows else ((), ())[: self.texts]
         if not self.apart:
             return self.vocabulary.tokenize(first, second[0] if second else None, max_length=self.max_length)

@@ -7,6 +7,8 @@ from typing import Any, Literal, Self, get_args
 LabelKind = Literal["classification", "paraphrase", "similarity"]
 MOST_NAMES = 10
 """Maximum number of class names in a message."""
+TEXTS_PER_EXAMPLE = {1: "one text per example", 2: "two texts per example"}
+"""The number of texts of an example, in messages."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.encodings import max_length_of
 from jaxnlp.tasks.text_tasks.predictions import Prediction, most_likely, predict_texts, prediction_of
-from jaxnlp.text.labels import Labels
+from jaxnlp.text.labels import TEXTS_PER_EXAMPLE, Labels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Predict(Command):
             count = 2 if self.pair else 1
             if count not in fitting:
                 hint = "remove --pair" if count == 2 else "give the second texts with --pair"
-                raise ValueError(f"{', '.join(known)}: takes {fitting[0]} text(s) per example; {hint}")
+                raise ValueError(f"{', '.join(known)}: takes {TEXTS_PER_EXAMPLE[fitting[0]]}; {hint}")
             return by_count[count]
         if len(fitting) > 1:
             raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import BATCH_TOKENS, TextOutputs, in_batches
-from jaxnlp.text.labels import Labels
+from jaxnlp.text.labels import TEXTS_PER_EXAMPLE, Labels
 from jaxnlp.typing import Batch, Params
 
 
@@ -43,8 +43,8 @@ def predict_texts(
     """
     labels = trained.processor.labels(part)
     if (pairs is None) != (labels.texts == 1):
-        what = "one text per example; remove pairs" if labels.texts == 1 else "two texts per example; give pairs"
-        raise ValueError(f"{part} takes {what}")
+        remedy = "remove pairs" if labels.texts == 1 else "give pairs"
+        raise ValueError(f"{part} takes {TEXTS_PER_EXAMPLE[labels.texts]}; {remedy}")
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"each text needs a pair, got {len(texts)} texts and {len(pairs)} pairs")
     columns = [texts] if pairs is None else [texts, pairs]
@@ -86,7 +86,7 @@ def predict(
         if len(fitting) != 1:
             raise ValueError(
                 f"choose a part: {', '.join(fitting) or ', '.join(trained.processor.names)}"
-                + ("" if fitting else f"; none of them takes {wanted} text(s) per example")
+                + ("" if fitting else f"; none of them takes {TEXTS_PER_EXAMPLE[wanted]}")
             )
         (part,) = fitting
     labels = trained.processor.labels(part)

@@ -88,7 +88,8 @@ def test_initialisation_makes_every_head_with_values_that_other_parts_do_not_cha
 @pytest.mark.parametrize(("part", "texts"), [("sst", 2), ("quora", 1)])
 def test_another_number_of_texts_is_refused(part, texts):
     model, params = build()
-    message = rf"{part} takes {3 - texts} text\(s\) per example, got tokens \(3, {texts}, 6\)"
+    wanted = {1: "two texts", 2: "one text"}[texts]
+    message = rf"{part} takes {wanted} per example, got tokens \(3, {texts}, 6\)"
     with pytest.raises(ValueError, match=message):
         predict(model, params, *batch(texts), part)
 

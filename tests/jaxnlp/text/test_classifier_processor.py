@@ -82,8 +82,10 @@ def test_what_tables_and_models_ask_for():
 
 
 def test_other_inputs_and_fields_are_refused():
-    with pytest.raises(ValueError, match="this model reads 1 text"):
+    with pytest.raises(ValueError, match="this model reads one text per example; remove pairs"):
         SINGLE.tokenize([("a", "b")])
+    with pytest.raises(ValueError, match="this model reads two texts per example; give pairs"):
+        PAIRS.tokenize([("a",)])
     with pytest.raises(ValueError, match="max_length must be at least 5, got 4"):
         TextClassifierProcessor(VOCABULARY, 4, 2, TARGETS)
     with pytest.raises(ValueError, match="texts must be 1, or 2 for pairs, got 3"):
@@ -109,6 +111,6 @@ def test_called_it_makes_the_batch_that_the_model_reads():
     np.testing.assert_array_equal(single("the cat")["tokens"], batch["tokens"][1:])
     pairs = TextClassifierProcessor(vocabulary, 8, 2, Classes(("no", "yes")))
     assert pairs("the", "cat")["segments"].tolist() == [[0, 0, 0, 1, 1]]
-    for texts, message in (([], "there are no texts"), ([3], "expected texts, got int"), ("a", "reads 1 text")):
+    for texts, message in (([], "there are no texts"), ([3], "expected texts, got int"), ("a", "reads one text")):
         with pytest.raises(ValueError, match=message):
             single(texts, "b") if texts == "a" else single(texts)
