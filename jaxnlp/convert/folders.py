@@ -44,10 +44,11 @@ def find_folder(folder_or_name: str | Path) -> Path:
         try:
             return Path(fetch(local_files_only=True))
         except Exception:  # the cache does not have it either: the first error says why the download failed
+            first = str(error).partition("\n")[0].rstrip(". ")
             raise PretrainedError(
                 f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: "
-                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. Check the connection, "
-                "or give a folder of weights"
+                f"{type(error).__name__}: {first}; check the connection, or give a folder of weights instead of the "
+                "name (in training, --init-from FOLDER)"
             ) from error
 
 
