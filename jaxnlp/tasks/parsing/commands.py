@@ -130,7 +130,7 @@ def parse(
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: sequences of transitions that beam search keeps.
 
-    Raises: ValueError for a sentence that is too long, and when tags are missing.
+    Raises: ValueError for a sentence that is blank or too long, and when tags are missing.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
     sentences = _tagged(sentences, trained.processor, tagger)

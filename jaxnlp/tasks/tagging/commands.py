@@ -102,7 +102,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
     """The entities in each text, or the labels of its words. A single text returns a single list.
 
-    Raises: ValueError for a text without words.
+    Raises: ValueError for a blank text.
     """
     processor: TaggerProcessor = trained.processor
     words = [split_words(text, processor.unit) for text in require_texts(texts)]

@@ -43,6 +43,8 @@ def test_pairs_are_two_lists_or_two_texts(make_classifier):
     assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
     with pytest.raises(ValueError, match="each text needs its pair, got 2 texts and 1 pairs"):
         trained.predict(["a", "b"], ["c"])
+    with pytest.raises(ValueError, match="text 2 is blank, or its pair is"):
+        trained.predict(["a", "b"], ["c", ""])
 
 
 def test_images_are_files_or_arrays(run, digit):
@@ -59,7 +61,12 @@ def test_images_are_files_or_arrays(run, digit):
 
 def test_what_is_no_input_of_the_model_is_refused(text_run):
     trained = load_run(text_run("class"))
-    for inputs, message in (([], "there are no inputs to predict"), (["a", 3], "expected texts, got int at index 1")):
+    for inputs, message in (
+        ([], "there are no inputs to predict"),
+        (["a", 3], "expected texts, got int at index 1"),
+        ("", "text 1 is blank; give texts with characters"),
+        (["a", " "], "text 2 is blank"),
+    ):
         with pytest.raises(ValueError, match=message):
             trained.predict(inputs)
     with pytest.raises(ValueError, match="resize applies only to images"):
