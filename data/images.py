@@ -11,7 +11,7 @@ import os
 import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import grain
 import numpy as np
@@ -65,6 +65,8 @@ class ImageExample:
     image: np.ndarray
     label: int
     name: str
+    heading: ClassVar[str] = "image"
+    """Of the names in a table."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,14 +20,16 @@ class LabelledText:
     """A text, or a pair of texts, and its label.
 
     Attributes:
-      name: of the example in predictions, such as the number of its row.
+      name: of the example in predictions: the number of its row, from 1 and without the header, or its id.
       texts: one or two.
       label: as in `jaxnlp.targets`; None = not known.
+      heading: of the names in a table: `row` or `id`.
     """
 
     name: str
     texts: tuple[str, ...]
     label: Any = None
+    heading: Literal["row", "id"] = "row"
 
 
 @dataclasses.dataclass(frozen=True)
