@@ -114,7 +114,9 @@ def test_text_file_without_path_says_which_option_is_missing():
 
 
 def test_python_docs_refuses_a_path():
-    with pytest.raises(DataError, match=r"python_docs takes no path, got my\.txt; for your own text, set --data.source text_file"):
+    with pytest.raises(
+        DataError, match=r"python_docs takes no path, got my\.txt; for your own text, set --data.source text_file"
+    ):
         read_text("python_docs", "my.txt")
 
 

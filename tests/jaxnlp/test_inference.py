@@ -58,7 +58,7 @@ def test_texts_must_be_texts():
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
 def test_a_blank_text_is_refused_by_its_number_unless_it_is_kept(text):
-    with pytest.raises(ValueError, match="^text 2 is blank; give texts with characters$"):
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
         require_texts(["a", text])
     assert require_texts([text], keep_blank=True) == as_texts(text) == [text]
 
@@ -66,5 +66,5 @@ def test_a_blank_text_is_refused_by_its_number_unless_it_is_kept(text):
 def test_a_pair_with_a_blank_text_is_refused_by_its_number():
     refuse_blank(("a", "b"), 1)
     for row in (("a", ""), (" ", "b")):
-        with pytest.raises(ValueError, match="^text 3 is blank, or its pair is; give texts with characters$"):
+        with pytest.raises(ValueError, match=r"^text 3 is blank, or its pair is; give texts with characters$"):
             refuse_blank(row, 3)

@@ -60,5 +60,5 @@ def test_as_json_each_question_has_its_answer(trained, capsys):
 
 
 def test_in_python_a_blank_question_is_refused_as_on_the_command_line(trained):
-    with pytest.raises(ValueError, match="^text 2 is blank; give texts with characters$"):
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
         trained.ask(["a?", " "])

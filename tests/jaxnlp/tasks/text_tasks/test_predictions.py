@@ -90,7 +90,7 @@ def test_in_python_a_part_is_chosen_where_several_fit(trained, make_trained):
 
 
 def test_in_python_blank_texts_are_refused_as_on_the_command_line(trained):
-    with pytest.raises(ValueError, match="^text 2 is blank; give texts with characters$"):
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
         trained.predict(["the cat", " "], part="sst")
-    with pytest.raises(ValueError, match="^text 1 is blank, or its pair is; give texts with characters$"):
+    with pytest.raises(ValueError, match=r"^text 1 is blank, or its pair is; give texts with characters$"):
         trained.predict("the cat", "", part="quora")
