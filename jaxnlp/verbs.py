@@ -82,6 +82,8 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     use_compilation_cache(None)
     try:
         trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
+        if verbs[verb] not in trained.task.commands().values():
+            raise ValueError(f"without its heads, the model in {place} has no verb {verb!r}; remove --ignore")
         command(trained, *(load(further) for further in command.further_models()))
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -12,8 +12,10 @@ from safetensors import SafetensorError, safe_open
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
+EXPORTED = "jaxnlp.json"
+"""File of an exported model with heads: its task, its model's config and its processor, for this library."""
 _PARTS = (CONFIG, WEIGHTS, INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.txt", LENGTH)
-FILES = (*_PARTS, MODULES, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+FILES = (*_PARTS, MODULES, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -15,9 +16,10 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, several_cross_entropy, squared_error
 from jaxnlp.targets import Scale
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
 from jaxnlp.tasks.bert_verbs.encodings import embed
+from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend
 from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
@@ -153,6 +155,13 @@ class Classification(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"predict": predict, "embed": embed, "attend": attend}
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A classifier that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
+        if ignore:
+            raise ValueError(f"{place}: a classifier is read whole, got tensors to ignore: {', '.join(ignore)}")
+        return read_exported(place)
 
 
 def _shares(batch: Batch, classes: int) -> Array:
