@@ -27,7 +27,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     max_length_of,
     vocabulary_of,
 )
-from jaxnlp.tasks.bert_verbs.exported import HEADS, description
+from jaxnlp.tasks.bert_verbs.exported import HEADS, by_path, description
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
 
 
@@ -124,7 +124,7 @@ class Export(Command):
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
         shape = json.dumps(to_json(trained.model.config))
-        beside = {HEADS: save(_by_path(others), metadata={"model": shape})} if others else {}
+        beside = {HEADS: save(by_path(others), metadata={"model": shape})} if others else {}
         if others or classifier is not None:
             beside[EXPORTED] = description(trained)
         program = torch_classifier(trained, max_length_of(trained)) if others else None
@@ -177,11 +177,3 @@ def classifier_of(trained: Trained) -> Classifier | None:
         return Classifier(targets.width * kernel, bias, rate, ("number",), "regression")
     problem: Problem = "single_label_classification" if targets.one_class else "multi_label_classification"
     return Classifier(kernel, bias, rate, targets.names, problem)
-
-
-def _by_path(tree: Any) -> dict[str, np.ndarray]:
-    """Arrays by their paths, such as `heads_sst.kernel`."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {
-        ".".join(str(getattr(key, "key", key)) for key in path): np.ascontiguousarray(leaf) for path, leaf in leaves
-    }

@@ -70,3 +70,11 @@ def _heads(folder: Path, config: Any, processor: Any) -> Params:
     if isinstance(found.targets, Scale):
         weight, bias = weight / found.targets.width, (bias - found.targets.lowest) / found.targets.width
     return {found.head: {"kernel": np.ascontiguousarray(weight.T), "bias": bias}}
+
+
+def by_path(tree: Any) -> dict[str, np.ndarray]:
+    """Arrays by their paths, such as `heads_sst.kernel`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {
+        ".".join(str(getattr(key, "key", key)) for key in path): np.ascontiguousarray(leaf) for path, leaf in leaves
+    }
