@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataError, NumpyBatch, Split
 
-__all__ = ["Corpus", "DataConfig", "DataError", "NumpyBatch", "Split", "require_processor"]
+__all__ = ["Corpus", "DataConfig", "DataError", "NumpyBatch", "Split", "refuse_path", "require_processor"]
 
 P = TypeVar("P")
 
@@ -80,6 +80,12 @@ class DataConfig(Config):
         for name in names:
             if not getattr(self, name) >= least:
                 raise ValueError(f"{self.full_name(name)} must be at least {least}, got {getattr(self, name)}")
+
+
+def refuse_path(source: str, path: object, otherwise: str) -> None:
+    """Raises DataError for a path that is given with a source that reads none; `otherwise` is the remedy."""
+    if path is not None:
+        raise DataError(f"data.source {source} takes no path, got {path}; {otherwise}")
 
 
 def require_processor(processor: Any, kind: type[P]) -> P:

@@ -15,14 +15,14 @@ from data import DataError
 from data.download import DataNotFoundError, locate_folder
 from data.fingerprints import vocabulary_text
 from data.object_arrays import read_array, read_object_array
-from data.text_sources import read_text, read_utf8
+from data.text_sources import OWN_TEXT, read_text, read_utf8
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.words import EOL, UNK, WordVocabulary, split_words
 
 WordSource = Literal["cmu_hw4p1", "wikitext2", "python_docs", "text_file"]
 
 FOLDERS = {"cmu_hw4p1": "cmu11785_hw4p1", "wikitext2": "wikitext2"}
-OTHERWISE = "use the text that needs no files: --data.source python_docs"
+OTHERWISE = f"{OWN_TEXT}, or use --data.source python_docs, which needs no files"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

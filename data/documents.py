@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Literal, get_args
 
-from data import DataError
+from data import DataError, refuse_path
 from data.download import locate_folder
 from data.sentence_classes import FILES, find_file, read_data_set_file
-from data.text_sources import python_topics, read_utf8
+from data.text_sources import OWN_TEXT, python_topics, read_utf8
 from jaxnlp.text.wordpiece import SPECIAL
 
 DocumentSource = Literal["python_docs", "text_file", "afqmc"]
@@ -31,8 +31,7 @@ def read_documents(source: DocumentSource, path: str | None = None) -> list[list
     """
     match source:
         case "python_docs":
-            if path is not None:
-                raise DataError(f"data.source python_docs is embedded and takes no path, got {path}")
+            refuse_path(source, path, OWN_TEXT)
             return python_documents()
         case "text_file":
             if path is None:
@@ -80,7 +79,7 @@ def pair_documents(data_set: str, path: str | None = None) -> list[list[str]]:
     Raises: FileNotFoundError when the folder or the file does not exist; DataError naming a malformed line.
     """
     files = FILES[data_set]
-    folder = locate_folder(files.folder, path, holds=files.train, otherwise="choose another data.source")
+    folder = locate_folder(files.folder, path, holds=files.train, otherwise=OWN_TEXT)
     return [list(row.texts) for row in read_data_set_file(data_set, find_file(folder, files.train))]
 
 

@@ -94,16 +94,19 @@ def locate_folder(name: str, path: str | None, *, holds: str, otherwise: str, ta
       name: of the folder in JAXNLP_DATA and in the cache.
       path: the user's own folder; None = look for it.
       holds: what it must contain, such as "train.txt and valid.txt".
-      otherwise: what the user can do without it.
+      otherwise: what the user can do without it. It is named first where `path` is a file: then the user probably has
+        data of another form.
       takes_path: whether --data.path gives `path`.
 
     Raises:
       DataNotFoundError: when there is none; one line that names the places and the remedies.
     """
     if path is not None:
-        if not (folder := Path(path).expanduser()).is_dir():
-            found = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}"
-            raise DataNotFoundError(f"{found}; give a folder that contains {holds} with --data.path, or {otherwise}")
+        folder, give = Path(path).expanduser(), f"give a folder that contains {holds} with --data.path"
+        if folder.is_file():
+            raise DataNotFoundError(f"{folder} is a file, not a folder; {otherwise}, or {give}")
+        if not folder.is_dir():
+            raise DataNotFoundError(f"there is no folder {folder}; {give}, or {otherwise}")
         return folder
     own, cached = own_folder(name), cached_data() / name
     if own is not None and (own / name).is_dir():

@@ -11,12 +11,12 @@ import os
 import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
 from data.archives import short_reason
 from data.download import locate_folder
 from data.image_augmentation import cutmix, erase, flip, mixup, shift
@@ -29,6 +29,8 @@ _logger = logging.getLogger(__name__)
 
 ENDLESS = 2**40
 """Number of images that is effectively infinite."""
+OWN_IMAGES = "for your own images, set --data.source files and give their folder with --data.path"
+"""What to do without the files of a known data set."""
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR10_ARCHIVE = "train_jpeg.tar.xz"
 CIFAR10_IMAGES = 5_000
@@ -63,6 +65,8 @@ class ImageExample:
     image: np.ndarray
     label: int
     name: str
+    heading: ClassVar[str] = "image"
+    """Of the names in a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +113,11 @@ class Images(DataConfig):
             raise ValueError(f"data.mix_alpha must be positive, got {self.mix_alpha}")
         own = self.source == "files"
         held_out = self.source == "digits" or (own and self.validation_path is None)
+        if self.source == "digits":
+            refuse_path(self.source, self.path, OWN_IMAGES)
         refuse_unread(
             self,
             [
-                ReadWhen("path", None, self.source != "digits", "data.source cifar10 and files"),
                 ReadWhen("validation_path", None, own, "data.source files"),
                 ReadWhen("validation_fraction", 0.1, held_out, "images without a separate validation set"),
                 ReadWhen("split_seed", 0, held_out, "images without a separate validation set"),
@@ -189,7 +194,7 @@ class Images(DataConfig):
 
     def _parts(self) -> tuple[LabelledImages, LabelledImages]:
         if self.source == "cifar10":
-            folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise="choose another recipe")
+            folder = locate_folder("cifar10", self.path, holds=CIFAR10_ARCHIVE, otherwise=OWN_IMAGES)
             return read_cifar10(folder / CIFAR10_ARCHIVE)
         images = digits() if self.source == "digits" else read_images(Path(str(self.path)))
         if self.validation_path is not None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, NumpyBatch, Split, require_processor
+from data import Corpus, DataConfig, DataError, NumpyBatch, Split, refuse_path, require_processor
 from data.buckets import bucketed, padded
 from data.corruption import SHORTEST_DOCUMENT, recalled_facts, salient_spans, span_corruption, split_title
 from data.download import locate_folder
@@ -125,8 +125,7 @@ def read_names(source: NamesSource, path: str | None) -> NamesCorpus:
       DataError: when a file is malformed; the message names the line.
     """
     if source == "invented":
-        if path is not None:
-            raise DataError(f"data.source invented does not use files; remove --data.path {path}")
+        refuse_path(source, path, "for files of people, set --data.source cs224n_a5")
         people = invent(seed=0)
         train, dev = (tuple(Question(*pair) for pair in pairs) for pairs in (people.train, people.dev))
         return NamesCorpus(people.documents, train, dev, tuple(map(Question, people.test)))

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import grain
 import numpy as np
 
-from data import Corpus, DataConfig, DataError, Split, require_processor
+from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.buckets import bucketed
 from data.download import locate_folder
 from data.earlier_options import require_same_options
@@ -29,6 +29,8 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 ENDLESS = 2**40
 """A number of sentences that is effectively infinite."""
+OWN_FILES = "for your own sentences, set --data.source files and give them with --data.train FILE"
+"""What to do without the files of a known data set."""
 Source = Literal["small_grammar", "conll2003_ner", "resume_ner_zh", "weibo_ner_zh", "ud_en_ewt", "files"]
 
 
@@ -117,10 +119,11 @@ class TaggedSentences(DataConfig):
         self.require_at_least(1, "max_characters", "evaluation_batch_size")
         self.require_at_least(0, "word_column")
         own, drawn = self.source == "files", self.source == "small_grammar"
+        if own or drawn:
+            refuse_path(self.source, self.path, OWN_FILES)
         refuse_unread(
             self,
             [
-                ReadWhen("path", None, not own and not drawn, "known data sets"),
                 *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
                 ReadWhen("format", "auto", own, "data.source files"),
                 ReadWhen("word_column", 0, own, "data.source files"),
@@ -218,7 +221,7 @@ class TaggedSentences(DataConfig):
         known = KNOWN.get(self.source)
         if known is not None:
             holds = f"{known.train} and {known.validation}"
-            folder = locate_folder(self.source, self.path, holds=holds, otherwise="choose another data.source")
+            folder = locate_folder(self.source, self.path, holds=holds, otherwise=OWN_FILES)
             paths = {"train": find_file(folder, known.train), "validation": find_file(folder, known.validation)}
         else:
             if self.train is None:

@@ -9,9 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from data import DataError
+from data import DataError, refuse_path
 from data.download import TINY_SHAKESPEARE, locate
 
+OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
+"""What to do without the files of a known text."""
+OWN_TEXT = "for your own text, set --data.source text_file and give it with --data.path"
+"""What to do without the files of a known text."""
 TextSource = Literal["python_docs", "tiny_shakespeare", "text_file"]
 
 
@@ -80,8 +84,7 @@ def read_text(source: TextSource, path: str | None = None) -> str:
     """
     match source:
         case "python_docs":
-            if path is not None:
-                raise DataError(f"data.source python_docs is embedded and takes no path, got {path}")
+            refuse_path(source, path, OWN_TEXT)
             return python_docs()
         case "tiny_shakespeare":
             return read_utf8(locate(TINY_SHAKESPEARE, path))

@@ -274,8 +274,9 @@ class TextTable(DataConfig):
     def _labelled(self, table: tuple[Path, list[TableRow]], targets: Targets) -> list[LabelledText]:
         path, rows = table
         column = self.columns.label
+        heading: Literal["row", "id"] = "row" if self.columns.id is None else "id"
         return [
-            LabelledText(row.id, row.texts, None if row.label is None else _parsed(targets, row, path, column))
+            LabelledText(row.id, row.texts, None if row.label is None else _parsed(targets, row, path, column), heading)
             for row in rows
         ]
 

@@ -22,6 +22,9 @@ from jaxnlp.text.subword_training import train_subwords
 from jaxnlp.text.subwords import SubwordKind, Subwords
 from jaxnlp.text.translation import SentencePair, TranslationProcessor
 
+OWN_FILES = "for your own sentences, use the recipe translation_text_files"
+"""What to do without the files of a public data set."""
+
 
 @dataclasses.dataclass(frozen=True)
 class SentencePairs(DataConfig):
@@ -205,13 +208,16 @@ class ParallelText(SentencePairs):
                 raise ValueError(f"data.{name} must be one or two files, got {', '.join(getattr(self, name))}")
         if not 0.0 < self.validation_fraction < 1.0:
             raise ValueError(f"data.validation_fraction must be in (0, 1), got {self.validation_fraction}")
+        if self.data_set is None and self.path is not None:
+            raise ValueError(
+                f"data.path is the folder of a public data set, got {self.path}; give your own files with --data.train"
+            )
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         trained = ("subwords", "vocabulary_size", "shared_vocabulary", "minimum_count")
         refuse_unread(
             self,
             [
                 ReadWhen("validation_fraction", 0.05, not self.validation, "data without a validation file"),
-                ReadWhen("path", None, self.data_set is not None, "a public data set; set data_set"),
                 *(ReadWhen(name, defaults[name], not self.sentencepiece, "trained vocabularies") for name in trained),
             ],
         )
@@ -322,7 +328,7 @@ class ParallelText(SentencePairs):
         if self.data_set is None:
             return [Path(name).expanduser() for name in names]
         holds = ", ".join((*self.train, *self.validation, *self.test, *self.sentencepiece))
-        folder = locate_folder(self.data_set, self.path, holds=holds, otherwise="give your own files with --data.train")
+        folder = locate_folder(self.data_set, self.path, holds=holds, otherwise=OWN_FILES)
         return [folder / name for name in names]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from data import Corpus, DataConfig, DataError, Split, require_processor
+from data import Corpus, DataConfig, DataError, Split, refuse_path, require_processor
 from data.download import locate_folder
 from data.earlier_options import require_same_options
 from data.held_out import held_out_note, hold_out, refuse_learned
@@ -25,6 +25,8 @@ from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import WordPieceVocabulary
 
 TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
+OWN_FILES = "for your own sentences, set --data.source files and give --data.train FILE --data.validation FILE"
+"""What to do without the files of UD English EWT."""
 EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.conllu"}
 
 
@@ -79,10 +81,11 @@ class Treebank(DataConfig):
         if any(a >= b for a, b in itertools.pairwise(self.lengths)) or min(self.lengths, default=1) < 1:
             raise ValueError(f"data.lengths must increase and be at least 1, got {self.lengths}")
         own, drawn = self.source == "files", self.source == "small_grammar"
+        if self.source != "ud_en_ewt":
+            refuse_path(self.source, self.path, OWN_FILES)
         refuse_unread(
             self,
             [
-                ReadWhen("path", None, self.source == "ud_en_ewt", "data.source ud_en_ewt"),
                 *(ReadWhen(name, None, own, "data.source files") for name in ("train", "validation", "test")),
                 ReadWhen("sentences", 5_000, drawn, "data.source small_grammar"),
                 ReadWhen("held_out_sentences", 500, drawn, "data.source small_grammar"),
@@ -169,7 +172,7 @@ class Treebank(DataConfig):
             return self._drawn(seed)
         if self.source == "ud_en_ewt":
             holds = " and ".join(EWT_FILES.values())
-            folder = locate_folder("ud_en_ewt", self.path, holds=holds, otherwise="choose another data.source")
+            folder = locate_folder("ud_en_ewt", self.path, holds=holds, otherwise=OWN_FILES)
             return {name: _read(folder / file, trees=True) for name, file in EWT_FILES.items()}
         if self.train is None:
             raise DataError("data.source files needs your training file: give it with --data.train FILE")

@@ -16,7 +16,7 @@ USAGE = """usage: {program} VERB RUN [options]
 RUN is a run's folder; verbs of pretrained models also take a folder of their weights, or a name on the Hugging Face
 Hub. {program} VERB RUN --help shows the options; {program} --version the version.
 
-Verbs, if the model's task has them:
+Verbs, with the tasks that have them:
 {verbs}
 
 Programs for training, in a checkout of the repository:

@@ -36,8 +36,8 @@ def is_one(inputs: Any) -> bool:
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:
-    """Texts as a list; one text gives a list of one. Raises: ValueError as `require_texts`."""
-    return require_texts([texts] if isinstance(texts, str) else list(texts))
+    """Texts as a list; one text gives a list of one. Raises: ValueError as `require_texts`, but not for blank texts."""
+    return require_texts([texts] if isinstance(texts, str) else list(texts), keep_blank=True)
 
 
 def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
@@ -48,11 +48,28 @@ def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
-def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
-    """The texts. Raises: ValueError for an empty list, or for an entry that is not a text."""
+def require_texts(texts: Sequence[Any], what: str = "texts", *, keep_blank: bool = False) -> list[str]:
+    """The texts.
+
+    Args:
+      texts: the argument of a method.
+      what: the name of the texts in messages.
+      keep_blank: whether blank texts are kept, not refused.
+
+    Raises: ValueError for an empty list, and for an entry that is not a text or is blank.
+    """
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"expected {what}, got {type(text).__name__} at index {number}")
+        if not keep_blank:
+            refuse_blank((text,), number + 1)
     if not len(texts):
         raise ValueError(f"there are no {what}")
     return list(texts)
+
+
+def refuse_blank(row: Sequence[Any], number: int) -> None:
+    """Raises: ValueError, with the number of the row, for a text without characters, or a pair with such a text."""
+    if any(isinstance(text, str) and not text.strip() for text in row):
+        pair = ", or its pair is" if len(row) == 2 else ""
+        raise ValueError(f"text {number} is blank{pair}; give texts with characters")

@@ -18,9 +18,9 @@ from jaxnlp.checkpoints import (
     read_record,
     runs_inside,
 )
-from jaxnlp.convert import PretrainedError, pretrained_type
+from jaxnlp.convert import PretrainedError, exported_task, pretrained_type
 from jaxnlp.models import ModelConfig
-from jaxnlp.serialization import ConfigError, from_json, processor_from_json
+from jaxnlp.serialization import ConfigError, from_json, on_any_machine, processor_from_json
 from jaxnlp.serialization import trust as trust_package
 from jaxnlp.tasks import Task, Trained, every_task
 
@@ -71,7 +71,7 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
     check_run_files(folder, read_record(folder, step))
     try:
         task = from_json(config["task"], Task, where="config.task")
-        model_config = from_json(_on_any_machine(config["model"]), ModelConfig, where="config.model")
+        model_config = from_json(on_any_machine(config["model"]), ModelConfig, where="config.model")
         processor = processor_from_json(json.loads((folder / PROCESSOR_FILE).read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise RunError(f"the config or the processor of {folder} cannot be read: {error}") from error
@@ -92,23 +92,30 @@ def load_run(folder: str | Path, *, checkpoint: Checkpoint = "best", trust: Sequ
 
 
 def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-    """Loads weights of another library, with the task of their model.
+    """Loads weights of another library, with the task of their model, or a model that was exported from a run.
 
     Args:
       place: a folder, or a name on the Hugging Face Hub, whose files are downloaded once.
-      ignore: names, or prefixes of names, of tensors to ignore.
+      ignore: names, or prefixes of names, of tensors to ignore. An exported model is then read without its heads, as
+        weights of another library.
 
     Raises: ValueError for a place that is neither, or a model that the library does not have; OSError.
     """
-    return _pretrained_task(place).from_pretrained(place, ignore=ignore)
+    return _pretrained_task(place, whole=not ignore).from_pretrained(place, ignore=ignore)
 
 
-def _pretrained_task(place: str | Path) -> type[Task]:
-    """The task that pretrained weights are for. Raises: PretrainedError when the library does not have their model."""
+def _pretrained_task(place: str | Path, *, whole: bool = True) -> type[Task]:
+    """The task that pretrained weights are for: of a model that was exported from a run, its task if it is read whole.
+
+    Raises: PretrainedError when the library does not have their model; ConfigError for an unknown task.
+    """
     inside = runs_inside(Path(place))
     if inside and not (Path(place) / CONFIG_FILE).exists():
         raise RunError(f"{place} is not a training run{inside}")
     kind = pretrained_type(place)
+    exported = exported_task(place) if whole else None
+    if exported is not None:
+        return type(from_json(exported, Task, where=f"the task of {place}"))
     tasks: dict[str, type[Task]] = {}
     for task in every_task():
         for model_type in task.model_types:
@@ -154,10 +161,3 @@ def read_config(folder: Path) -> dict[str, Any]:
 def is_run(place: str | Path) -> bool:
     """Whether this folder is a training run."""
     return any((Path(place) / name).exists() for name in (PROCESSOR_FILE, CHECKPOINTS))
-
-
-def _on_any_machine(config: Any) -> Any:
-    """A model's config as JSON with `auto` instead of `cudnn`, which also works without a GPU."""
-    if not isinstance(config, dict):
-        return "auto" if config == "cudnn" else config
-    return {name: _on_any_machine(value) for name, value in config.items()}

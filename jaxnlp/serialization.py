@@ -165,3 +165,10 @@ def processor_from_json(value: Any, where: str = "processor") -> Any:
         return found.from_json({name: field for name, field in value.items() if name != "type"})
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{where}: wrong fields of a {found.__name__}: {error}") from error
+
+
+def on_any_machine(config: Any) -> Any:
+    """A model's config as JSON with `auto` instead of `cudnn`, which also works without a GPU."""
+    if not isinstance(config, dict):
+        return "auto" if config == "cudnn" else config
+    return {name: on_any_machine(value) for name, value in config.items()}

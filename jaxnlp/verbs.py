@@ -1,8 +1,9 @@
 """Verbs of the command line for trained models; the task of a model defines its verbs."""
 
 import dataclasses
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
@@ -11,7 +12,7 @@ from jaxnlp.messages import table, wrapped
 from jaxnlp.options import read_options, show_help
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
 from jaxnlp.suggestions import suggestion
-from jaxnlp.tasks import Command, every_task
+from jaxnlp.tasks import Command, Task, every_task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,22 +25,28 @@ class LoadOptions:
     """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
 
 
-def every_command() -> dict[str, tuple[type[Command], ...]]:
-    """The verbs of all tasks, by name; verbs of several tasks may have the same name."""
-    found: dict[str, tuple[type[Command], ...]] = {}
+def every_command() -> dict[str, dict[type[Command], list[type[Task]]]]:
+    """The verbs of all tasks, by name: each command of this name, and the tasks that have it."""
+    found: dict[str, dict[type[Command], list[type[Task]]]] = {}
     for task in every_task():
         for verb, kind in task().commands().items():
-            kinds = found.get(verb, ())
-            found[verb] = kinds if kind in kinds else (*kinds, kind)
+            found.setdefault(verb, {}).setdefault(kind, []).append(task)
     return dict(sorted(found.items()))
 
 
 def verb_table() -> str:
-    """Every verb, with a line for each task's meaning of it."""
-    summaries = (
-        (verb, (kind.__doc__ or "").partition("\n")[0]) for verb, kinds in every_command().items() for kind in kinds
-    )
-    return table([*summaries])
+    """Every verb once, with a line for each of its meanings, which ends with the tasks that have it."""
+    rows = []
+    for verb, kinds in every_command().items():
+        for number, (kind, tasks) in enumerate(kinds.items()):
+            summary = (kind.__doc__ or "").partition("\n")[0].rstrip(".")
+            rows.append(("" if number else verb, f"{summary} ({', '.join(map(task_name, tasks))})."))
+    return table(rows)
+
+
+def task_name(task: type[Task]) -> str:
+    """The name of a task in words: `question answering` of QuestionAnswering."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", " ", task.__name__).lower()
 
 
 def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:
@@ -75,6 +82,8 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     use_compilation_cache(None)
     try:
         trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
+        if verbs[verb] not in trained.task.commands().values():
+            raise ValueError(f"without its heads, the model in {place} has no verb {verb!r}; remove --ignore")
         command(trained, *(load(further) for further in command.further_models()))
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -82,7 +91,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     return 0
 
 
-def _check_verb(verb: str, others: Sequence[str], program: str) -> dict[str, tuple[type[Command], ...]]:
+def _check_verb(verb: str, others: Sequence[str], program: str) -> Mapping[str, Collection[type[Command]]]:
     """All verbs, by name. Raises: ValueError when `verb` is unknown."""
     known = every_command()
     if verb not in known and Path(verb).is_dir():
@@ -98,10 +107,11 @@ def parse(kind: type[Command], flags: Sequence[str], program: str) -> tuple[Comm
     return command, load_options
 
 
-def _show_meanings(kinds: Sequence[type[Command]], program: str) -> None:
+def _show_meanings(kinds: Collection[type[Command]], program: str) -> None:
     """Prints the help of a verb without a model."""
     if len(kinds) == 1:
-        show_help([*kinds, LoadOptions], program=f"{program} RUN", description=kinds[0].__doc__ or "")
+        (kind,) = kinds
+        show_help([kind, LoadOptions], program=f"{program} RUN", description=kind.__doc__ or "")
         return
     print(f"usage: {program} RUN [options]\n\nWhat this verb does depends on the model:\n")
     for kind in kinds:

@@ -51,9 +51,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     sweeps: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if "JAXNLP_DATA" not in os.environ and "realdata" in item.keywords:
+        # Keywords also have the words of the names of folders, files, functions and ids.
+        if "JAXNLP_DATA" not in os.environ and item.get_closest_marker("realdata") is not None:
             item.add_marker(pytest.mark.skip(reason="no data sets: set JAXNLP_DATA to the folder that holds them"))
-        if "sweep" in item.keywords and hasattr(item, "callspec"):
+        if item.get_closest_marker("sweep") is not None and hasattr(item, "callspec"):
             sweeps.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in sweeps.values():
         mark = cases[0].get_closest_marker("sweep")

@@ -28,15 +28,15 @@ def test_pytest_gives_a_case_one_id_for_each_parametrize(request, a, b, c):
 
 
 class Case:
-    """A collected test, and the marks that it is given."""
+    """A collected test, and the marks that it is given. The words `sweep` and `realdata` are in its name."""
 
     def __init__(self, name, number, ids, mark):
         self.nodeid, self.given, self._mark = f"{name}[{number}]", [], mark
-        self.keywords = set() if mark is None else {"sweep"}
+        self.keywords = {"sweep", "realdata", name}
         self.callspec = types.SimpleNamespace(_idlist=ids)
 
     def get_closest_marker(self, name):
-        return self._mark
+        return self._mark if self._mark is not None and self._mark.name == name else None
 
     def add_marker(self, mark):
         self.given.append(mark.name)
@@ -51,6 +51,13 @@ def test_the_cases_of_each_sweep_that_are_not_chosen_are_thorough():
     ]
     pytest_collection_modifyitems(items)
     assert [item.nodeid for item in items if item.given == ["thorough"]] == ["a[1]", "a[2]", "b[1]", "b[2]", "b[3]"]
+
+
+def test_only_tests_with_the_mark_need_data_sets_not_those_with_the_word_in_their_name(monkeypatch):
+    monkeypatch.delenv("JAXNLP_DATA", raising=False)
+    items = [Case("marked", 0, ["p"], pytest.mark.realdata.mark), Case("test_realdata", 0, ["sweep"], None)]
+    pytest_collection_modifyitems(items)
+    assert [item.given for item in items] == [["skip"], []]
 
 
 def test_the_tests_of_a_task_are_one_group_and_those_of_other_files_are_their_own():

@@ -56,7 +56,8 @@ class Options(Config):
     checkpoint: Checkpoint = "best"
     """The best on the validation split, the newest, or a step."""
     predictions: Path | None = None
-    """Write the predictions to this file, or to this directory if the evaluator writes several files."""
+    """Write the predictions to this file, or to this directory if the evaluator writes several files. The description
+    of the evaluator says what they have."""
     record: Path | None = None
     """Append the results to this ledger file, such as docs/results/RECIPE.json, and copy the run's metrics next to it.
     With several runs, each run after the first gets its own file, such as RECIPE-seed1.json."""

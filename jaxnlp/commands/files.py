@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from jaxnlp.inference import refuse_blank
+
 T = TypeVar("T")
 Row = tuple[str, ...]
 """A text, or a text and its pair."""
@@ -58,9 +60,8 @@ def rows_of(
     if count == 2 and len(pairs) != len(texts):
         raise ValueError(f"each text needs a second one, got {len(texts)} texts and {len(pairs)} after --pair")
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
-        if not keep_blank and not all(text.strip() for text in row):
-            pair = ", or its pair is" if count == 2 else ""
-            raise ValueError(f"text {number} is blank{pair}; give texts with characters")
+        if not keep_blank:
+            refuse_blank(row, number)
         if any("\ud800" <= character <= "\udfff" for text in row for character in text):
             pair = ", or its pair is not" if count == 2 else ""
             raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")

@@ -12,8 +12,10 @@ from safetensors import SafetensorError, safe_open
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
+EXPORTED = "jaxnlp.json"
+"""File of an exported model with heads: its task, its model's config and its processor, for this library."""
 _PARTS = (CONFIG, WEIGHTS, INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.txt", LENGTH)
-FILES = (*_PARTS, MODULES, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+FILES = (*_PARTS, MODULES, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
 
@@ -44,10 +46,11 @@ def find_folder(folder_or_name: str | Path) -> Path:
         try:
             return Path(fetch(local_files_only=True))
         except Exception:  # the cache does not have it either: the first error says why the download failed
+            first = str(error).partition("\n")[0].rstrip(". ")
             raise PretrainedError(
                 f"there is no folder {name}, and it could not be fetched from the Hugging Face Hub: "
-                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}. Check the connection, "
-                "or give a folder of weights"
+                f"{type(error).__name__}: {first}; check the connection, or give a folder of weights instead of the "
+                "name (in training, --init-from FOLDER)"
             ) from error
 
 

@@ -1,8 +1,9 @@
-"""The model type of pretrained weights."""
+"""The model type of pretrained weights, and the task of exported models."""
 
 from pathlib import Path
+from typing import Any
 
-from jaxnlp.convert.folders import CONFIG, PretrainedError, find_folder, read_object
+from jaxnlp.convert.folders import CONFIG, EXPORTED, PretrainedError, find_folder, read_object
 from jaxnlp.convert.sentence_transformers import encoder_folder
 
 
@@ -18,3 +19,9 @@ def pretrained_type(folder_or_name: str | Path) -> str:
     if not isinstance(found, str):
         raise PretrainedError(f"{file}: expected a text as model_type, got {found!r}")
     return found
+
+
+def exported_task(folder_or_name: str | Path) -> Any:
+    """The task, as JSON, of a model that this library exported with its heads; None for other weights."""
+    file = find_folder(folder_or_name) / EXPORTED
+    return read_object(file).get("task") if file.is_file() else None

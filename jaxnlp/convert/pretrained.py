@@ -62,7 +62,8 @@ Problem = Literal["single_label_classification", "multi_label_classification", "
 
 
 class Classifier(NamedTuple):
-    """The head of a BertForSequenceClassification: dropout and a dense layer, on the pooler's output.
+    """The head of a BertForSequenceClassification: dropout and a dense layer, on the pooler's output. Or that of a
+    BertForTokenClassification, on the vector of each token.
 
     Attributes:
       kernel: [D, C] for C outputs.
@@ -70,6 +71,7 @@ class Classifier(NamedTuple):
       dropout_rate: dropout rate in training.
       names: names of the C outputs.
       problem: problem type of Transformers' config: one class, any number of classes, or a number.
+      each_token: whether it classifies each token, not the text; the encoder then has no pooler.
     """
 
     kernel: np.ndarray
@@ -77,6 +79,7 @@ class Classifier(NamedTuple):
     dropout_rate: float
     names: tuple[str, ...]
     problem: Problem = "single_label_classification"
+    each_token: bool = False
 
 
 FIELDS = {
@@ -166,19 +169,22 @@ def save_pretrained(
       folder: a new or empty folder.
       pretrained: without heads it becomes a BertModel, with both a BertForPreTraining, with one a BertForMaskedLM or
         a BertForNextSentencePrediction.
-      classifier: a classifier instead of pretraining heads; the folder becomes a BertForSequenceClassification. The
-        names of its tensors begin with `classifier.`, so `load_pretrained` needs ignore=("classifier.",).
+      classifier: a classifier instead of pretraining heads; the folder becomes a BertForSequenceClassification, or a
+        BertForTokenClassification. The names of its tensors begin with `classifier.`, so `load_pretrained` needs
+        ignore=("classifier.",).
       beside: contents of further files, by name.
 
     Raises:
       FileExistsError: when the folder is not empty.
       PretrainedError: for poolings and modules that this library does not support: they would be lost.
       WeightsError: for variants that Transformers' BERT does not have, and parameters that do not fit the config.
-      ValueError: for a classifier together with pretraining heads, or on an encoder without a pooler.
+      ValueError: for a classifier together with pretraining heads; for one of texts on an encoder without a pooler, or
+        one of tokens on an encoder with a pooler.
     """
     config, params, heads, vocabulary = pretrained[:4]
-    if classifier is not None and (heads is not None or not config.use_pooler):
-        raise ValueError("a classifier needs an encoder with a pooler, and no pretraining heads")
+    if classifier is not None and (heads is not None or config.use_pooler == classifier.each_token):
+        pooler = "without" if classifier.each_token else "with"
+        raise ValueError(f"a classifier needs an encoder {pooler} a pooler, and no pretraining heads")
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists and is not empty; give another directory")
@@ -197,8 +203,8 @@ def save_pretrained(
         tensors = {f"bert.{name}": tensor for name, tensor in tensors.items()}
         tensors["classifier.weight"] = np.array(classifier.kernel.T, np.float32, order="C")
         tensors["classifier.bias"] = np.array(classifier.bias, np.float32)
+        settings |= {} if classifier.each_token else {"problem_type": classifier.problem}
         settings |= {
-            "problem_type": classifier.problem,
             "classifier_dropout": classifier.dropout_rate,
             "id2label": {str(label): name for label, name in enumerate(classifier.names)},  # also defines num_labels
             "label2id": {name: label for label, name in enumerate(classifier.names)},
@@ -224,7 +230,7 @@ def save_pretrained(
 def architecture(heads: Params | None, classifier: Classifier | None = None) -> str:
     """Transformers' name of a BERT with these pretraining heads, or with a classifier."""
     if classifier is not None:
-        return "BertForSequenceClassification"
+        return "BertForTokenClassification" if classifier.each_token else "BertForSequenceClassification"
     if heads is None:
         return "BertModel"
     if "follows" not in heads:

@@ -20,14 +20,16 @@ class LabelledText:
     """A text, or a pair of texts, and its label.
 
     Attributes:
-      name: of the example in predictions, such as the number of its row.
+      name: of the example in predictions: the number of its row, from 1 and without the header, or its id.
       texts: one or two.
       label: as in `jaxnlp.targets`; None = not known.
+      heading: of the names in a table: `row` or `id`.
     """
 
     name: str
     texts: tuple[str, ...]
     label: Any = None
+    heading: Literal["row", "id"] = "row"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +102,8 @@ class TextClassifierProcessor:
         are 0 in the first text and 1 in the second.
         """
         if any(len(row) != self.texts for row in rows):
-            raise ValueError(f"this model reads {number_of_texts(self.texts)}")
+            remedy = "remove pairs" if self.texts == 1 else "give pairs"
+            raise ValueError(f"this model reads {number_of_texts(self.texts)}; {remedy}")
         first, *second = zip(*rows, strict=True) if rows else ((), ())[: self.texts]
         if not self.apart:
             return self.vocabulary.tokenize(first, second[0] if second else None, max_length=self.max_length)

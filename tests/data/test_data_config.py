@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from data import DataConfig, DataError, require_processor
+from data import DataConfig, DataError, refuse_path, require_processor
 from jaxnlp.text.characters import CharacterVocabulary
 from jaxnlp.text.words import WordVocabulary
 
@@ -30,6 +30,12 @@ def test_a_config_without_a_data_set_says_so():
 def test_a_file_is_refused_where_the_data_set_reads_none():
     with pytest.raises(DataError, match=r"x\.csv: this run's data, DataConfig, does not read files; score one of its"):
         DataConfig().read_file(Path("x.csv"), None)
+
+
+def test_a_path_is_refused_where_a_source_reads_none():
+    refuse_path("toy", None, "remove it")
+    with pytest.raises(DataError, match=r"^data\.source toy takes no path, got x\.csv; remove it$"):
+        refuse_path("toy", "x.csv", "remove it")
 
 
 def test_a_processor_of_another_kind_is_refused():

@@ -42,7 +42,9 @@ def test_a_file_that_holds_something_else_is_refused_with_its_name_and_line(tmp_
 
 
 def test_sources_and_paths_belong_together(tmp_path):
-    with pytest.raises(DataError, match=r"python_docs is embedded and takes no path, got a\.txt"):
+    with pytest.raises(
+        DataError, match=r"python_docs takes no path, got a\.txt; for your own text, set --data.source text_file"
+    ):
         read_documents("python_docs", "a.txt")
     with pytest.raises(DataError, match=r"text_file needs the file: give it with --data\.path FILE"):
         read_documents("text_file")

@@ -255,7 +255,8 @@ def test_a_given_folder_that_does_not_exist_is_named_with_what_it_must_contain(t
     remedy = "give a folder that contains a.txt and b.txt with --data.path, or go without"
     assert refused_folder(str(absent)) == f"there is no folder {absent}; {remedy}"
     absent.touch()
-    assert refused_folder(str(absent)) == f"{absent} is a file; {remedy}"
+    remedy = "go without, or give a folder that contains a.txt and b.txt with --data.path"
+    assert refused_folder(str(absent)) == f"{absent} is a file, not a folder; {remedy}"
 
 
 def test_a_folder_that_is_not_found_is_named_with_the_places_and_the_remedies(monkeypatch, own_folder):

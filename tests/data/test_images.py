@@ -213,7 +213,7 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
     ("fields", "message"),
     [
         ({"source": "files"}, "data.source files needs data.path"),
-        ({"path": "x"}, "data.path applies only to data.source cifar10 and files"),
+        ({"path": "x"}, "data.source digits takes no path, got x; for your own images, set --data.source files"),
         ({"mix_alpha": 0.5}, "data.mix_alpha applies only to data.mix mixup and cutmix"),
         ({"erase_rate": 1.5}, r"data.erase_rate must be in \[0, 1\], got 1.5"),
         ({"shift": -1}, "data.shift must be at least 0"),

@@ -261,7 +261,12 @@ def test_invented_people_need_no_files(monkeypatch):
     names = read_names("invented", None)
     assert (len(names.train), len(names.dev), len(names.test)) == (300, 100, 50)
     assert names.dev[0].answer
-    with pytest.raises(DataError, match=re.escape("data.source invented does not use files; remove --data.path here")):
+    with pytest.raises(
+        DataError,
+        match=re.escape(
+            "data.source invented takes no path, got here; for files of people, set --data.source cs224n_a5"
+        ),
+    ):
         read_names("invented", "here")
 
 

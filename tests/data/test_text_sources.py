@@ -114,7 +114,9 @@ def test_text_file_without_path_says_which_option_is_missing():
 
 
 def test_python_docs_refuses_a_path():
-    with pytest.raises(DataError, match=r"python_docs is embedded and takes no path, got my\.txt"):
+    with pytest.raises(
+        DataError, match=r"python_docs takes no path, got my\.txt; for your own text, set --data.source text_file"
+    ):
         read_text("python_docs", "my.txt")
 
 
@@ -197,7 +199,7 @@ def test_each_file_of_the_users_is_a_document(poems):
         ("text_file", None, "needs the text: give files, a folder or a pattern with --data.path"),
         ("text_file", (), "needs the text: give files, a folder or a pattern with --data.path"),
         ("tiny_shakespeare", ("a.txt", "b.txt"), "data.source tiny_shakespeare takes one path, got a.txt, b.txt"),
-        ("python_docs", "a.txt", "python_docs is embedded and takes no path, got a.txt"),
+        ("python_docs", "a.txt", "python_docs takes no path, got a.txt; for your own text"),
     ],
 )
 def test_paths_that_a_source_does_not_take_are_refused(poems, source, path, message):

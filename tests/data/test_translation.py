@@ -270,7 +270,7 @@ def test_facts_of_the_data(folder):
         ({"train": ("a", "b", "c")}, "data.train must be one or two files, got a, b, c"),
         ({"validation": ("a",), "validation_fraction": 0.1}, "applies only to data without a validation file"),
         ({"validation_fraction": 1.0}, r"must be in \(0, 1\), got 1.0"),
-        ({"path": "x"}, "data.path applies only to a public data set"),
+        ({"path": "x"}, "data.path is the folder of a public data set, got x; give your own files with --data.train"),
         ({"sentencepiece": ("a",), "vocabulary_size": 9}, "applies only to trained vocabularies"),
         ({"subwords": "words "}, "data.subwords must be one of bpe, unigram, characters, words"),
     ],

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.inference import as_texts, one_or_many, refuse_blank, require_texts
 
 
 @one_or_many
@@ -54,3 +54,17 @@ def test_texts_must_be_texts():
         require_texts(["a", 2], "questions")
     with pytest.raises(ValueError, match="there are no questions"):
         require_texts([], "questions")
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t"])
+def test_a_blank_text_is_refused_by_its_number_unless_it_is_kept(text):
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
+        require_texts(["a", text])
+    assert require_texts([text], keep_blank=True) == as_texts(text) == [text]
+
+
+def test_a_pair_with_a_blank_text_is_refused_by_its_number():
+    refuse_blank(("a", "b"), 1)
+    for row in (("a", ""), (" ", "b")):
+        with pytest.raises(ValueError, match=r"^text 3 is blank, or its pair is; give texts with characters$"):
+            refuse_blank(row, 3)

@@ -67,7 +67,7 @@ def test_a_file_without_labels_is_predicted(finished, tmp_path, capsys):
         ("a dog\n\na cat\n", ", line 2: no words; remove the line"),
         ("a dog\n" + "the " * 7, ", line 2: 7 words, and data.length is 6; split the sentence"),
         ("a dog\na cat\nthe horse\n", ", line 3: the word 'horse' is not in the vocabulary"),
-        ("", " is empty"),
+        ("", " is empty; give a file with text"),
     ],
 )
 def test_a_file_that_cannot_be_scored_is_refused_with_the_line(text, message, finished, tmp_path, capsys):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import re
 import shutil
 
 import chex
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxnlp
 from configs import bert_sst
 from data import DataError
 from data.masked_text import MaskedText
@@ -68,6 +70,19 @@ def test_the_digest_changes_with_names_shapes_and_values():
 def test_a_place_with_nothing_to_begin_with_is_refused_by_its_name(tiny_config, tmp_path):
     with pytest.raises(RunError, match=r"--init-from: there is no folder .*absent$"):
         begin(tiny_config(init_from=str(tmp_path / "absent")))
+
+
+def test_a_name_that_the_hub_does_not_give_is_one_line_that_names_the_option(tiny_config, monkeypatch):
+    def fetch(*_, **__):
+        raise ConnectionError("no route to the Hub.\nTry again.")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
+    message = r"--init-from: there is no folder some/model, .*: no route to the Hub; [^\n]* --init-from FOLDER\)"
+    with pytest.raises(RunError) as caught:
+        begin(tiny_config(init_from="some/model"))
+    assert re.fullmatch(message, str(caught.value))
+    with pytest.raises(ValueError, match=r"some/model, .* give a folder of weights instead of the name"):
+        jaxnlp.load_pretrained("some/model")
 
 
 @pytest.fixture(scope="session")

@@ -130,9 +130,10 @@ def test_every_field_that_is_a_value_is_explained_on_the_command_line(kind):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
     }
     values = {
-        name
-        for name in inspect.get_annotations(kind)
-        if name not in ("section", "usual") and not dataclasses.is_dataclass(get_type_hints(kind)[name])
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.name in inspect.get_annotations(kind)
+        and not dataclasses.is_dataclass(get_type_hints(kind)[field.name])
     }
     assert len(values) > 2
     assert values <= explained

@@ -372,7 +372,7 @@ def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(
         quick_fit(config, tmp_path / "run")
     shutil.rmtree(copy)
     assert int(quick_fit(config, tmp_path / "run").state.step) == 6
-    with pytest.raises(RunError, match=r"--init-from .*beginning"):
+    with pytest.raises(RunError, match=r"--init-from: there is no folder .*beginning"):
         quick_fit(config, tmp_path / "another")
 
 

@@ -25,7 +25,7 @@ from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.command_line import RunOptions, parse
-from train.config import TrainConfig
+from train.config import TrainConfig, update
 from train.recipes import load_recipe, recipe_names
 
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
@@ -54,6 +54,25 @@ def test_a_recipe_names_its_source_cost_expectation_and_command(name):
     config, options = parse(command, RunOptions(), program="python -m train")
     assert config.recipe == command[0] == name
     assert options.workdir.parts[0] == "runs"
+
+
+KNOWN_DATA = [
+    name
+    for name in RECIPES
+    if hasattr(data := load_recipe(name).data, "path")
+    and getattr(data, "source", getattr(data, "data_set", None)) not in (None, "table", "text_file", "tiny_shakespeare")
+]
+
+
+@pytest.mark.parametrize("name", KNOWN_DATA)
+def test_a_recipe_of_known_data_that_is_given_a_file_says_how_to_use_it(name, tmp_path):
+    mine = tmp_path / "mine.csv"
+    mine.write_text("text,label\ngood,1\n")
+    own = r"for your own \w+, (set --data\.source (table|text_file|files)\b|use the recipe translation_text_files)"
+    remedy = rf"{own}|use invented people: --data\.source invented"
+    with pytest.raises((ValueError, OSError), match=remedy) as caught:
+        update(load_recipe(name), **{"data.path": str(mine)}).data.load(0)
+    assert str(mine) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", RECIPES)

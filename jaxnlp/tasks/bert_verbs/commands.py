@@ -12,6 +12,7 @@ import tyro
 from safetensors.numpy import save
 
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
 from jaxnlp.files import write_file
 from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
@@ -26,9 +27,8 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     max_length_of,
     vocabulary_of,
 )
+from jaxnlp.tasks.bert_verbs.exported import HEADS, by_path, description
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
-
-HEADS = "heads.safetensors"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,8 @@ class Export(Command):
     head that reads the pooler, of texts or of pairs that are read together, becomes a BertForSequenceClassification,
     whether it predicts one class, several classes or a number. Other heads are not part of any Transformers BERT class,
     so they are saved separately in heads.safetensors; with a single head that reads the mean or the first token, there
-    is also a program that computes it in PyTorch.
+    is also a program that computes it in PyTorch. `jaxnlp.load_pretrained` and the verbs read the directory back, with
+    its heads.
     """
 
     folder: tyro.conf.Positional[Path]
@@ -123,13 +124,15 @@ class Export(Command):
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
         shape = json.dumps(to_json(trained.model.config))
-        beside = {HEADS: save(_by_path(others), metadata={"model": shape})} if others else {}
+        beside = {HEADS: save(by_path(others), metadata={"model": shape})} if others else {}
+        if others or classifier is not None:
+            beside[EXPORTED] = description(trained)
         program = torch_classifier(trained, max_length_of(trained)) if others else None
         if program is not None:
             beside[PROGRAM_FILE] = program.encode()
         save_pretrained(self.folder, pretrained, classifier=classifier, beside=beside)
         kind = architecture(pretrained.heads, classifier)
-        hint = "" if classifier is None else "; --ignore classifier. leaves out its head here"
+        hint = ", with its heads" if EXPORTED in beside else ""
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp{hint}")
         if pretrained.pooling == "pooler":
             print(
@@ -174,11 +177,3 @@ def classifier_of(trained: Trained) -> Classifier | None:
         return Classifier(targets.width * kernel, bias, rate, ("number",), "regression")
     problem: Problem = "single_label_classification" if targets.one_class else "multi_label_classification"
     return Classifier(kernel, bias, rate, targets.names, problem)
-
-
-def _by_path(tree: Any) -> dict[str, np.ndarray]:
-    """Arrays by their paths, such as `heads_sst.kernel`."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {
-        ".".join(str(getattr(key, "key", key)) for key in path): np.ascontiguousarray(leaf) for path, leaf in leaves
-    }

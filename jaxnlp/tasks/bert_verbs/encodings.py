@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
-from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.inference import one_or_many, refuse_blank, require_texts
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.tasks import Trained
@@ -115,9 +115,11 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
       max_length: maximum length in tokens, special tokens included, at most that of the model; None = that of the
         model.
 
-    Raises: ValueError for a pair if the encoder has no segment embeddings; when `max_length` is too short.
+    Raises: ValueError for a blank text; for a pair if the encoder has no segment embeddings; when `max_length` is too
+      short.
     """
     encoder = encoder_config(trained)
+    refuse_blank((text,) if pair is None else (text, pair), 1)
     if pair is not None and encoder.num_segments < 2:
         raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
     limit = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))

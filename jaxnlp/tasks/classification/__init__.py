@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -15,9 +16,10 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.models.classifier import ClassifierConfig
 from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, several_cross_entropy, squared_error
 from jaxnlp.targets import Scale
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
 from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert
+from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
@@ -157,6 +159,13 @@ class Classification(Task):
     def offers(self, function: str, model: nn.Module) -> bool:
         conditions = {"embed": has_bert, "attend": attends}
         return function not in conditions or conditions[function](model)
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A classifier that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
+        if ignore:
+            raise ValueError(f"{place}: a classifier is read whole, got tensors to ignore: {', '.join(ignore)}")
+        return read_exported(place)
 
 
 def _shares(batch: Batch, classes: int) -> Array:

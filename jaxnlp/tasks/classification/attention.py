@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
+from jaxnlp.inference import refuse_blank
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs import encodings
@@ -20,7 +21,7 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
 
     Arguments: as `jaxnlp.tasks.bert_verbs.encodings.attend`; without a BERT only the text.
 
-    Raises: ValueError for a model that does not attend to texts.
+    Raises: ValueError for a blank text, and for a model that does not attend to texts.
     """
     if encodings.has_bert(trained.model):
         return encodings.attend(trained, text, pair, max_length=max_length)
@@ -28,6 +29,7 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
         raise without_attention(trained)
     if pair is not None or max_length is not None:
         raise ValueError("pair and max_length apply only to a BERT; remove them")
+    refuse_blank((text,), 1)
     model: Any = trained.model
     chunk = read_chunk(trained.processor, [(text,)])
     ((_, batch),) = chunk.batches

@@ -59,6 +59,10 @@ def predictions_of(model: Any, targets: Targets) -> Callable[[Params, Batch], ja
 class Validation(Evaluator):
     """Loss, scikit-learn's scores, calibration of probabilities, and predictions of all examples.
 
+    The file of predictions (--predictions FILE) is a table, fields separated by commas: the number of the row in the
+    table, or the example's id; the text, or both texts, or the name of the image; the label, if it is known; the
+    predicted label; and the probability of each class.
+
     The threshold does not change the scores: they use the most probable class, or 0.5 for any number of classes.
     """
 
@@ -95,14 +99,18 @@ class Validation(Evaluator):
 
 
 def _table(processor: Any, examples: Sequence[Any], found: np.ndarray, threshold: float | None) -> str:
-    """A line for each example: its name, its label, the predicted label, and the probability of each class."""
+    """A line for each example: the number of its row or its id, its texts or the image's name, its label, the predicted
+    label, and the probability of each class. Without labels, the column of labels is empty."""
     targets, file = processor.targets, io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["name", "label", "predicted", *targets.names])
+    named = [example.heading for example in examples[:1] if example.heading not in processor.columns]
+    shares = [f"probability of {name}" for name in targets.names]
+    writer.writerow([*named, *processor.columns, "label", "predicted", *shares])
     for example, row, chosen in zip(examples, found, decided(targets, found, threshold), strict=True):
+        name = [example.name] if named else []  # the name of an image is one of its cells
         label = "" if example.label is None else targets.show(example.label)
-        shown = [f"{value:.6f}" for value in row] if targets.names else []
-        writer.writerow([example.name, label, targets.show(chosen), *shown])
+        shown = [f"{value:.6f}" for value in row] if shares else []
+        writer.writerow([*name, *processor.cells(example), label, targets.show(chosen), *shown])
     return file.getvalue()
 
 

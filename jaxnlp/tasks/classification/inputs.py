@@ -99,7 +99,7 @@ def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Seq
 def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
     if resize:
         raise ValueError("resize applies only to images; remove it")
-    require_texts([text for row in rows for text in row])
+    require_texts([text for row in rows for text in row], keep_blank=True)
     names = ("text",) if processor.texts == 1 else ("text", "pair")
     found = processor.tokenize(rows)
     return Chunk(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxnlp.inference import one_or_many
+from jaxnlp.inference import one_or_many, refuse_blank
 from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, kept_threshold, on_host
@@ -111,5 +111,7 @@ def _chunks(
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
     if not rows:
         raise ValueError("there are no inputs to predict")
+    for number, row in enumerate(rows, 1):
+        refuse_blank(row, number)
     for start in range(0, len(rows), size):
         yield read_chunk(trained.processor, rows[start : start + size], resize=resize)

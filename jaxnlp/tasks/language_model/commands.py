@@ -182,5 +182,5 @@ def generate(
     options: dict[str, Any] = {"sampling": sampling, "seed": seed, "stop": stop, "num_beams": num_beams}
     return [
         Generate(prompt, max_new_tokens, length_penalty=length_penalty, **options).text(trained)
-        for prompt in require_texts(prompts, "prompts")
+        for prompt in require_texts(prompts, "prompts", keep_blank=True)
     ]

@@ -16,6 +16,7 @@ from jaxnlp.ops.transitions import labels_of, legal_transitions
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.word_attention import attends
+from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.parsing.commands import Parse, attend, parse
 from jaxnlp.tasks.parsing.evaluators import Validation
 from jaxnlp.tasks.parsing.scores import SCORES
@@ -120,7 +121,7 @@ class Parsing(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"parse": Parse, "attention": Attention}
+        return {"parse": Parse, "attention": Attention, "export": ExportWords}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"parse": parse, "attend": attend}

@@ -160,7 +160,7 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 def parse(
     trained: Trained, texts: Sequence[str], *, tagger: Trained | None = None, num_beams: int = 1
 ) -> list[ParsedSentence]:
-    """The dependency tree of each sentence, or of one; that of a blank text has no words.
+    """The dependency tree of each sentence, or of one.
 
     Args:
       trained: a parser.
@@ -168,7 +168,7 @@ def parse(
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: sequences of transitions that beam search keeps.
 
-    Raises: ValueError for a sentence that is too long, and when tags are missing.
+    Raises: ValueError for a sentence that is blank or too long, and when tags are missing.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
     chosen = [number for number, sentence in enumerate(sentences) if sentence.words]

@@ -15,6 +15,7 @@ from jaxnlp.ops.crf import crf_log_likelihood
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.word_attention import attends
+from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.commands import Predict, attend, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
@@ -83,7 +84,7 @@ class Tagging(Task):
         return {"validation": Validation}
 
     def commands(self) -> Mapping[str, type[Command]]:
-        return {"predict": Predict, "attention": Attention}
+        return {"predict": Predict, "attention": Attention, "export": ExportWords}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"tag": tag, "attend": attend}

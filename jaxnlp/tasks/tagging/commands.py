@@ -129,9 +129,9 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
-    """The entities in each text, or the labels of its words; none in a blank text. A single text gives a single list.
+    """The entities in each text, or the labels of its words. A single text gives a single list.
 
-    Raises: ValueError naming the text, for a word that is too long for the BERT.
+    Raises: ValueError naming the text, for a blank text and for a word that is too long for the BERT.
     """
     found = list[list[Entity]]()
     for number, one in enumerate(entities_or_problems(trained, require_texts(texts)), 1):

@@ -10,15 +10,17 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxnlp.convert import PretrainedError, load_pretrained
+from jaxnlp.convert import PretrainedError, exported_task, load_pretrained
 from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.ops.losses import cross_entropy
+from jaxnlp.serialization import from_json
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
 from jaxnlp.tasks.bert_verbs.encodings import attend, embed
+from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.text_tasks.commands import Predict
 from jaxnlp.tasks.text_tasks.evaluators import Validation
 from jaxnlp.tasks.text_tasks.predictions import predict
@@ -175,11 +177,15 @@ class TextTasks(Task):
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
-        """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors.
+        """A BERT of Transformers or sentence-transformers: similarity by the cosine of the texts' vectors. A model of
+        text tasks that `jaxnlp export` wrote has its heads, unless tensors are ignored.
 
         Raises: PretrainedError, WeightsError as `load_pretrained`; also for modules of sentence-transformers after the
           pooling that this library does not support.
         """
+        exported = None if ignore else exported_task(place)
+        if exported is not None and isinstance(from_json(exported, Task), cls):
+            return read_exported(place)
         found = load_pretrained(place, ignore=ignore)
         others = [kind for kind in found.modules_after_pooling if kind != "Normalize"]
         pooling: Any = found.pooling or "mean"

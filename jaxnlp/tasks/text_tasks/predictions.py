@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.inference import one_or_many, refuse_blank, require_texts
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.encodings import BATCH_TOKENS, TextOutputs, in_batches
 from jaxnlp.text.labels import Labels, number_of_texts
@@ -90,7 +90,10 @@ def predict(
             )
         (part,) = fitting
     labels = trained.processor.labels(part)
-    values = predict_texts(trained, require_texts(texts), pairs, part=part).values
+    texts = require_texts(texts, keep_blank=pairs is not None)
+    for number, row in enumerate(zip(texts, pairs or (), strict=False), 1):
+        refuse_blank(row, number)
+    values = predict_texts(trained, texts, pairs, part=part).values
     return [prediction_of(labels, value) for value in values]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import tyro
 
 from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
+from jaxnlp.inference import refuse_blank
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.translation.commands import max_source_length, search, sources_of
@@ -53,8 +54,7 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
     limit = limit if max_length is None else min(max_length, limit)
     if limit < 1:
         raise ValueError(f"max_length must be at least 1, got {limit}")
-    if not text.strip():
-        raise ValueError("the source is blank")
+    refuse_blank((text,), 1)
     kept, too_long = sources_of(processor, [text], limit)
     if target is None:
         ((written, _),) = search(trained, [kept[0]], SearchOptions(num_beams=1))[0]

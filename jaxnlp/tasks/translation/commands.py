@@ -110,7 +110,7 @@ def translate(
     """
     options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
     processor: TranslationProcessor = trained.processor
-    found = [""] * len(require_texts(texts))
+    found = [""] * len(require_texts(texts, keep_blank=True))
     for start in range(0, len(texts), BATCH_SIZE):
         kept, _ = sources_of(processor, texts[start : start + BATCH_SIZE], max_source_length(trained))
         for number, ((ids, _), *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):

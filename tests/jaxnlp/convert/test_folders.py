@@ -2,6 +2,7 @@ import copy
 import fnmatch
 import http.server
 import json
+import re
 import shutil
 import threading
 
@@ -139,8 +140,11 @@ def hub(request):
 def test_a_hub_that_gives_nothing_is_told_and_what_was_fetched_before_is_read(hub, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    with pytest.raises(PretrainedError, match=r"other/model, and it could not be fetched from the .*Hub: \w+: "):
+    problem = r"there is no folder other/model, and it could not be fetched from the Hugging Face Hub: \w+: .*[^.]"
+    remedy = r"give a folder of weights instead of the name \(in training, --init-from FOLDER\)"
+    with pytest.raises(PretrainedError) as caught:
         load_pretrained("other/model")
+    assert re.fullmatch(f"{problem}; check the connection, or {remedy}", str(caught.value))  # one line
     place = tmp_path / "hub" / "models--some--model"
     shutil.copytree(folder, place / "snapshots" / "0123")
     (place / "refs").mkdir()

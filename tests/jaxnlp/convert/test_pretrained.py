@@ -128,6 +128,8 @@ def test_a_classifier_needs_its_place(theirs, folder, tmp_path):
     for wrong in (load_pretrained(folder), held._replace(config=dataclasses.replace(held.config, use_pooler=False))):
         with pytest.raises(ValueError, match="a classifier needs an encoder with a pooler, and no pretraining heads"):
             save_pretrained(tmp_path / "new", wrong, classifier=classifier)
+    with pytest.raises(ValueError, match="a classifier needs an encoder without a pooler, and no pretraining heads"):
+        save_pretrained(tmp_path / "new", held, classifier=classifier._replace(each_token=True))
 
 
 @pytest.mark.parametrize(

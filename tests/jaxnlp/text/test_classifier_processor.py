@@ -82,8 +82,10 @@ def test_what_tables_and_models_ask_for():
 
 
 def test_other_inputs_and_fields_are_refused():
-    with pytest.raises(ValueError, match="this model reads one text"):
+    with pytest.raises(ValueError, match="this model reads one text per example; remove pairs"):
         SINGLE.tokenize([("a", "b")])
+    with pytest.raises(ValueError, match="this model reads two texts per example; give pairs"):
+        PAIRS.tokenize([("a",)])
     with pytest.raises(ValueError, match="max_length must be at least 5, got 4"):
         TextClassifierProcessor(VOCABULARY, 4, 2, TARGETS)
     with pytest.raises(ValueError, match="texts must be 1, or 2 for pairs, got 3"):

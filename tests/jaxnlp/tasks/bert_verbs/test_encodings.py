@@ -133,3 +133,10 @@ def test_in_python_one_text_has_a_vector_and_several_a_matrix(trained):
     found = trained.embed(TEXTS)
     np.testing.assert_array_equal(found, embed_texts(trained, TEXTS).values)
     np.testing.assert_allclose(trained.embed(TEXTS[0]), found[0], atol=1e-6)
+
+
+def test_in_python_blank_texts_are_refused_as_on_the_command_line(trained):
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
+        trained.embed(["the cat", " "])
+    with pytest.raises(ValueError, match=r"^text 1 is blank, or its pair is; give texts with characters$"):
+        trained.attend("the cat", "")

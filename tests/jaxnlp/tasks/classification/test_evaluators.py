@@ -30,13 +30,14 @@ def test_predictions_are_in_the_order_of_the_examples(run):
     found = evaluate.score(run, Validation(), evaluate.Options()).evaluation
     table = list(csv.DictReader(io.StringIO(found.predictions["predictions.csv"])))
     assert len(table) == found.metrics["accuracy"].count == 359
+    assert list(table[0])[:3] == ["image", "label", "predicted"]
     right = np.mean([row["label"] == row["predicted"] for row in table])
     assert found.metrics["accuracy"].value == pytest.approx(right)
     trained, examples = load_run(run), Images(validation_fraction=0.2).load(0).split("validation").examples
     logits = trained.model.apply({"params": trained.params}, np.stack([example.image for example in examples[:5]]))
     shares = np.asarray(jax.nn.softmax(logits))
     for row, expected in zip(table[:5], shares, strict=True):
-        np.testing.assert_allclose([float(row[str(digit)]) for digit in range(10)], expected, atol=1e-5)
+        np.testing.assert_allclose([float(row[f"probability of {digit}"]) for digit in range(10)], expected, atol=1e-5)
 
 
 def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_classes():
@@ -59,3 +60,25 @@ def test_images_of_all_classes_are_lit_where_they_are_in_the_order_of_their_clas
     scoring.split.examples = examples[:3]
     _rollout_block(scoring)
     assert len(seen) == LIT + 3
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_predictions_of_a_table_have_its_rows_texts_and_labels(text_run, tmp_path, labelled):
+    words = ["the painting, cat", "the match sat"]
+    texts, labels = [*words, "the cat"], ["arts", "sport", "sport"]
+    rows = [[text, label] if labelled else [text] for text, label in zip(texts, labels, strict=True)]
+    with (tmp_path / "mine.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "label"] if labelled else ["text"], *rows])
+    files = ["--file", str(tmp_path / "mine.csv"), "--predictions", str(tmp_path / "out.csv")]
+    assert evaluate.main([str(text_run("class")), *files]) == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    shares = ["probability of arts", "probability of sport"]
+    assert list(found[0]) == ["row", "text", "label", "predicted", *shares]
+    assert [row["row"] for row in found] == ["1", "2", "3"]
+    assert [row["text"] for row in found] == texts
+    assert [row["label"] for row in found] == (labels if labelled else [""] * 3)
+    for row in found:
+        values = [float(row[name]) for name in shares]
+        assert sum(values) == pytest.approx(1.0, abs=1e-5)
+        assert row["predicted"] == ["arts", "sport"][int(np.argmax(values))]

@@ -1,13 +1,16 @@
 import json
 import math
 
+import chex
 import numpy as np
 import pytest
 from PIL import Image
 
+import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
 from jaxnlp.targets import Scale
+from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.classification.predict import Prediction
 
 TEXTS = ["the paint cat sat", "the run sat cat"]
@@ -43,6 +46,8 @@ def test_pairs_are_two_lists_or_two_texts(make_classifier):
     assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
     with pytest.raises(ValueError, match="each text needs its pair, got 2 texts and 1 pairs"):
         trained.predict(["a", "b"], ["c"])
+    with pytest.raises(ValueError, match="text 2 is blank, or its pair is"):
+        trained.predict(["a", "b"], ["c", ""])
 
 
 def test_images_are_files_or_arrays(run, digit):
@@ -59,8 +64,28 @@ def test_images_are_files_or_arrays(run, digit):
 
 def test_what_is_no_input_of_the_model_is_refused(text_run):
     trained = load_run(text_run("class"))
-    for inputs, message in (([], "there are no inputs to predict"), (["a", 3], "expected texts, got int at index 1")):
+    for inputs, message in (
+        ([], "there are no inputs to predict"),
+        (["a", 3], "expected texts, got int at index 1"),
+        ("", "text 1 is blank; give texts with characters"),
+        (["a", " "], "text 2 is blank"),
+    ):
         with pytest.raises(ValueError, match=message):
             trained.predict(inputs)
     with pytest.raises(ValueError, match="resize applies only to images"):
         trained.predict("a", resize=True)
+
+
+def test_a_trained_run_predicts_the_same_after_its_export(text_run, tmp_path, capsys):
+    run = jaxnlp.load_run(text_run("class"))
+    assert run.model.config.pooling == "mean"
+    Export(tmp_path / "bert")(run)
+    again = jaxnlp.load_pretrained(tmp_path / "bert")
+    assert (again.task, again.processor, again.model) == (run.task, run.processor, run.model)
+    chex.assert_trees_all_equal(again.params, run.params)
+    assert again.predict(TEXTS) == run.predict(TEXTS)
+    capsys.readouterr()
+    assert main(["predict", str(text_run("class")), *TEXTS]) == 0
+    expected = capsys.readouterr().out
+    assert main(["predict", str(tmp_path / "bert"), *TEXTS]) == 0
+    assert capsys.readouterr().out == expected

@@ -55,11 +55,11 @@ def test_similarities_are_learned_by_the_cosine_and_predicted_on_their_scale(sts
     for name in ("loss", "pearson", "mean_absolute_error"):
         np.testing.assert_allclose(found.metrics[name].value, logged[name], rtol=1e-3)
     lines = [line.split(",") for line in found.predictions["predictions.csv"].splitlines()]
-    assert lines[0] == ["name", "label", "predicted"]
-    predicted, labels = (np.array([float(line[place]) for line in lines[1:]]) for place in (2, 1))
+    assert lines[0] == ["id", "text", "second text", "label", "predicted"]
+    predicted, labels = (np.array([float(line[place]) for line in lines[1:]]) for place in (4, 3))
     np.testing.assert_allclose(stats.pearsonr(predicted, labels).statistic, logged["pearson"], rtol=1e-3)
     given = [line.split("\t") for line in (tables / "sts-dev.csv").read_text().splitlines()[1:]]
-    assert [line[0] for line in lines[1:]] == [row[1] for row in given]
+    assert [line[:3] for line in lines[1:]] == [row[1:4] for row in given]
     np.testing.assert_allclose(labels, [float(row[-1]) for row in given])
     assert 0.0 <= predicted.min() < 2.5 < predicted.max() <= 5.0
 

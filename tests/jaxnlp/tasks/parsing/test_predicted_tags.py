@@ -153,3 +153,5 @@ def test_in_python_a_sentence_has_its_tree(parser, make_tagger):
     assert one.relations[one.heads.index(0)] == "root"
     with pytest.raises(ValueError, match="this parser reads tags"):
         parser.parse("The dog sleeps.")
+    with pytest.raises(ValueError, match=r"^text 1 is blank; give texts with characters$"):
+        parser.parse(" ", tagger=make_tagger())

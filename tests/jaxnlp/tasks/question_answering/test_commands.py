@@ -57,3 +57,8 @@ def test_as_json_each_question_has_its_answer(trained, capsys):
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     answers = trained.ask(["a?", "bad?"])
     assert found == [{"question": "a?", "answer": answers[0]}, {"question": "bad?", "answer": answers[1]}]
+
+
+def test_in_python_a_blank_question_is_refused_as_on_the_command_line(trained):
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
+        trained.ask(["a?", " "])

@@ -143,3 +143,5 @@ def test_in_python_a_text_has_its_entities(run):
     assert [(one.type, TEXT[one.start : one.stop]) for one in first] == [("PER", "Anna"), ("LOC", "New York")]
     assert second == []
     assert [one.type for one in trained.tag(TEXT)] == ["PER", "LOC"]
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
+        trained.tag([TEXT, " "])

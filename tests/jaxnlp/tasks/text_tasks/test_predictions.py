@@ -85,5 +85,12 @@ def test_in_python_a_part_is_chosen_where_several_fit(trained, make_trained):
     with pytest.raises(ValueError, match="choose a part: sst, reviews"):
         trained.predict("the cat")
     assert make_trained("sst").predict("the cat").label in "01234"
-    with pytest.raises(ValueError, match=r"choose a part: sst; none of them takes two texts per example"):
+    with pytest.raises(ValueError, match="choose a part: sst; none of them takes two texts per example"):
         make_trained("sst").predict("the cat", "a cat")
+
+
+def test_in_python_blank_texts_are_refused_as_on_the_command_line(trained):
+    with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
+        trained.predict(["the cat", " "], part="sst")
+    with pytest.raises(ValueError, match=r"^text 1 is blank, or its pair is; give texts with characters$"):
+        trained.predict("the cat", "", part="quora")

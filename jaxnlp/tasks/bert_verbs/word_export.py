@@ -1,0 +1,88 @@
+"""`jaxnlp export` of models of words, which are taggers and parsers."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+from safetensors.numpy import save
+
+from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
+from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
+from jaxnlp.serialization import to_json
+from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.bert_verbs.exported import HEADS, by_path
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportWords(Command):
+    """Writes the BERT of a tagger or a parser as a directory that Hugging Face Transformers reads, with its tokenizer.
+
+    A tagger that is only a BERT, without CRF, recurrent layers, word embeddings and characters, becomes a
+    BertForTokenClassification with its labels. Its scores of a word are those of the word's first token. Of all other
+    models the directory has the BERT; their other parameters are not part of any Transformers BERT class, so they are
+    saved separately in heads.safetensors.
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Directory to write: new, or empty."""
+
+    def __call__(self, trained: Trained) -> None:
+        """Writes the directory atomically, and prints its contents.
+
+        Raises:
+          ValueError: when the model does not have a BERT.
+          WeightsError: for variants that Transformers' BERT does not have.
+          OSError: when the directory is not empty or cannot be written.
+        """
+        pretrained, others = bert_of_words(trained)
+        tagger = token_classifier_of(trained)
+        beside = {}
+        if tagger is None:
+            shape = json.dumps(to_json(trained.model.config))
+            beside = {HEADS: save(by_path(others), metadata={"model": shape})}
+        save_pretrained(self.folder, pretrained, classifier=tagger, beside=beside)
+        name = architecture(None, tagger)
+        print(f"{self.folder}: transformers.{name}.from_pretrained reads it")
+        if tagger is None:
+            print(
+                f"{self.folder / HEADS}: all other parameters: not part of any Transformers BERT class, so saved "
+                "separately; to use the whole model, load the run with jaxnlp.load_run"
+            )
+        elif getattr(trained.task, "constrained", False) and trained.processor.has_entities:
+            print(
+                f"{self.folder}: Transformers takes the best label of each word; jaxnlp predict also respects the "
+                f"{trained.processor.scheme} scheme"
+            )
+
+
+def bert_of_words(trained: Trained) -> tuple[Pretrained, Any]:
+    """The BERT of a model of words, without a pooler, which these models do not read; and all other parameters.
+
+    Raises: ValueError for a model without a BERT.
+    """
+    config: Any = trained.model.config
+    if not isinstance(config, WordEncoderConfig) or not config.bert:
+        raise ValueError(
+            f"{trained.name} does not have a BERT, and Transformers has no such model; load the run with "
+            "jaxnlp.load_run, or train with --model.bert"
+        )
+    params = jax.tree.map(np.asarray, dict(trained.params))
+    rest = dict(params.pop(NAME))
+    bert = {name: value for name, value in rest.pop("bert").items() if name != "pooler"}
+    shape = dataclasses.replace(config.encoder, use_pooler=False)
+    others = {**params, **({NAME: rest} if rest else {})}
+    return Pretrained(shape, bert, None, trained.processor.inputs.pieces), others
+
+
+def token_classifier_of(trained: Trained) -> Classifier | None:
+    """The labels' layer of a tagger that is only a BERT; None for other models."""
+    config: Any = trained.model.config
+    if not isinstance(config, TaggerConfig) or config.crf or set(trained.params[NAME]) != {"bert"}:
+        return None
+    kernel, bias = (np.asarray(trained.params["scores"][name]) for name in ("kernel", "bias"))
+    return Classifier(kernel, bias, config.input_dropout_rate, trained.processor.labels, each_token=True)

@@ -1,0 +1,82 @@
+"""Exported classifiers as the library reads them back: with their heads."""
+
+import json
+
+import chex
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import jaxnlp
+from jaxnlp.__main__ import main
+from jaxnlp.convert import PretrainedError
+from jaxnlp.convert.folders import EXPORTED
+from jaxnlp.serialization import ConfigError
+from jaxnlp.targets import Classes, Scale
+from jaxnlp.tasks.bert_verbs.commands import Export
+from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
+
+TEXTS = ["The cats sat on the mat.", "a big dog", "fish"]
+PAIRS = ["a dog", "the cats", "the mat"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pooling": "pooler"},
+        {"pooling": "cls", "texts": 2},
+        {"pooling": "pooler", "targets": Scale(-2.0, 7.0)},
+        {"pooling": "mean", "targets": Classes(("a", "b", "c"), several=True)},
+        {"texts": 2, "pairs": "apart", "pair_layer": True},
+    ],
+    ids=["pooler", "pairs", "number", "several", "apart"],
+)
+def test_every_classifier_predicts_the_same_after_its_export(make_classifier, tmp_path, fields):
+    trained = make_classifier(**fields)
+    Export(tmp_path / "bert")(trained)
+    again = jaxnlp.load_pretrained(tmp_path / "bert")
+    chex.assert_trees_all_close(again.params, jax.tree.map(np.asarray, trained.params), atol=1e-6)
+    pairs = PAIRS if fields.get("texts") == 2 else None
+    for found, expected in zip(again.predict(TEXTS, pairs), trained.predict(TEXTS, pairs), strict=True):
+        assert found.label == pytest.approx(expected.label, abs=1e-5)
+        assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+
+
+def test_the_parts_of_text_tasks_keep_their_heads(trained, tmp_path):
+    Export(tmp_path / "bert")(trained)
+    again = jaxnlp.load_pretrained(tmp_path / "bert")
+    assert again.processor.names == trained.processor.names
+    for part in ("sst", "reviews"):
+        assert again.predict(TEXTS, part=part) == trained.predict(TEXTS, part=part)
+    assert again.predict(TEXTS, PAIRS, part="quora") == trained.predict(TEXTS, PAIRS, part="quora")
+
+
+def test_without_its_head_an_exported_classifier_is_an_encoder(make_classifier, tmp_path, capsys):
+    trained, folder = make_classifier(pooling="pooler"), str(tmp_path / "bert")
+    Export(tmp_path / "bert")(trained)
+    assert f"{folder}: transformers.BertForSequenceClassification.from_pretrained reads it, and jaxnlp, with its" in (
+        capsys.readouterr().out
+    )
+    again = jaxnlp.load_pretrained(folder, ignore=("classifier.",))
+    assert isinstance(again.task, TextTasks)
+    assert again.processor.names == (SIMILARITY,)
+    np.testing.assert_allclose(again.embed(TEXTS, pooling="pooler"), trained.embed(TEXTS), atol=1e-6)
+    assert main(["embed", folder, "a dog", "--ignore", "classifier."]) == 0
+    assert main(["predict", folder, "a dog", "--ignore", "classifier."]) == 2
+    assert "without its heads, the model in " in capsys.readouterr().err
+
+
+def test_a_folder_that_was_changed_is_refused(make_classifier, tmp_path):
+    Export(tmp_path / "bert")(make_classifier(pooling="mean"))
+    heads = tmp_path / "bert" / "heads.safetensors"
+    found = load_file(heads)
+    save_file({name: x[..., :1].copy() for name, x in found.items()}, heads)
+    with pytest.raises(PretrainedError, match=r"head/bias does not fit jaxnlp\.json; export the run again"):
+        jaxnlp.load_pretrained(tmp_path / "bert")
+    heads.unlink()
+    with pytest.raises(PretrainedError, match=r"has neither heads.safetensors nor classifier.weight; export the run"):
+        jaxnlp.load_pretrained(tmp_path / "bert")
+    (tmp_path / "bert" / EXPORTED).write_text(json.dumps({"task": {"type": "elsewhere:Task"}}))
+    with pytest.raises(ConfigError, match=r"the task of .*elsewhere"):
+        jaxnlp.load_pretrained(tmp_path / "bert")

@@ -1,0 +1,110 @@
+"""Exported taggers and parsers, read by Transformers and by the library."""
+
+import dataclasses
+import json
+
+import chex
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file
+
+from jaxnlp.convert.pretrained import load_pretrained
+from jaxnlp.models.bert import BertConfig
+from jaxnlp.models.recurrent_parser import RecurrentParserConfig
+from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.tasks import Trained
+from jaxnlp.tasks.bert_verbs.word_export import ExportWords
+from jaxnlp.tasks.parsing import Parsing
+from jaxnlp.tasks.tagging import Tagging
+from jaxnlp.text.parser_processor import ParserProcessor
+from jaxnlp.text.tagger_processor import TaggerProcessor
+from jaxnlp.text.word_inputs import WordInputs
+from tests.jaxnlp.models.test_word_encoder import PIECES
+from tests.random_parameters import random_parameters
+
+BERT = BertConfig(num_layers=2, num_heads=2, width=8, max_positions=12)
+FIELDS = {"bert": True, "encoder": BERT, "word_width": 0, "character_features": 0, "recurrent_widths": ()}
+WORDS = ("the", "dogs", "see", "rome")
+INPUTS = WordInputs.of_sentences([WORDS], pieces=PIECES, max_pieces=12, max_characters=6)
+LABELS = ("O", "B-X", "I-X")
+
+
+def tagger(task=None, **fields):
+    processor, config = TaggerProcessor(INPUTS, LABELS, "bio"), TaggerConfig(**{"crf": False, **FIELDS, **fields})
+    model, shapes = Tagging().build(config, processor)
+    return Trained(task or Tagging(), model, random_parameters(model, *shapes), processor, name="mine")
+
+
+@pytest.mark.parametrize("use_pooler", [True, False])
+def test_a_tagger_that_is_only_a_bert_has_the_same_scores_in_transformers(tmp_path, capsys, use_pooler):
+    trained = tagger(encoder=dataclasses.replace(BERT, use_pooler=use_pooler), input_dropout_rate=0.25)
+    ExportWords(tmp_path / "bert")(trained)
+    shown = capsys.readouterr().out
+    assert "transformers.BertForTokenClassification.from_pretrained reads it\n" in shown
+    assert "Transformers takes the best label of each word; jaxnlp predict also respects the bio scheme\n" in shown
+    assert not (tmp_path / "bert" / "heads.safetensors").exists()
+    model, report = transformers.AutoModelForTokenClassification.from_pretrained(
+        tmp_path / "bert", output_loading_info=True
+    )
+    assert not any(report.values())
+    assert model.config.id2label == dict(enumerate(LABELS))
+    assert (model.dropout.p, model.training) == (0.25, False)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")
+    inputs = tokenizer([list(WORDS)], is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**inputs).logits[0].numpy()
+    batch = INPUTS.batch([INPUTS.encode(WORDS)], 1, 1)
+    first = [inputs.word_ids(0).index(number) for number in range(len(WORDS))]
+    np.testing.assert_array_equal(first, batch["first_pieces"][0][: len(WORDS)])
+    ours = jax.jit(trained.model.apply)(
+        {"params": trained.params}, *(batch[name] for name in trained.model.config.inputs)
+    )
+    np.testing.assert_allclose(ours.scores[0, : len(WORDS)], logits[first], atol=1e-5)
+    assert np.ptp(logits[first], axis=0).max() > 1e-2
+
+
+def test_a_tagger_that_does_not_respect_the_scheme_has_no_note_on_it(tmp_path, capsys):
+    ExportWords(tmp_path / "bert")(tagger(Tagging(constrained=False)))
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "others"),
+    [
+        ({"crf": True}, {"scores.bias", "scores.kernel", "transitions", "start", "end"}),
+        ({"word_width": 4}, {"scores.bias", "scores.kernel", "encoder.words.embedding"}),
+    ],
+    ids=["crf", "words"],
+)
+def test_of_other_taggers_transformers_reads_the_bert(tmp_path, capsys, fields, others):
+    trained = tagger(**fields)
+    ExportWords(tmp_path / "bert")(trained)
+    shown = capsys.readouterr().out
+    assert "transformers.BertModel.from_pretrained reads it\n" in shown
+    assert "to use the whole model, load the run with jaxnlp.load_run\n" in shown
+    assert load_file(tmp_path / "bert" / "heads.safetensors").keys() == others
+    expected = {name: x for name, x in trained.params["encoder"]["bert"].items() if name != "pooler"}
+    chex.assert_trees_all_equal(load_pretrained(tmp_path / "bert").params, jax.tree.map(np.asarray, expected))
+    assert json.loads((tmp_path / "bert" / "config.json").read_text())["architectures"] == ["BertModel"]
+
+
+def test_of_a_parser_transformers_reads_the_bert(tmp_path, capsys):
+    processor = ParserProcessor(INPUTS, ("NOUN", "VERB"), ("root", "nsubj"))
+    config = RecurrentParserConfig(**FIELDS | {"recurrent_widths": (3,)})
+    model, shapes = Parsing().build(config, processor)
+    trained = Trained(Parsing(), model, random_parameters(model, *shapes), processor, name="mine")
+    ExportWords(tmp_path / "bert")(trained)
+    assert "transformers.BertModel.from_pretrained reads it\n" in capsys.readouterr().out
+    assert any(name.startswith("encoder.recurrent.") for name in load_file(tmp_path / "bert" / "heads.safetensors"))
+    assert load_pretrained(tmp_path / "bert").vocabulary == PIECES
+
+
+def test_a_tagger_without_a_bert_says_in_one_line_what_to_do(tmp_path):
+    without = tagger(bert=False, word_width=4)
+    message = r"^mine does not have a BERT, and Transformers has no such model; load the run with jaxnlp\.load_run, or "
+    with pytest.raises(ValueError, match=message):
+        ExportWords(tmp_path / "bert")(without)
+    assert list(tmp_path.iterdir()) == []
