@@ -65,11 +65,18 @@ def test_means_are_those_of_the_seeds_in_the_ledger(table, assert_means):
     assert_means([row for row in table("tagging.md", r"[\w-]+") if row[1] == "f1"])
 
 
-def test_the_ablation_is_what_the_sweep_measured(table, root):
-    with (root / "docs" / "results" / "conll_bilstm_crf_ablation.csv").open(encoding="utf-8") as file:
-        unchanged, *runs = csv.DictReader(file)
+def test_the_ablations_are_what_the_sweeps_measured(table, root):
     rows = table("tagging.md", r"\w+ \S+")
-    assert [name for name, *_ in rows] == [run["run"].replace("=", " ") for run in runs]
+    for recipe in ("conll_bilstm_crf", "conll_tagger"):
+        with (root / "docs" / "results" / f"{recipe}_ablation.csv").open(encoding="utf-8") as file:
+            unchanged, *runs = csv.DictReader(file)
+        assert [name for name, *_ in rows[: len(runs)]] == [run["run"].replace("=", " ") for run in runs]
+        assert_differences(unchanged, runs, rows[: len(runs)])
+        rows = rows[len(runs) :]
+    assert not rows
+
+
+def assert_differences(unchanged, runs, rows):
     for run, (_, *shown) in zip(runs, rows, strict=True):
         f1, precision, recall = (100 * float(run[f"best_{name}"]) for name in ("f1", "precision", "recall"))
         expected = [f1, f1 - 100 * float(unchanged["best_f1"]), precision, recall]

@@ -73,7 +73,7 @@ def _heads(folder: Path, config: Any, processor: Any) -> Params:
 
 
 def by_path(tree: Any) -> dict[str, np.ndarray]:
-    """Arrays by their paths, such as `heads_sst.kernel`."""
+    """Arrays of any shape by their paths, such as `heads_sst.kernel`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {
         ".".join(str(getattr(key, "key", key)) for key in path): np.ascontiguousarray(leaf) for path, leaf in leaves
