@@ -2,7 +2,7 @@
 
     python docs/attention_experiments.py --out FOLDER
 
-prints the numbers and draws them into FOLDER/attention_experiments.png; docs/attention.md tells what they mean.
+prints the numbers and draws them into FOLDER/attention_experiments.png; docs/attention.md explains them.
 
 All scores are plain products q . k (scale 1): a factor 1 / sqrt(K) would only ask for longer queries. The values are
 unit vectors, one axis each, so that the mixed value can be read as the weights themselves.
@@ -168,7 +168,7 @@ def attend_to_both(keys: np.ndarray, means: np.ndarray, queries: np.ndarray) -> 
 
 
 def one_sided(places: np.ndarray) -> float:
-    """The share of places that hold one of the two values nearly alone, or more than that: no average."""
+    """The share of positions whose output is nearly one of the two values, or beyond it, and not an average."""
     return float(((places < 0.1) | (places > 0.9)).mean())
 
 

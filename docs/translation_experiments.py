@@ -2,7 +2,7 @@
 
     python -m docs.translation_experiments
 
-prints a table; docs/translation.md tells what it means. The batch is numbers in words, the model is that of the recipe
+prints a table; docs/translation.md explains it. The batch is numbers in words, the model is that of the recipe
 number_words with other norms and depths, without dropout. The gradient is that of the mean loss per token. The blocks'
 matrices begin with this library's standard deviation of 0.02, or with that of Glorot and Bengio, as published.
 

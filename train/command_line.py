@@ -71,7 +71,7 @@ class RunOptions(Config):
     usual: ClassVar[tuple[str, ...]] = ("workdir",)
 
     workdir: Path | None = None
-    """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give --resume FOLDER alone."""
+    """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give only --resume FOLDER."""
     extend: bool = False
     """Allow more total steps than the run was started with, even if its learning-rate schedule depends on their number:
     the remaining steps then follow the longer schedule."""

@@ -121,7 +121,7 @@ def score(run: Path, evaluator: Evaluator, options: Options) -> Scores:
 
 
 def find_evaluator(run: Path, name: str) -> type[Evaluator]:
-    """One of the evaluators of a run's task. Raises: RunError when it is no run, or naming the evaluators there are."""
+    """One of the evaluators of a run's task. Raises: RunError when it is not a run, and for an unknown name."""
     read_config(run)  # refuses other folders, and names that would be looked for on the Hugging Face Hub
     found = find_task(run).evaluators()
     if name not in found:

@@ -266,7 +266,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
         lines = "".join(f"\n  {line}" for line in wrong[:20])
         begin = sorted(unknown)
         hint = (
-            f"\nUnknown tensors are left alone by how their names begin: --ignore {' '.join(begin)} (commands), "
+            f"\nTo ignore unknown tensors, give the first parts of their names: --ignore {' '.join(begin)} (commands), "
             f"--init-ignore {' '.join(begin)} (training) or ignore={tuple(begin)}"
             if begin
             else ""

@@ -180,6 +180,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_the_other_implementation_runs_the_code_of_the_other_checkout(checkout):
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
     (row,) = measure_against([case], checkout, limit_gflops=100.0)

@@ -380,6 +380,7 @@ def test_vit_gives_our_logits_and_has_as_many_parameters():
     assert size_of(theirs) == size(params)
 
 
+@pytest.mark.thorough
 def test_both_implementations_predict_a_class_of_each_sentence(monkeypatch):
     monkeypatch.setattr(predict, "SENTENCES", 5)
     predict.sentences.cache_clear()

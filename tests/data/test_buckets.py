@@ -56,6 +56,7 @@ def test_there_are_at_most_as_many_shapes_as_multiples():
     assert len({batch["tokens"].shape for batch in itertools.islice(endless(), 300)}) <= 8
 
 
+@pytest.mark.thorough
 def test_less_is_padding_than_without_buckets():
     def share_scored(pool_batches):
         examples = grain.MapDataset.range(len(LENGTHS)).seed(0).shuffle().repeat(1000).map(example)

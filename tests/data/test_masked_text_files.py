@@ -80,7 +80,7 @@ def test_starts_number_all_sentences_but_the_last_of_each_document():
     assert documents.starts == 4
     assert [documents.document_of(start) for start in range(4)] == [0, 1, 2, 2]
     assert documents.tiles(100) == [0, 1, 2]
-    assert documents.tiles(1) == [0, 1, 2]  # the last document's third sentence is alone
+    assert documents.tiles(1) == [0, 1, 2]  # the last document's third sentence has no second part
     assert documents.chunk(4, 2, 3) == 7
     assert documents.chunk(4, 2, 1) == 6
 

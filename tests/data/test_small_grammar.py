@@ -52,7 +52,7 @@ def test_subjects_agree_with_their_verbs(sentences):
 
 
 def test_prepositional_phrases_need_their_words_to_be_attached(sentences):
-    """With is the verb's or the noun's, and in is, too: no rule on tags tells which."""
+    """A phrase with "with" or "in" belongs to the verb or to the noun; no rule on tags decides which."""
     kinds = Counter(
         (sentence.words[place], sentence.relations[head - 1])
         for sentence in sentences

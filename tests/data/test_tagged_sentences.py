@@ -197,6 +197,7 @@ def test_own_data_needs_a_training_file():
         TaggedSentences(source="files").load(0)
 
 
+@pytest.mark.thorough
 @pytest.mark.realdata
 @pytest.mark.parametrize(
     ("source", "train", "validation", "labels"),

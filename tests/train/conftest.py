@@ -127,7 +127,7 @@ def tiny_config(small_text: Path) -> Callable[..., TrainConfig]:
 
 @pytest.fixture
 def loud() -> Console:
-    """A console that is no terminal; what was printed is in its `file`."""
+    """A console that is not a terminal; its `file` has what was printed."""
     return Console(file=io.StringIO(), force_terminal=False, soft_wrap=True)
 
 

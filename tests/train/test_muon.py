@@ -37,6 +37,7 @@ def test_singular_values_become_about_one_and_singular_vectors_stay(shape):
     np.testing.assert_allclose(inside - diagonal[..., None] * np.eye(s.shape[-1]), 0.0, atol=0.05)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_iteration_equals_that_of_optax_up_to_rounding(shape):
     x = random(shape)

@@ -299,7 +299,7 @@ def test_mean_of_the_parameters_starts_at_the_given_step():
             state = state.replace(averaged=jnp.int32(1))
         batch = make_batch(seed=step)
         if step == 5:
-            batch["y"][:] = np.nan  # an update that is skipped is no member of the mean
+            batch["y"][:] = np.nan  # the mean leaves out updates that are skipped
         state, _ = train_step(state, batch, objective=objective_of(regression), optimizer=SGD)
         if step < 4:
             np.testing.assert_array_equal(state.ema["kernel"], state.params["kernel"])

@@ -211,6 +211,7 @@ def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     assert (np.diff(result.scores, axis=1) <= 0.0).all()
 
 
+@pytest.mark.sweep
 @every_model
 @pytest.mark.parametrize("stop", [None, 0, 2])
 def test_one_beam_decodes_greedily(model, stop):

@@ -186,6 +186,7 @@ def test_equals_the_assignments_model_in_pytorch_in_values_and_gradients(variant
     assert compared >= found.keys() - later
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_reading_step_by_step_equals_the_whole_forward_pass(variant):
     model, params = model_of(**VARIANTS[variant])

@@ -264,6 +264,7 @@ def test_every_parameter_has_its_axes(norm, positions, embeddings):
     assert [path[0] for path, parameter in found.items() if parameter.head] == ["head"] * (embeddings == "separate")
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     ("norm", "embeddings", "more"), [("pre", "separate", 0.1), ("post", "separate", 0.1), ("pre", "shared", 3.0)]
 )

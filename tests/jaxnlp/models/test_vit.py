@@ -172,6 +172,7 @@ def test_images_that_do_not_fit_are_refused():
         model.init(jax.random.key(0), IMAGES.astype(np.float32))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("rate", ["dropout_rate", "attention_dropout_rate", "layer_dropout_rate"])
 def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
     config = dataclasses.replace(CONFIG, num_layers=1, **{rate: 0.5})

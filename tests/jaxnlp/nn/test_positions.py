@@ -108,6 +108,7 @@ def test_relative_vectors_are_added_to_keys_and_values(causal):
     np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("num_key_heads", [None, 1], ids=["all_heads", "grouped_heads"])
 @pytest.mark.parametrize("positions", get_args(Positions))
 @pytest.mark.parametrize("sizes", [(1,) * POSITIONS, (3, 1, 2)], ids=str)

@@ -277,7 +277,7 @@ def test_weight_dropout_changes_nothing_but_the_recurrent_matrix_at_all_position
 def test_weight_dropout_differs_between_layers_and_directions():
     module = Recurrent("rnn_relu", (WIDE, WIDE), bidirectional=True, weight_dropout_rate=0.5)
     params = random_params(module)
-    # Nothing is read, and each layer has its state alone: what comes out is what its own matrix makes of it.
+    # The input is zero, so that each output depends only on the state and its recurrent matrix.
     params = jax.tree.map(np.zeros_like, params)
     ones = np.ones((WIDE, 1, WIDE), np.float32)
     params = {name: layer | {"recurrent_kernel": ones} for name, layer in params.items()}

@@ -87,10 +87,10 @@ def reference(params, cache):
             probability = scores[targets[t]] / scores.sum()
             before = range(max(0, t - cache.cache_window), t)
             if len(before):
-                likeness = np.exp([cache.cache_theta * hidden[t] @ hidden[i] for i in before])
+                similarity = np.exp([cache.cache_theta * hidden[t] @ hidden[i] for i in before])
                 same = np.array([targets[i] == targets[t] for i in before])
                 weight = cache.cache_weight
-                probability = (1 - weight) * probability + weight * likeness[same].sum() / likeness.sum()
+                probability = (1 - weight) * probability + weight * similarity[same].sum() / similarity.sum()
             total -= math.log(probability)
             count += 1
     return total, count

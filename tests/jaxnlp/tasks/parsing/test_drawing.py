@@ -65,7 +65,7 @@ def pieces(picture):
 
 
 def own_line(box, line):
-    """Whether a line is the one on which the label lies: its middle is that of the box."""
+    """Whether the label is on this line: the middle of the line is that of the box."""
     x, y, width, height = box
     x1, y1, x2, y2 = line
     on = abs((y1 + y2) / 2 - y - height / 2) < 0.2 if y1 == y2 else abs(y1 - y - height / 2) < 0.2

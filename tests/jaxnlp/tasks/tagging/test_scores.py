@@ -23,7 +23,7 @@ def test_scores_are_those_counted_by_hand():
     # PER: 1 right, 3 predicted, 2 in the data; LOC: 1 right, 1 predicted, 2 in the data.
     assert found["PER/f1"].value == pytest.approx(2 / 5)
     assert found["LOC/f1"].value == pytest.approx(2 / 3)
-    assert found["strict_f1"].value == pytest.approx(4 / 7)  # the illegal I-PER is no entity
+    assert found["strict_f1"].value == pytest.approx(4 / 7)  # the illegal I-PER is not an entity
     assert set(found) == set(kinds(BIO))
     tags = scores(TAGS, [["NOUN", "VERB", "NOUN"]], [["NOUN", "NOUN", "NOUN"]])
     assert set(tags) == set(kinds(TAGS)) == {"accuracy", "NOUN/f1", "VERB/f1"}
