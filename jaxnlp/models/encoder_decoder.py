@@ -10,21 +10,20 @@ from typing import Any, ClassVar, Literal, get_args
 
 import chex
 import flax.linen as nn
-import flax.struct
 import jax
 import jax.numpy as jnp
 from jax.nn.initializers import normal
 
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
+from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache, decoding_blocks
 from jaxnlp.nn.attention import CrossAttention, Positions
-from jaxnlp.nn.cache import LayerCache, cache_rows, log_coverage
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.normalization import LayerNorm
-from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
+from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.matmul import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
@@ -124,29 +123,6 @@ class EncoderDecoderConfig(SequenceToSequenceConfig):
         if self.embeddings == "separate":
             table |= parameter_table.entries({("head", "kernel"): "DV"}, head=True)
         return parameter_table.find(table, path)
-
-
-ROUNDED_OUTPUT = "rounded_output"
-"""The rounded matrix of the output layer [D, V] among the parameters of decoding."""
-
-
-@flax.struct.dataclass
-class TranslationCache:
-    """The decoder's cache.
-
-    Attributes:
-      layers: for each decoder block, keys and values of the target positions [B, H, T, K], then those of the source
-        [B, H, S, K].
-      source_mask: [B, S] bool, False for padding.
-      length: [] int32, number of target positions that are filled.
-      attended: [B, S], the attention weights on each source token, summed over the target positions so far. They are
-        the mean over the heads of the last block. None = not counted.
-    """
-
-    layers: tuple[LayerCache, ...]
-    source_mask: jax.Array
-    length: jax.Array
-    attended: jax.Array | None = None
 
 
 class Blocks(nn.Module):
@@ -348,14 +324,11 @@ class EncoderDecoder(nn.Module):
 
     def reorder(self, cache: TranslationCache, rows: jax.Array) -> TranslationCache:
         """The cache with other rows [B]. Each row must have the same source as before, so its keys and values stay."""
-        layers = tuple((*cache_rows(layer[:2], rows), *layer[2:]) for layer in cache.layers)
-        return dataclasses.replace(cache, layers=layers, attended=cache_rows(cache.attended, rows))
+        return cache.with_rows(rows)
 
     def coverage(self, cache: TranslationCache) -> jax.Array:
         """sum_s log min(attended_s, 1) over the real source tokens, [B]."""
-        if cache.attended is None:
-            raise ValueError("this cache does not count coverage; call initial_cache with count_coverage=True")
-        return log_coverage(cache.attended, cache.source_mask)
+        return cache.coverage()
 
     def alignment(
         self, params: Params, source: jax.Array, inputs: jax.Array, source_mask: jax.Array | None = None
@@ -445,8 +418,3 @@ class EncoderDecoder(nn.Module):
             table = self.tokens if self.config.embeddings == "shared" else self.target_tokens
             logits = matmul(rows, table.embedding.T, compute.operand_dtype)
         return logits.astype(jnp.float32).reshape(*hidden.shape[:2], self.vocabulary_size)
-
-
-def decoding_blocks(params: Params, layers: int) -> Params:
-    """The decoder's parameters with separate blocks; unchanged if the blocks are separate already."""
-    return unstacked(params, layers) if "blocks" in params else params

@@ -9,14 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 import tyro
-from safetensors.numpy import save
 
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
 from jaxnlp.files import write_file
 from jaxnlp.models.text_vectors import Pooling, TextVectorsConfig
-from jaxnlp.serialization import to_json
 from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
@@ -27,7 +25,7 @@ from jaxnlp.tasks.bert_verbs.encodings import (
     max_length_of,
     vocabulary_of,
 )
-from jaxnlp.tasks.bert_verbs.exported import HEADS, by_path, description
+from jaxnlp.tasks.bert_verbs.exported import HEADS, description, heads_file
 from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classifier
 
 
@@ -123,8 +121,7 @@ class Export(Command):
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
-        shape = json.dumps(to_json(trained.model.config))
-        beside = {HEADS: save(by_path(others), metadata={"model": shape})} if others else {}
+        beside = {HEADS: heads_file(trained.model.config, others)} if others else {}
         if others or classifier is not None:
             beside[EXPORTED] = description(trained)
         program = torch_classifier(trained, max_length_of(trained)) if others else None

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save
 
 from jaxnlp.convert import PretrainedError, load_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
@@ -31,6 +31,11 @@ def description(trained: Trained) -> bytes:
         "processor": processor_to_json(trained.processor),
     }
     return (json.dumps(parts) + "\n").encode()
+
+
+def heads_file(config: ModelConfig, params: Params) -> bytes:
+    """The file `heads.safetensors`: these parameters by path, and the model's config as metadata."""
+    return save(by_path(params), metadata={"model": json.dumps(to_json(config))})
 
 
 def read_exported(folder_or_name: str | Path) -> Trained:

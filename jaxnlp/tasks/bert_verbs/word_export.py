@@ -1,21 +1,18 @@
 """`jaxnlp export` of models of words, which are taggers and parsers."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import tyro
-from safetensors.numpy import save
 
 from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
-from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.exported import HEADS, by_path
+from jaxnlp.tasks.bert_verbs.exported import HEADS, heads_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +40,7 @@ class ExportWords(Command):
         tagger = token_classifier_of(trained)
         beside = {}
         if tagger is None:
-            shape = json.dumps(to_json(trained.model.config))
-            beside = {HEADS: save(by_path(others), metadata={"model": shape})}
+            beside = {HEADS: heads_file(trained.model.config, others)}
         save_pretrained(self.folder, pretrained, classifier=tagger, beside=beside)
         name = architecture(None, tagger)
         print(f"{self.folder}: transformers.{name}.from_pretrained reads it")

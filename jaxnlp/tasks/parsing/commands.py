@@ -171,13 +171,12 @@ def parse(
     Raises: ValueError for a sentence that is blank or too long, and when tags are missing.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
-    chosen = [number for number, sentence in enumerate(sentences) if sentence.words]
-    found = [ParsedSentence((), (), (), ())] * len(sentences)
-    tagged = _tagged([sentences[number] for number in chosen], trained.processor, tagger)
+    tagged = _tagged(sentences, trained.processor, tagger)
     trees = SentenceParser(trained, num_beams=num_beams)(tagged)
-    for number, sentence, tree in zip(chosen, tagged, trees, strict=True):
-        found[number] = ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations))
-    return found
+    return [
+        ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations))
+        for sentence, tree in zip(tagged, trees, strict=True)
+    ]
 
 
 def sentence_of_text(text: str, number: int) -> TreeSentence:
