@@ -114,7 +114,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(200_000, 50, 1_000)
 
 
-MOST_MAPS = 20_000
+MOST_MAPS = 45_000
 """Limit of memory maps: each compiled program has some, and Linux ends a process with more than 65,530."""
 
 

@@ -53,7 +53,7 @@ def rows_of(
             yield row
         if empty:
             remedy = "it should have one text a line" if file else "give texts, or --file with one text a line"
-            raise ValueError(f"{_name(file or Path('-'))} is empty; {remedy}")
+            raise ValueError(f"{name_of(file or Path('-'))} is empty; {remedy}")
         return
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
@@ -69,17 +69,17 @@ def rows_of(
 
 
 def read_text(path: Path) -> str:
-    """A whole text file, decompressed if its name ends in .gz; line ends become LF.
+    """A whole text file, decompressed if its name ends in .gz; line ends become LF. "-" is standard input.
 
     Raises:
       ValueError: naming the file, when it is damaged or not UTF-8.
       OSError: when it cannot be read.
     """
-    raw = path.read_bytes()
+    raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     try:
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
+        raise ValueError(f"{name_of(path)} cannot be read: {error}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -111,9 +111,14 @@ def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> N
         )
 
 
+def name_of(file: Path) -> str:
+    """The file's name in messages; that of "-" is standard input."""
+    return "standard input" if str(file) == "-" else str(file)
+
+
 def place_of(texts: Sequence[str], file: Path | None, number: int) -> str:
     """The place of a row of `rows_of`, for messages. Args: number: of the row, from 1."""
-    return f"text {number}" if texts else f"{_name(file or Path('-'))}, line {number}"
+    return f"text {number}" if texts else f"{name_of(file or Path('-'))}, line {number}"
 
 
 def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -> None:
@@ -129,10 +134,6 @@ def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -
         verb = "has" if len(skipped) == 1 else "have"
         first = "" if len(skipped) == 1 else "the first is "
         print(f"note: {len(skipped):,} of {count:,} {inputs} {verb} no {what}; {first}{skipped[0]}", file=sys.stderr)
-
-
-def _name(file: Path) -> str:
-    return "standard input" if str(file) == "-" else str(file)
 
 
 def _opened(file: Path, given: bool) -> BinaryIO:
@@ -155,7 +156,7 @@ def _read_rows(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iter
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.
         for number, line in enumerate(source, 1):
-            where = f"{_name(file)}, line {number}"
+            where = f"{name_of(file)}, line {number}"
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import chunks, one_line, read_text, report_skipped, rows_of
+from jaxnlp.commands.files import chunks, name_of, one_line, read_text, report_skipped, rows_of
 from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -45,7 +45,7 @@ class Parse(Command):
     file: Path | None = None
     """A UTF-8 file with one sentence a line; - = standard input."""
     conllu: Path | None = None
-    """A CoNLL-U file with the words, and the tags if the parser reads them."""
+    """A CoNLL-U file with the words, and the tags if the parser reads them; - = standard input."""
     tagger: str | None = None
     """Run of a tagger, whose Universal POS tags are read; None = those of --conllu."""
     num_beams: int = 1
@@ -132,7 +132,7 @@ class Parse(Command):
 
     def _sentences(self) -> Iterable[TreeSentence]:
         if self.conllu is not None:
-            yield from parse_conllu(read_text(self.conllu), str(self.conllu))
+            yield from parse_conllu(read_text(self.conllu), name_of(self.conllu))
             return
         # A blank line of a file keeps its place among the results.
         for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1, keep_blank=not self.texts), 1):

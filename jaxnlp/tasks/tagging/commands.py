@@ -10,7 +10,7 @@ from typing import Any
 import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import chunks, one_line, place_of, read_text, report_skipped, rows_of
+from jaxnlp.commands.files import chunks, name_of, one_line, place_of, read_text, report_skipped, rows_of
 from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -43,8 +43,8 @@ class Predict(Command):
     html: Path | None = None
     """Write a page with coloured entities to this file, in place of printing them."""
     conll: Path | None = None
-    """A file of columns, a word a line and an empty line after each sentence; its lines are printed with the predicted
-    label as a further column."""
+    """A file of columns, a word a line and an empty line after each sentence; - = standard input. Its lines are printed
+    with the predicted label as a further column."""
     word_column: int = 0
     """Column of the word in the file of --conll, from 0."""
     out: Path | None = None
@@ -99,13 +99,14 @@ class Predict(Command):
         write_file(self.html, render_page(texts, entities, trained.processor.types, trained.name).encode())
 
     def _label_columns(self, trained: Trained, path: Path) -> None:
-        columns = parse_columns(read_text(path), str(path))
-        words = [sentence.column(self.word_column, str(path)) for sentence in columns.sentences]
+        file = name_of(path)
+        columns = parse_columns(read_text(path), file)
+        words = [sentence.column(self.word_column, file) for sentence in columns.sentences]
         if trained.processor.unit == "characters":
             words = without_positions(words)
         for sentence, row in zip(columns.sentences, words, strict=True):
             if problem := trained.processor.inputs.problem(row):
-                raise ValueError(f"{path}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
+                raise ValueError(f"{file}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
         found = label_sentences(trained, words)
         lines = list(columns.lines)
         for sentence, labelled in zip(columns.sentences, found, strict=True):

@@ -12,7 +12,7 @@ import tyro
 
 from jaxnlp.blocks import HeatMap
 from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
-from jaxnlp.files import write_file
+from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.translation.alignment_page import render_page
@@ -57,33 +57,40 @@ class Translate(SearchOptions, Command):
             raise ValueError(f"--n-best must be from 1 to --num-beams, which is {self.num_beams}, got {self.n_best}")
 
     def __call__(self, trained: Trained) -> None:
+        """Prints the translations; those of the first texts before it reads the rest.
+
+        Raises: ValueError, OSError for texts that are missing or cannot be read, and when the page cannot be written.
+        """
+        require_place(self.alignment)
         translator = Translator.of(trained.model)
         processor: TranslationProcessor = trained.processor
         max_length = max_source_length(trained)
         count = translated = 0
         truncated: list[int] = []
         maps: list[HeatMap] = []
-        for rows in chunks(rows_of(self.texts, (), self.file, count=1, keep_blank=True), BATCH_SIZE):
-            texts = [text for (text,) in rows]
-            kept, too_long = sources_of(processor, texts, max_length)
-            truncated += [count + number for number in too_long]
-            count, translated = count + len(texts), translated + len(kept)
-            found = dict(zip(kept, search(trained, list(kept.values()), self.search, self.n_best), strict=True))
-            for number, text in enumerate(texts):
-                results = found.get(number, [([], 0.0)] * self.n_best)
-                self._show(text, [(processor.target.decode(ids), score) for ids, score in results])
-                if self.alignment is not None and number in found and len(maps) < MAX_ALIGNED:
-                    best = found[number][0][0]
-                    maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
+        try:
+            for rows in chunks(rows_of(self.texts, (), self.file, count=1, keep_blank=True), BATCH_SIZE):
+                texts = [text for (text,) in rows]
+                kept, too_long = sources_of(processor, texts, max_length)
+                truncated += [count + number for number in too_long]
+                count, translated = count + len(texts), translated + len(kept)
+                found = dict(zip(kept, search(trained, list(kept.values()), self.search, self.n_best), strict=True))
+                for number, text in enumerate(texts):
+                    results = found.get(number, [([], 0.0)] * self.n_best)
+                    self._show(text, [(processor.target.decode(ids), score) for ids, score in results])
+                    if self.alignment is not None and number in found and len(maps) < MAX_ALIGNED:
+                        best = found[number][0][0]
+                        maps.append(alignment(translator, trained.params, processor, kept[number], best, title=text))
+        except BaseException:
+            if self.alignment is not None and maps:
+                write_file(self.alignment, render_page(maps).encode())
+                print(f"note: {self.alignment} has only texts before the failure", file=sys.stderr)
+            raise
         report_truncated(truncated, translated, max_length)
         if self.alignment is not None:
             write_file(self.alignment, render_page(maps).encode())
-            shown = (
-                "attention"
-                if translated <= len(maps)
-                else f"attention of the first {len(maps)} of {translated:,} texts"
-            )
-            print(f"{shown} in {self.alignment}", file=sys.stderr)
+            part = "" if translated <= len(maps) else f" of the first {len(maps)} of {translated:,} texts"
+            print(f"attention{part} in {self.alignment}", file=sys.stderr)
 
     def _show(self, text: str, translations: Sequence[tuple[str, float]]) -> None:
         if self.json:

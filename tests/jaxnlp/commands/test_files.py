@@ -125,6 +125,14 @@ def test_a_whole_file_may_be_compressed_and_have_other_line_ends(tmp_path):
         assert read_text(tmp_path / name) == "a\nb\n"
 
 
+def test_a_whole_file_may_come_from_standard_input(on_standard_input):
+    on_standard_input(b"a\r\nb\n")
+    assert read_text(Path("-")) == "a\nb\n"
+    on_standard_input(b"\xff")
+    with pytest.raises(ValueError, match="standard input cannot be read: "):
+        read_text(Path("-"))
+
+
 def test_a_damaged_file_is_named(tmp_path):
     whole = gzip.compress(b"abc" * 100)
     damaged = whole[:12] + bytes([whole[12] ^ 0xFF]) + whole[13:]

@@ -9,11 +9,13 @@ from jaxnlp.tasks.parsing.commands import Parse
 from jaxnlp.text.conllu import sentence_of, written
 
 
-def test_sentences_of_a_file_may_be_compressed(tmp_path):
+def test_a_file_may_be_compressed_or_standard_input(tmp_path, on_standard_input):
     sentence = sentence_of(["a"], ["X"], [0], ["root"])
     path = tmp_path / "a.conllu.gz"
     path.write_bytes(gzip.compress(written([sentence]).encode()))
     assert list(Parse(conllu=path)._sentences()) == [sentence]
+    on_standard_input(gzip.decompress(path.read_bytes()))
+    assert list(Parse(conllu=Path("-"))._sentences())[0].words == sentence.words
 
 
 def test_sentences_come_from_one_place():

@@ -36,7 +36,7 @@ def test_json_lines_and_pages_have_the_same_entities(run, tmp_path, capsys):
     assert "&lt;b" in page.read_text()
 
 
-def test_files_of_columns_get_a_further_column(run, tmp_path, capsys):
+def test_files_of_columns_get_a_further_column(run, tmp_path, capsys, on_standard_input):
     path, out = tmp_path / "x.conll", tmp_path / "y.conll"
     path.write_text("1\tAnna\tB-PER\n2\tsleeps\tO\n\n1\tOslo\tB-LOC\n")
     arguments = ["predict", str(run), "--conll", str(path), "--word-column", "1"]
@@ -47,6 +47,12 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys):
     assert lines[1] == "2\tsleeps\tO\tO"
     assert lines[2] == ""
     assert lines[3].startswith("1\tOslo\tB-LOC\t")
+    on_standard_input(path.read_bytes())
+    assert main(["predict", str(run), "--conll", "-", "--word-column", "1"]) == 0
+    assert capsys.readouterr().out == printed
+    on_standard_input(b"Anna\tO\nsleeps\n")
+    assert main(["predict", str(run), "--conll", "-"]) == 2
+    assert "standard input, line 2 (sentence 1, word 2): " in capsys.readouterr().err
     assert main([*arguments, "--out", str(out)]) == 0
     assert out.read_text() == printed
 

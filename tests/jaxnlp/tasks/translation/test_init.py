@@ -267,6 +267,21 @@ def test_the_page_of_attention_shows_each_text_with_its_tokens(run, tmp_path, ca
     xml.etree.ElementTree.fromstring(re.sub(r"(<meta [^>]*)>", r"\1/>", text.partition("\n")[2]))
 
 
+def test_the_page_of_attention_has_the_texts_before_a_failure(run, tmp_path, capsys, monkeypatch):
+    def until_failure(*arguments, **options):
+        yield ("twelve",)
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(commands, "BATCH_SIZE", 1)
+    monkeypatch.setattr(commands, "rows_of", until_failure)
+    page = tmp_path / "page.html"
+    assert jaxnlp_main(["translate", str(run), "--alignment", str(page)]) == 2
+    error = capsys.readouterr().err
+    assert "the disk is gone" in error
+    assert f"note: {page} has only texts before the failure" in error
+    assert page.read_text().count("<section>") == 1
+
+
 def test_the_report_has_the_translations_the_bleu_by_length_and_the_attention(run, capsys):
     text = (run / "report.html").read_text()
     trained, examples = load_run(run), number_words_split(run).examples
