@@ -15,7 +15,7 @@ def test_a_file_may_be_compressed_or_standard_input(tmp_path, on_standard_input)
     path.write_bytes(gzip.compress(written([sentence]).encode()))
     assert list(Parse(conllu=path)._sentences()) == [sentence]
     on_standard_input(gzip.decompress(path.read_bytes()))
-    assert list(Parse(conllu=Path("-"))._sentences())[0].words == sentence.words
+    assert [one.words for one in Parse(conllu=Path("-"))._sentences()] == [sentence.words]
 
 
 def test_sentences_come_from_one_place():
