@@ -99,7 +99,7 @@ def read_text(source: TextSource, path: str | None = None) -> str:
 def text_files(given: Sequence[str]) -> list[Path]:
     """The text files that were given: their names, folders, and patterns such as "poems/*.txt"; sorted.
 
-    A folder stands for the files in it and below it whose names end in .txt or .txt.gz.
+    A folder means all files in it and below it whose names end in .txt or .txt.gz.
 
     Raises:
       DataError: when a file is given twice, or a folder or a pattern has no files.

@@ -158,7 +158,7 @@ def save_pretrained(
     pretrained: Pretrained,
     *,
     classifier: Classifier | None = None,
-    beside: Mapping[str, bytes] | None = None,
+    further_files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Writes a folder that Transformers' `from_pretrained` reads, atomically.
 
@@ -172,7 +172,7 @@ def save_pretrained(
       classifier: a classifier instead of pretraining heads; the folder becomes a BertForSequenceClassification, or a
         BertForTokenClassification. The names of its tensors begin with `classifier.`, so `load_pretrained` needs
         ignore=("classifier.",).
-      beside: contents of further files, by name.
+      further_files: contents of further files, by name.
 
     Raises:
       FileExistsError: when the folder is not empty.
@@ -216,7 +216,7 @@ def save_pretrained(
     try:
         save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
         vocabulary.save(partial, max_length=config.max_positions)
-        for name, content in {**files, **(beside or {})}.items():
+        for name, content in {**files, **(further_files or {})}.items():
             (partial / name).parent.mkdir(exist_ok=True)
             (partial / name).write_bytes(content)
         partial.chmod(0o755)  # only the owner can read temporary folders and what safetensors writes

@@ -121,15 +121,15 @@ class Export(Command):
         pretrained, classifier = pretrained_of(trained), classifier_of(trained)
         written = {"encoder"} | ({"heads"} if pretrained.heads is not None else set())
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
-        beside = {HEADS: heads_file(trained.model.config, others)} if others else {}
+        further_files = {HEADS: heads_file(trained.model.config, others)} if others else {}
         if others or classifier is not None:
-            beside[EXPORTED] = description(trained)
+            further_files[EXPORTED] = description(trained)
         program = torch_classifier(trained, max_length_of(trained)) if others else None
         if program is not None:
-            beside[PROGRAM_FILE] = program.encode()
-        save_pretrained(self.folder, pretrained, classifier=classifier, beside=beside)
+            further_files[PROGRAM_FILE] = program.encode()
+        save_pretrained(self.folder, pretrained, classifier=classifier, further_files=further_files)
         kind = architecture(pretrained.heads, classifier)
-        hint = ", with its heads" if EXPORTED in beside else ""
+        hint = ", with its heads" if EXPORTED in further_files else ""
         print(f"{self.folder}: transformers.{kind}.from_pretrained reads it, and jaxnlp{hint}")
         if pretrained.pooling == "pooler":
             print(

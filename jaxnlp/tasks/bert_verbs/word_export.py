@@ -38,10 +38,10 @@ class ExportWords(Command):
         """
         pretrained, others = bert_of_words(trained)
         tagger = token_classifier_of(trained)
-        beside = {}
+        further_files = {}
         if tagger is None:
-            beside = {HEADS: heads_file(trained.model.config, others)}
-        save_pretrained(self.folder, pretrained, classifier=tagger, beside=beside)
+            further_files = {HEADS: heads_file(trained.model.config, others)}
+        save_pretrained(self.folder, pretrained, classifier=tagger, further_files=further_files)
         name = architecture(None, tagger)
         print(f"{self.folder}: transformers.{name}.from_pretrained reads it")
         if tagger is None:
