@@ -59,12 +59,16 @@ def in_optimised_programs(quick_fit, *arguments):
         jax.config.update("jax_disable_most_optimizations", True)
 
 
+def data_of(people, folder):
+    """Fields of the data: a folder, which gets the files of the assignment, and sizes."""
+    write(people, folder)
+    return {"path": str(folder), "held_out": 10, "sequence_length": 96, "batch_size": 32}
+
+
 @pytest.fixture(scope="module")
 def people(tmp_path_factory):
-    """Fields of the data: a folder with the files of the assignment, and sizes."""
-    folder = tmp_path_factory.mktemp("people")
-    write(PEOPLE, folder)
-    return {"path": str(folder), "held_out": 10, "sequence_length": 96, "batch_size": 32}
+    """Fields of the data."""
+    return data_of(PEOPLE, tmp_path_factory.mktemp("people"))
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +91,19 @@ def score(run, evaluator=None, **options):
 
 
 @pytest.mark.thorough
-def test_pretraining_improves_the_answers_about_other_people_by_a_wide_margin(people, quick_fit, tmp_path):
+def test_pretraining_improves_the_answers_about_other_people_by_a_wide_margin(quick_fit, tmp_path):
+    people = data_of(invent(0, train=40, dev=20, test=5), tmp_path / "people")
     documents = NamesPretraining(
         corruption="facts", place_fraction=0.9, question_fraction=0.2, facts_length=56, max_left_padding=12, **people
     )
     questions, fit = NamesQuestions(**people), functools.partial(in_optimised_programs, quick_fit)
-    fit(config(documents, 1000, learning_rate=1e-2), tmp_path / "pretrained")
+    fit(config(documents, 500, learning_rate=1e-2), tmp_path / "pretrained")
     few = {"learning_rate": 1e-3, "best_metric": "exact_match", "evaluate_every_steps": 5}
     fit(config(questions, 20, init_from=str(tmp_path / "pretrained"), **few), tmp_path / "fine_tuned")
     fit(config(questions, 100, learning_rate=1e-2), tmp_path / "from_nothing")
     pretrained, count = score(tmp_path / "fine_tuned", split="dev").metrics["exact_match"]
     without, _ = score(tmp_path / "from_nothing", split="dev").metrics["exact_match"]
-    assert count == 30
+    assert count == 20
     assert pretrained > without + 0.25
 
 
@@ -193,7 +198,7 @@ def test_the_recipes_of_each_variant_run_from_pretraining_to_answers(quick_fit, 
         ("names_finetune", ["--init-from", str(tmp_path / "names_pretrain")]),
     ):
         trained, _ = parse([recipe + ending, *options, *begin], RunOptions(), program="train")
-        quick_fit(update(trained, **{"data.evaluation_batch_size": 8}), tmp_path / recipe)
+        on_one_device(quick_fit, update(trained, **{"data.evaluation_batch_size": 8}), tmp_path / recipe)
     monkeypatch.undo()
     (tmp_path / "questions.txt").write_text("Where was Ada born?\nWhere was Bob born?\n")
     predict = ["predict", str(tmp_path / "names_finetune"), "--file", str(tmp_path / "questions.txt")]
