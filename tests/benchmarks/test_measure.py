@@ -55,24 +55,20 @@ def test_without_a_count_of_operations_there_is_no_rate():
     assert row["fraction_of_limit"] is None
 
 
-@pytest.mark.thorough
-def test_both_implementations_run_in_their_own_processes_and_give_a_row():
+@pytest.mark.thorough  # processes that import JAX and PyTorch; the row of an error is tested below without them
+def test_implementations_run_in_their_own_processes_and_one_that_cannot_run_has_its_reason():
     (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
-    (row,) = measure([case], limit_gflops=100.0)
-    assert (row["case"], row["opponent"]) == ("dropout", "eager_f32")
-    assert row["ours_seconds"] > 0
-    assert row["theirs_seconds"] > 0
-
-
-@pytest.mark.thorough  # two more processes that import PyTorch; the row of an error is tested below without them
-def test_an_opponent_that_cannot_run_has_its_reason():
-    (case,) = (dataclasses.replace(case, turn_seconds=0.01) for case in cases())
-    broken = Case("dropout", {**case.implementations, "compile": case.implementations["ours"]})  # unknown to the worker
-    rows = list(measure([broken], limit_gflops=100.0))
-    assert {row["opponent"]: "error" in row for row in rows} == {"eager_f32": False, "compile": True}
-    assert "compile" in rows[1]["error"]
-    assert rows[0].keys() == rows[1].keys() - {"error"}
-    assert {rows[1][name] for name in NUMBERS} == {None}
+    unknown = {"compile": case.implementations["ours"]}  # to the worker
+    measured, failed = measure(
+        [dataclasses.replace(case, implementations=case.implementations | unknown)], limit_gflops=100.0
+    )
+    assert (measured["case"], measured["opponent"]) == ("dropout", "eager_f32")
+    assert measured["ours_seconds"] > 0
+    assert measured["theirs_seconds"] > 0
+    assert failed["opponent"] == "compile"
+    assert "compile" in failed["error"]
+    assert measured.keys() == failed.keys() - {"error"}
+    assert {failed[name] for name in NUMBERS} == {None}
 
 
 def test_bfloat16_is_skipped_on_a_cpu_without_it(monkeypatch):
