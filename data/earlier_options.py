@@ -18,4 +18,4 @@ def require_same_options(earlier: Any, options: Mapping[str, Any], fields: Mappi
         before = getattr(earlier, name)
         if before is not None and before != value:
             field = (fields or {}).get(name, name)
-            raise DataError(f"data.{field} is {value}, and the earlier run has {before}; set it to that")
+            raise DataError(f"data.{field} is {value}, but {before} in the earlier run; set it to {before}")

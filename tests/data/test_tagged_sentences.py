@@ -127,7 +127,7 @@ def test_an_earlier_run_gives_its_vocabulary_and_its_labels(tmp_path, corpus):
     [("lowercase", False, True), ("zero_digits", False, True), ("max_characters", 9, 20), ("minimum_count", 3, 1)],
 )
 def test_options_of_words_must_be_those_of_an_earlier_run(corpus, field, value, before):
-    message = f"data.{field} is {value}, and the earlier run has {before}; set it to that"
+    message = f"data.{field} is {value}, but {before} in the earlier run; set it to {before}"
     with pytest.raises(DataError, match=message):
         dataclasses.replace(GRAMMAR, **{field: value}).load(0, corpus.processor)
 
