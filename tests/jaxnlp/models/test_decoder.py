@@ -2,6 +2,7 @@
 
 import functools
 import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,6 @@
 import dataclasses
 import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy
+
 from jaxnlp.ops import masks
 from jaxnlp.ops.attention import attend
 

@@ -86,5 +86,7 @@ def test_padding_within_a_batch_is_not_looked_at():
     counted = np.array([[True, True, False, True, True, True]] * BATCH)
     changed = hidden.copy()
     changed[:, 2] += 5.0
-    found, other = (np.asarray(probability_of(given, words, counted, *empty_memory())[0]) for given in (hidden, changed))
+    found, other = (
+        np.asarray(probability_of(given, words, counted, *empty_memory())[0]) for given in (hidden, changed)
+    )
     np.testing.assert_array_equal(found[:, 3:], other[:, 3:])

@@ -1,5 +1,6 @@
 import functools
 import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
