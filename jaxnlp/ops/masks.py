@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def causal(queries: int, keys: int, *, first_query: int | jax.Array = 0) -> jax.Array:
@@ -53,7 +54,8 @@ def from_additive(mask: jax.Array) -> jax.Array:
     if not jnp.issubdtype(mask.dtype, jnp.floating):
         raise ValueError(f"an additive mask must be float, got {mask.dtype}; for 1 and 0, pass mask != 0")
     if not isinstance(mask, jax.core.Tracer):
-        others = mask[(mask != 0.0) & ~(mask <= HIDDEN)]
+        values = np.asarray(mask)  # NumPy compiles no programs for this check
+        others = values[(values != 0.0) & ~(values <= HIDDEN)]
         if others.size:
             raise ValueError(
                 f"an additive mask must have only 0 and numbers of at most {HIDDEN:,.0f}, got {float(others[0])}; "

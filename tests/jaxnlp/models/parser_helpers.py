@@ -1,6 +1,5 @@
 """A processor, a batch and configurations for tests of parsers."""
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.text.conllu import sentence_of
@@ -33,4 +32,4 @@ def configurations(steps=4, seed=0):
     draw = np.random.default_rng(seed)
     nodes = np.stack([draw.integers(-1, n + 1, size=(steps, 18)) for n in LENGTHS])
     labels = draw.integers(0, PROCESSOR.num_relations + 1, size=(2, steps, 12))
-    return jnp.array(nodes, jnp.int32), jnp.array(labels, jnp.int32)
+    return nodes.astype(np.int32), labels.astype(np.int32)

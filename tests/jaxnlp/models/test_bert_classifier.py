@@ -140,9 +140,13 @@ def test_single_texts_have_the_function_and_the_dropout_of_text_tasks():
     tokens = np.random.default_rng(0).integers(5, VOCABULARY.size, (4, 6)).astype(np.int32)
     mask = np.arange(6) < np.array([[6], [4], [3], [5]])
     for options in ({"deterministic": True}, {"deterministic": False, "rngs": {"dropout": jax.random.key(3)}}):
-        expected = theirs.apply({"params": given}, tokens[:, None], mask[:, None], **options)["sst"]
-        found = model.apply({"params": params}, tokens, mask, np.zeros_like(tokens), **options)
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+        @jax.jit
+        def found_and_expected(options=options):
+            found = model.apply({"params": params}, tokens, mask, np.zeros_like(tokens), **options)
+            return found, theirs.apply({"params": given}, tokens[:, None], mask[:, None], **options)["sst"]
+
+        np.testing.assert_allclose(*found_and_expected(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_number_may_be_the_cosine_of_both_vectors(pairs):
@@ -151,11 +155,16 @@ def test_a_number_may_be_the_cosine_of_both_vectors(pairs):
     model = config.build_classifier(processor)
     params = random_parameters(model, *(np.zeros(x.shape, x.dtype) for x in config.shapes(processor)))
     assert params.keys() == {"encoder"}
-    found = model.apply({"params": params}, *(pairs[name] for name in config.inputs))
     theirs = TextTasksConfig(encoder=ENCODER, pooling="mean").build(
         VOCABULARY.size, (("sts", Labels("similarity", 2, highest=5.0)),)
     )
-    expected = theirs.apply({"params": params}, pairs["tokens"], pairs["attention_mask"])["sts"]
+
+    @jax.jit
+    def found_and_expected(params):
+        found = model.apply({"params": params}, *(pairs[name] for name in config.inputs))
+        return found, theirs.apply({"params": params}, pairs["tokens"], pairs["attention_mask"])["sts"]
+
+    found, expected = jax.device_get(found_and_expected(params))
     assert found.shape == (4, 1)
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-5)
     np.testing.assert_allclose(found[2], 1.0, rtol=1e-5)
@@ -184,7 +193,7 @@ def test_scaled_embeddings_are_scaled(params, batch):
     tokens = params["encoder"]["tokens"]["embedding"]
     by_hand = params | {"encoder": params["encoder"] | {"tokens": {"embedding": tokens * 8**0.5}}}
     inputs = [batch[name] for name in CONFIG.inputs]
-    found = scaled.build_classifier(PROCESSOR).apply({"params": params}, *inputs)
+    found = jax.jit(scaled.build_classifier(PROCESSOR).apply)({"params": params}, *inputs)
     np.testing.assert_allclose(found, logits(by_hand, batch), rtol=1e-5, atol=1e-6)
 
 

@@ -29,14 +29,14 @@ def batch(rows=5, seed=0):
     positions = np.stack([generator.permutation(end)[:PREDICTIONS] for end in ends]).astype(np.int32)
     return {
         # Not 0: PyTorch gives the embedding of padding no gradient.
-        "tokens": jnp.array(generator.integers(1, VOCABULARY, (rows, LENGTH)).astype(np.int32)),
-        "segments": jnp.array((places >= ends[:, None] // 2).astype(np.int32)),
-        "attention_mask": jnp.array(places < ends[:, None]),
-        "positions": jnp.array(positions),
-        "targets": jnp.array(generator.integers(1, VOCABULARY, positions.shape).astype(np.int32)),
-        "predicted": jnp.array(np.arange(PREDICTIONS)[None] < generator.integers(1, PREDICTIONS + 1, rows)[:, None]),
-        "follows": jnp.array(np.arange(rows) % 3 != 0, jnp.int32),
-        "loss_mask": jnp.full(rows, True),
+        "tokens": generator.integers(1, VOCABULARY, (rows, LENGTH)).astype(np.int32),
+        "segments": (places >= ends[:, None] // 2).astype(np.int32),
+        "attention_mask": places < ends[:, None],
+        "positions": positions,
+        "targets": generator.integers(1, VOCABULARY, positions.shape).astype(np.int32),
+        "predicted": np.arange(PREDICTIONS)[None] < generator.integers(1, PREDICTIONS + 1, rows)[:, None],
+        "follows": (np.arange(rows) % 3 != 0).astype(np.int32),
+        "loss_mask": np.full(rows, True),
     }
 
 
@@ -71,19 +71,19 @@ def test_loss_and_all_gradients_are_those_of_transformers():
     theirs, held = rival(), batch()
     labels = np.full(held["tokens"].shape, -100)
     for row in range(len(labels)):
-        chosen = np.asarray(held["predicted"][row])
-        labels[row, np.asarray(held["positions"][row])[chosen]] = np.asarray(held["targets"][row])[chosen]
+        chosen = held["predicted"][row]
+        labels[row, held["positions"][row][chosen]] = held["targets"][row][chosen]
     found = theirs(
-        *[torch.from_numpy(np.array(held[name])).long() for name in ("tokens", "attention_mask", "segments")],
+        *[torch.from_numpy(held[name]).long() for name in ("tokens", "attention_mask", "segments")],
         labels=torch.from_numpy(labels),
-        next_sentence_label=torch.from_numpy(1 - np.array(held["follows"])).long(),  # 0: a continuation
+        next_sentence_label=torch.from_numpy(1 - held["follows"]).long(),  # 0: a continuation
     )
     found.loss.backward()
     gradients = parameters({name: parameter.grad for name, parameter in theirs.named_parameters()})
     params = parameters(theirs.state_dict())
     objective = MaskedLanguageModel().objective(CONFIG.build(VOCABULARY), None)
-    step = jax.jit(jax.value_and_grad(lambda params: objective.loss(params, held, None, ()), has_aux=True))
-    (loss, _), ours = step(params)
+    step = jax.jit(jax.value_and_grad(lambda params, held: objective.loss(params, held, None, ()), has_aux=True))
+    (loss, _), ours = step(params, held)
     np.testing.assert_allclose(loss, found.loss.item(), rtol=1e-5)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5 * max(1.0, float(np.abs(b).max()))), ours, gradients
@@ -91,11 +91,14 @@ def test_loss_and_all_gradients_are_those_of_transformers():
 
 
 def test_parameters_are_those_of_the_encoder_and_the_heads():
-    params = jax.jit(CONFIG.build(VOCABULARY).init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    init = CONFIG.build(VOCABULARY).init
+    shapes = jax.eval_shape(init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))["params"]
+    theirs = rival().state_dict()
+    params = parameters(theirs)
+    chex.assert_trees_all_equal_shapes(shapes, params)
     assert params.keys() == {"encoder", "heads"}
     names = set(to_huggingface(params["encoder"], ENCODER, VOCABULARY, params["heads"]))
-    assert names == set(rival().state_dict()) - {"bert.embeddings.position_ids"}
-    chex.assert_trees_all_equal_shapes(params, parameters(rival().state_dict()))
+    assert names == set(theirs) - {"bert.embeddings.position_ids"}
     w, b = CONFIG.build(VOCABULARY).output_layer(params)
     assert (w.shape, b.shape) == ((8, VOCABULARY), (VOCABULARY,))
     np.testing.assert_array_equal(w.T, params["encoder"]["tokens"]["embedding"])
@@ -103,10 +106,13 @@ def test_parameters_are_those_of_the_encoder_and_the_heads():
 
 def test_outputs_at_positions_are_those_of_all_outputs_there():
     held, params = batch(), {"params": parameters(rival().state_dict())}
-    read = functools.partial(jax.jit(CONFIG.build(VOCABULARY).apply), params)
-    inputs = [held[name] for name in ("tokens", "segments", "attention_mask")]
-    whole, follows = read(*inputs)
-    some, again = read(*inputs, held["positions"])
+    model, inputs = CONFIG.build(VOCABULARY), [held[name] for name in ("tokens", "segments", "attention_mask")]
+
+    @jax.jit
+    def outputs(params):
+        return model.apply(params, *inputs), model.apply(params, *inputs, held["positions"])
+
+    (whole, follows), (some, again) = jax.device_get(outputs(params))
     assert whole.shape == (5, LENGTH, 8)
     assert some.shape == (5, PREDICTIONS, 8)
     assert (follows.shape, follows.dtype) == ((5, 2), jnp.float32)
@@ -120,12 +126,15 @@ def test_dropout_is_for_training_and_follows_the_key():
 
     @jax.jit
     def outputs(seed):
+        """In training, and in evaluation."""
         rngs = {"dropout": jax.random.key(seed)}
-        return model.apply({"params": params}, held["tokens"], deterministic=False, rngs=rngs)[0]
+        read = functools.partial(model.apply, {"params": params}, held["tokens"])
+        return read(deterministic=False, rngs=rngs)[0], read()[0]
 
-    assert (outputs(0) == outputs(0)).all()
-    assert (outputs(0) != outputs(1)).any()
-    assert (outputs(0) != model.apply({"params": params}, held["tokens"])[0]).any()
+    (one, evaluated), (again, _), (other, _) = jax.device_get([outputs(seed) for seed in (0, 0, 1)])
+    assert (one == again).all()
+    assert (one != other).any()
+    assert (one != evaluated).any()
 
 
 @pytest.mark.parametrize(

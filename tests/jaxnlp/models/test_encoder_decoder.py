@@ -65,6 +65,7 @@ def pytorch_block(block):
 
 def pytorch_state(params):
     """Our parameters, or their gradients, under the names of `PyTorchModel`."""
+    params = jax.device_get(params)
     state = {name: params[name]["embedding"] for name in ("source_tokens", "target_tokens")}
     state |= {name: params[name] for name in ("source_positions", "target_positions")}
     state["head"] = params["head"]["kernel"]
@@ -196,7 +197,7 @@ def test_decoding_with_a_cache_equals_the_whole_forward_pass_at_every_length(cha
     read = jax.jit(lambda tokens, cache: model.apply({"params": decoding}, tokens, cache, method="read"))
     for position in range(INPUTS.shape[1]):
         found, cache = read(INPUTS[:, position : position + 1], cache)
-        np.testing.assert_allclose(found[:, 0], expected[:, position], atol=2e-5)
+        np.testing.assert_allclose(np.asarray(found)[:, 0], expected[:, position], atol=2e-5)
     assert int(cache.length) == INPUTS.shape[1]
 
 

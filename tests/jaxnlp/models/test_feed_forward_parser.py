@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,16 @@ def parser(config, processor=PROCESSOR):
     return model, random_parameters(model, *config.parser_shapes(processor))
 
 
+@functools.partial(jax.jit, static_argnums=0, static_argnames=("method", "deterministic"))
+def compiled(model, params, *arrays, **options):
+    return model.apply({"params": params}, *arrays, **options)
+
+
+def apply(model, params, *arrays, **options):
+    """The model's output, on the host."""
+    return jax.device_get(compiled(model, params, *arrays, **options))
+
+
 @pytest.mark.parametrize("tag_column", ["upos", "none"])
 @pytest.mark.parametrize("label_width", [0, 2])
 def test_every_parameter_is_described(tag_column, label_width):
@@ -37,7 +48,7 @@ def test_every_parameter_is_described(tag_column, label_width):
 def test_a_vector_is_that_of_the_word_beside_that_of_the_tag_and_root_has_its_own():
     model, params = parser(CONFIG)
     batch = batch_of(PROCESSOR)
-    vectors = np.asarray(model.apply({"params": params}, batch["words"], batch["tags"], method="encode"))
+    vectors = apply(model, params, batch["words"], batch["tags"], method="encode")
     words, tags = params["words"]["embedding"], params["tags"]["embedding"]
     assert vectors.shape == (2, 8, 7)
     np.testing.assert_array_equal(vectors[:, 2:, :4], words[batch["words"]])
@@ -50,16 +61,12 @@ def test_a_vector_is_that_of_the_word_beside_that_of_the_tag_and_root_has_its_ow
 def test_words_become_unknown_in_training():
     config = dataclasses.replace(CONFIG, word_dropout_rate=0.5)
     model, params = parser(config)
-    words = jnp.full((8, 50), 3)
-    vectors = model.apply(
-        *({"params": params}, words, jnp.zeros_like(words)),
-        deterministic=False,
-        rngs={"dropout": jax.random.key(0)},
-        method="encode",
-    )[:, 2:, :4]
-    of_word, unknown = (np.asarray(params["words"]["embedding"][number]) for number in (3, UNKNOWN_ID))
-    is_unknown = (np.asarray(vectors) == unknown).all(axis=-1)
-    assert (is_unknown | (np.asarray(vectors) == of_word).all(axis=-1)).all()
+    words = np.full((8, 50), 3)
+    training = {"deterministic": False, "rngs": {"dropout": jax.random.key(0)}}
+    vectors = apply(model, params, words, np.zeros_like(words), method="encode", **training)[:, 2:, :4]
+    of_word, unknown = (params["words"]["embedding"][number] for number in (3, UNKNOWN_ID))
+    is_unknown = (vectors == unknown).all(axis=-1)
+    assert (is_unknown | (vectors == of_word).all(axis=-1)).all()
     assert 0.4 < is_unknown.mean() < 0.6
 
 
@@ -67,12 +74,12 @@ def test_other_sentences_and_padding_do_not_change_a_sentence():
     model, params = parser(CONFIG)
     nodes, labels = configurations()
     short, long = (batch_of(PROCESSOR, length=length) for length in (6, 9))
-    one = model.apply({"params": params}, nodes, labels, short["words"], short["tags"])
-    other = model.apply({"params": params}, nodes, labels, long["words"], long["tags"])
+    one = apply(model, params, nodes, labels, short["words"], short["tags"])
+    other = apply(model, params, nodes, labels, long["words"], long["tags"])
     np.testing.assert_array_equal(one, other)
     changed = short["words"].copy()
     changed[1] = UNKNOWN_ID
-    found = model.apply({"params": params}, nodes, labels, changed, short["tags"])
+    found = apply(model, params, nodes, labels, changed, short["tags"])
     np.testing.assert_array_equal(found[0], one[0])
     assert np.abs(found[1] - one[1]).max() > 1e-3
 
@@ -82,8 +89,8 @@ def test_computes_in_bfloat16_and_returns_float32():
     model, params = parser(config)
     nodes, labels = configurations()
     batch = batch_of(PROCESSOR)
-    found = model.apply({"params": params}, nodes, labels, batch["words"], batch["tags"])
-    exact = CONFIG.build_parser(PROCESSOR).apply({"params": params}, nodes, labels, batch["words"], batch["tags"])
+    found = apply(model, params, nodes, labels, batch["words"], batch["tags"])
+    exact = apply(CONFIG.build_parser(PROCESSOR), params, nodes, labels, batch["words"], batch["tags"])
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, exact, rtol=0.1, atol=0.1)
     assert np.abs(found - exact).max() > 1e-5

@@ -1,9 +1,9 @@
 """What all parsers have in common, on the feed-forward parser."""
 
 import dataclasses
+import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,7 +22,7 @@ def parser(config, processor=PROCESSOR):
 
 def arrays(config, processor=PROCESSOR, **options):
     batch = batch_of(processor, **options)
-    return [jnp.asarray(batch[name]) for name in config.parser_inputs]
+    return [batch[name] for name in config.parser_inputs]
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
@@ -32,8 +32,13 @@ def test_logits_are_those_of_the_equation(activation, label_width):
     model, params = parser(config)
     nodes, labels = configurations()
     inputs = arrays(config)
-    logits = model.apply({"params": params}, nodes, labels, *inputs)
-    vectors = np.asarray(model.apply({"params": params}, *inputs, method="encode"))
+
+    @jax.jit
+    def run(params):
+        read = {"params": params}
+        return model.apply(read, nodes, labels, *inputs), model.apply(read, *inputs, method="encode")
+
+    logits, vectors = jax.device_get(run(params))
     scorer = params["scorer"]
     f = {"cube": lambda x: x**3, "relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh}[activation]
     for row in range(2):
@@ -53,17 +58,20 @@ def test_dropout_is_for_training_alone():
     nodes, labels = configurations()
     inputs = arrays(config)
 
+    @jax.jit
     def logits(key):
-        rngs = None if key is None else {"dropout": jax.random.key(key)}
-        return model.apply({"params": params}, nodes, labels, *inputs, deterministic=key is None, rngs=rngs)
+        """In training, and in evaluation."""
+        read = functools.partial(model.apply, {"params": params}, nodes, labels, *inputs)
+        return read(deterministic=False, rngs={"dropout": key}), read(deterministic=True)
 
-    np.testing.assert_array_equal(logits(None), logits(None))
-    assert np.abs(logits(0) - logits(1)).max() > 1e-3
-    assert np.abs(logits(0) - logits(None)).max() > 1e-3
+    (first, plain), (second, again) = jax.device_get([logits(jax.random.key(seed)) for seed in (0, 1)])
+    np.testing.assert_array_equal(plain, again)
+    assert np.abs(first - second).max() > 1e-3
+    assert np.abs(first - plain).max() > 1e-3
 
 
 def test_initial_vectors_are_small():
-    found = uniform_vectors(jax.random.key(0), (100, 10))
+    found = np.asarray(jax.jit(uniform_vectors, static_argnums=1)(jax.random.key(0), (100, 10)))
     assert 0.009 < np.abs(found).max() <= 0.01
 
 

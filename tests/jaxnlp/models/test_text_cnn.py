@@ -43,7 +43,7 @@ def test_logits_and_gradients_are_those_of_pytorchs_convolutions_without_padding
     model, params, logits = assert_equals_pytorch(config, features_of)
     assert logits.shape == (3, OUTPUTS)
     assert_described(config, params)
-    assert model.apply({"params": params}, TOKENS, MASK).dtype == np.float32
+    assert jax.eval_shape(model.apply, {"params": params}, TOKENS, MASK).dtype == np.float32
 
 
 def test_padding_never_changes_a_result():
@@ -54,8 +54,9 @@ def test_one_word_decides_wherever_it_is():
     """The maximum over time: a feature map that reads one word is the same at any position."""
     config = dataclasses.replace(CONFIG, windows=(1,))
     model, params = with_random_params(config)
-    found = np.asarray(jax.jit(model.apply)({"params": params}, np.roll(TOKENS, 2, axis=1), np.ones_like(MASK)))
-    expected = jax.jit(model.apply)({"params": params}, TOKENS, np.ones_like(MASK))
+    run = jax.jit(model.apply)
+    found = run({"params": params}, np.roll(TOKENS, 2, axis=1), np.ones_like(MASK))
+    expected = run({"params": params}, TOKENS, np.ones_like(MASK))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 

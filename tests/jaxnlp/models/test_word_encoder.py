@@ -33,7 +33,7 @@ def encoded(config, batch, params=None, **options):
     arrays = [batch[name] for name in config.inputs]
     params = random_parameters(encoder, *arrays) if params is None else params
     run = jax.jit(lambda params, *arrays: encoder.apply({"params": params}, *arrays, **options))
-    return run(params, *arrays), params
+    return jax.device_get(run(params, *arrays)), params
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,8 @@ def test_parts_are_concatenated_the_berts_first():
     config = dataclasses.replace(WHOLE, recurrent_widths=())
     batch = batch_of(SENTENCES)
     found, params = encoded(config, batch)
-    hidden = (
-        Bert(BERT, PIECES.size).apply({"params": params["bert"]}, batch["pieces"], None, batch["piece_mask"]).hidden
-    )
+    read = jax.jit(Bert(BERT, PIECES.size).apply)
+    hidden = np.asarray(read({"params": params["bert"]}, batch["pieces"], None, batch["piece_mask"]).hidden)
     for row, words in enumerate(SENTENCES):
         for place, start in enumerate(INPUTS.encode(words)["first_pieces"]):
             np.testing.assert_allclose(found[row, place, :8], hidden[row, start], atol=1e-5)
@@ -121,8 +120,8 @@ def test_pairs_of_neighbours_have_embeddings_of_their_own():
     others = [found[0, 0], found[0, 1], found[0, 3], found[1, 1], found[1, 2]]
     assert len({tuple(vector.tolist()) for vector in others}) == 5
     encoder = WordEncoder(config, *config.sizes(INPUTS))
-    first = encoder.init(jax.random.key(0), *(batch_of(sentences)[name] for name in config.inputs))
-    assert not np.any(first["params"]["bigrams"]["embedding"])
+    first = jax.jit(encoder.init)(jax.random.key(0), *(batch_of(sentences)[name] for name in config.inputs))
+    assert not np.asarray(first["params"]["bigrams"]["embedding"]).any()
 
 
 def test_an_unknown_word_is_unknown_in_its_pairs_too():
@@ -146,6 +145,7 @@ def test_a_frozen_bert_has_no_gradient():
     arrays = [batch[name] for name in config.inputs]
     params = random_parameters(encoder, *arrays)
     gradient = jax.jit(jax.grad(lambda p: jnp.square(encoder.apply({"params": p}, *arrays)).sum()))(params)
+    gradient = jax.device_get(gradient)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient["bert"]))
     assert np.any(gradient["words"]["embedding"])
     assert config.frozen(("encoder", "bert", "segments"))

@@ -26,6 +26,13 @@ def apply(module, params, x, *, deterministic=True, dropout_key=None, **cache):
     return module.apply({"params": params}, x, deterministic=deterministic, rngs=rngs, **cache)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def apply_with_weights(module, params, *arrays):
+    """The output, and the weights that the module shows."""
+    (y, _), found = module.apply({"params": params}, *arrays, deterministic=True, mutable=["intermediates"])
+    return y, *found["intermediates"]["weights"]
+
+
 def grouped_params():
     """Of 2 query heads that share one key head; and the same function with the key head repeated."""
     qkv = random_params()["qkv"]

@@ -11,7 +11,17 @@ import torch
 from jaxnlp.nn.attention import CrossAttention, SelfAttention
 from jaxnlp.nn.compute import Compute
 from jaxnlp.typing import BATCH_AXIS
-from tests.jaxnlp.nn.attention_helpers import BATCH, HEADS, POSITIONS, WIDTH, X, apply, grouped_params, random_params
+from tests.jaxnlp.nn.attention_helpers import (
+    BATCH,
+    HEADS,
+    POSITIONS,
+    WIDTH,
+    X,
+    apply,
+    apply_with_weights,
+    grouped_params,
+    random_params,
+)
 
 
 def flat(kernel):
@@ -44,7 +54,7 @@ def test_values_and_gradients_equal_those_of_pytorch(use_bias):
         y, vjp = jax.vjp(lambda params, x: apply(module, params, x)[0], params, x)
         return y, *vjp(upstream)
 
-    y, params_gradient, x_gradient = ours(params, X)
+    y, params_gradient, x_gradient = jax.device_get(ours(params, X))
     np.testing.assert_allclose(y, expected.detach(), atol=1e-5)
     np.testing.assert_allclose(x_gradient, leaf.grad, atol=1e-5)
     np.testing.assert_allclose(flat(params_gradient["qkv"]["kernel"]).T, theirs.in_proj_weight.grad, atol=2e-5)
@@ -75,9 +85,11 @@ def test_reading_in_parts_with_a_cache_equals_reading_at_once(sizes):
 
 def test_slots_after_the_filled_part_of_a_cache_are_not_seen():
     module, params = SelfAttention(HEADS), random_params()
-    y, (keys, values) = apply(module, params, X[:, :4], cache=padded_cache(), cached_positions=0)
-    noisy = padded_cache(filler=1e6)
-    noisy_y, (noisy_keys, noisy_values) = apply(module, params, X[:, :4], cache=noisy, cached_positions=0)
+    plain, noisy = padded_cache(), padded_cache(filler=1e6)
+    y, (keys, values) = jax.device_get(apply(module, params, X[:, :4], cache=plain, cached_positions=0))
+    noisy_y, (noisy_keys, noisy_values) = jax.device_get(
+        apply(module, params, X[:, :4], cache=noisy, cached_positions=0)
+    )
     np.testing.assert_array_equal(y, noisy_y)
     np.testing.assert_array_equal(keys[:, :, :4], noisy_keys[:, :, :4])
     np.testing.assert_array_equal(noisy_values[:, :, 4:], 1e6)
@@ -125,18 +137,18 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
         return apply(module, params, x, deterministic=False, dropout_key=jax.random.key(4))[0]
 
     shards = jax.jit(jax.vmap(run, axis_name=BATCH_AXIS))(x.reshape(4, 2, POSITIONS, WIDTH))
-    np.testing.assert_allclose(shards.reshape(x.shape), run(x), atol=1e-6)
+    np.testing.assert_allclose(np.asarray(shards).reshape(x.shape), run(x), atol=1e-6)
 
 
 def test_bfloat16_computes_in_bfloat16_with_float32_parameters():
     module = SelfAttention(HEADS, compute=Compute(dtype="bfloat16"))
-    x = jnp.asarray(X, jnp.bfloat16)
+    x = X.astype(jnp.bfloat16)
     params = jax.eval_shape(lambda key: module.init(key, x, deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype("float32")}
     y, _ = apply(module, random_params(), x)
     assert y.dtype == jnp.bfloat16
     exact, _ = apply(SelfAttention(HEADS), random_params(), np.asarray(x, np.float32))
-    np.testing.assert_allclose(y.astype(np.float32), exact, atol=0.1)
+    np.testing.assert_allclose(np.asarray(y, np.float32), exact, atol=0.1)
 
 
 def test_heads_that_do_not_divide_the_width_are_named():
@@ -160,9 +172,8 @@ def load_theirs(params):
 
 def test_weights_asked_for_are_those_of_pytorch():
     params = random_params()
-    (y, _), found = SelfAttention(HEADS).apply({"params": params}, X, deterministic=True, mutable=["intermediates"])
+    y, weights = apply_with_weights(SelfAttention(HEADS), params, X)
     np.testing.assert_allclose(y, apply(SelfAttention(HEADS), params, X)[0], atol=1e-6)
-    (weights,) = found["intermediates"]["weights"]
     leaf, future = torch.tensor(X), torch.tensor(~np.tri(POSITIONS, dtype=bool))
     _, expected = load_theirs(params)(leaf, leaf, leaf, attn_mask=future, average_attn_weights=False)
     np.testing.assert_allclose(weights, expected.detach(), atol=1e-6)
@@ -223,7 +234,7 @@ def test_cross_attention_gives_values_gradients_and_weights_of_pytorch():
         y, vjp, found = jax.vjp(read, params, x, memory, has_aux=True)
         return y, found, *vjp(upstream)
 
-    y, found, gradients, *input_gradients = ours(params, X, MEMORY)
+    y, found, gradients, *input_gradients = jax.device_get(ours(params, X, MEMORY))
     np.testing.assert_allclose(y, expected.detach(), atol=1e-5)
     np.testing.assert_allclose(found["intermediates"]["weights"][0], expected_weights.detach(), atol=1e-6)
     for found, leaf in zip(input_gradients, leaves, strict=True):
@@ -282,7 +293,7 @@ def test_a_cache_with_a_mask_hides_what_the_mask_hides():
         module, params, X[:, 3:], cache=cache, cached_positions=3, attention_mask=visible[None, None, None]
     )
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), whole, atol=1e-6)
-    assert np.abs(whole - apply(module, params, X)[0]).max() > 1e-3
+    assert np.abs(np.asarray(whole) - np.asarray(apply(module, params, X)[0])).max() > 1e-3
 
 
 def test_a_cache_is_not_for_training_with_dropout():
@@ -305,9 +316,9 @@ def test_query_heads_of_a_group_share_keys_and_values():
     cached, (keys, _) = apply(module, params, X, cache=cache, cached_positions=0)
     np.testing.assert_allclose(cached, expected, atol=1e-6)
     assert keys.shape == cache[0].shape
-    (shown, _), found = module.apply({"params": params}, X, deterministic=True, mutable=["intermediates"])
+    shown, weights = apply_with_weights(module, params, X)
     np.testing.assert_allclose(shown, expected, atol=1e-6)
-    assert found["intermediates"]["weights"][0].shape == (BATCH, HEADS, POSITIONS, POSITIONS)
+    assert weights.shape == (BATCH, HEADS, POSITIONS, POSITIONS)
 
 
 def test_key_heads_that_do_not_divide_the_heads_are_named():
@@ -318,12 +329,17 @@ def test_key_heads_that_do_not_divide_the_heads_are_named():
 
 def test_keys_and_values_of_a_memory_serve_each_step():
     module, params = CrossAttention(HEADS), cross_params()
-    whole = module.apply({"params": params}, X, MEMORY, deterministic=True)
-    keys_and_values = module.keys_and_values(params, MEMORY)
+
+    @jax.jit
+    def read(params, x, memory):
+        return module.apply({"params": params}, x, memory, deterministic=True)
+
+    whole = np.asarray(read(params, X, MEMORY))
+    keys_and_values = jax.jit(module.keys_and_values)(params, MEMORY)
     assert [array.shape for array in keys_and_values] == [(BATCH, HEADS, 4, WIDTH // HEADS)] * 2
     without_projection = {name: value for name, value in params.items() if name != "kv"}
     for t in range(POSITIONS):
-        step = module.apply({"params": without_projection}, X[:, t : t + 1], keys_and_values, deterministic=True)
+        step = read(without_projection, X[:, t : t + 1], keys_and_values)
         np.testing.assert_allclose(step, whole[:, t : t + 1], atol=1e-6)
 
 

@@ -5,7 +5,7 @@ import functools
 import jax
 import numpy as np
 
-from jaxnlp.ops.attention import QUERY_BLOCK, attend
+from jaxnlp.ops.attention import QUERY_BLOCK, attend, attention_weights
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 3, 5, 7, 2, 4
 BY_HAND, BY_AUTODIFF = IMPLEMENTATIONS = ("vjp", "xla")
@@ -13,6 +13,7 @@ SEVERAL_BLOCKS = 2 * QUERY_BLOCK + 5
 
 STATIC = ("causal", "scale", "dropout_rate", "implementation")
 compiled_attend = jax.jit(attend, static_argnames=STATIC)
+compiled_weights = jax.jit(attention_weights, static_argnames=("causal", "scale"))
 
 
 @functools.partial(jax.jit, static_argnames=STATIC)

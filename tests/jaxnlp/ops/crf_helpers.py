@@ -2,7 +2,6 @@
 
 import itertools
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxnlp.ops.crf import Chain
@@ -11,22 +10,22 @@ from jaxnlp.ops.crf import Chain
 def random_chain(classes, seed=0, scale=1.0, dtype=np.float64):
     generator = np.random.default_rng(seed)
     shapes = ((classes, classes), (classes,), (classes,))
-    return Chain(*(jnp.asarray(scale * generator.normal(size=shape), dtype) for shape in shapes))
+    return Chain(*((scale * generator.normal(size=shape)).astype(dtype) for shape in shapes))
 
 
 def random_case(batch=3, length=5, classes=4, seed=0, scale=1.0, dtype=np.float64):
-    """Scores, labels, lengths (all of them 1 at least, the first T), and a chain."""
+    """Scores, labels, lengths (all of them 1 at least, the first T), and a chain: arrays of NumPy."""
     generator = np.random.default_rng(seed)
-    scores = jnp.asarray(scale * generator.normal(size=(batch, length, classes)), dtype)
-    labels = jnp.asarray(generator.integers(0, classes, (batch, length)))
+    scores = (scale * generator.normal(size=(batch, length, classes))).astype(dtype)
+    labels = generator.integers(0, classes, (batch, length))
     lengths = generator.integers(1, length + 1, batch)
     lengths[0] = length
-    return scores, labels, jnp.asarray(lengths), random_chain(classes, seed + 1, scale, dtype)
+    return scores, labels, lengths, random_chain(classes, seed + 1, scale, dtype)
 
 
 def score(path, scores, chain):
     """s(y) of one sequence."""
-    transitions, start, end = map(np.asarray, chain)
+    transitions, start, end = chain
     moved = sum(transitions[a, b] for a, b in itertools.pairwise(path))
     return start[path[0]] + end[path[-1]] + moved + sum(scores[t, label] for t, label in enumerate(path))
 
@@ -35,4 +34,4 @@ def every_path(scores, chain):
     """All sequences of labels, and their scores."""
     length, classes = scores.shape
     paths = list(itertools.product(range(classes), repeat=length))
-    return paths, np.array([score(path, np.asarray(scores), chain) for path in paths])
+    return paths, np.array([score(path, scores, chain) for path in paths])

@@ -19,6 +19,7 @@ from tests.jaxnlp.ops.attention_helpers import (
     SEVERAL_BLOCKS,
     WIDTH,
     compiled_attend,
+    compiled_weights,
     random_inputs,
     random_mask,
     random_upstream,
@@ -135,7 +136,7 @@ def test_mask_of_one_key_hides_whole_queries():
     q, k, v = random_inputs()
     mask = np.random.default_rng(1).random((BATCH, 1, QUERIES, 1)) < 0.6
     assert 0 < mask.sum() < mask.size
-    expected = np.where(mask.swapaxes(1, 2), compiled_attend(q, k, v), 0.0)
+    expected = np.where(mask.swapaxes(1, 2), np.asarray(compiled_attend(q, k, v)), 0.0)
     np.testing.assert_allclose(compiled_attend(q, k, v, attention_mask=mask), expected, atol=1e-6)
 
 
@@ -148,7 +149,7 @@ def test_fewer_key_heads_equal_repeated_ones(implementation, heads, key_heads):
     upstream, settings = random_upstream(q), {"causal": True, "implementation": implementation}
     repeated = [x[:, :, [head // group for head in range(heads)]] for x in (k, v)]
     y, (dq, dk, dv) = values_and_gradients(q, k, v, upstream, **settings)
-    whole_y, (whole_dq, *whole) = values_and_gradients(q, *repeated, upstream, **settings)
+    whole_y, (whole_dq, *whole) = jax.device_get(values_and_gradients(q, *repeated, upstream, **settings))
     np.testing.assert_array_equal(y, whole_y)
     np.testing.assert_array_equal(dq, whole_dq)
     for gradient, of_each_head in zip((dk, dv), whole, strict=True):
@@ -165,6 +166,7 @@ def test_fully_masked_row_is_zero_and_its_gradients_too(implementation):
     upstream = np.zeros_like(q)
     upstream[1, 2] = 1.0
     y, gradients = values_and_gradients(q, k, v, upstream, attention_mask=mask, implementation=implementation)
+    y = np.asarray(y)
     np.testing.assert_array_equal(y[1, 2], 0.0)
     assert np.abs(y[1, 1]).min() > 0.0
     for gradient in gradients:
@@ -176,12 +178,12 @@ def test_fully_masked_row_is_zero_and_its_gradients_too(implementation):
     [(BY_HAND, "float32", False), (BY_HAND, "bfloat16", True), (BY_AUTODIFF, "float32", True)],
 )
 def test_nothing_but_fully_masked_rows_gives_zeros_and_zero_gradients(implementation, dtype, causal):
-    q, k, v = (jnp.asarray(x, dtype) for x in random_inputs())
+    q, k, v = (x.astype(jnp.dtype(dtype)) for x in random_inputs())
     mask = np.zeros((BATCH, 1, 1, KEYS), bool)
     for x in jax.tree.leaves(
         values_and_gradients(q, k, v, q + 1, attention_mask=mask, causal=causal, implementation=implementation)
     ):
-        np.testing.assert_array_equal(x.astype(np.float32), 0.0)
+        np.testing.assert_array_equal(np.asarray(x, np.float32), 0.0)
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -223,14 +225,14 @@ def test_nothing_to_attend_from_or_to_gives_zeros_of_the_right_shape(sizes, caus
     ids=["scale", "blocks", "dropout", "xla"],
 )
 def test_bfloat16_stays_bfloat16_and_near_float32(implementation, length, settings):
-    halves = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(queries=length, keys=length, width=16)]
-    halves.append(jnp.asarray(random_upstream(np.zeros(halves[0].shape, np.float32)), jnp.bfloat16))
+    halves = [x.astype(jnp.bfloat16) for x in random_inputs(queries=length, keys=length, width=16)]
+    halves.append(random_upstream(np.zeros(halves[0].shape, np.float32)).astype(jnp.bfloat16))
     settings = settings | {"dropout_key": jax.random.key(0), "implementation": implementation}
     found = values_and_gradients(*halves, **settings)
-    exact = values_and_gradients(*(x.astype(jnp.float32) for x in halves), **settings)
+    exact = values_and_gradients(*(x.astype(np.float32) for x in halves), **settings)
     for ours, expected in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
         assert ours.dtype == jnp.bfloat16
-        difference = np.float32(ours) - expected
+        difference = np.asarray(ours, np.float32) - np.asarray(expected)
         assert 0.0 < np.linalg.norm(difference) < 6e-3 * np.linalg.norm(expected)
 
 
@@ -238,8 +240,8 @@ def test_bfloat16_stays_bfloat16_and_near_float32(implementation, length, settin
 def test_factors_of_scale_and_dropout_are_not_rounded_to_bfloat16(implementation):
     # Both are 1 + 2^-8, which bfloat16 rounds to 1: a result that used the rounded one would be 0.4 % too small.
     factor = 1.0 + 2.0**-8
-    halves = [jnp.asarray(x, jnp.bfloat16) for x in random_inputs(queries=40, keys=40, heads=4, width=16)]
-    upstream = jnp.asarray(random_upstream(np.zeros(halves[0].shape, np.float32)), jnp.bfloat16)
+    halves = [x.astype(jnp.bfloat16) for x in random_inputs(queries=40, keys=40, heads=4, width=16)]
+    upstream = random_upstream(np.zeros(halves[0].shape, np.float32)).astype(jnp.bfloat16)
     settings = {
         "scale": factor,
         "dropout_rate": 1.0 - 1.0 / factor,
@@ -247,7 +249,7 @@ def test_factors_of_scale_and_dropout_are_not_rounded_to_bfloat16(implementation
         "implementation": implementation,
     }
     found = values_and_gradients(*halves, upstream, **settings)
-    exact = values_and_gradients(*(x.astype(jnp.float32) for x in (*halves, upstream)), **settings)
+    exact = values_and_gradients(*(x.astype(np.float32) for x in (*halves, upstream)), **settings)
     for ours, expected in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
         ratio = np.vdot(np.float64(ours), expected) / np.vdot(np.float64(expected), expected)
         assert abs(ratio - 1.0) < 1e-3
@@ -257,9 +259,11 @@ def test_factors_of_scale_and_dropout_are_not_rounded_to_bfloat16(implementation
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_bfloat16_softmax_is_taken_in_float32(implementation):
     # The normaliser of 257 equal scores is 257, which bfloat16 rounds to 256; 1 / 257 it can represent.
-    zeros = jnp.zeros((1, 257, 1, 1), jnp.bfloat16)
-    found = compiled_attend(zeros[:, :1], zeros, zeros.at[0, 0].set(1.0), implementation=implementation)
-    np.testing.assert_allclose(np.float64(found[0, 0, 0, 0]), 1 / 257, rtol=1e-4)
+    zeros = np.zeros((1, 257, 1, 1), jnp.bfloat16)
+    one = zeros.copy()
+    one[0, 0] = 1.0
+    found = compiled_attend(zeros[:, :1], zeros, one, implementation=implementation)
+    np.testing.assert_allclose(np.asarray(found, np.float64).item(), 1 / 257, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("implementation", "causal"), [(BY_HAND, True), (BY_AUTODIFF, False)])
@@ -277,7 +281,7 @@ def test_dropout_draws_what_the_whole_batch_draws_for_the_same_rows(implementati
         halves = (x[2:] for x in (*inputs, upstream))
         return jax.tree.leaves(values_and_gradients(*halves, first_row=first_row, **settings))
 
-    whole = jax.tree.leaves(values_and_gradients(*inputs, upstream, **settings))
+    whole = jax.device_get(jax.tree.leaves(values_and_gradients(*inputs, upstream, **settings)))
     for half, other, expected in zip(of_half(2), of_half(0), whole, strict=True):
         np.testing.assert_allclose(half, expected[2:], atol=1e-6)
         assert not np.allclose(other, expected[2:])
@@ -396,7 +400,7 @@ def test_weights_to_look_at_are_those_that_mix(key_heads, causal, scale):
     q, k, v = random_inputs(key_heads=key_heads)
     mask = random_mask()
     mask[0, 1, 2] = False
-    weights = attention_weights(q, k, attention_mask=mask, causal=causal, scale=scale)
+    weights = np.asarray(compiled_weights(q, k, attention_mask=mask, causal=causal, scale=scale))
     assert weights.shape == (BATCH, HEADS, QUERIES, KEYS)
     visible = mask & np.tri(QUERIES, KEYS, dtype=bool) if causal else mask
     np.testing.assert_array_equal(weights > 0.0, visible)

@@ -1,5 +1,6 @@
+import functools
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -26,6 +27,16 @@ def mean(logits, targets=TARGETS, mask=MASK, **options):
     return found.objective / found.weight
 
 
+STATIC = ("label_smoothing", "focal_gamma")
+compiled_classes = jax.jit(class_cross_entropy, static_argnames=STATIC)
+compiled_several = jax.jit(several_cross_entropy, static_argnames=STATIC)
+
+
+@functools.partial(jax.jit, static_argnames=STATIC)
+def mean_and_gradient(logits, targets=TARGETS, **options):
+    return jax.value_and_grad(lambda logits: mean(logits, targets, **options))(logits)
+
+
 def pytorchs(**options):
     logits = torch.tensor(LOGITS, requires_grad=True)
     loss = torch.nn.functional.cross_entropy(logits[MASK], torch.tensor(TARGETS[MASK]).long(), **options)
@@ -37,7 +48,7 @@ def pytorchs(**options):
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
 def test_loss_and_gradient_are_those_of_pytorch(smoothing, weights):
     options = {"label_smoothing": smoothing, "class_weights": weights}
-    found, gradient = jax.jit(jax.value_and_grad(lambda logits: mean(logits, **options)))(LOGITS)
+    found, gradient = mean_and_gradient(LOGITS, **options)
     theirs = None if weights is None else torch.tensor(weights)
     expected, expected_gradient = pytorchs(label_smoothing=smoothing, weight=theirs)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -46,12 +57,12 @@ def test_loss_and_gradient_are_those_of_pytorch(smoothing, weights):
 
 def test_mixed_labels_are_those_of_pytorch_and_of_one_label_where_a_share_is_whole():
     expected = torch.nn.functional.cross_entropy(torch.tensor(LOGITS[MASK]), torch.tensor(SHARES[MASK]))
-    np.testing.assert_allclose(mean(LOGITS, SHARES), expected.item(), rtol=1e-5)
+    np.testing.assert_allclose(mean_and_gradient(LOGITS, SHARES)[0], expected.item(), rtol=1e-5)
     onehot = np.eye(CLASSES, dtype=np.float32)[TARGETS]
     options = {"class_weights": WEIGHTS, "label_smoothing": 0.1, "focal_gamma": 1.5}
     for mixed, single in zip(
-        class_cross_entropy(LOGITS, onehot, MASK, **options),
-        class_cross_entropy(LOGITS, TARGETS, MASK, **options),
+        compiled_classes(LOGITS, onehot, MASK, **options),
+        compiled_classes(LOGITS, TARGETS, MASK, **options),
         strict=True,
     ):
         np.testing.assert_allclose(mixed, single, rtol=1e-6)
@@ -62,25 +73,25 @@ def test_focal_loss_is_its_formula_and_its_gradient_is_finite_where_a_prediction
     right = p[np.arange(ROWS), TARGETS][MASK]
     for gamma in (0.5, 2.0):
         expected = np.mean((1 - right) ** gamma * -np.log(right))
-        np.testing.assert_allclose(mean(LOGITS, focal_gamma=gamma), expected, rtol=1e-5)
+        np.testing.assert_allclose(mean_and_gradient(LOGITS, focal_gamma=gamma)[0], expected, rtol=1e-5)
         certain = np.where(np.eye(CLASSES, dtype=bool)[TARGETS], 1e4, 0.0).astype(np.float32)
-        assert np.isfinite(jax.grad(lambda logits, gamma=gamma: mean(logits, focal_gamma=gamma))(certain)).all()
+        assert np.isfinite(np.asarray(mean_and_gradient(certain, focal_gamma=gamma)[1])).all()
 
 
 def test_the_plain_loss_has_no_weights_and_masked_rows_may_hold_anything():
     options = {"class_weights": WEIGHTS, "label_smoothing": 0.3, "focal_gamma": 2.0}
-    found = class_cross_entropy(LOGITS, TARGETS, MASK, **options)
+    found = jax.device_get(compiled_classes(LOGITS, TARGETS, MASK, **options))
     np.testing.assert_allclose(found.nll / found.count, pytorchs()[0], rtol=1e-5)
     assert (found.count, found.weight) == (MASK.sum(), WEIGHTS[TARGETS[MASK]].sum())
     damaged = np.where(MASK[:, None], LOGITS, np.nan)
-    value, gradient = jax.value_and_grad(lambda logits: mean(logits, **options))(damaged)
-    np.testing.assert_allclose(value, mean(LOGITS, **options), rtol=1e-6)
-    assert not gradient[~MASK].any()
+    value, gradient = mean_and_gradient(damaged, **options)
+    np.testing.assert_allclose(value, mean_and_gradient(LOGITS, **options)[0], rtol=1e-6)
+    assert not np.asarray(gradient)[~MASK].any()
 
 
 def test_balanced_weights_are_those_of_scikit_learn():
     expected = compute_class_weight("balanced", classes=np.arange(CLASSES), y=TARGETS)
-    found = balanced_weights(jnp.asarray(np.bincount(TARGETS)))
+    found = np.asarray(jax.jit(balanced_weights)(np.bincount(TARGETS)))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     np.testing.assert_allclose(found[TARGETS].mean(), 1.0, rtol=1e-6)
 
@@ -119,30 +130,30 @@ def test_loss_and_gradient_of_several_classes_are_those_of_pytorch(weights):
 
 
 def test_smoothing_and_focus_of_several_classes_are_their_definitions():
-    found = several_cross_entropy(LOGITS, SEVERAL, MASK, label_smoothing=0.2, focal_gamma=2.0)
+    found = jax.device_get(compiled_several(LOGITS, SEVERAL, MASK, label_smoothing=0.2, focal_gamma=2.0))
     p = 1.0 / (1.0 + np.exp(-LOGITS[MASK].astype(np.float64)))
     aim = 0.8 * SEVERAL[MASK] + 0.1
     losses = -(aim * (1 - p) ** 2 * np.log(p) + (1 - aim) * p**2 * np.log(1 - p)).mean(axis=1)
     np.testing.assert_allclose(found.objective, losses.sum(), rtol=1e-4)
-    plain = several_cross_entropy(LOGITS, SEVERAL, MASK)
+    plain = compiled_several(LOGITS, SEVERAL, MASK)
     np.testing.assert_allclose(found.nll, plain.objective, rtol=1e-6)
     assert found.count == found.weight == MASK.sum()
 
 
 def test_squared_errors_and_their_gradient():
     outputs, targets = LOGITS[:, :1], LOGITS[:, 1]
-    found = squared_error(outputs, targets, MASK)
-    np.testing.assert_allclose(found.objective, np.square(outputs[MASK, 0] - targets[MASK]).sum(), rtol=1e-6)
-    gradient = jax.grad(lambda x: squared_error(x, targets, MASK).objective)(outputs)
+    value_and_gradient = jax.jit(jax.value_and_grad(lambda x: squared_error(x, targets, MASK).objective))
+    value, gradient = jax.device_get(value_and_gradient(outputs))
+    np.testing.assert_allclose(value, np.square(outputs[MASK, 0] - targets[MASK]).sum(), rtol=1e-6)
     np.testing.assert_allclose(gradient[:, 0], np.where(MASK, 2 * (outputs[:, 0] - targets), 0.0), rtol=1e-5)
 
 
 def test_masked_rows_of_several_classes_and_numbers_may_hold_anything():
     bad = np.where(MASK[:, None], LOGITS, np.nan)
-    several = jax.grad(lambda x: several_cross_entropy(x, SEVERAL, MASK, focal_gamma=1.0).objective)(bad)
-    number = jax.grad(lambda x: squared_error(x, bad[:, 1], MASK).objective)(bad[:, :1])
-    assert np.isfinite(several).all()
-    assert np.isfinite(number).all()
+    several = jax.grad(lambda x: several_cross_entropy(x, SEVERAL, MASK, focal_gamma=1.0).objective)
+    number = jax.grad(lambda x: squared_error(x, bad[:, 1], MASK).objective)
+    for gradient in jax.device_get(jax.jit(lambda x: (several(x), number(x[:, :1])))(bad)):
+        assert np.isfinite(gradient).all()
 
 
 def test_several_classes_and_numbers_need_their_shapes():

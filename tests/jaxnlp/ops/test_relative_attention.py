@@ -42,7 +42,7 @@ def test_equals_the_equations_with_masks_and_a_first_query(key_heads, causal):
     past = np.arange(KEYS)[None] <= 1 + np.arange(QUERIES)[:, None]
     with jax.enable_x64(True):
         given = arrays(key_heads)
-        found = attend_relative(*given, attention_mask=mask, causal=causal, first_query=1)
+        found = jax.jit(lambda *x: attend_relative(*x, attention_mask=mask, causal=causal, first_query=1))(*given)
         expected = by_loops(*given, mask[:, 0] & (past | (not causal)))
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-12)
@@ -53,12 +53,19 @@ def test_without_vectors_it_is_attention_in_values_gradients_and_dropout():
     nothing = np.zeros((QUERIES, KEYS, WIDTH), np.float32)
     dropped = {"dropout_rate": 0.4, "dropout_key": jax.random.key(2), "first_row": 3}
     upstream = np.random.default_rng(3).normal(size=q.shape).astype(np.float32)
-    plain, pull = jax.vjp(lambda *x: attend(*x, **dropped), q, k, v)
-    found, pull_relative = jax.vjp(lambda *x: attend_relative(*x, nothing, nothing, **dropped)[0], q, k, v)
-    np.testing.assert_allclose(found, plain, atol=1e-5)
-    for ours, theirs in zip(pull_relative(upstream), pull(upstream), strict=True):
+
+    @jax.jit
+    def found_and_expected():
+        """Values with their gradients, of both functions; values without dropout."""
+        plain, pull = jax.vjp(lambda *x: attend(*x, **dropped), q, k, v)
+        found, pull_relative = jax.vjp(lambda *x: attend_relative(*x, nothing, nothing, **dropped)[0], q, k, v)
+        kept, _ = attend_relative(q, k, v, nothing, nothing)
+        return (found, *pull_relative(upstream)), (plain, *pull(upstream)), kept
+
+    found, expected, kept = jax.device_get(found_and_expected())
+    for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    assert (found != attend_relative(q, k, v, nothing, nothing)[0]).any()
+    assert (found[0] != kept).any()
 
 
 def test_gradients_equal_finite_differences():
@@ -66,18 +73,17 @@ def test_gradients_equal_finite_differences():
         given = arrays()
         upstream = np.random.default_rng(4).normal(size=given[0].shape)
 
-        @jax.jit
         def loss(*given):
             return (attend_relative(*given, causal=True, first_query=2)[0] * upstream).sum()
 
-        gradients = jax.grad(loss, argnums=range(5))(*given)
-        for number, gradient in enumerate(gradients):
+        value_and_gradients = jax.jit(jax.value_and_grad(loss, argnums=range(5)))
+        for number, gradient in enumerate(jax.device_get(value_and_gradients(*given)[1])):
             direction = np.random.default_rng(number).normal(size=gradient.shape)
             ends = []
             for step in (1e-5, -1e-5):
                 moved = [*given]
                 moved[number] = given[number] + step * direction
-                ends.append(loss(*moved))
+                ends.append(float(value_and_gradients(*moved)[0]))
             np.testing.assert_allclose((ends[0] - ends[1]) / 2e-5, (gradient * direction).sum(), rtol=1e-6)
 
 
@@ -88,10 +94,10 @@ def test_values_and_gradients_in_bfloat16_are_near_those_in_float32():
 
     wide = arrays(dtype=np.float32)
     expected = jax.jit(jax.grad(loss))(wide)
-    found = jax.jit(jax.grad(loss))([jax.numpy.asarray(array, jax.numpy.bfloat16) for array in wide])
+    found = jax.jit(jax.grad(loss))([array.astype(jax.numpy.bfloat16) for array in wide])
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.dtype == jax.numpy.bfloat16
-        np.testing.assert_allclose(ours.astype(np.float32), theirs, atol=0.1 * np.abs(theirs).max())
+        np.testing.assert_allclose(np.asarray(ours, np.float32), theirs, atol=0.1 * np.abs(np.asarray(theirs)).max())
 
 
 def test_vectors_of_other_shapes_are_refused():

@@ -145,10 +145,11 @@ def test_every_step_of_the_forward_pass_is_what_its_name_says():
         np.testing.assert_allclose(found, x @ w, atol=1e-5)
     scores = (x @ w_q) @ (x @ w_k).swapaxes(1, 2) / np.sqrt(KEY_WIDTH)
     np.testing.assert_allclose(steps.scores, np.where(visible, scores, -np.inf), atol=1e-5)
+    steps = jax.device_get(steps)
     sums = np.ones((BATCH, POSITIONS))
     sums[1, 2] = 0.0
     np.testing.assert_allclose(steps.weights.sum(axis=-1), sums, atol=1e-6)
-    np.testing.assert_array_equal(np.asarray(steps.weights) > 0.0, visible)
+    np.testing.assert_array_equal(steps.weights > 0.0, visible)
     np.testing.assert_allclose(steps.y, attention_by_loops(*inputs, visible), atol=3e-6)
     np.testing.assert_array_equal(steps.y, compiled_attention(*inputs, attention_mask=mask))
 
@@ -191,6 +192,7 @@ def test_gradients_of_the_matrices_are_summed_over_the_batch():
     upstream = random_upstream()
     _, whole = compiled_gradients(x, *matrices, upstream)
     parts = [compiled_gradients(x[b : b + 1], *matrices, upstream[b : b + 1])[1] for b in range(BATCH)]
+    parts = jax.device_get(parts)
     for name in ("dw_q", "dw_k", "dw_v"):
         np.testing.assert_allclose(getattr(whole, name), sum(getattr(part, name) for part in parts), atol=1e-5)
     for name in ("dv", "dweights", "dscores", "dq", "dk", "dx"):
@@ -226,7 +228,7 @@ def test_fully_masked_row_is_zero_and_its_gradients_too(form):
     inputs, mask = random_inputs(), form(mask_with_a_row_that_sees_nothing())
     upstream = np.zeros((BATCH, POSITIONS, VALUE_WIDTH), np.float32)
     upstream[1, 2] = 1.0
-    y, gradients = values_and_gradients(inputs, upstream, causal=False, attention_mask=mask)
+    y, gradients = jax.device_get(values_and_gradients(inputs, upstream, causal=False, attention_mask=mask))
     np.testing.assert_array_equal(y[1, 2], 0.0)
     assert np.abs(y).max(axis=(0, 2)).min() > 0.0
     for gradient in gradients:
@@ -262,11 +264,11 @@ def test_large_scores_pick_the_best_key_and_keep_gradients_finite():
 
 
 def test_bfloat16_stays_bfloat16_and_near_float32():
-    inputs = [jnp.asarray(a / 2.0, jnp.bfloat16) for a in random_inputs()]
-    y, gradients = values_and_gradients(inputs, jnp.asarray(random_upstream(), jnp.bfloat16))
+    inputs = [(a / 2.0).astype(jnp.bfloat16) for a in random_inputs()]
+    y, gradients = values_and_gradients(inputs, random_upstream().astype(jnp.bfloat16))
     assert {a.dtype for a in (y, *gradients)} == {jnp.dtype(jnp.bfloat16)}
     exact = attention_by_loops(*map(np.asarray, inputs), np.tri(POSITIONS, dtype=bool))
-    np.testing.assert_allclose(y.astype(np.float32), exact, atol=0.05)
+    np.testing.assert_allclose(np.asarray(y, np.float32), exact, atol=0.05)
 
 
 def test_jit_changes_nothing():
@@ -281,16 +283,19 @@ def test_vmap_gives_the_values_of_the_parts_and_their_summed_gradients():
     halves = x.reshape(2, 2, POSITIONS, WIDTH)
     mask, upstream = random_mask((2, 2, POSITIONS, POSITIONS)), random_upstream()[None, :2]
 
-    @jax.jit
     def mapped(x, *matrices):
         function = jax.vmap(lambda x, mask: self_attention(x, *matrices, attention_mask=mask))
         return function(x, mask)
 
-    y, vjp = jax.vjp(mapped, halves, *matrices)
-    dx, *gradients = vjp(np.concatenate([upstream, upstream]))
-    parts = [
-        values_and_gradients((x, *matrices), upstream[0], attention_mask=m) for x, m in zip(halves, mask, strict=True)
-    ]
+    @jax.jit
+    def mapped_values_and_gradients(*inputs):
+        y, vjp = jax.vjp(mapped, *inputs)
+        return y, vjp(np.concatenate([upstream, upstream]))
+
+    y, (dx, *gradients) = mapped_values_and_gradients(halves, *matrices)
+    parts = jax.device_get(
+        [values_and_gradients((x, *matrices), upstream[0], attention_mask=m) for x, m in zip(halves, mask, strict=True)]
+    )
     np.testing.assert_allclose(y, [y for y, _ in parts], atol=3e-6)
     np.testing.assert_allclose(dx, [gradients[0] for _, gradients in parts], atol=1e-5)
     for number, gradient in enumerate(gradients, start=1):
@@ -313,10 +318,10 @@ def test_recomputation_in_the_backward_pass_changes_no_gradient():
 
 def test_examples_do_not_mix():
     x, *matrices = random_inputs()
-    whole = compiled_attention(x, *matrices)
+    whole = np.asarray(compiled_attention(x, *matrices))
     for b in range(BATCH):
         others = np.where(np.arange(BATCH)[:, None, None] == b, x, np.float32(7.0))
-        np.testing.assert_array_equal(compiled_attention(others, *matrices)[b], whole[b])
+        np.testing.assert_array_equal(np.asarray(compiled_attention(others, *matrices))[b], whole[b])
 
 
 def test_masks_of_the_library_serve():

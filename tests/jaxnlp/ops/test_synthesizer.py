@@ -22,6 +22,11 @@ def compiled_synthesizer(z, v, parameters, **settings):
 
 
 @functools.partial(jax.jit, static_argnames=STATIC)
+def compiled_weights(z, parameters, **settings):
+    return synthesizer_weights(z, POSITIONS, **parameters, **settings)
+
+
+@functools.partial(jax.jit, static_argnames=STATIC)
 def values_and_gradients(z, v, parameters, upstream, **settings):
     y, vjp = jax.vjp(lambda z, v, parameters: synthesize(z, v, **parameters, **settings), z, v, parameters)
     return y, vjp(upstream)
@@ -54,7 +59,7 @@ def unit_values(batch=BATCH):
 
 def test_queries_may_begin_later_than_the_values():
     z, v, parameters = random_inputs()
-    whole = compiled_synthesizer(z, v, parameters)
+    whole = np.asarray(compiled_synthesizer(z, v, parameters))
     rest = compiled_synthesizer(z[:, 2:], v, parameters, first_query=2)
     np.testing.assert_allclose(rest, whole[:, 2:], atol=1e-6)
 
@@ -110,6 +115,7 @@ def test_columns_beyond_the_sequence_have_neither_effect_nor_gradient():
     expected, (expected_dz, _, _) = values_and_gradients(z, v, parameters, upstream)
     np.testing.assert_array_equal(y, expected)
     np.testing.assert_array_equal(dz, expected_dz)
+    gradients = jax.device_get(gradients)
     np.testing.assert_array_equal(gradients["w_b"][:, POSITIONS:], 0.0)
     np.testing.assert_array_equal(gradients["b_2"][POSITIONS:], 0.0)
 
@@ -140,7 +146,7 @@ def test_a_mask_hides_what_causality_leaves_and_a_row_that_sees_nothing_is_zero(
     z, _, parameters = random_inputs()
     mask = np.random.default_rng(3).random((BATCH, HEADS, POSITIONS, POSITIONS)) < 0.6
     mask[0, 0, 2] = False
-    weights = synthesizer_weights(z, POSITIONS, **parameters, attention_mask=mask, causal=causal)
+    weights = np.asarray(compiled_weights(z, parameters, attention_mask=mask, causal=causal))
     sees = mask & np.tri(POSITIONS, dtype=bool) if causal else mask
     np.testing.assert_array_equal(weights > 0.0, sees)
     np.testing.assert_allclose(weights.sum(axis=-1), sees.any(axis=-1), atol=1e-6)
@@ -151,7 +157,7 @@ def test_a_mask_hides_what_causality_leaves_and_a_row_that_sees_nothing_is_zero(
 @pytest.mark.parametrize("causal", [True, False])
 def test_weights_to_look_at_are_those_that_mix(causal):
     z, _, parameters = random_inputs()
-    weights = synthesizer_weights(z, POSITIONS, **parameters, causal=causal)
+    weights = compiled_weights(z, parameters, causal=causal)
     assert (weights.shape, weights.dtype) == ((BATCH, HEADS, POSITIONS, POSITIONS), np.float32)
     mixed = compiled_synthesizer(z, unit_values(), parameters, causal=causal)
     np.testing.assert_allclose(weights, np.swapaxes(mixed, 1, 2), atol=1e-6)
@@ -169,10 +175,11 @@ def test_no_second_bias_is_one_of_zeros():
 def test_dropout_zeroes_and_scales_the_weights_as_the_mask_of_its_key_says():
     z, _, parameters = random_inputs()
     weights = np.asarray(compiled_synthesizer(z, unit_values(), parameters))
+    mask = jax.jit(lambda key: keep_mask(key, (BATCH, HEADS, POSITIONS, POSITIONS), 0.4))
     for seed in (0, 1):
         key = jax.random.key(seed)
         found = compiled_synthesizer(z, unit_values(), parameters, dropout_rate=0.4, dropout_key=key)
-        kept = np.asarray(keep_mask(key, (BATCH, HEADS, POSITIONS, POSITIONS), 0.4)).swapaxes(1, 2)
+        kept = np.asarray(mask(key)).swapaxes(1, 2)
         np.testing.assert_allclose(found, np.where(kept, weights / 0.6, 0.0), rtol=1e-5)
 
 
@@ -189,7 +196,7 @@ def test_dropout_uses_one_mask_forward_and_backward():
 def test_dropout_draws_what_the_whole_batch_draws_for_the_same_rows():
     z, v, parameters = random_inputs(batch=4)
     settings = {"dropout_rate": 0.5, "dropout_key": jax.random.key(5)}
-    whole = compiled_synthesizer(z, v, parameters, **settings)
+    whole = np.asarray(compiled_synthesizer(z, v, parameters, **settings))
     found = compiled_synthesizer(z[2:], v[2:], parameters, first_row=2, **settings)
     np.testing.assert_allclose(found, whole[2:], atol=1e-6)
     assert not np.allclose(compiled_synthesizer(z[2:], v[2:], parameters, **settings), whole[2:])
@@ -212,11 +219,11 @@ def test_large_scores_pick_the_best_key_and_keep_gradients_finite():
 
 
 def test_bfloat16_stays_bfloat16_and_near_float32():
-    halves = jax.tree.map(lambda a: jnp.asarray(a / 2.0, jnp.bfloat16), random_inputs())
-    y, gradients = values_and_gradients(*halves, jnp.ones_like(halves[1]))
+    halves = jax.tree.map(lambda a: (a / 2.0).astype(jnp.bfloat16), random_inputs())
+    y, gradients = values_and_gradients(*halves, np.ones_like(halves[1]))
     assert {a.dtype for a in jax.tree.leaves((y, gradients))} == {jnp.dtype(jnp.bfloat16)}
     exact = synthesize_by_loops(*jax.tree.map(np.asarray, halves), True)
-    np.testing.assert_allclose(y.astype(np.float32), exact, atol=0.03)
+    np.testing.assert_allclose(np.asarray(y, np.float32), exact, atol=0.03)
 
 
 def test_jit_and_vmap_change_nothing():
@@ -224,7 +231,7 @@ def test_jit_and_vmap_change_nothing():
     expected = compiled_synthesizer(z, v, parameters)
     np.testing.assert_allclose(synthesize(z, v, **parameters), expected, atol=5e-6)
     mapped = jax.jit(jax.vmap(lambda z, v: synthesize(z, v, **parameters)))
-    np.testing.assert_allclose(mapped(z[:, None], v[:, None])[:, 0], expected, atol=5e-6)
+    np.testing.assert_allclose(np.asarray(mapped(z[:, None], v[:, None]))[:, 0], expected, atol=5e-6)
 
 
 def test_too_long_a_sequence_is_refused_with_both_numbers():
