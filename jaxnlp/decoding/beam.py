@@ -161,7 +161,13 @@ def beam_search(
         if stop is not None and over:
             break
         search, over = _advance(decoder, rules, params, search, length, settings)
-    return BeamResult(*(part[:, :n_best] for part in search.finished))
+    return search.finished if n_best == num_beams else _first(search.finished, n_best)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _first(finished, n_best):
+    """The first hypotheses of each row; one program, where a slice of each part would be three."""
+    return jax.tree.map(lambda part: part[:, :n_best], finished)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -134,8 +134,7 @@ def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
 @each_model
 def test_sentences_of_a_batch_are_translated_like_each_one_separately(kind):
     whole = search(kind=kind)
-    for row in range(len(SOURCE)):
-        kept = int(MASK[row].sum())
+    for row, kept in enumerate((3, 3, 1)):  # the second one with its padding, the third one without it
         alone = search(SOURCE[row : row + 1, :kept], MASK[row : row + 1, :kept], kind=kind)
         np.testing.assert_array_equal(alone.tokens[0], whole.tokens[row])
         np.testing.assert_allclose(alone.scores[0], whole.scores[row], atol=1e-5)

@@ -1,6 +1,6 @@
 """Small trained models of texts, in memory: of four parts, and classifiers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import pytest
@@ -16,6 +16,7 @@ from jaxnlp.text.classifier_processor import PairReading, TextClassifierProcesso
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.jaxnlp.tasks.two_devices import two_devices
 from tests.random_parameters import random_parameters
 
 LABELS = {
@@ -32,6 +33,13 @@ ENCODER = BertConfig(num_layers=2, num_heads=2, width=8, max_positions=40)
 CLASSES = Classes(("arts", "sport", "world"))
 
 MakeTrained = Callable[..., Trained]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_two_devices() -> Iterator[None]:
+    """Runs are trained and scored on two devices. A run of the whole session begins earlier: it says so itself."""
+    with two_devices():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -271,7 +271,7 @@ def training_config(folder):
         model=BertPretrainingConfig(encoder=encoder),
         task=MaskedLanguageModel(),
         optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=20),
-        total_steps=300,
+        total_steps=150,
     )
 
 

@@ -15,6 +15,7 @@ from jaxnlp.tasks import Metric
 from jaxnlp.tasks.text_to_text import TextToText, with_perplexity
 from jaxnlp.text.subwords import Subwords
 from jaxnlp.text.translation import TranslationProcessor
+from tests.random_parameters import random_parameters
 from train.__main__ import main as train_main
 
 
@@ -61,8 +62,8 @@ def test_progress_is_the_number_of_source_and_target_tokens():
     batch = {name: np.ones((2, 6), np.int32) for name in ("source", "inputs", "targets")}
     batch |= {"source_mask": np.arange(6)[None] < np.array([[6], [2]])}
     batch |= {"loss_mask": np.arange(6)[None] < np.array([[4], [3]])}
-    params = model.init(jax.random.key(0), batch["source"], batch["inputs"])["params"]
+    params = random_parameters(model, batch["source"], batch["inputs"])
     objective = TextToText().objective(model, None)
-    _, (metrics, _) = objective.loss(params, batch, jax.random.key(1), ())
+    _, (metrics, _) = jax.jit(objective.loss)(params, batch, jax.random.key(1), ())
     assert metrics[objective.progress] == (24.0, 15.0)
     assert TextToText().metrics(None, Split())[objective.progress].of == "tokens"

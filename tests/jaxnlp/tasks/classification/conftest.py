@@ -1,20 +1,18 @@
 """Digits, learned by a small Vision Transformer; texts of a table, learned by a small BERT."""
 
 import functools
-import io
 
 import jax
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 
 from configs import bert_classify
 from configs.vit_digits import get_config
 from data.images import Images
 from jaxnlp.models.bert import BertConfig
+from tests.jaxnlp.tasks.two_devices import train
 from train.config import update
-from train.loop import fit
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,9 +29,7 @@ def run(tmp_path_factory):
     small = {"num_layers": 1, "num_heads": 2, "width": 16, "feed_forward_width": 32, "patch": 4, "pooling": "cls"}
     fields = {f"model.{name}": value for name, value in small.items()}
     fields |= {"total_steps": 60, "evaluate_every_steps": 60, "data.shift": 0, "optimizer.warmup_steps": 5}
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        fit(update(get_config(), **fields), folder, console=Console(file=io.StringIO()))
-    return folder
+    return train(update(get_config(), **fields), folder)
 
 
 WORDS = {"arts": "paint", "sport": "run", "world": "vote"}
@@ -81,9 +77,7 @@ def text_run(tmp_path_factory):
                 **dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), 60),
             },
         )
-        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            fit(config, folder / "run", console=Console(file=io.StringIO()))
-        return folder / "run"
+        return train(config, folder / "run")
 
     return trained
 

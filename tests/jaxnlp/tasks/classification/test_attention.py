@@ -1,5 +1,6 @@
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -28,8 +29,8 @@ def test_the_weights_of_a_pooling_are_the_models_own():
     trained = trained_of(TextRNNConfig(embedding_width=4, widths=(5,), pooling="attention"))
     (maps,) = trained.attend(TEXT).maps
     batch = PROCESSOR([TEXT])
-    expected = trained.model.attention_weights(trained.params, batch["tokens"], batch["attention_mask"])
-    np.testing.assert_allclose(maps.weights[0, 0], expected[:, batch["attention_mask"][0]], atol=1e-6)
+    expected = jax.jit(trained.model.attention_weights)(trained.params, batch["tokens"], batch["attention_mask"])
+    np.testing.assert_allclose(maps.weights[0, 0], np.asarray(expected)[:, batch["attention_mask"][0]], atol=1e-6)
     assert (maps.rows, maps.columns) == (["the text"], ["[CLS]", "the", "cat", "sat", "[SEP]"])
     assert maps.weights.std() > 0.01
     with pytest.raises(ValueError, match="pair and max_length apply only to a BERT; remove them"):

@@ -5,9 +5,9 @@ import dataclasses
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 
 from data.images import Images
 from jaxnlp.corpus import DataError
@@ -20,6 +20,7 @@ from jaxnlp.targets import Classes, Scale
 from jaxnlp.tasks.classification import Classification
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
+from tests.random_parameters import random_parameters
 from train.step import _accumulated_gradients
 
 MODEL = ViTConfig(num_layers=1, num_heads=2, width=16, feed_forward_width=32, dropout_rate=0.0)
@@ -28,7 +29,7 @@ PROCESSOR = ImageProcessor(8, 1, (0.5,), (0.5,), ("a", "b", "c"))
 
 def build(task, model=None):
     model, inputs = task.build(model or MODEL, PROCESSOR)
-    return model, jax.jit(model.init)(jax.random.key(0), *(jnp.zeros(x.shape, x.dtype) for x in inputs))["params"]
+    return model, random_parameters(model, *inputs)
 
 
 def batch(**more):
@@ -38,6 +39,11 @@ def batch(**more):
         "labels": np.array([0, 1, 2, 0, 1, 2], np.int32),
         "loss_mask": np.array([1, 1, 1, 1, 1, 0], bool),
     } | more
+
+
+def log_probabilities(model, params, inputs):
+    """Of the classes, [B, K]."""
+    return scipy.special.log_softmax(jax.jit(model.apply)({"params": params}, inputs["images"]), axis=-1)
 
 
 def corpus_with(counts):
@@ -53,8 +59,8 @@ def test_the_objective_weights_classes_and_the_plain_loss_does_not(fields):
     _, (metrics, _) = jax.jit(given.loss)(params, inputs, jax.random.key(0), ())
     _, (expected, _) = jax.jit(plain.loss)(params, inputs, None, ())
     np.testing.assert_allclose(metrics["loss"], expected["loss"], rtol=1e-5)
-    weights = balanced_weights(jnp.array(counts)) if task.balanced else jnp.array(task.class_weights)
-    log_p = jax.nn.log_softmax(model.apply({"params": params}, inputs["images"]))
+    weights = np.asarray(balanced_weights(np.array(counts)) if task.balanced else task.class_weights)
+    log_p = log_probabilities(model, params, inputs)
     rows = np.flatnonzero(inputs["loss_mask"])
     labels = inputs["labels"][rows]
     np.testing.assert_allclose(metrics["objective"][0], -(weights[labels] * log_p[rows, labels]).sum(), rtol=1e-4)
@@ -76,7 +82,7 @@ def test_mixed_inputs_have_both_labels_in_their_shares():
     model, params = build(Classification())
     inputs = batch(other_labels=np.array([1, 1, 0, 2, 0, 0], np.int32), share=np.full(6, 0.75, np.float32))
     _, (metrics, _) = jax.jit(Classification().objective(model, None).loss)(params, inputs, None, ())
-    log_p = jax.nn.log_softmax(model.apply({"params": params}, inputs["images"]))[:5]
+    log_p = log_probabilities(model, params, inputs)[:5]
     rows = np.arange(5)
     expected = -(0.75 * log_p[rows, inputs["labels"][:5]] + 0.25 * log_p[rows, inputs["other_labels"][:5]]).sum()
     np.testing.assert_allclose(metrics["loss"][0], expected, rtol=1e-4)
@@ -161,12 +167,13 @@ def test_training_minimises_the_loss_of_the_page(smoothing, gamma):
     task = Classification(label_smoothing=smoothing, focal_gamma=gamma)
     model, params = build(task)
     given = batch()
-    loss, _ = task.objective(model, None).loss(params, given, jax.random.key(1), ())
-    p = np.asarray(jax.nn.softmax(model.apply({"params": params}, given["images"])), np.float64)[given["loss_mask"]]
+    measure = jax.jit(task.objective(model, None).loss)
+    loss, _ = measure(params, given, jax.random.key(1), ())
+    p = np.exp(log_probabilities(model, params, given), dtype=np.float64)[given["loss_mask"]]
     q = (1.0 - smoothing) * np.eye(3)[given["labels"][given["loss_mask"]]] + smoothing / 3
     expected = (-q * (1.0 - p) ** gamma * np.log(p)).sum(axis=1).mean()
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
-    plain, _ = task.objective(model, None).loss(params, given, None, ())  # validation: the plain cross-entropy
+    plain, _ = measure(params, given, None, ())  # validation: the plain cross-entropy
     np.testing.assert_allclose(plain, -np.log(p[np.arange(5), given["labels"][:5]]).mean(), rtol=1e-4)
     assert abs(float(loss) - float(plain)) > 1e-3
 

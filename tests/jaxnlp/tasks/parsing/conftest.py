@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 
 from configs import small_grammar_parser
+from tests.jaxnlp.tasks.two_devices import two_devices
 from train.config import update
 from train.loop import fit
 
@@ -34,6 +35,6 @@ def run(tmp_path_factory):
     config = update(
         small_grammar_parser.get_config(), total_steps=60, evaluate_every_steps=60, log_every_steps=10, **SMALL
     )
-    with jax.numpy_dtype_promotion("standard"):
+    with two_devices(), jax.numpy_dtype_promotion("standard"):
         fit(config, folder, console=Console(quiet=True))
     return folder

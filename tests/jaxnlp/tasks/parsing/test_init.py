@@ -6,7 +6,6 @@ import re
 import xml.etree.ElementTree
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -227,7 +226,7 @@ def test_the_loss_is_the_cross_entropy_over_allowed_transitions_and_padding_coun
     corpus = Treebank(sentences=20, held_out_sentences=6, lengths=(), max_length=32, minimum_count=1).load(
         0, trained.processor
     )
-    batch = jax.tree.map(jnp.asarray, corpus.splits["validation"].batches[0])
+    batch = corpus.splits["validation"].batches[0]
     objective = trained.task.objective(trained.model, None)
     scalar, (metrics, _) = jax.jit(lambda params, batch: objective.loss(params, batch, None, ()))(trained.params, batch)
     relations = trained.processor.num_relations
@@ -236,7 +235,7 @@ def test_the_loss_is_the_cross_entropy_over_allowed_transitions_and_padding_coun
     for place in np.argwhere(dependents >= 0):
         labels[tuple(place)] = batch["relations"][place[0], dependents[tuple(place)]]
     logits = np.asarray(
-        trained.model.apply({"params": trained.params}, batch["nodes"], labels, batch["words"], batch["tags"])
+        jax.jit(trained.model.apply)({"params": trained.params}, batch["nodes"], labels, batch["words"], batch["tags"])
     )
     nll = []
     for row, step in np.argwhere(batch["loss_mask"]):

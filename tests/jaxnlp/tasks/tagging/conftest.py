@@ -1,15 +1,11 @@
 """Entities of the small grammar, learnt by a small BiLSTM-CRF."""
 
-import io
-
-import jax
 import pytest
-from rich.console import Console
 
 from configs.small_grammar_tagger import get_config
 from jaxnlp.runs import load_run
+from tests.jaxnlp.tasks.two_devices import train
 from train.config import update
-from train.loop import fit
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +19,7 @@ def run(tmp_path_factory):
     fields |= {"data.length_multiple": 24, "data.max_length": 24, "model.word_dropout_rate": 0.02}
     fields |= {"optimizer.learning_rate": 3e-2, "optimizer.warmup_steps": 5}
     fields |= dict.fromkeys(("total_steps", "evaluate_every_steps", "checkpoint_every_steps"), 150)
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        fit(update(get_config(), **fields), folder, console=Console(file=io.StringIO()))
-    return folder
+    return train(update(get_config(), **fields), folder)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Attention of small random translators; test_encoder_decoder.py compares the maps with PyTorch's."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -46,7 +47,7 @@ def test_maps_of_a_given_translation(translator):
     read, written = encoded(translator)
     arrays = translator.processor(SOURCE, TARGET)
     assert (arrays["source"][0].tolist(), len(arrays["inputs"][0])) == (read, len(written))
-    expected = translator.model.alignment(translator.params, arrays["source"], arrays["inputs"])[0]
+    expected = jax.jit(translator.model.alignment)(translator.params, arrays["source"], arrays["inputs"])[0]
     np.testing.assert_allclose(maps["cross-attention"].weights[-1].mean(axis=0), expected, atol=1e-5)
     if translator.name == "transformer":
         assert (maps["encoder"].rows, maps["encoder"].columns) == (source, source)
