@@ -1,9 +1,10 @@
-"""Each family is trained twice by the same command: without interruption, and killed and resumed.
+"""Each family is trained twice: in this process without interruption, and by a command that is killed and repeated.
 
-Both runs have processes of their own. The settings of the test process, such as fewer optimisations of XLA, would
+Both compile in the same way. The settings of the test process, such as fewer optimisations of XLA, would otherwise
 change the last bits of one of them.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,16 +13,24 @@ import time
 
 import jax
 import pytest
+from rich.console import Console
 
 from tests.seam import images, tagger
+from train.loop import fit
 
 FAMILIES = {"tagger": tagger, "images": images}
 
 
+@contextlib.contextmanager
+def user_promotion():
+    """JAX's defaults: the families are written as users write."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def standard_promotion():
-    """The families are written as users write: with JAX's defaults."""
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+    with user_promotion():
         yield
 
 
@@ -37,26 +46,27 @@ def family(request):
     return FAMILIES[request.param]
 
 
-def program(family, folder):
-    """The command that trains a family, and its environment: training needs no trust, since it reads no saved class."""
-    environment = {name: value for name, value in os.environ.items() if name != "JAXNLP_TRUST"}
-    return [sys.executable, "-m", family.__name__, str(folder)], environment | {"JAX_PLATFORMS": "cpu"}
-
-
 @pytest.fixture(scope="session")
 def finished(family, tmp_path_factory):
-    """The folder of a run that was not interrupted."""
+    """The folder of a run that was not interrupted. Training needs no trust, since it reads no saved class."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    command, environment = program(family, folder)
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    with pytest.MonkeyPatch.context() as patch, user_promotion():
+        patch.delenv("JAXNLP_TRUST", raising=False)
+        fit(family.get_config(), folder, console=Console(quiet=True))
     return folder
 
 
 @pytest.fixture(scope="session")
-def killed(family, tmp_path_factory):
+def killed(family, compiled_programs, tmp_path_factory):
     """The folder of a run that was killed after its first checkpoint, and then continued."""
     folder = tmp_path_factory.mktemp("killed") / "run"
-    command, environment = program(family, folder)
+    command = [sys.executable, "-m", family.__name__, str(folder)]
+    environment = {name: value for name, value in os.environ.items() if name != "JAXNLP_TRUST"} | {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": str(jax.config.values["jax_disable_most_optimizations"]),
+        "JAX_COMPILATION_CACHE_DIR": str(compiled_programs),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
     while not (folder / "checkpoints" / "10").is_dir() and process.poll() is None:

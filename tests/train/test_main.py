@@ -169,21 +169,6 @@ def moments(workdir, generator):
 
 
 @pytest.mark.thorough
-def test_a_run_that_was_killed_continues_and_ends_as_the_straight_run_bit_for_bit(runs, straight, tmp_path):
-    workdir = tmp_path / "run"
-    process = runs.start(workdir)
-    assert wait_until(process, lambda: last_row(workdir) >= 2 * SAVE_EVERY + 2), process.communicate()
-    process.kill()
-    process.communicate()
-    saved = max(saved_steps(workdir))
-    assert 0 < saved < TOTAL_STEPS
-    status, output, errors = runs.finish(workdir)
-    assert status == 0, errors
-    assert f"continuing from step {saved} of {TOTAL_STEPS}" in output
-    assert_same_run(workdir, straight)
-
-
-@pytest.mark.thorough
 def test_a_run_that_is_killed_again_and_again_ends_as_the_straight_run_bit_for_bit(runs, straight, tmp_path):
     generator = random.Random(0)
     workdir = tmp_path / "run"

@@ -44,7 +44,7 @@ def test_step_moves_down_the_gradient_of_the_mean_loss():
 def test_step_logs_the_loss_before_its_update():
     state, batch = initial_state(), make_batch()
     _, metrics = make_step(loss_fn=regression)(state, batch)
-    _, expected = regression(state.params, batch, jax.random.fold_in(state.key, 0))
+    _, expected = jax.jit(regression)(state.params, batch, jax.random.fold_in(state.key, 0))
     np.testing.assert_allclose(metrics["loss"], expected["loss"], rtol=1e-6)
 
 
@@ -106,7 +106,7 @@ def test_shards_under_a_mapped_axis_equal_the_whole_batch(masked):
     mapped = jax.vmap(
         make_step(optimizer=ADAM, ema_decay=0.5, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS
     )
-    sharded, metrics = mapped(state, shards)
+    sharded, metrics = jax.jit(mapped)(state, shards)
     for shard in range(4):
         here = jax.tree.map(lambda x, shard=shard: x[shard], (sharded.params, sharded.ema, metrics))
         chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), here, rtol=1e-6)
@@ -216,8 +216,9 @@ def test_state_can_be_donated_from_the_first_step_on():
     buffers = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(state.replace(key=None))]
     assert len(set(buffers)) == len(buffers)
     step = functools.partial(train_step, objective=objective_of(without_dropout), optimizer=ADAM, ema_decay=0.9)
-    new, output = jax.jit(step, donate_argnums=0)(state, make_batch())
-    again, later = jax.jit(step, donate_argnums=0)(new, make_batch())
+    donating = jax.jit(step, donate_argnums=0)
+    new, output = donating(state, make_batch())
+    again, later = donating(new, make_batch())
     assert float(output.learning_rate) == float(later.learning_rate) == np.float32(RATE)  # not donated with the state
     new, _ = jax.jit(step)(initial_state(ADAM, ema=True), make_batch())
     assert int(again.step) == 2
@@ -233,8 +234,8 @@ def test_initial_state_is_at_step_zero_with_the_average_at_the_parameters():
 
 def test_evaluation_is_the_objective_without_a_key():
     params, batch = initial_state().params, make_batch()
-    metrics, carry = eval_step(params, batch, objective=objective_of(regression))
-    chex.assert_trees_all_equal(metrics, regression(params, batch, None)[1])
+    metrics, carry = jax.jit(functools.partial(eval_step, objective=objective_of(regression)))(params, batch)
+    chex.assert_trees_all_equal(metrics, jax.jit(regression)(params, batch, None)[1])
     assert carry == ()
 
 
@@ -246,8 +247,9 @@ def test_evaluation_under_a_mapped_axis_adds_up_the_shards():
         in_axes=(None, 0),
         axis_name=BATCH_AXIS,
     )
-    for sums in zip(*mapped(params, shards)[0]["loss"], strict=True):
-        np.testing.assert_allclose(sums, regression(params, batch, None)[1]["loss"], rtol=1e-6)
+    expected = jax.jit(regression)(params, batch, None)[1]["loss"]
+    for sums in zip(*jax.jit(mapped)(params, shards)[0]["loss"], strict=True):
+        np.testing.assert_allclose(sums, expected, rtol=1e-6)
 
 
 def running_sum(params, batch, key, carry):
@@ -266,8 +268,9 @@ def test_what_is_carried_goes_from_batch_to_batch_and_starts_again_after_a_skipp
     batches = [make_batch(seed=seed) | {"divisor": np.ones(6, np.float32)} for seed in range(4)]
     batches[2]["divisor"][0] = 0.0
     expected = np.zeros(6)
+    step = jax.jit(functools.partial(train_step, objective=CARRYING, optimizer=SGD))
     for number, batch in enumerate(batches):
-        state, output = train_step(state, batch, objective=CARRYING, optimizer=SGD)
+        state, output = step(state, batch)
         expected = np.zeros(6) if number == 2 else expected + batch["x"].sum(axis=1)
         np.testing.assert_allclose(state.carry, expected, rtol=1e-6, atol=1e-6)
         assert int(output.metrics["loss"][1]) == (number != 2)
@@ -276,34 +279,35 @@ def test_what_is_carried_goes_from_batch_to_batch_and_starts_again_after_a_skipp
 def test_what_is_carried_starts_again_from_what_the_objective_starts_with():
     ones = dataclasses.replace(CARRYING, empty_carry=jnp.ones)
     state = init_state(initial_state().params, SGD, jax.random.key(0), ema=False, carry=ones.empty_carry(6))
+    step = jax.jit(functools.partial(train_step, objective=ones, optimizer=SGD))
     for divisor, expected in ((1.0, 1.0 + make_batch()["x"].sum(axis=1)), (0.0, np.ones(6))):
         batch = make_batch() | {"divisor": np.full(6, divisor, np.float32)}
-        state, _ = train_step(state, batch, objective=ones, optimizer=SGD)
+        state, _ = step(state, batch)
         np.testing.assert_allclose(state.carry, expected, rtol=1e-6)
     assert int(state.skipped_updates) == 1
 
 
 def test_evaluation_carries_too():
     params, batch = initial_state().params, make_batch() | {"divisor": np.ones(6, np.float32)}
-    carry = CARRYING.empty_carry(6)
+    carry, evaluate = CARRYING.empty_carry(6), jax.jit(functools.partial(eval_step, objective=CARRYING))
     for _ in range(2):
-        _, carry = eval_step(params, batch, carry, objective=CARRYING)
+        _, carry = evaluate(params, batch, carry)
     np.testing.assert_allclose(carry, 2.0 * batch["x"].sum(axis=1), rtol=1e-6)
 
 
 def test_mean_of_the_parameters_starts_at_the_given_step():
     state = init_state(initial_state().params, SGD, jax.random.key(0), ema=False, mean=True)
-    seen = []
-    for step in range(1, 7):
-        if step == 4:
+    seen, step = [], make_step(loss_fn=regression)
+    for number in range(1, 7):
+        if number == 4:
             state = state.replace(averaged=jnp.int32(1))
-        batch = make_batch(seed=step)
-        if step == 5:
+        batch = make_batch(seed=number)
+        if number == 5:
             batch["y"][:] = np.nan  # the mean leaves out updates that are skipped
-        state, _ = train_step(state, batch, objective=objective_of(regression), optimizer=SGD)
-        if step < 4:
+        state, _ = step(state, batch)
+        if number < 4:
             np.testing.assert_array_equal(state.ema["kernel"], state.params["kernel"])
-        if step != 5:
+        if number != 5:
             seen.append(state.params["kernel"])
     np.testing.assert_allclose(state.ema["kernel"], np.mean(seen[2:], axis=0), rtol=1e-5)
     assert int(state.averaged) == len(seen[2:])
@@ -319,7 +323,8 @@ def test_progress_is_the_count_of_the_metric_that_the_objective_names():
 
     optimizer = optax.chain(scale_by_progress(lambda progress: progress, by_tokens=True))
     state = init_state(initial_state().params, optimizer, jax.random.key(0), ema=False)
-    _, output = train_step(state, make_batch(), objective=Objective(loss, progress="tokens"), optimizer=optimizer)
+    step = functools.partial(train_step, objective=Objective(loss, progress="tokens"), optimizer=optimizer)
+    _, output = jax.jit(step)(state, make_batch())
     assert float(output.learning_rate) == 512.0
 
 
@@ -335,8 +340,9 @@ def test_a_metric_that_the_step_needs_and_the_objective_did_not_measure_is_named
         value, metrics = regression(params, batch, None)
         return value, ({measured: metrics["loss"]}, carry)
 
+    step = functools.partial(train_step, objective=Objective(loss, progress="tokens"), optimizer=SGD)
     with pytest.raises(ValueError, match=message):
-        train_step(initial_state(), make_batch(), objective=Objective(loss, progress="tokens"), optimizer=SGD)
+        jax.eval_shape(step, initial_state(), make_batch())
 
 
 def test_the_objective_is_minimised_and_decides_whether_a_step_is_finite():
@@ -345,5 +351,6 @@ def test_the_objective_is_minimised_and_decides_whether_a_step_is_finite():
         total, count = metrics["loss"]
         return jnp.inf * value, (metrics | {"objective": (jnp.inf * total, count)}, carry)
 
-    state, output = train_step(initial_state(), make_batch(), objective=Objective(loss), optimizer=SGD)
+    step = jax.jit(functools.partial(train_step, objective=Objective(loss), optimizer=SGD))
+    state, output = step(initial_state(), make_batch())
     assert int(state.skipped_updates) == int(output.skipped_updates) == int(output.first_skipped_step) == 1

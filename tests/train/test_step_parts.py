@@ -1,3 +1,5 @@
+import functools
+
 import chex
 import jax
 import numpy as np
@@ -47,7 +49,7 @@ def test_step_of_several_parts_moves_down_the_sum_of_their_mean_losses_or_what_s
     expected = projected(first, second) if surgery else {name: first[name] + second[name] for name in first}
     for name, change in expected.items():
         np.testing.assert_allclose(new.params[name], state.params[name] - RATE * change, rtol=1e-5)
-    losses = [regression(state.params, batch, None) for batch in batches.values()]
+    losses = [jax.jit(regression)(state.params, batch, None) for batch in batches.values()]
     total, count = metrics["objective"]
     np.testing.assert_allclose(total / count, sum(loss for loss, _ in losses), rtol=1e-6)
     assert count == sum(batch["loss_mask"].sum() for batch in batches.values())
@@ -72,7 +74,7 @@ def test_shards_and_parts_of_several_parts_equal_their_whole_batches(surgery):
     whole, whole_metrics = make_step(**options)(state, batches)
     shards = jax.tree.map(lambda x: x.reshape(4, len(x) // 4, *x.shape[1:]), batches)
     mapped = jax.vmap(make_step(**options, axis_name=BATCH_AXIS), in_axes=(None, 0), axis_name=BATCH_AXIS)
-    sharded, metrics = mapped(state, shards)
+    sharded, metrics = jax.jit(mapped)(state, shards)
     for shard in range(4):
         here = jax.tree.map(lambda x, shard=shard: x[shard], (sharded.params, sharded.ema, metrics))
         chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), here, rtol=1e-5)
@@ -88,7 +90,8 @@ def test_each_part_draws_from_its_own_key_in_the_order_of_their_names():
     key = jax.random.fold_in(jax.random.key(0), 0)
     drawn = [np.array(jax.random.normal(jax.random.fold_in(key, number), (WIDTH,))) for number in range(2)]
     np.testing.assert_allclose(new.params["kernel"], state.params["kernel"] - RATE * sum(drawn), rtol=1e-5)
-    again, _ = train_step(state, {name: batches[name] for name in "ba"}, objective=objective_of(noise), optimizer=SGD)
+    plain = jax.jit(functools.partial(train_step, objective=objective_of(noise), optimizer=SGD))
+    again, _ = plain(state, {name: batches[name] for name in "ba"})
     np.testing.assert_allclose(again.params["kernel"], new.params["kernel"], rtol=1e-6)
 
 
