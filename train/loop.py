@@ -17,6 +17,7 @@ from rich.console import Console
 from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Evaluation
 from train import run_folder
+from train.announcement import announcement
 from train.begin import TYPED_MODEL_FILE, Initialisation, begin
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
@@ -159,37 +160,9 @@ def _create_folder(workdir: Path, setup: Setup, begun: Initialisation) -> None:
 
 
 def _announce(console: Console, setup: Setup, begun: Initialisation, run: Progress) -> None:
-    """Prints a summary of the run before its first step."""
-    if not run_folder.writes_folder():
-        return
-    config = setup.config
-    evaluations = -(-config.total_steps // config.evaluate_every_steps)
-    splits_of: dict[str, list[str]] = {}  # the splits with a note: a split may have two names
-    for name, split in setup.corpus.splits.items():
-        for note in split.notes:
-            splits_of.setdefault(note, []).append(name)
-    lines = [setup.corpus.description, *(f"{', '.join(names)}: {note}" for note, names in splits_of.items())]
-    lines += begun.notes
-    if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
-        lines.append(
-            f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, but the run has {evaluations}; "
-            "evaluate more often, or lower --nt-asgd-patience"
-        )
-    needed = config.optimizer.plateau_patience + 2
-    if config.optimizer.schedule == "plateau" and evaluations <= needed:
-        lines.append(
-            f"the schedule plateau needs at least {needed} evaluations, but the run has {evaluations}; evaluate more "
-            "often, or lower --optimizer.plateau-patience"
-        )
-    parameters = count_parameters(run.state.params)
-    lines.append(f"{parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}")
-    if run.step:
-        how = "continuing from" if run.step < config.total_steps else "the run is finished, at"
-        lines.append(f"{how} step {run.step} of {config.total_steps}")
-    if run.step < config.total_steps:
-        lines.append("compiling the training step")
-    for line in lines:
-        console.print(line, highlight=False, markup=False)
+    if run_folder.writes_folder():
+        for line in announcement(setup, begun, step=run.step):
+            console.print(line, highlight=False, markup=False)
 
 
 def _record_environment(

@@ -115,25 +115,6 @@ def test_averaging_looks_at_the_loss_whatever_selects_the_best_checkpoint(
     assert int(quick_fit(recurrent(tiny_config, small_text, **options), tmp_path).state.averaged) == 0
 
 
-@pytest.mark.parametrize(("patience", "told"), [(5, True), (0, True), (0, False)])
-def test_too_few_evaluations_to_average_are_reported(tiny_config, tmp_path, quick_fit, loud, patience, told):
-    steps = 3 if told else 5  # 2 or 3 evaluations
-    config = tiny_config(nt_asgd_patience=max(patience, 0), total_steps=steps, evaluate_every_steps=2)
-    quick_fit(config, tmp_path, loud)
-    message = f"averaging needs at least {patience + 2} evaluations, but the run has 2"
-    assert (message in " ".join(loud.file.getvalue().split())) == told
-
-
-@pytest.mark.parametrize(("patience", "told"), [(0, True), (8, True), (1, False)])
-def test_a_plateau_that_cannot_be_found_is_reported(tiny_config, quick_fit, tmp_path, loud, patience, told):
-    steps = 2 if told else 4
-    changes = {"optimizer.schedule": "plateau", "optimizer.plateau_patience": patience}
-    config = update(tiny_config(total_steps=steps, evaluate_every_steps=1), **changes)
-    quick_fit(config, tmp_path, loud)
-    message = f"needs at least {patience + 2} evaluations, but the run has {steps}; evaluate more often"
-    assert (message in " ".join(loud.file.getvalue().split())) == told
-
-
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("losses", "begins"),
