@@ -91,6 +91,7 @@ def metadata(wheel):
         return email.message_from_bytes(archive.read(name))
 
 
+@pytest.mark.thorough
 def test_the_wheel_ships_every_module_of_jaxnlp_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -128,6 +129,7 @@ def test_the_wheel_shows_the_readme_and_refuses_older_pythons(wheel):
     assert found["Requires-Python"] == ">=3.11"
 
 
+@pytest.mark.thorough
 def test_installed_jaxnlp_is_that_of_the_wheel_and_recipes_are_not_installed(python, tmp_path):
     script = """
 import importlib.util, sys, jaxnlp.models.gpt, jaxnlp.runs

@@ -43,6 +43,7 @@ def test_tokens_are_counted_by_our_seconds():
     assert compared([0.5, 0.5], [1.0, 1.0])["tokens_per_second"] is None
 
 
+@pytest.mark.thorough
 def test_limits_are_rates_of_a_machine():
     limits = matmul_limits(size=512)
     assert limits.keys() == {"float32", "bfloat16"}

@@ -89,6 +89,7 @@ def gpt_weights(params, config, theirs, *, fused):
     return weights
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("config", "fused"),
     [(gpt_names.CONFIG, True), (gpt_names.CONFIG, False), (get_config().model, True)],
@@ -142,6 +143,7 @@ def bert_weights(params, config):
     return weights
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("fused", [True, False])
 def test_bert_gives_our_logits_and_has_as_many_parameters(fused):
     width, heads, layers, classes = 8, 2, 2, 2
@@ -175,6 +177,7 @@ def lstm_weights(params, *, fused):
     return weights
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("fused", [True, False])
 def test_lstm_gives_our_logits_and_loss_and_has_a_second_bias_a_layer(fused):
     width, layers = 8, 2
@@ -248,6 +251,7 @@ def test_transformer_gives_our_logits_and_its_search_our_translations():
     np.testing.assert_array_equal(theirs.translate(source, padding, 2, 3, 5).numpy(), ours.tokens)
 
 
+@pytest.mark.thorough
 def test_models_have_the_same_size_in_the_benchmarks_themselves():
     with torch.device("meta"):
         gpts = [TorchGPT(gpt_names.CONFIG, gpt_names.VOCABULARY, fused=fused) for fused in (True, False)]
@@ -301,6 +305,7 @@ def test_text_cnn_gives_our_logits_and_has_as_many_parameters():
     assert size_of(theirs) == size(params)
 
 
+@pytest.mark.thorough
 def test_parser_gives_our_logits_and_has_as_many_parameters():
     config = dataclasses.replace(parse.config(), word_width=5, tag_width=3, hidden_width=4, compute=Compute())
     reader = parse.processor()
@@ -366,6 +371,7 @@ def merged_heads(out):
     return {"kernel": out["kernel"].reshape(-1, out["kernel"].shape[-1]), "bias": out["bias"]}
 
 
+@pytest.mark.thorough
 def test_vit_gives_our_logits_and_has_as_many_parameters():
     config = dataclasses.replace(
         vit.CONFIG, num_layers=2, num_heads=2, width=8, feed_forward_width=12, compute=Compute()

@@ -208,6 +208,7 @@ def test_ids_that_are_none_are_refused(ids, axes, message):
         checked_ids(np.array(ids), "x", 3, axes=axes)
 
 
+@pytest.mark.thorough
 @pytest.mark.realdata
 def test_the_homework_and_wikitext2_hold_the_same_words():
     homework, wikitext = read_articles("cmu_hw4p1"), read_articles("wikitext2")

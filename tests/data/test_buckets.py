@@ -52,6 +52,7 @@ def test_a_batch_is_padded_to_its_longest_example_and_no_further():
         assert batch["tokens"].shape == (BATCH, -(-longest // 8) * 8)
 
 
+@pytest.mark.thorough
 def test_there_are_at_most_as_many_shapes_as_multiples():
     assert len({batch["tokens"].shape for batch in itertools.islice(endless(), 300)}) <= 8
 

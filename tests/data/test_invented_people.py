@@ -77,6 +77,7 @@ def test_each_split_has_as_many_people_as_asked(train, dev, test):
     assert {name_in(question) for question in questions(people)} == documents_by_name(people).keys()
 
 
+@pytest.mark.thorough
 def test_all_names_there_are_can_be_used_and_none_begins_another():
     people = invent(0, train=POSSIBLE_NAMES - 2, dev=1, test=1)
     names = sorted(name_in(question) for question in questions(people))

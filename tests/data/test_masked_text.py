@@ -71,6 +71,7 @@ def test_batches_have_the_stated_fields_types_and_shapes(file):
     assert batch["loss_mask"].all()
 
 
+@pytest.mark.thorough
 def test_an_example_is_two_texts_between_special_tokens_with_segments_and_padding(rows):
     for row in rows:
         length = row["attention_mask"].sum()
@@ -104,6 +105,7 @@ def test_half_of_the_second_texts_follow_and_the_others_are_of_another_document(
         assert second == after[: len(second)]
 
 
+@pytest.mark.thorough
 def test_lengths_do_not_tell_whether_a_text_follows(tmp_path):
     """Of documents and sentences long and short: the best threshold on a length is barely better than a guess."""
     path = tmp_path / "text.txt"
@@ -167,6 +169,7 @@ def ends_a_sentence(text):
     return len(text) > begin + 1 and text[begin:] == pieces_of((int(text[begin][1:]), int(text[begin + 1][1:])))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("whole_word_masking", [False, True])
 @pytest.mark.parametrize("mask_rate", [0.15, 0.4])
 def test_the_stated_share_of_pieces_is_predicted_and_no_special_one(file, mask_rate, whole_word_masking):

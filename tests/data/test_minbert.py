@@ -92,6 +92,7 @@ def expected_rows(file, task):
     return [(float(fields[2 + width]), *fields[2 : 2 + width]) for fields in (line.split("\t") for line in lines)]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("task", list(LABELS))
 def test_an_epoch_has_every_example_once_and_the_next_another_order(folder, task):
     # A pool of sixteen batches of one: as the order is, but for the pool's sorting.
@@ -159,6 +160,7 @@ def assert_equal_batches(found, expected):
             np.testing.assert_array_equal(found[name], value)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("schedule", ["round_robin", "proportional", "annealed", "sequential", "together"])
 def test_saved_and_set_state_gives_the_same_continuation(folder, schedule):
     fields = {"parts": ("sst", "sts"), "schedule": schedule}

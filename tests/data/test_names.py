@@ -200,6 +200,7 @@ def test_no_held_out_question_is_among_the_examples(folder):
     assert asked == {question for question, _ in PEOPLE.train} - held_out
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("fraction", [0.0, 0.25, 1.0])
 def test_so_many_examples_are_questions(folder, fraction):
     corpus = pretraining(folder, question_fraction=fraction, batch_size=32).load(0)

@@ -64,6 +64,7 @@ def test_a_number_outside_the_scale_is_named_by_its_line(tmp_path, label):
         read_data_set_file("cs224n_sts", path)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.realdata
 @pytest.mark.parametrize(
     ("name", "counts"),

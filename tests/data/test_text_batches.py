@@ -1,6 +1,7 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from data import Split
 from data.text_batches import labelled_split, split_of_parts, tokenized, training_batches
@@ -46,6 +47,7 @@ def test_the_notes_of_several_parts_name_their_part():
     assert split_of_parts({"sst": parts["sst"]}).notes == parts["sst"].notes
 
 
+@pytest.mark.thorough
 def test_training_has_every_example_once_an_epoch():
     examples, _ = tokenized(ROWS, "part", VOCABULARY, 6)
     batches = training_batches(examples, 1, order_seed=0, pool_seed=0, multiple=2, max_length=6)

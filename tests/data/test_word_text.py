@@ -316,6 +316,7 @@ def test_windows_may_be_shorter_than_the_multiple_of_streams():
     assert WordText(mode="windows", sequence_length=5).length_multiple == 10
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.realdata
 @pytest.mark.parametrize(
     ("source", "train", "validation"),

@@ -200,6 +200,7 @@ def places(experiments):
     }
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("heads", [1, 2])
 def test_keys_of_one_length_are_averaged_by_one_head_and_by_two(places, heads):
     np.testing.assert_allclose(places[heads, False].places, 0.5, atol=0.06)

@@ -102,6 +102,7 @@ def test_the_readme_says_the_same(root, entries):
         assert_shows(found, held[TASKS[task], f"{task}/dev"])
 
 
+@pytest.mark.thorough
 def test_the_python_of_the_page_runs_unchanged(root, capsys):
     page = (root / "docs" / "bert.md").read_text(encoding="utf-8")
     section = page.split("## In Python", 1)[1].split("\n## ", 1)[0]

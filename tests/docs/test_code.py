@@ -42,6 +42,7 @@ def test_the_readme_trains_and_generates(run_code):
     assert found["logits"].shape[:2] == (1, 8)
 
 
+@pytest.mark.thorough
 def test_the_pure_functions_give_what_the_page_says(run_code):
     found, printed = run_code("python.md", after="## Pure functions")
     assert printed.startswith("(2, 10, 10) (16, 8)\n")

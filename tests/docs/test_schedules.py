@@ -4,6 +4,7 @@ import re
 import typing
 
 import numpy as np
+import pytest
 
 from docs.schedules_plot import CONFIGS, STEPS, draw, rates
 from train.optimizer import ScheduleName
@@ -17,6 +18,7 @@ def test_the_page_and_the_picture_have_every_schedule(root):
     assert all(config.schedule == name for name, config in CONFIGS.items())
 
 
+@pytest.mark.thorough
 def test_the_picture_is_drawn(tmp_path):
     assert draw(tmp_path).read_bytes().startswith(b"\x89PNG")
     plateau = rates(CONFIGS["plateau"])

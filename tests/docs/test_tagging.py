@@ -16,6 +16,7 @@ def page(root):
     return (root / "docs" / "tagging.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_code_of_the_page_runs(page, capsys):
     _, code = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     found: dict = {}

@@ -86,6 +86,7 @@ def test_a_damaged_checkpoint_ends_with_status_1(finished_run, tmp_path, capsys)
     assert err.startswith(f"error: checkpoint {copy / 'checkpoints' / '2'} cannot be read")
 
 
+@pytest.mark.thorough
 def test_compiled_programs_are_kept_for_the_next_start(finished_run, tmp_path, monkeypatch):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     monkeypatch.setenv("JAXNLP_CACHE", str(tmp_path))

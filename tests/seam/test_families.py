@@ -39,12 +39,14 @@ def test_a_killed_run_continues_to_the_same_bits(finished, killed):
     assert_same_run(killed, finished)
 
 
+@pytest.mark.sweep(1)
 def test_the_family_learns(finished):
     rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     accuracy = [row["accuracy"] for row in rows if row["split"] == "validation"]
     assert accuracy[-1] >= 0.8
 
 
+@pytest.mark.sweep(1)
 def test_evaluation_prints_the_declared_metrics_and_records_them(finished, tmp_path, capsys):
     assert evaluate_main([str(finished), "--record", str(tmp_path / "ledger.json")]) == 0
     printed = capsys.readouterr().out
@@ -108,6 +110,7 @@ def test_every_metric_of_a_batch_is_declared_and_differs_from_its_count(family):
     assert all(total != count for total, count in metrics.values())
 
 
+@pytest.mark.sweep(1)
 def test_another_compute_changes_only_rounding(finished, family):
     trained, config = load_run(finished), family.get_config()
     batch = config.data.load(0).splits["validation"].batches[0]
@@ -120,6 +123,7 @@ def test_another_compute_changes_only_rounding(finished, family):
     np.testing.assert_allclose(losses[1], losses[0], atol=0.02)
 
 
+@pytest.mark.sweep(1)
 def test_the_report_draws_the_blocks_of_the_family(finished, family):
     page = write_report(finished).read_text()
     names = {tagger: ["Tags", "Marked"], images: ["Least certain", "Its pixels", "Margins"]}[family]
@@ -127,6 +131,7 @@ def test_the_report_draws_the_blocks_of_the_family(finished, family):
     assert "<script>" not in page
 
 
+@pytest.mark.sweep(1)
 def test_its_verb_runs_from_the_command_line(finished, family, tmp_path, capsys):
     image = np.zeros((8, 8), np.float32)
     image[:, 3] = 1.0
@@ -145,7 +150,7 @@ def test_a_verb_that_the_task_does_not_have_is_refused_with_those_it_has(finishe
     assert {tagger: "tag", images: "classify"}[family] in capsys.readouterr().err
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @only_tagger
 @pytest.mark.parametrize("trusted", ["", "tests"])
 @pytest.mark.parametrize("program", ["jaxnlp", "train.evaluate"])
@@ -164,6 +169,7 @@ def test_a_command_reads_a_run_of_another_package_where_the_environment_trusts_i
         assert "set JAXNLP_TRUST=tests\n" in done.stderr
 
 
+@pytest.mark.sweep(1)
 def test_another_run_begins_with_its_parameters(finished, family, tmp_path):
     config = update(family.get_config(init_from=str(finished), total_steps=1), **{"optimizer.learning_rate": 1e-9})
     state = fit(config, tmp_path / "run", console=Console(quiet=True)).state

@@ -267,6 +267,7 @@ def test_a_run_killed_during_its_first_save_begins_with_its_weights_again(make_c
     chex.assert_trees_all_equal(again.state.params, whole.state.params)
 
 
+@pytest.mark.thorough
 def test_pretraining_continues_with_a_model_of_masked_tokens_and_initialises_what_it_lacks(
     weights, pretraining_config, tmp_path
 ):

@@ -66,6 +66,7 @@ def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     assert json.loads((tmp_path / "back" / "tokenizer_config.json").read_text())["model_max_length"] == 64
 
 
+@pytest.mark.thorough
 def test_pretraining_continues_with_an_encoder_of_another_shape_than_the_recipes(exported):
     begun = begin(config_of("bert_pretrain", "--init-from", exported))
     assert (begun.config.model.encoder.width, begun.config.model.encoder.num_layers) == (8, 1)

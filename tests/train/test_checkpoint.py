@@ -91,6 +91,7 @@ def test_what_was_saved_is_restored_bit_for_bit(tmp_path, ema):
     assert_restored(restore(tmp_path, ema=ema), 3, ema=ema)
 
 
+@pytest.mark.thorough
 def test_restored_key_draws_the_same_numbers(run):
     key = restore(run).state.key
     np.testing.assert_array_equal(jax.random.normal(key, (4,)), jax.random.normal(jax.random.key(7), (4,)))
@@ -118,6 +119,7 @@ def test_saving_a_step_again_keeps_the_first(run):
     assert contents(run) == before
 
 
+@pytest.mark.thorough
 def test_buffers_may_be_donated_as_soon_as_save_returns(tmp_path):
     size = 2_000_000
     overwrite = jax.jit(lambda state: jax.tree.map(lambda x: x * 0 - 1, state), donate_argnums=0)
@@ -145,11 +147,13 @@ def test_best_among_the_newest_takes_no_extra_place(tmp_path):
     assert steps_on_disk(tmp_path) == [3, 4]
 
 
+@pytest.mark.thorough
 def test_checkpoints_without_an_evaluation_do_not_pile_up(tmp_path):
     save(tmp_path, range(1, 7), keep=2, losses=dict.fromkeys(range(1, 7)) | {2: 1.0, 4: 2.0})
     assert steps_on_disk(tmp_path) == [2, 5, 6]
 
 
+@pytest.mark.thorough
 def test_best_is_kept_over_a_restart_and_no_others(tmp_path):
     losses = {1: 3.0, 2: 1.0, 3: 4.0, 4: 2.0, 5: 5.0, 6: 6.0}
     for steps in ([1, 2, 3], [4], [5, 6]):
@@ -206,6 +210,7 @@ PARTS = {
 FOLDERS = {name: lambda step, name=name: step / name for name in ("params", "ema", "training", "record")}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("damage", "part"),
     [(damage, part) for part in PARTS.values() for damage in (flip, truncate, remove)]
@@ -287,6 +292,7 @@ def test_the_checkpoint_that_is_restored_is_checked_and_not_only_the_newest(run)
     assert contents(run) == before
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "left", [(), ("params",), ("params", "training"), ("record",)], ids=lambda x: "-".join(x) or "none"
 )

@@ -43,6 +43,7 @@ def rows_of(run):
     return [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]
 
 
+@pytest.mark.thorough
 def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert evaluate.main([str(run)]) == 0
     (logged,) = [row["loss"] for row in rows_of(run) if row["split"] == "validation"]
@@ -53,6 +54,7 @@ def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert printed[1:] == [f"validation perplexity {math.exp(value):.4f}  ({count} characters)"]
 
 
+@pytest.mark.thorough
 def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
     found = score(run, Validation(), Options()).evaluation.metrics
     trained = load_run(run)
@@ -71,6 +73,7 @@ def test_scoring_writes_nothing_into_the_run(run):
     assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*")}
 
 
+@pytest.mark.thorough
 def test_every_number_is_recorded_and_the_metrics_are_next_to_the_ledger(run, tmp_path, capsys):
     ledger = tmp_path / "results" / "recipe.json"
     for _ in range(2):

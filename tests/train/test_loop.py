@@ -83,6 +83,7 @@ def test_stopped_and_continued_run_is_the_straight_run_bit_for_bit(straight, tmp
     assert rows(tmp_path) == rows(straight_workdir)
 
 
+@pytest.mark.thorough
 def test_a_signal_while_a_step_is_logged_stops_the_run_after_the_next_step_which_is_saved(
     tiny_config, tmp_path, quick_fit, monkeypatch
 ):
@@ -187,6 +188,7 @@ def test_run_ends_with_a_report_and_its_plots(straight):
     }
 
 
+@pytest.mark.thorough
 def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, quick_fit):
     config = tiny_config(
         total_steps=5, evaluate_every_steps=2, task=LanguageModel(sample_prompt="the", sample_tokens=9)
@@ -215,6 +217,7 @@ def test_console_prints_the_announcement_as_plain_lines(tiny_config, tmp_path, q
     assert printed.count("continuing from") == printed.count("continuing from step 2 of 12\n") == 1
 
 
+@pytest.mark.thorough
 def test_skip_mode_counts_the_updates_it_skips_and_reaches_the_end(tiny_config, tmp_path, quick_fit, poison):
     config = tiny_config(nonfinite="skip", log_every_steps=1)
     bad = poison(config)
@@ -229,6 +232,7 @@ def test_skip_mode_counts_the_updates_it_skips_and_reaches_the_end(tiny_config, 
     ]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("seed", "log_every_steps"), [(0, 1), (1, 100)])
 def test_stop_mode_names_the_first_bad_step_and_the_last_good_checkpoint(
     tiny_config, tmp_path, quick_fit, poison, seed, log_every_steps
@@ -332,6 +336,7 @@ def beginning(tiny_config, tiny_gpt, tmp_path_factory, quick_fit):
     return workdir, arrays(state)
 
 
+@pytest.mark.thorough
 def test_a_run_begins_with_the_newest_parameters_of_another(beginning, tiny_config, tiny_gpt):
     workdir, state = beginning
     config = tiny_config(model=tiny_gpt, ema_decay=0.9, seed=5)

@@ -197,6 +197,7 @@ def test_tokens_are_sampled_where_they_are_counted(tiny_config, small_text, tmp_
     assert int(quick_fit(config, tmp_path / "run").state.skipped_updates) == 0
 
 
+@pytest.mark.thorough
 def test_the_output_bias_begins_at_the_unigram_frequencies_of_the_training_text(tiny_config, small_text):
     setup, state = prepared(recurrent(tiny_config, small_text, RecurrentLanguageModel(init_bias_from_unigram=True)))
     counts = setup.corpus.token_counts + 1.0

@@ -101,6 +101,7 @@ def test_the_direction_is_of_the_running_mean_one_step_ahead():
         np.testing.assert_allclose(state.momentum["kernel"], momentum, rtol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("axes", "shape", "matrix"),
     [
@@ -158,6 +159,7 @@ def test_muon_is_for_matrices_that_are_not_heads_whatever_their_names():
     assert {path for path, parameter in TABLE.items() if is_hidden_matrix(parameter)} == MUON
 
 
+@pytest.mark.thorough
 def test_the_other_parameters_have_adam():
     params = jax.tree.map(random, PARAMS, is_leaf=lambda x: isinstance(x, tuple))
     gradients = jax.tree.map(lambda x: x + 1.0, params)

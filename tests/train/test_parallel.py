@@ -129,6 +129,7 @@ def test_eight_devices_take_the_twenty_steps_of_one_with_dropout_on(mode, accumu
     assert max(jax.tree.leaves(largest_relative_differences(expected, found))) < 1e-5
 
 
+@pytest.mark.thorough
 def test_accumulation_with_dropout_draws_other_masks_but_counts_the_same_tokens():
     _, whole, _ = train("jit", 1, 1)
     _, cut, _ = train("jit", 1, 3)
@@ -143,6 +144,7 @@ def test_step_is_compiled_once_over_twenty_steps(mode, accumulation_steps):
     assert train(mode, 8, accumulation_steps)[2] == 1
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_evaluation_on_eight_devices_equals_one(mode, devices):
     model, _, initial_state = parts()
@@ -170,6 +172,7 @@ def test_checkpoint_of_one_mode_continues_in_the_other(tiny_config, tmp_path, qu
             assert max(jax.tree.leaves(differences)) < 1e-5
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("count", [1, 8])
 def test_fetched_state_is_the_one_that_was_laid_out(mode, count, devices):

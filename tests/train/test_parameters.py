@@ -31,6 +31,7 @@ ENCODED = block("encoder/blocks", "qkv") | {"encoder/pooler/kernel"}
 PERCEIVER = block("blocks", "qkv") | block("down_project", "q", "kv") | block("up_project", "q", "kv")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("model", "hidden", "heads"),
     [

@@ -44,6 +44,7 @@ def test_recipe_names_itself_and_reads_back_equal_from_json(name):
     assert from_json(json.loads(json.dumps(to_json(config))), TrainConfig) == config
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_names_its_source_cost_expectation_and_command(name):
     docstring = importlib.import_module(f"configs.{name}").__doc__

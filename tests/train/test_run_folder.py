@@ -94,6 +94,7 @@ def test_a_run_of_another_recipe_is_refused_without_a_list_of_differences(tmp_pa
         check(tmp_path, other)
 
 
+@pytest.mark.thorough
 def test_a_run_continues_under_another_compute_and_other_intervals(run, finished, quick_fit):
     changes = {"model.compute.remat": True, "model.compute.attention": "xla", "log_every_steps": 2, "total_steps": 6}
     config = update(finished[1], evaluate_every_steps=2, checkpoint_every_steps=1, keep_checkpoints=5, **changes)
@@ -226,6 +227,7 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
     assert files(run) == before
 
 
+@pytest.mark.thorough
 def test_a_folder_with_brackets_in_its_name_trains_resumes_and_loads(
     tiny_config, tiny_gpt, tmp_path, quick_fit, stop_at
 ):

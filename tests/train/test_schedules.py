@@ -103,6 +103,7 @@ def test_after_the_warmup_a_schedule_begins_as_it_does_without_one():
         np.testing.assert_allclose(ours(warmup=10, **fields)[10:], ours(**fields)[: STEPS - 9], rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_restart_is_at_its_step_whatever_the_logarithm_rounds_to():
     for growth, interval in ((2.0, 10), (3.0, 1), (1.5, 64), (1.1, 100)):
         starts = [interval * (growth**n - 1.0) / (growth - 1.0) for n in range(9)]

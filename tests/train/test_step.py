@@ -68,6 +68,7 @@ def test_each_accumulation_part_draws_from_its_own_key_and_counts_by_its_rows():
     np.testing.assert_allclose(new.params["kernel"], expected, rtol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("rows", "parts"), [(6, 2), (6, 3), (7, 3), (2, 4)])
 def test_accumulated_parts_equal_the_whole_batch(rows, parts):
     state, batch = initial_state(ADAM, ema=True), make_batch(rows)

@@ -41,6 +41,7 @@ def projected(first, second):
     return {"kernel": total[:-1], "bias": total[-1]}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("surgery", [False, True])
 def test_step_of_several_parts_moves_down_the_sum_of_their_mean_losses_or_what_surgery_leaves_of_it(surgery):
     state, batches = initial_state(), of_parts()
@@ -65,6 +66,7 @@ def test_one_part_of_several_is_a_batch_like_any(surgery):
     chex.assert_trees_all_close(metrics | {"loss": objective}, plain_metrics, rtol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("surgery", [False, True])
 def test_shards_and_parts_of_several_parts_equal_their_whole_batches(surgery):
     state, batches = initial_state(ADAM, ema=True), of_parts((8, 16), share=1.0)
@@ -84,6 +86,7 @@ def test_shards_and_parts_of_several_parts_equal_their_whole_batches(surgery):
     chex.assert_trees_all_close((whole.params, whole.ema, whole_metrics), (cut.params, cut.ema, cut_metrics), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_each_part_draws_from_its_own_key_in_the_order_of_their_names():
     state, batches = initial_state(), of_parts()
     new, _ = make_step(loss_fn=noise)(state, {name: batches[name] for name in "ba"})

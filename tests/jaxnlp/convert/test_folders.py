@@ -137,6 +137,7 @@ def hub(request):
         server.shutdown()
 
 
+@pytest.mark.sweep(1)
 def test_a_hub_that_gives_nothing_is_told_and_what_was_fetched_before_is_read(hub, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))

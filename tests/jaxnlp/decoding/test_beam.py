@@ -113,6 +113,7 @@ def assert_same(found, expected):
     np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("stop", [None, 2])
 def test_wide_enough_it_ranks_all_sequences_as_brute_force_does(model, stop):
     params, decoder, log_probabilities, size = model
@@ -128,7 +129,7 @@ def test_wide_enough_it_ranks_all_sequences_as_brute_force_does(model, stop):
             assert found[len(expected) :] == [((), -np.inf)] * (width - len(expected))
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("num_beams", "stop"), [(1, 3), (2, 1), (3, None), (3, 0), (7, 3)])
 def test_equals_a_search_over_lists_that_never_ends_early(model, num_beams, stop):
     params, decoder, log_probabilities, size = model
@@ -164,6 +165,7 @@ def test_a_maximum_length_of_each_row_equals_a_search_for_that_row(model, num_be
         assert_same(found[: len(expected)], expected)
 
 
+@pytest.mark.sweep(1)
 def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(model):
     params, decoder, _, _ = model
     rules = beam._Rules(num_beams=3, max_new_tokens=10, stop=1, no_repeat_ngram=0, n_best=3)
@@ -191,7 +193,7 @@ def test_a_finished_hypothesis_stays_unchanged_or_is_replaced_by_a_better_one(mo
     assert stopped_early
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(1)
 @every_model
 def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     params, decoder, log_probabilities, _ = model
@@ -211,7 +213,7 @@ def test_scores_are_the_models_own_and_padding_is_the_stop(model):
     assert (np.diff(result.scores, axis=1) <= 0.0).all()
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(1)
 @every_model
 @pytest.mark.parametrize("stop", [None, 0, 2])
 def test_one_beam_decodes_greedily(model, stop):
@@ -224,6 +226,7 @@ def test_one_beam_decodes_greedily(model, stop):
         np.testing.assert_array_equal(result.tokens[row, 0, len(tokens) :], -1 if stop is None else stop)
 
 
+@pytest.mark.sweep(1)
 def test_rows_of_a_batch_are_searched_like_each_one_separately(model):
     params, decoder, _, _ = model
     search = functools.partial(beam_search, decoder, params, num_beams=7, max_new_tokens=9, stop=3, length_penalty=0.5)
@@ -250,6 +253,7 @@ def table_decoder(table, *, capacity=None, reads=None):
 TABLE = [[0.0, 0.6, 0.4, 0.0], [0.2, 0.3, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]]
 
 
+@pytest.mark.thorough
 def test_a_wider_beam_finds_a_better_continuation_than_greedy_decoding():
     prompt = np.zeros((1, 1), np.int32)
     narrow, wide = (
@@ -315,6 +319,7 @@ def test_the_search_stops_as_soon_as_no_running_hypothesis_can_win(alpha, limit,
     assert_same(found_rows(result)[0], [best])
 
 
+@pytest.mark.sweep(1)
 def test_fewer_results_are_the_first_of_all(model):
     params, decoder, _, _ = model
     settings = {"num_beams": 7, "max_new_tokens": 9, "stop": 3, "length_penalty": 1.0}
@@ -344,6 +349,7 @@ def test_equal_beams_are_one_hypothesis_and_ties_go_to_the_lower_token():
         assert_same(row, [(tokens, 2.0 * np.log(1.0 / 3.0)) for tokens, _ in expected])
 
 
+@pytest.mark.thorough
 def test_more_beams_than_sequences_leave_the_last_ones_blank():
     result = beam_search(table_decoder(TABLE), {}, np.zeros((2, 1), np.int32), num_beams=9, max_new_tokens=2, stop=3)
     np.testing.assert_array_equal(result.lengths, [[2] * 4 + [0] * 5] * 2)
@@ -386,6 +392,7 @@ def test_compiles_once_a_bucket_and_once_for_all_further_tokens():
     assert sorted(traced) == [(2, 16), (2, 32), (6, 1)]
 
 
+@pytest.mark.thorough
 def test_the_context_may_be_filled_to_the_last_token():
     params, decoder, log_probabilities, _ = tiny("gpt")
     most = CONTEXT - PROMPT.shape[1] + 1

@@ -91,6 +91,7 @@ def random_prompt(batch, length):
     return np.random.default_rng(2).integers(0, 11, size=(batch, length)).astype(np.int32)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("length", [1, 5, 19])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_greedy_generation_equals_reading_the_whole_text_for_each_token(variant, length):
@@ -100,7 +101,7 @@ def test_greedy_generation_equals_reading_the_whole_text_for_each_token(variant,
     assert length > 1 or len(np.unique(found)) > 3  # no model that repeats itself
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("context", "length"), [(20, 5), (20, 20), (7, 3), (1, 1)])
 def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     prompt = random_prompt(2, length)
@@ -108,7 +109,7 @@ def test_beyond_the_context_the_newest_half_is_read_again(context, length):
     np.testing.assert_array_equal(continue_prompt(context, prompt, count), continue_naively(context, prompt, count))
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_newest_half_is_read_again_whatever_the_cache_keeps(variant):
     prompt = random_prompt(2, 5)
@@ -116,6 +117,7 @@ def test_the_newest_half_is_read_again_whatever_the_cache_keeps(variant):
     np.testing.assert_array_equal(found, continue_naively(20, prompt, 30, variant=variant))
 
 
+@pytest.mark.thorough
 def test_token_n_is_drawn_with_the_nth_key():
     prompt, sampling, key = random_prompt(3, 4), Sampling(temperature=0.9, top_k=8), jax.random.key(5)
     found = continue_prompt(20, prompt, 30, key=key, sampling=sampling)

@@ -88,6 +88,7 @@ class Reference:
         return [max(head, 0) for head in configuration.heads[1:]], relations[1:], total
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("beams", [1, 3])
 def test_trees_are_those_of_the_search_in_plain_python(system, beams):
@@ -132,6 +133,7 @@ def test_a_beam_that_is_larger_than_the_number_of_sequences_takes_no_more_steps(
     assert len(steps) == 2
 
 
+@pytest.mark.thorough
 def test_a_larger_beam_finds_more_probable_sequences():
     greedy, beam = (parse("arc_standard", 0, num_beams=beams).scores[2:10] for beams in (1, 16))
     assert (beam >= greedy - 1e-5).all()

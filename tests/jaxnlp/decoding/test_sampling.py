@@ -66,6 +66,7 @@ def test_top_p_keeps_the_fewest_tokens_that_reach_the_share(share):
         assert (~chosen).all() or row[chosen].min() >= row[~chosen].max(initial=0.0)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "sampling", [Sampling(), Sampling(temperature=2.0), Sampling(top_k=3), Sampling(top_p=0.7)], ids=str
 )

@@ -117,6 +117,7 @@ def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
         assert_best(result, row, scores)
 
 
+@pytest.mark.sweep(1)
 @each_model
 def test_one_beam_and_sampling_without_temperature_are_greedy(kind):
     model, decoder, params, log_probabilities = translator(kind)

@@ -52,6 +52,7 @@ def weights(params, tmp_path_factory):
     return load(folder)
 
 
+@pytest.mark.thorough
 def test_the_shape_is_that_of_the_weights_and_dropout_and_compute_are_the_configs_own(weights, params):
     compute = Compute(remat=True)
     config = TextTasksConfig(encoder=BertConfig(dropout_rate=0.3), pooling="mean", compute=compute)
@@ -191,6 +192,7 @@ def test_a_model_without_heads_says_nothing_of_heads(text_tasks):
     assert (found.params_for, len(found.notes)) == (None, 1)
 
 
+@pytest.mark.thorough
 def test_classifiers_text_tasks_and_pretraining_begin_with_the_encoders_of_each_other(text_tasks, weights):
     """Heads are of other outputs, so they are not taken, and nothing is said of them."""
     config = BertClassifierConfig(encoder=SHAPE)

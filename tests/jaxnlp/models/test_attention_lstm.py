@@ -165,7 +165,7 @@ def pytorch_model(config, params):
 same_padding = pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTorch warns that it copies
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @same_padding
 @pytest.mark.parametrize("variant", ["multiplicative", "dot", "additive", "tied, no convolution", "shared, two layers"])
 def test_equals_the_assignments_model_in_pytorch_in_values_and_gradients(variant):
@@ -206,6 +206,7 @@ def test_a_prefix_may_be_read_at_once_and_padded():
     np.testing.assert_allclose(found, logits(model, params)[:, 2:], atol=2e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_later_targets_and_padded_sources_change_nothing(variant):
     model, params = model_of(**VARIANTS[variant])
@@ -277,6 +278,7 @@ def test_every_parameter_has_its_axes(variant):
     assert [path[0] for path, parameter in found.items() if parameter.head] == heads
 
 
+@pytest.mark.thorough
 def test_the_initial_loss_is_near_that_of_a_uniform_guess():
     model = dataclasses.replace(CONFIG, embedding_width=32, width=32).build(TARGET_SIZE, SOURCE_SIZE)
     params = jax.jit(model.init)(jax.random.key(0), SOURCE, INPUTS)["params"]

@@ -72,6 +72,7 @@ def tensors_of(model):
     return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "config",
     [
@@ -146,6 +147,7 @@ def test_padding_changes_nothing_and_texts_do_not_see_each_other():
     np.testing.assert_allclose(alone.hidden[0], expected.hidden[0, :count], atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_segments_and_positions_count():
     model, params, (tokens, segments, _) = Bert(CONFIG, VOCABULARY), initial(), batch()
     plain = encode(model, params, tokens)
@@ -177,6 +179,7 @@ def test_looping_and_recomputing_change_neither_function_nor_gradient_nor_dropou
     chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_dropout_is_for_training_and_follows_the_key():
     model, params, (tokens, _, _) = Bert(CONFIG, VOCABULARY), initial(), batch()
 
@@ -188,6 +191,7 @@ def test_dropout_is_for_training_and_follows_the_key():
     assert (encode(model, params, tokens).hidden != hidden(0)).any()
 
 
+@pytest.mark.thorough
 def test_variants_are_what_they_say():
     tokens, segments, mask = batch()
     config = dataclasses.replace(CONFIG, positions="sinusoidal", pre_norm=True, use_pooler=False)
@@ -206,6 +210,7 @@ def test_variants_are_what_they_say():
     chex.assert_trees_all_close(same, encoding, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_short_products_are_near_the_exact_ones():
     params, (tokens, segments, mask) = initial(), batch()
     exact = encode(Bert(CONFIG, VOCABULARY), params, tokens, segments, mask)

@@ -44,6 +44,7 @@ def logits(params, batch, deterministic=True, rngs=None):
     return forward(deterministic)({"params": params}, *(batch[name] for name in CONFIG.inputs), rngs=rngs)
 
 
+@pytest.mark.thorough
 def test_padding_and_segments(params, batch):
     whole = logits(params, batch)
     assert whole.shape == (2, 3)
@@ -95,6 +96,7 @@ def pairs():
     return APART.batch(found.tokens, found.segments, 4, 6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("pair_layer", [True, False])
 def test_two_classes_of_pairs_read_apart_have_the_function_of_one_logit_of_text_tasks(pairs, pair_layer):
     """The first class's weights are 0: its logit is that of the second one in text tasks; so are all gradients."""

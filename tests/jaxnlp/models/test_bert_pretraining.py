@@ -121,6 +121,7 @@ def test_outputs_at_positions_are_those_of_all_outputs_there():
     np.testing.assert_allclose(some, np.array(expected), atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_dropout_is_for_training_and_follows_the_key():
     model, held, params = CONFIG.build(VOCABULARY), batch(), parameters(rival().state_dict())
 

@@ -44,6 +44,7 @@ def seen_tokens(variant):
     return sees & ((np.arange(CONTEXT) < LATENTS)[None] | np.eye(CONTEXT, dtype=bool)) if variant == "prefix" else sees
 
 
+@pytest.mark.sweep(1)
 @each_variant
 def test_future_tokens_do_not_change_past_logits_and_visible_ones_do(variant):
     model = make_model(**VARIANTS[variant])
@@ -68,7 +69,7 @@ def test_examples_of_a_batch_do_not_see_each_other(variant):
     assert np.abs(before[1] - after[1]).max(axis=-1).min() > 1e-4
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("variant", "sizes", "scan_layers"),
     [
@@ -93,6 +94,7 @@ def test_reading_with_a_cache_equals_reading_at_once(variant, sizes, scan_layers
     np.testing.assert_allclose(np.concatenate(parts, axis=1), apply(model, params, TOKENS), atol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @each_variant
 def test_entries_beyond_the_length_of_a_cache_are_not_seen(variant):
     model = make_model(**VARIANTS[variant])
@@ -106,6 +108,7 @@ def test_entries_beyond_the_length_of_a_cache_are_not_seen(variant):
     )
 
 
+@pytest.mark.sweep(1)
 @each_variant
 def test_tokens_that_pad_are_not_read(variant):
     model = make_model(**VARIANTS[variant])
@@ -133,6 +136,7 @@ def test_empty_cache_has_room_for_the_context(variant, dtype):
     assert (model.capacity, int(cache.length)) == (CONTEXT, 0)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("tied", "width"), [(False, None), (True, 5)])
 @pytest.mark.parametrize("use_bias", [False, True])
 @each_variant
@@ -149,7 +153,7 @@ def test_number_of_parameters_follows_the_formula(variant, tied, use_bias, width
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes_of(model))) == expected
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @each_variant
 def test_bfloat16_keeps_float32_parameters_and_logits(variant):
     settings = VARIANTS[variant]
@@ -167,6 +171,7 @@ def test_bfloat16_keeps_float32_parameters_and_logits(variant):
     assert np.abs(logits - exact).max() > 1e-4  # it did compute in bfloat16
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", ["vanilla", "prefix"])
 def test_reading_with_a_cache_rounds_no_operands(variant):
     model, exact_model = (make_model(**VARIANTS[variant], matmul_dtype=dtype) for dtype in ("bfloat16", None))
@@ -236,6 +241,7 @@ def attention_maps(model, params):
     return dict(zip(names, weights, strict=True))
 
 
+@pytest.mark.sweep(1)
 @each_variant
 def test_attention_maps_are_causal_weights_in_the_order_of_the_layers(variant):
     model = make_model(**VARIANTS[variant])
@@ -255,6 +261,7 @@ def test_attention_maps_are_causal_weights_in_the_order_of_the_layers(variant):
         np.testing.assert_array_equal(weights > 0.0, np.broadcast_to(sees, weights.shape))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("length", [1, 6, CONTEXT])
 @each_variant
 def test_the_places_of_a_map_say_what_is_a_latent_and_what_its_mask_lets_see(variant, length):
@@ -288,6 +295,7 @@ def test_each_attention_map_is_its_own_layers(variant):
     assert same == {name: name in ("down_project", "block_0") for name in before}
 
 
+@pytest.mark.sweep(1)
 @each_variant
 def test_attention_maps_are_computed_only_on_request(variant, monkeypatch):
     def refuse(*_, **__):
@@ -307,6 +315,7 @@ def test_attention_maps_are_computed_only_on_request(variant, monkeypatch):
         jax.eval_shape(model.attention_maps, params, TOKENS)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", ["synthesizer", "prefix"])
 def test_the_initial_loss_is_that_of_a_uniform_guess(variant):
     model = make_model(**VARIANTS[variant], width=32)

@@ -113,6 +113,7 @@ class PyTorchModel(torch.nn.Module):
 PYTORCH_SHAPE = {"positions": "learned", "embeddings": "separate", "scale_embeddings": False}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_equals_the_transformer_of_pytorch_in_values_and_gradients(norm):
     model, params = model_of(norm=norm, **PYTORCH_SHAPE)
@@ -176,7 +177,7 @@ def test_attention_maps_are_those_of_every_layer_and_head_in_pytorch():
         np.testing.assert_allclose(found[name], np.stack(expected), atol=1e-5, err_msg=name)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -201,6 +202,7 @@ def test_decoding_with_a_cache_equals_the_whole_forward_pass_at_every_length(cha
     assert int(cache.length) == INPUTS.shape[1]
 
 
+@pytest.mark.thorough
 def test_a_prefix_may_be_read_at_once_and_padded():
     model, params = model_of()
     cache = jax.jit(model.initial_cache)(model.decoding_params(params), SOURCE, MASK)
@@ -210,7 +212,7 @@ def test_a_prefix_may_be_read_at_once_and_padded():
     np.testing.assert_allclose(found, logits(model, params)[:, 2:], atol=2e-5)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary", "relative_bias", "relative_vectors"])
 def test_later_targets_and_padded_sources_change_nothing(positions):
     model, params = model_of(positions=positions)
@@ -244,6 +246,7 @@ def test_the_hidden_state_times_the_output_layer_is_the_logits():
         np.testing.assert_allclose(np.asarray(hidden) @ np.asarray(w), logits(model, params), atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_dropout_acts_only_in_training():
     model, params = model_of(num_layers=1)
     without, _ = model_of(num_layers=1, dropout_rate=0.0)
@@ -265,7 +268,7 @@ def test_every_parameter_has_its_axes(norm, positions, embeddings):
     assert [path[0] for path, parameter in found.items() if parameter.head] == ["head"] * (embeddings == "separate")
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("norm", "embeddings", "more"), [("pre", "separate", 0.1), ("post", "separate", 0.1), ("pre", "shared", 3.0)]
 )

@@ -80,6 +80,7 @@ def from_hugging_face(named):
     return params | ({"head": {"kernel": value("lm_head.weight").T}} if "lm_head.weight" in named else {})
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("tied", [False, True], ids=["own_head", "tied"])
 def test_logits_and_gradients_equal_those_of_hugging_face_gpt2(tied):
     theirs = transformers.GPT2LMHeadModel(
@@ -154,6 +155,7 @@ def test_looping_over_layers_draws_the_same_initial_weights_and_gives_the_same_l
     np.testing.assert_array_equal(apply(looped, params, TOKENS), apply(plain, params, TOKENS))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("variant", "name"),
     [
@@ -181,6 +183,7 @@ def test_nothing_is_dropped_outside_training():
     np.testing.assert_array_equal(apply(model, params, TOKENS), apply(plain, params, TOKENS))
 
 
+@pytest.mark.thorough
 def test_layers_drop_different_elements():
     # Each feed-forward branch adds a dropped-out 1 to a residual stream of zeros: 0, 2 or 4 after two layers, but
     # never 2 if both drew the same mask. Their normalised values are read off by a head that is the identity.
@@ -200,6 +203,7 @@ def deep_params():
     return initial_params(make_model(num_layers=8, width=32), make_key(0))
 
 
+@pytest.mark.thorough
 def test_initial_loss_is_that_of_guessing(deep_params):
     logits = apply(make_model(num_layers=8, width=32), deep_params, TOKENS)
     assert abs(float(mean_loss(logits)) - np.log(VOCABULARY)) < 0.02
@@ -319,6 +323,7 @@ def test_configs_are_values():
         config.width = 32
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("tied", [True, False])
 def test_logits_are_the_hidden_states_through_the_output_layer(tied):
     model = make_model(tie_embeddings=tied)
@@ -330,6 +335,7 @@ def test_logits_are_the_hidden_states_through_the_output_layer(tied):
     np.testing.assert_allclose(np.asarray(hidden) @ w, apply(model, params, TOKENS), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_implementations_of_attention_give_the_same_gradients_and_an_impossible_one_is_refused():
     def gradients(implementation):
         model = make_model(attention=implementation)

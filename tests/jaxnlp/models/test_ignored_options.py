@@ -50,6 +50,7 @@ def program(config):
     return str(jax.make_jaxpr(jax.grad(loss))(params))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("config", MODELS, ids=lambda config: type(config).__name__)
 def test_hidden_options_do_not_change_the_program(config):
     assert config.ignores

@@ -42,6 +42,7 @@ BLOCKS = [
 BLOCKS += [{"mixer": "memory", "normalise_queries": normalise} for normalise in (True, False)]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("settings", BLOCKS, ids=str)
 def test_every_parameter_of_a_block_has_an_entry_with_its_axes(settings, use_bias):

@@ -25,6 +25,7 @@ def arrays(config, processor=PROCESSOR, **options):
     return [batch[name] for name in config.parser_inputs]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
 @pytest.mark.parametrize("label_width", [0, 2])
 def test_logits_are_those_of_the_equation(activation, label_width):

@@ -89,6 +89,7 @@ def test_logits_have_a_score_for_each_word_and_see_no_later_token(name):
     assert (other[:, 4:] != y[:, 4:]).any(axis=2).all()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_reading_in_parts_equals_reading_at_once(name):
     model, params = made(name)
@@ -128,7 +129,7 @@ def test_under_jit_a_row_with_a_token_outside_the_vocabulary_is_nan_and_the_othe
     np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", SHAPES)
 def test_generation_with_carried_states_writes_what_reading_everything_again_would(name):
     model, params = made(name)
@@ -187,6 +188,7 @@ def test_the_unigram_bias_scores_each_token_by_its_frequency():
     }
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("rate", RATES)
 def test_each_dropout_is_a_function_of_its_key_and_off_in_evaluation(rate):
     model = RecurrentLMConfig(embedding_width=4, widths=(6, 5), **{f"{rate}_dropout_rate": 0.5}).build(VOCABULARY)
@@ -235,6 +237,7 @@ def test_a_dropped_word_is_zero_at_all_positions_and_the_others_are_doubled():
     np.testing.assert_allclose(y, plain.outputs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_weight_dropout_is_one_mask_of_the_recurrent_matrices_for_all_positions_and_sequences():
     params, batch, y, used = outputs_and_what_they_depend_on("weight")
     masked = {}

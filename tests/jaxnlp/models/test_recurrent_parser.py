@@ -62,6 +62,7 @@ def test_every_parameter_is_described_and_logits_have_their_shape(config, proces
     assert out.shape == (1, 1, processor.num_transitions)
 
 
+@pytest.mark.thorough
 def test_the_sentence_alone_decides_and_all_of_it(words):
     logits, encode = words
     nodes, labels = configurations()

@@ -38,6 +38,7 @@ def features_of(params, x):
     return torch.cat(found)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("config", [CONFIG, TWO], ids=["one channel", "two channels"])
 def test_logits_and_gradients_are_those_of_pytorchs_convolutions_without_padding(config):
     model, params, logits = assert_equals_pytorch(config, features_of)

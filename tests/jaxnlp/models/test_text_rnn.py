@@ -105,6 +105,7 @@ def test_attention_weights_are_those_of_pytorch_and_padding_has_none():
         model.attention_weights(params, TOKENS, MASK)
 
 
+@pytest.mark.thorough
 def test_initial_loss_is_that_of_chance():
     assert_initial_loss_is_that_of_chance(TextRNNConfig(pooling="attention", embedding_width=32, widths=(32,)))
 
@@ -155,6 +156,7 @@ def test_each_rate_of_dropout_changes_training_and_nothing_else(rate):
     assert_changes_only_training(dataclasses.replace(CONFIG, widths=(STATE, STATE), cell="lstm", **plain), rate)
 
 
+@pytest.mark.thorough
 def test_the_forget_gate_begins_with_its_bias():
     def biases(forget_bias):
         config = dataclasses.replace(CONFIG, cell="lstm", forget_bias=forget_bias)

@@ -49,6 +49,7 @@ def outputs(model, params, texts):
     return jax.device_get(apply(model, params, *batch(texts)))
 
 
+@pytest.mark.thorough
 def test_each_part_has_an_output_of_its_shape():
     model, params = build()
     singles, pairs = outputs(model, params, 1), outputs(model, params, 2)
@@ -72,6 +73,7 @@ def test_classes_of_texts_and_of_pairs_may_have_any_names_and_number(texts):
     assert predict(model, params, *batch(texts), "mood").shape == (3, 4)
 
 
+@pytest.mark.thorough
 def test_initialisation_makes_every_head_with_values_that_other_parts_do_not_change():
     key, tokens = jax.random.key(0), np.zeros((1, 2, 1), np.int32)
     config = dataclasses.replace(CONFIG, similarity="learned", pair_layer="separate")
@@ -107,6 +109,7 @@ def encode(config, params, tokens, mask):
     return [np.asarray(vector(config, params, tokens[:, number], mask[:, number])) for number in texts]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("pooling", ["cls", "pooler", "mean"])
 def test_outputs_are_those_of_heads_on_the_vectors_of_single_texts(pooling):
     config = dataclasses.replace(CONFIG, pooling=pooling)
@@ -123,7 +126,7 @@ def test_outputs_are_those_of_heads_on_the_vectors_of_single_texts(pooling):
     np.testing.assert_allclose(found["sts"], expected, atol=1e-5)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("pair_layer", "similarity", "layers"),
     [
@@ -195,6 +198,7 @@ def test_the_logit_of_the_cosine_needs_a_positive_slope(given):
         TextTasksConfig(cosine_logit=given)
 
 
+@pytest.mark.thorough
 def test_a_frozen_encoder_has_no_gradient_and_no_dropout():
     config = dataclasses.replace(CONFIG, freeze_encoder=True, head_dropout_rate=0.0)
     model, params = build(config)
@@ -231,6 +235,7 @@ def test_a_frozen_encoder_without_heads_is_refused():
         TextTasksConfig(freeze_encoder=True).check_labels(parts_of("sts"))
 
 
+@pytest.mark.thorough
 def test_token_dropout_acts_as_padding_on_single_texts_in_training_and_keeps_the_first_token(monkeypatch):
     encoder = dataclasses.replace(CONFIG.encoder, dropout_rate=0.0, attention_dropout_rate=0.0)
     config = dataclasses.replace(CONFIG, encoder=encoder, head_dropout_rate=0.0, pooling="mean")

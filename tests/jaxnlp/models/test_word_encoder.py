@@ -42,6 +42,7 @@ def whole():
     return encoded(WHOLE, batch_of(SENTENCES))
 
 
+@pytest.mark.thorough
 def test_vectors_are_as_wide_as_said_and_0_at_padding(whole):
     found, _ = whole
     chex.assert_shape(found, (2, 12, WHOLE.width))

@@ -115,6 +115,7 @@ def assert_near(found, expected):
     jax.tree.map(functools.partial(np.testing.assert_allclose, atol=3e-5, rtol=1e-5), found, expected)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("positions", [SHORT, LATENTS, LONG])
 def test_way_into_the_latents_equals_the_assignments_in_values_and_gradients(positions):
     theirs, x = make_theirs(), random_inputs(positions)
@@ -242,6 +243,7 @@ def test_weights_asked_for_mix_the_values_to_what_attention_adds():
     np.testing.assert_allclose(x + added, y, atol=2e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("rates", [{"attention_dropout_rate": 0.5}, {"residual_dropout_rate": 0.5}], ids=str)
 def test_dropout_is_a_function_of_its_key(rates):
     params, x = random_params(down=True), random_inputs(LONG)
@@ -254,6 +256,7 @@ def test_dropout_is_a_function_of_its_key(rates):
     assert not np.allclose(first, without)
 
 
+@pytest.mark.thorough
 def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
     params, x = random_params(down=True), random_inputs(LONG, batch=4)
     module = make_down(attention_dropout_rate=0.3, residual_dropout_rate=0.3, deterministic=False)

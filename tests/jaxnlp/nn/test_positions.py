@@ -118,7 +118,7 @@ def test_relative_vectors_are_added_to_keys_and_values(causal):
     np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("num_key_heads", [None, 1], ids=["all_heads", "grouped_heads"])
 @pytest.mark.parametrize("positions", get_args(Positions))
 @pytest.mark.parametrize("sizes", [(1,) * POSITIONS, (3, 1, 2)], ids=str)
@@ -158,6 +158,7 @@ def test_only_relative_positions_have_parameters(positions):
     assert tables == TABLES.get(positions, {})
 
 
+@pytest.mark.thorough
 def test_positions_do_not_change_the_initial_values_of_other_parameters():
     @functools.partial(jax.jit, static_argnums=0)
     def initial(positions):

@@ -51,6 +51,7 @@ def assert_near(found, expected, atol=1e-6):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=atol), found, expected)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_stack_of_both_directions_equals_pytorchs_in_values_and_gradients(cell, lengths):
@@ -95,6 +96,7 @@ def test_a_stack_of_both_directions_equals_pytorchs_in_values_and_gradients(cell
         np.testing.assert_allclose(gradients[name], weight.grad, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
 def test_shapes_of_outputs_states_and_parameters(cell, bidirectional):
@@ -120,6 +122,7 @@ def test_shapes_of_outputs_states_and_parameters(cell, bidirectional):
     assert jax.tree.map(np.shape, params) == expected
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", CELLS)
 def test_initial_parameters_are_uniform_up_to_one_over_the_root_of_the_width(cell):
     params = jax.device_get(initial_params(Recurrent(cell, (64,)), 32))["layer_0_forward"]
@@ -142,6 +145,7 @@ def test_a_forget_bias_is_added_to_the_initial_bias_of_the_forget_gate_only():
         np.testing.assert_array_equal(biased[name], plain[name])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", CELLS)
 def test_initial_values_are_those_of_gates_side_by_side(cell):
     """Random numbers depend on the order of the elements, not on how many axes they have."""
@@ -169,7 +173,7 @@ def test_the_initial_distribution_has_the_width_as_its_argument():
     assert 0.49 < np.abs(array).max() <= 0.5
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", CELLS)
 def test_directions_are_layers_that_read_each_sequence_forwards_and_backwards(cell):
     module = Recurrent(cell, (STATE,), bidirectional=True)
@@ -189,6 +193,7 @@ def test_directions_are_layers_that_read_each_sequence_forwards_and_backwards(ce
         assert not np.asarray(y[row, length:]).any()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", CELLS)
 def test_states_carry_a_sequence_from_one_part_to_the_next(cell):
     module = Recurrent(cell, (7, STATE))
@@ -199,7 +204,7 @@ def test_states_carry_a_sequence_from_one_part_to_the_next(cell):
     assert_near((np.concatenate([first, second], axis=1), end), (whole, final))
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", CELLS)
 def test_no_states_are_zeros(cell):
     module = Recurrent(cell, (STATE,) * LAYERS, bidirectional=True)
@@ -326,6 +331,7 @@ def test_hidden_dropout_does_not_change_inputs_and_outputs():
     np.testing.assert_array_equal(states[0][0][0], apply(two, random_params(two), X)[1][0][0][0])
 
 
+@pytest.mark.thorough
 def test_dropout_does_nothing_outside_training():
     plain = Recurrent("gru", (STATE, STATE))
     dropping = Recurrent("gru", (STATE, STATE), hidden_dropout_rate=0.5, weight_dropout_rate=0.5)
@@ -359,7 +365,7 @@ def test_input_of_two_axes_is_refused():
         RecurrentDirection("lstm", STATE).init(jax.random.key(0), X[0], state, deterministic=True)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("cell", CELLS)
 def test_short_types_are_those_of_outputs_and_states_and_not_of_parameters(cell):
     exact, short = (

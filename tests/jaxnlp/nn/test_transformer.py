@@ -242,6 +242,7 @@ def test_a_block_with_cross_attention_equals_a_decoder_layer_of_pytorch(norm):
     np.testing.assert_allclose(found, expected.detach(), atol=2e-5)
 
 
+@pytest.mark.thorough
 def test_a_cache_holds_the_keys_and_values_of_the_memory():
     block = make_block(cross=True)
     params = cross_params(block)
@@ -267,6 +268,7 @@ class Stack(nn.Module):
         return stack(block, 3, self.compute, x, caches=caches, return_layers=not self.caches)
 
 
+@pytest.mark.thorough
 def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_separate_parameters():
     rngs = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
     params = jax.jit(Stack().init)(rngs, X)["params"]
@@ -286,6 +288,7 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
     assert result_of(Stack(caches=True), separate).hidden.shape == X.shape
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("positions", ["rotary", "relative_bias", "relative_vectors"])
 def test_a_block_passes_positions_to_its_attention(positions):
     sizes = {"relative_bias": {"num_buckets": 6, "max_distance": 5}, "relative_vectors": {"max_distance": 5}}

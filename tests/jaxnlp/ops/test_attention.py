@@ -140,6 +140,7 @@ def test_mask_of_one_key_hides_whole_queries():
     np.testing.assert_allclose(compiled_attend(q, k, v, attention_mask=mask), expected, atol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("implementation", "heads", "key_heads"), [(BY_HAND, 6, 2), (BY_HAND, 4, 1), (BY_AUTODIFF, 6, 3)]
 )
@@ -213,6 +214,7 @@ def test_nothing_to_attend_from_or_to_gives_zeros_of_the_right_shape(sizes, caus
         np.testing.assert_array_equal(found, np.zeros_like(like), strict=True)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.optimized
 @pytest.mark.parametrize(
     ("implementation", "length", "settings"),
@@ -236,6 +238,7 @@ def test_bfloat16_stays_bfloat16_and_near_float32(implementation, length, settin
         assert 0.0 < np.linalg.norm(difference) < 6e-3 * np.linalg.norm(expected)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_factors_of_scale_and_dropout_are_not_rounded_to_bfloat16(implementation):
     # Both are 1 + 2^-8, which bfloat16 rounds to 1: a result that used the rounded one would be 0.4 % too small.
@@ -266,6 +269,7 @@ def test_bfloat16_softmax_is_taken_in_float32(implementation):
     np.testing.assert_allclose(np.asarray(found, np.float64).item(), 1 / 257, rtol=1e-4)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("implementation", "causal"), [(BY_HAND, True), (BY_AUTODIFF, False)])
 def test_dropout_draws_what_the_whole_batch_draws_for_the_same_rows(implementation, causal):
     inputs = random_inputs(batch=4)
@@ -287,6 +291,7 @@ def test_dropout_draws_what_the_whole_batch_draws_for_the_same_rows(implementati
         assert not np.allclose(other, expected[2:])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("shards", ["one_program", "one_each"])
 def test_eight_devices_give_what_one_gives(devices, shards):
     inputs = random_inputs(batch=16)
@@ -315,6 +320,7 @@ def test_without_a_key_nothing_is_dropped():
     np.testing.assert_array_equal(compiled_attend(*inputs, dropout_rate=0.5), compiled_attend(*inputs))
 
 
+@pytest.mark.thorough
 def test_eager_calls_equal_compiled_ones():
     inputs, settings = random_inputs(), {"causal": True, "dropout_rate": 0.3, "dropout_key": jax.random.key(0)}
     np.testing.assert_allclose(attend(*inputs, **settings), compiled_attend(*inputs, **settings), atol=1e-6)

@@ -57,6 +57,7 @@ def test_values_and_gradients_equal_those_of_pytorch(shape):
         np.testing.assert_allclose(gradient, leaf.grad, atol=5e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("letters", "settings", "sizes"),
     [
@@ -144,6 +145,7 @@ def test_no_bias_equals_a_bias_of_zero_and_is_another_program():
     assert len(programs[0]) < len(programs[1])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("length", "first"), [(KEYS, 3), (SEVERAL_BLOCKS, 70)])

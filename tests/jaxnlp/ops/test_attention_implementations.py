@@ -103,6 +103,7 @@ def test_auto_takes_cudnn_where_it_can_be_had(gpu, changes, expected):
     assert gpu == expected
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("mask_shape", "causal", "key_heads", "first_query"),
     [

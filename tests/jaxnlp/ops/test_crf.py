@@ -54,6 +54,7 @@ def changed(array, place, value):
     return array
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("length", "classes", "scale"), [(1, 3, PRODUCTS), (5, 4, PRODUCTS), (4, 3, LOG_SPACE)])
 def test_likelihood_and_marginals_equal_sums_over_all_paths(length, classes, scale):
     scores, labels, lengths, chain = random_case(2, length, classes, seed=length, scale=scale)
@@ -118,6 +119,7 @@ def test_gradient_of_the_normalizer_is_the_marginals():
     np.testing.assert_allclose(gradient, marginals, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_padding_changes_nothing_even_if_it_is_nan():
     scores, labels, _, chain = random_case(2, 4, 3, seed=2)
     lengths = np.array([2, 2])
@@ -144,6 +146,7 @@ def test_a_sequence_of_length_0_has_likelihood_1_and_no_gradient():
     np.testing.assert_array_equal(marginals[0], 0.0)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("what", ["scores", "both"])
 def test_scores_of_ten_thousand_keep_float32_values_and_gradients(what):
     scores, labels, lengths, chain = random_case(3, 40, 5, seed=9)

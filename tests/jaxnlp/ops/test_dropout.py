@@ -92,6 +92,7 @@ def test_each_element_is_dropped_at_the_rate_over_successive_keys():
     assert abs(correlation(kept[:-1], kept[1:])) < SIGMAS
 
 
+@pytest.mark.thorough
 def test_no_two_rows_of_a_large_batch_share_their_mask():
     # With 32 bits of seed a row, 50,000 rows hold two alike with probability 1/4, and those of ten keys with 0.94.
     for seed in range(10):
@@ -99,6 +100,7 @@ def test_no_two_rows_of_a_large_batch_share_their_mask():
         assert len(np.unique(kept.view(np.uint64))) == len(kept)
 
 
+@pytest.mark.thorough
 def test_no_row_of_a_large_batch_is_another_one_reordered_or_shifted():
     # With 32 bits of seed a row, xored with or added to each column's number, five or ten pairs of rows would be.
     kept = np.asarray(compiled_mask(jax.random.key(0), (50_000, 64 + 16), 0.5))
@@ -152,6 +154,7 @@ def test_whole_array_may_hold_more_rows_than_are_numbered():
     np.testing.assert_array_equal(some, more)
 
 
+@pytest.mark.thorough
 def test_jit_changes_nothing():
     key, x = jax.random.key(2), random_input(6, 5, 4)
     np.testing.assert_array_equal(compiled_dropout(x, 0.3, key), dropout(x, 0.3, key))

@@ -65,6 +65,7 @@ def test_locked_mask_does_not_depend_on_the_length_of_the_sequence():
     )
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.999])
 def test_share_dropped_is_the_rate(rate):
     for seed in (0, 1, 2):
@@ -136,6 +137,7 @@ def test_shards_of_a_batch_draw_what_the_whole_batch_draws():
     np.testing.assert_array_equal(np.asarray(shards).reshape(x.shape), whole)
 
 
+@pytest.mark.thorough
 def test_same_key_gives_the_same_mask_with_and_without_jit():
     key, x = jax.random.key(5), random_input(4, 3, 20)
     for function, compiled, array in (

@@ -56,6 +56,7 @@ def test_the_sum_of_two_conflicts_with_neither(seed):
         assert found @ gradient > -1e-6 * np.linalg.norm(found) * np.linalg.norm(gradient)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("tasks", [3, 4])
 def test_many_gradients_give_what_some_order_gives(tasks):
     conflicts = 0

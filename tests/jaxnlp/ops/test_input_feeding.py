@@ -61,6 +61,7 @@ def step_by_step(score, arguments):
     return o_all, weights, DecoderState(h, c, o)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("score", ["multiplicative", "additive"])
 def test_values_and_gradients_are_those_of_autodiff_through_the_definition(score):
     shapes = jax.eval_shape(lambda: tuple(ours(score, ARGUMENTS)))

@@ -47,7 +47,7 @@ def assert_near(found, expected, tolerance):
 
 
 # 12 tokens: chunks that divide them, that leave a rest, and longer than all.
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("chunk", [1, 4, 5, 12, 100])
 def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(chunk):
     settings = {"label_smoothing": 0.1, "z_loss": 0.05}
@@ -62,7 +62,7 @@ def test_chunks_of_any_length_give_the_loss_and_gradients_of_the_whole_logits(ch
         np.testing.assert_allclose(count, TOKEN_WEIGHTS.sum(), rtol=1e-12)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("bias", "loss_mask", "settings"),
     [
@@ -93,6 +93,7 @@ def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, setting
         np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_nll_by_chunks_is_the_plain_cross_entropy_with_a_gradient_and_without():
     settings = {"chunk": 5, "label_smoothing": 0.1, "z_loss": 0.05}
 
@@ -113,6 +114,7 @@ def test_nll_by_chunks_is_the_plain_cross_entropy_with_a_gradient_and_without():
         assert_near(gradients, expected[1], 1e-10)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("tokens", [0, 1])
 def test_loss_by_chunks_of_no_token_and_of_one(tokens):
     x, w, b = narrow(TOKENS[:tokens], MATRIX, BIAS)
@@ -121,6 +123,7 @@ def test_loss_by_chunks_of_no_token_and_of_one(tokens):
     assert float(compiled_linear_loss(x, w, b, TOKEN_TARGETS[:tokens]).count) == tokens
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("form", [bool, np.float32])
 @pytest.mark.parametrize("filler", [np.nan, np.inf, 1e38])
 def test_tokens_that_are_masked_may_be_anything_by_chunks(filler, form):
@@ -185,6 +188,7 @@ def test_biases_opposite_to_the_scores_do_not_change_loss_and_gradients(spread):
     assert_near(linear_sum_and_gradients(*arguments), expected, 2e-6 * max(1.0, spread / 10))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.1, "z_loss": 0.05}])
 def test_a_word_that_its_bias_favours_by_almost_as_much_as_is_allowed_costs_few_digits(settings):
     bias = np.where(np.arange(11) == 3, 31.0, BIAS)
@@ -197,6 +201,7 @@ def test_a_word_that_its_bias_favours_by_almost_as_much_as_is_allowed_costs_few_
     assert_near(found, jax.tree.map(np.float32, expected), 5e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("matmul_dtype", ["float32", "bfloat16"])
 def test_products_in_a_shorter_dtype_give_one_loss_with_a_gradient_and_without(matmul_dtype):
     with jax.enable_x64(True):
@@ -263,6 +268,7 @@ def test_loss_by_chunks_of_the_default_length_holds_a_part_of_many_logits():
     assert program.memory_analysis().temp_size_in_bytes < 4 * tokens * vocabulary / 3
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("chunk", [16, 64])
 def test_devices_that_share_the_tokens_share_every_chunk_and_give_what_one_gives(devices, chunk):
     tokens, width, vocabulary = 512, 5, 1000

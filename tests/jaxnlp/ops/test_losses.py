@@ -137,6 +137,7 @@ def test_float64_logits_are_scored_in_float64(settings):
     np.testing.assert_allclose(gradient, expected, rtol=0.0, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_float64_arrays_where_jax_has_no_float64_are_scored_in_float32():
     for loss, expected in (
         (cross_entropy(LOGITS.astype(np.float64), TARGETS), cross_entropy(LOGITS, TARGETS)),
@@ -158,6 +159,7 @@ def test_any_number_of_leading_axes(axes):
     np.testing.assert_allclose(loss / count, losses_by_optax(LOGITS, TARGETS)[0, 0], rtol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("label_smoothing", [0.1, 0.9])
 def test_label_smoothing_equals_that_of_optax(label_smoothing):
     labels = optax.smooth_labels(jax.nn.one_hot(TARGETS, 11), label_smoothing)
@@ -216,6 +218,7 @@ def test_nll_costs_nothing_where_it_is_the_objective(by_chunks):
     assert producer.invars == [objective]
 
 
+@pytest.mark.thorough
 def test_no_gradient_flows_from_the_nll():
     gradient = jax.grad(lambda z: cross_entropy(z, TARGETS, MASK, label_smoothing=0.2).nll)(LOGITS)
     np.testing.assert_array_equal(gradient, 0.0)

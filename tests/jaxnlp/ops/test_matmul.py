@@ -147,6 +147,7 @@ def test_other_programs_read_the_outputs_of_one_that_ends_in_products():
         assert_near(jax.jit(jnp.negative)(found), -np.float64(expected))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("transformation", ["eager", "checkpoint", "vmap", "grad_of_vmap", "scan"])
 def test_transformations_give_the_gradients_of_each_call(transformation):
     steps, rows, depth, columns = 3, 5, 6, 7

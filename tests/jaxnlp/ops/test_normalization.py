@@ -159,6 +159,7 @@ def test_each_array_keeps_its_dtype_and_statistics_are_taken_in_float32():
     np.testing.assert_allclose(short.astype(np.float32), expected[0], atol=0.05)
 
 
+@pytest.mark.thorough
 def test_jit_vmap_and_scan_change_nothing():
     x, scale, bias, upstream = random_inputs(4, 5)
     expected, (dx, dscale, dbias) = values_and_gradients(x, scale, bias, upstream)

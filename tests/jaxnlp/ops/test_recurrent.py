@@ -61,6 +61,7 @@ def random_layer(name, dtype=np.float32):
     return cell, x, state, weights
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["whole", "lengths"])
 @pytest.mark.parametrize("name", CELLS)
 def test_both_directions_equal_pytorchs_in_values_and_gradients(name, lengths):
@@ -102,6 +103,7 @@ def test_both_directions_equal_pytorchs_in_values_and_gradients(name, lengths):
     np.testing.assert_allclose(dx, leaves[0].grad.numpy(), atol=1e-12)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", CELLS)
 def test_scan_equals_the_unrolled_loop(name):
     cell, x, state, weights = random_layer(name)
@@ -116,6 +118,7 @@ def test_scan_equals_the_unrolled_loop(name):
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("name", CELLS)
 def test_a_sequence_read_in_two_parts_gives_what_it_gives_at_once(name):
     cell, x, state, weights = random_layer(name)
@@ -127,6 +130,7 @@ def test_a_sequence_read_in_two_parts_gives_what_it_gives_at_once(name):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", CELLS)
 def test_padding_may_hold_anything_and_gets_nothing(name, reverse):
@@ -287,6 +291,7 @@ def of_shape(name, rows, positions, dtype=np.float32):
     return (cell, x[:rows, :positions], tuple(array[:rows] for array in state)), weights
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     ("changes", "taken"),
     [

@@ -32,6 +32,7 @@ def test_buckets_equal_those_of_transformers(num_buckets, max_distance, bidirect
     assert (found.min(), found.max()) == (0, num_buckets - 1)
 
 
+@pytest.mark.thorough
 def test_buckets_depend_on_distances_only_and_are_the_same_within_a_program():
     def buckets(queries, keys):
         return relative_buckets(queries, keys, num_buckets=8, max_distance=16, bidirectional=True)
@@ -84,5 +85,6 @@ def test_a_negative_clipping_distance_is_refused():
         clipped_distances(jnp.arange(3), jnp.arange(3), max_distance=-1)
 
 
+@pytest.mark.thorough
 def test_the_example_of_the_docstring_runs():
     assert doctest.testmod(relative_positions) == (0, 4)

@@ -55,6 +55,7 @@ def assert_near(found, expected, tolerance):
         np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=tolerance * np.abs(theirs).max(initial=1e-3))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("bias", [B, None])
 def test_value_and_gradients_are_those_of_the_formula(bias):
     given = settings()
@@ -76,6 +77,7 @@ def test_it_is_exact_where_one_word_is_left_to_draw():
         assert_near(value_and_gradients(X, W, B, TARGETS, WEIGHTS, **settings(10, 3)), expected, 1e-12)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("frequent", [0, 4])
 def test_normaliser_is_right_in_expectation(frequent):
     """Over keys, exp(loss) p(y) is the estimated normaliser over the exact one: its mean is 1, within 5 sigma."""
@@ -112,6 +114,7 @@ def test_key_decides_what_is_drawn():
     assert sums[0] == sums[1] != sums[2]
 
 
+@pytest.mark.thorough
 def test_masked_tokens_may_hold_anything():
     mask = np.arange(12) < 8
     x, targets = X.copy(), TARGETS.copy()

@@ -271,6 +271,7 @@ def test_bfloat16_stays_bfloat16_and_near_float32():
     np.testing.assert_allclose(np.asarray(y, np.float32), exact, atol=0.05)
 
 
+@pytest.mark.thorough
 def test_jit_changes_nothing():
     inputs, mask = random_inputs(), random_mask()
     np.testing.assert_allclose(

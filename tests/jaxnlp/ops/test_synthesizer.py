@@ -226,6 +226,7 @@ def test_bfloat16_stays_bfloat16_and_near_float32():
     np.testing.assert_allclose(np.asarray(y, np.float32), exact, atol=0.03)
 
 
+@pytest.mark.thorough
 def test_jit_and_vmap_change_nothing():
     z, v, parameters = random_inputs()
     expected = compiled_synthesizer(z, v, parameters)

@@ -18,6 +18,7 @@ def test_equals_a_stable_sort(jit):
     np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 @pytest.mark.parametrize("size", [256, 300])
 def test_long_rows_are_read_in_blocks_and_equals_keep_their_order(size, dtype):

@@ -108,6 +108,7 @@ def test_progress_is_the_number_of_tokens_without_padding():
     assert task.metrics(None, None)["positions_per_token"].of == "tokens"
 
 
+@pytest.mark.thorough
 def test_training_has_dropout_and_no_accuracy_of_masked_tokens():
     held = batch()
     losses = [float(step(held, jax.random.key(seed))[0]) for seed in (0, 0, 1)]
@@ -118,6 +119,7 @@ def test_training_has_dropout_and_no_accuracy_of_masked_tokens():
     assert all(leaf.any() for name, leaf in gradient["heads"]["transform"].items())
 
 
+@pytest.mark.thorough
 def test_padding_rows_change_nothing_but_the_number_of_positions():
     held = batch()
     expected = step(held, None)
@@ -160,6 +162,7 @@ def test_rows_without_masked_tokens_still_predict_whether_a_text_follows():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("chunk", [1, 5, 100])
 def test_a_loss_in_chunks_equals_that_of_all_logits_at_once(chunk):
     found, expected = step(batch(), None, MaskedLanguageModel(chunk_tokens=chunk)), step(batch(), None)
@@ -196,6 +199,7 @@ def validated(*batches):
     return Validation()(scoring).metrics
 
 
+@pytest.mark.thorough
 def test_validation_does_not_depend_on_how_the_split_is_cut_into_batches():
     held = batch(rows=6)
     held["predicted"][0] = True
@@ -229,6 +233,7 @@ def test_a_batch_whose_parts_have_other_means_is_not_divided(changes, options, m
     set_up(begin(training_config(tmp_path)), devices=1, parallel="pmap")
 
 
+@pytest.mark.thorough
 def test_parts_with_as_many_masked_tokens_each_row_have_the_gradient_of_the_whole():
     held = batch(rows=6, predicted=2)
     parts = [{name: value[part] for name, value in held.items()} for part in (slice(0, 2), slice(2, 6))]

@@ -68,6 +68,7 @@ def test_models_tokenize_texts_as_the_package_does(tmp_path, options):
     assert_equal(path, texts)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.realdata
 @pytest.mark.parametrize(("pair", "model", "language"), A4)
 def test_models_of_the_course_tokenize_texts_as_the_package_does(pair, model, language):

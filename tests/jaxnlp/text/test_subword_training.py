@@ -42,6 +42,7 @@ def test_the_size_is_a_maximum(trained):
             train_subwords(TEXTS, kind, room, extra=3)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_other_processes_train_the_same_vocabulary(trained, kind, root):
     script = (

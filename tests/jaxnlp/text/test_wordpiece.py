@@ -94,6 +94,7 @@ def real(request, tmp_path_factory):
     return folder_of(request.param, pieces, tmp_path_factory, do_lower_case=request.param != "cased")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.realdata
 @pytest.mark.parametrize("file", ["vocab.txt", "tokenizer.json"])
 def test_hard_texts_are_cut_as_transformers_cuts_them(real, file, tmp_path):
@@ -118,7 +119,7 @@ def assert_hard_texts_are_cut_alike(ours, tokenizer):
     assert found.truncated > 0
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(1)
 @pytest.mark.realdata
 @pytest.mark.parametrize("max_length", [8, 16, 128])
 def test_a_thousand_real_pairs_are_cut_as_transformers_cuts_them(real, max_length):
@@ -355,6 +356,7 @@ def test_neighbours_are_joined_in_the_order_of_their_frequency():
     assert more.tokens(range(15, more.size)) == ["ab", "abc", "xy"]
 
 
+@pytest.mark.thorough
 def test_a_vocabulary_of_texts_is_the_same_in_every_process(root):
     # By itself the library's trainer gives each process another, which shows here: many pieces are equally frequent.
     found = {

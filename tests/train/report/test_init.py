@@ -104,6 +104,7 @@ class Elements(HTMLParser):
         return [attributes[name] for _, attributes in self.seen if name in attributes]
 
 
+@pytest.mark.thorough
 def test_report_is_one_well_formed_file_that_asks_for_no_other(report):
     text = report.read_text()
     page = Elements(text)
@@ -170,6 +171,7 @@ def test_report_of_a_sparse_run_is_whole(tmp_path, rows, blocks):
     assert sum(tag == "svg" for tag, _ in page.seen) == 7
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
 def test_losses_that_are_not_finite_are_named_and_do_not_hide_the_others(tmp_path, loss):
     rows = [*ROWS[:100], train_row(101, loss=loss), *ROWS[101:], validation_row(301, loss)]
@@ -231,6 +233,7 @@ def test_row_without_step_or_split_is_named(tmp_path, row):
         read_metrics(path)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("step", ["replace", "write_bytes"])
 def test_failed_write_leaves_the_old_report_and_no_remains(tmp_path, monkeypatch, step):
     write_report(write_run(tmp_path))

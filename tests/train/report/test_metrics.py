@@ -131,6 +131,7 @@ def test_the_objective_does_not_have_the_title_of_the_loss():
     assert [title_of(name, chart.metrics) for name in chart.metrics] == ["the loss", "objective"]
 
 
+@pytest.mark.thorough
 def test_a_run_records_the_titles_of_its_metrics(tiny_config, quick_fit, tmp_path, monkeypatch):
     monkeypatch.setattr(
         LanguageModel, "metrics", lambda *_: dict.fromkeys(("loss", "perplexity"), MetricKind(title="X"))

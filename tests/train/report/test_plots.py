@@ -40,6 +40,7 @@ def loss_row(step, split="train", **values):
     return {"step": step, "split": split, "loss": 1.0 / step} | values
 
 
+@pytest.mark.thorough
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():
     code = (
         "import sys, train.report; assert not {'matplotlib', 'jax'} & set(sys.modules);"

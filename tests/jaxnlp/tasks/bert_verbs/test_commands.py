@@ -17,6 +17,7 @@ def vectors(trained):
     return embed_texts(trained, VECTOR_TEXTS).values
 
 
+@pytest.mark.thorough
 def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(trained, tmp_path, capsys):
     lines = ["fish"] * files.CHUNK + ["cat " * 99]  # in the second chunk
     (tmp_path / "texts").write_text("\n".join(lines))

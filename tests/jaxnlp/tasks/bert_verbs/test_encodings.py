@@ -27,6 +27,7 @@ def softmax(x):
     return np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
 
 
+@pytest.mark.thorough
 def test_embeddings_are_the_models_vectors(trained):
     found = embed_texts(trained, TEXTS)
     np.testing.assert_allclose(found.values, all_in_one_batch(trained, TEXTS), atol=1e-5)
@@ -50,6 +51,7 @@ def test_many_lengths_are_few_shapes(trained, monkeypatch):
     assert set(shapes) == {(10, 1, 16), (5, 1, 32), (4, 1, 40)}
 
 
+@pytest.mark.thorough
 def test_truncated_texts_are_counted_and_read_up_to_the_maximum_length(trained):
     long = ["cat " * 100, "the mat", "cat " * 38 + "dog"]
     found = embed_texts(trained, long)
@@ -80,6 +82,7 @@ def test_attention_is_that_of_the_encoder_on_the_tokens_of_the_text(trained):
         np.testing.assert_allclose(maps.weights[0, head], softmax(q[:, head] @ k[:, head].T / 2.0), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_attention_of_a_long_text_ends_at_the_maximum_length(trained):
     found = attend(trained, "the cat sat on the mat", max_length=5)
     assert (found.maps[0].rows, found.truncated) == (["[CLS]", "the", "cat", "sat", "[SEP]"], True)
@@ -95,6 +98,7 @@ def test_an_encoder_without_segment_embeddings_reads_no_pair(make_trained):
         attend(make_trained("sst", encoder=encoder), "the cat", "the dog")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("pooling", ["cls", "pooler"])
 def test_pooling_can_be_chosen(trained, make_trained, pooling):
     expected = embed_texts(make_trained(pooling=pooling), TEXTS).values
@@ -116,6 +120,7 @@ def test_embeddings_are_normalized_where_the_task_says_so(trained):
     np.testing.assert_allclose(embed_texts(normalizing, TEXTS).values, plain / lengths, rtol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "fields", [{}, {"texts": 2}, {"texts": 2, "pairs": "apart"}], ids=["texts", "together", "apart"]
 )

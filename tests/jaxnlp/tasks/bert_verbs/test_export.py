@@ -80,6 +80,7 @@ def test_a_model_without_heads_has_no_file_of_them(make_trained, tmp_path, capsy
     assert capsys.readouterr().out.count("\n") == 1
 
 
+@pytest.mark.thorough
 def test_the_folder_pools_and_truncates_as_the_model(make_trained, tmp_path):
     before = make_trained("sts", max_length=6, pooling="cls")
     Export(tmp_path / "bert")(before)
@@ -97,6 +98,7 @@ def test_the_folder_pools_and_truncates_as_the_model(make_trained, tmp_path):
 LONG = [*TEXTS, "the fish ate the mat . " * 20]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("pooling", "max_length"), [("mean", 6), ("cls", 40)])
 def test_sentence_transformers_computes_the_same_vectors(make_trained, tmp_path, pooling, max_length):
     trained = make_trained("sts", max_length=max_length, pooling=pooling)
@@ -119,6 +121,7 @@ def test_sentence_transformers_normalizes_where_the_weights_say_so(make_trained,
     np.testing.assert_allclose(found, again.embed(LONG), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_embeddings_by_the_pooler_are_announced_as_not_supported_by_others(make_trained, tmp_path, capsys):
     before = make_trained("sst", "sts", max_length=6, pooling="pooler")
     Export(tmp_path / "bert")(before)
@@ -156,6 +159,7 @@ def test_one_classification_by_the_pooler_is_transformers_own(make_trained, tmp_
     )
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("texts", [1, 2])
 def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_together(
     make_classifier, tmp_path, capsys, texts
@@ -182,6 +186,7 @@ def test_a_classifier_by_the_pooler_is_transformers_own_also_of_pairs_read_toget
     assert np.ptp(expected, axis=0).max() > 1e-2
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("texts", [1, 2])
 @pytest.mark.parametrize(
     ("targets", "problem", "names"),

@@ -43,6 +43,7 @@ def test_every_classifier_predicts_the_same_after_its_export(make_classifier, tm
         assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_parts_of_text_tasks_keep_their_heads(trained, tmp_path):
     Export(tmp_path / "bert")(trained)
     again = jaxnlp.load_pretrained(tmp_path / "bert")

@@ -22,6 +22,7 @@ def loaded(folder):
     return module
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_the_program_gives_the_models_probabilities(make_classifier, tmp_path, pooling):
     trained = make_classifier(pooling=pooling)

@@ -30,6 +30,7 @@ def tagger():
     return Trained(Tagging(), model, random_parameters(model, *shapes), processor, name="mine")
 
 
+@pytest.mark.thorough
 def test_the_weights_are_those_of_the_taggers_own_pass(tagger):
     found = tagger.attend("the cats sat")
     (maps,) = found.maps

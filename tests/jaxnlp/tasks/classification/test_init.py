@@ -67,6 +67,7 @@ def test_the_objective_weights_classes_and_the_plain_loss_does_not(fields):
     np.testing.assert_allclose(metrics["objective"][1], weights[labels].sum(), rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_accumulated_gradients_are_those_of_the_whole_batch_however_small_the_weights():
     task = Classification(class_weights=(0.01, 0.02, 0.03))
     model, params = build(task)
@@ -162,6 +163,7 @@ def test_options_that_these_labels_do_not_read_are_refused(targets, fields, mess
         Classification(**fields).check_corpus(BertClassifierConfig(), corpus)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize(("smoothing", "gamma"), [(0.3, 0.0), (0.0, 2.0)], ids=["label smoothing", "focal loss"])
 def test_training_minimises_the_loss_of_the_page(smoothing, gamma):
     task = Classification(label_smoothing=smoothing, focal_gamma=gamma)

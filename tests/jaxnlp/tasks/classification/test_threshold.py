@@ -19,7 +19,7 @@ def test_the_threshold_is_kept_with_the_run_and_used_by_predictions(text_run, tm
     assert evaluate([str(run), "threshold"]) == 0
     shown = capsys.readouterr().out
     held = json.loads((run / FILE).read_text())
-    assert f"{held['threshold']:.2f}" in shown
+    assert f"{held['threshold']:.4f}" in shown
     assert held["split"] == "validation"
     assert held["macro_f1"] > 0.9
     trained = load_run(run)

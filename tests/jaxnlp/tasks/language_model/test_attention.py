@@ -71,6 +71,7 @@ def first_weights(trained, variant):
     return weights_of(q[: len(ends)], k[:seen], np.arange(seen)[None] <= ends[:, None])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_maps_are_those_of_the_equations(variant):
     trained = trained_of(variant)

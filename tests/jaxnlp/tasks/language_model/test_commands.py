@@ -35,6 +35,7 @@ def test_prints_the_prompt_and_its_most_probable_continuation(finished_run, caps
     assert capsys.readouterr().out == expected + "\n"
 
 
+@pytest.mark.thorough
 def test_prints_several_samples_and_the_same_for_the_same_seed(finished_run, capsys):
     options = ["--prompt", "ta", "--max-new-tokens", "30", "--num-samples", "3"]
     outputs = []
@@ -60,6 +61,7 @@ def sum_of_log_probabilities(run, text, prompt):
     return float(found[len(prompt) - 1 :].sum())
 
 
+@pytest.mark.thorough
 def test_beams_print_the_most_probable_continuations_best_first(finished_run, capsys):
     run = load_run(finished_run.folder)
     options = ["--prompt", "the t", "--max-new-tokens", "12", "--num-beams", "4"]
@@ -76,6 +78,7 @@ def test_beams_print_the_most_probable_continuations_best_first(finished_run, ca
     assert scores[0] >= sum_of_log_probabilities(run, continue_greedily(run, "the t", 12), "the t")
 
 
+@pytest.mark.thorough
 def test_no_more_continuations_are_printed_than_there_are(finished_run, capsys):
     options = ["--prompt", "t", "--max-new-tokens", "1", "--num-beams", "30", "--num-samples", "30"]
     assert generate(finished_run.folder, *options) == 0
@@ -165,6 +168,7 @@ def word_model(finished_run):
     return dataclasses.replace(trained, processor=words)
 
 
+@pytest.mark.thorough
 def test_a_word_model_prints_words_with_spaces_between_them(word_model, capsys):
     Generate(prompt="w1 w3", max_new_tokens=5)(word_model)
     assert re.fullmatch(r"w1 w3( (w\d+|<unk>)){5}\n", capsys.readouterr().out)

@@ -96,6 +96,7 @@ def reference(params, cache):
     return total, count
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("window", [0, 3, 50])
 def test_losses_of_a_text_are_those_of_its_words_one_by_one(window):
     cache = Perplexity(cache_window=window, cache_theta=0.9, cache_weight=0.3) if window else Perplexity()
@@ -144,6 +145,7 @@ def continued(prompts, trained=RUN, other=None, **options):
     return evaluation, np.array([[WORDS.words.index(word) for word in added.split()] for _, added in lines])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("count", [8, 10])
 def test_next_word_losses_do_not_depend_on_the_rows_that_are_predicted_together(parts_of_four, count):
     inputs, targets = random_prompts(count), np.arange(count) % VOCABULARY
@@ -161,6 +163,7 @@ def test_most_probable_continuations_do_not_depend_on_the_rows_that_are_predicte
     np.testing.assert_array_equal(found, logits.argmax(axis=2))
 
 
+@pytest.mark.thorough
 def test_beams_do_not_depend_on_the_rows_that_are_searched_together(parts_of_four):
     prompts = random_prompts(10)
     _, found = continued(prompts, max_new_tokens=3, num_beams=3)
@@ -187,6 +190,7 @@ def loss_of_continuations(prompts, added):
     return np.log(np.exp(logits).sum(axis=2)) - np.take_along_axis(logits, added[..., None], axis=2)[..., 0]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("count", [3, 11])
 def test_a_scorer_counts_each_continuation_once_however_many_there_are(count):
     prompts = random_prompts(count)
@@ -196,6 +200,7 @@ def test_a_scorer_counts_each_continuation_once_however_many_there_are(count):
     np.testing.assert_allclose(nll, loss_of_continuations(prompts, added).sum(), rtol=1e-5)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_a_scorer_gives_the_perplexity_of_the_continuations_only(num_beams):
     prompts = random_prompts(3)
@@ -263,6 +268,7 @@ def test_next_words_are_counted_in_windows():
     assert NextWord().metrics["next_word_nll"] == MetricKind("windows", "nats", "lower", title="next-word NLL")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("window", [0, 3])
 def test_perplexity_is_that_of_the_whole_text_and_has_a_name_of_its_own_with_a_cache(window):
     evaluator = Perplexity(cache_window=3, cache_weight=0.2) if window else Perplexity()
@@ -339,6 +345,7 @@ def test_caches_that_cannot_be_are_refused(settings, message):
         Perplexity(**settings)
 
 
+@pytest.mark.thorough
 def test_without_resets_every_row_of_every_batch_begins_with_zeros():
     given = [{name: array for name, array in batch.items() if name != "reset"} for batch in batches()]
     last = {name: array[:1] for name, array in given[-1].items()}  # of another number of rows
@@ -348,6 +355,7 @@ def test_without_resets_every_row_of_every_batch_begins_with_zeros():
     assert count == sum(number for _, number in each)
 
 
+@pytest.mark.thorough
 def test_a_reset_row_forgets_the_entries_of_the_cache_too():
     first, second, _ = batches()
     restarted = second | {"reset": np.array([True, False])}
@@ -360,6 +368,7 @@ def test_a_reset_row_forgets_the_entries_of_the_cache_too():
     np.testing.assert_allclose(found, alone + other + before, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_loss_of_a_word_that_model_and_cache_find_impossible_is_finite():
     large = jax.tree.map(lambda p: 500.0 * p, PARAMS)
     plain, _ = token_losses(MODEL, large, batches())

@@ -145,6 +145,7 @@ def test_a_loss_by_chunks_is_that_of_all_logits_at_once(training, tied, smoothin
     chex.assert_trees_all_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("chunk_tokens", [None, 5])
 def test_training_logs_the_plain_loss_apart_from_what_it_minimises(chunk_tokens):
     """Both were one metric once, drawn on one axis with the plain loss of validation."""
@@ -212,6 +213,7 @@ def scored_recurrent(held, key=None, carry=(), **fields):
     return scored(task, held, key, model=RECURRENT, params=RECURRENT_PARAMS, carry=carry)
 
 
+@pytest.mark.thorough
 def test_rows_continue_where_the_previous_batch_ended_unless_they_are_reset():
     whole = batch(length=8)
     halves = [{name: array[:, part] for name, array in whole.items()} for part in (slice(4), slice(4, 8))]

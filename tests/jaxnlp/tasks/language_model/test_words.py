@@ -52,6 +52,7 @@ def expected_losses(model, params, split):
     return sums, counts
 
 
+@pytest.mark.thorough
 def test_losses_at_each_position_are_those_of_rows_without_context_before_them(model, params):
     mask = np.arange(POSITIONS)[None, :] < np.array([5, 3, 2])[:, None]
     sums, counts = jax.jit(position_losses, static_argnums=0)(model, params, batch(2, mask))

@@ -18,6 +18,7 @@ def sentences():
     return [sentence_of(one.words, one.tags, name=str(n)) for n, one in enumerate(grammar_sentences(40, seed=98))]
 
 
+@pytest.mark.thorough
 def test_sentences_of_all_lengths_keep_their_order_and_other_sentences_change_nothing(trained, sentences):
     parse = SentenceParser(trained)
     together = parse(sentences)
@@ -27,6 +28,7 @@ def test_sentences_of_all_lengths_keep_their_order_and_other_sentences_change_no
     assert parse([]) == []
 
 
+@pytest.mark.thorough
 def test_results_have_the_length_that_is_asked_for(trained, sentences):
     processor = trained.processor
     batch = processor.batch([processor.encode(one) for one in sentences[:2]], 2, 32)

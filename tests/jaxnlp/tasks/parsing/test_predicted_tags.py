@@ -39,6 +39,7 @@ def make_tagger(parser):
     return make
 
 
+@pytest.mark.thorough
 def test_sentences_have_the_tags_of_the_tagger_and_keep_all_else(parser, make_tagger):
     sentence = sentence_of(WORDS, ["X", "X", "X", "PUNCT"], [2, 3, 0, 3], ["det", "nsubj", "root", "punct"])
     (found,) = with_predicted_tags(make_tagger(), [sentence], parser.processor)

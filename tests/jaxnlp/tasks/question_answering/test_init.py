@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxnlp.corpus import Split
 from jaxnlp.models.gpt import GPTConfig
@@ -23,6 +24,7 @@ def test_only_questions_with_answers_have_a_share_of_right_ones():
     assert task.metrics(VOCABULARY, Split())["positions_per_token"].title == "positions per character"
 
 
+@pytest.mark.thorough
 def test_progress_counts_all_processed_tokens_and_the_loss_only_scored_ones():
     """The throughput once counted only scored targets: one token in many of a question."""
     model = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=8).build(VOCABULARY.size)

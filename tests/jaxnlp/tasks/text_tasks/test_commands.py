@@ -38,6 +38,7 @@ def test_a_line_is_a_class_by_its_name_its_probability_and_the_text(trained, cap
     assert printed(capsys) == [list(row) for row in expected]
 
 
+@pytest.mark.thorough
 def test_every_fitting_part_is_named_where_none_is_chosen(trained, capsys):
     Predict(texts=TEXTS, pair=PAIRS)(trained)
     lines = printed(capsys)
@@ -99,6 +100,7 @@ def test_pairs_in_a_file_have_a_tab_between_them(trained, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.thorough
 def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(trained, capsys):
     Predict(texts=("a dog", "cat " * 39, "dog " * 99), part="sst")(trained)
     out, err = capsys.readouterr()
@@ -134,6 +136,7 @@ def test_a_number_of_texts_that_no_part_takes_is_refused(make_trained):
         Predict(texts=("a",))(make_trained("sts"))
 
 
+@pytest.mark.thorough
 def test_a_pretrained_encoder_scores_the_similarity_of_texts(capsys):
     """Real weights, of sentence-transformers/all-MiniLM-L6-v2, by the command line."""
     texts, pairs = ["A man is eating food.", "The sky is blue."], ["Someone eats a meal.", "I like cars"]

@@ -28,6 +28,7 @@ def folder(trained, tmp_path):
     return tmp_path / "bert"
 
 
+@pytest.mark.thorough
 def test_an_encoder_has_mean_embeddings_and_their_cosine(trained, folder):
     """The trained model pools by the mean too, and scores similarity by the cosine, on a scale to 5."""
     found = load(folder)

@@ -24,6 +24,7 @@ def softmax(x):
     return np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("part", ["sst", "reviews"])
 def test_classes_have_their_probabilities_in_the_order_of_the_texts(trained, part):
     found = predict_texts(trained, TEXTS, part=part)
@@ -32,6 +33,7 @@ def test_classes_have_their_probabilities_in_the_order_of_the_texts(trained, par
     assert np.ptp(found.values, axis=0).max() > 0.05
 
 
+@pytest.mark.thorough
 def test_predictions_of_pairs_are_on_the_scale_of_the_labels(trained):
     logits = all_in_one_batch(trained, TEXTS, PAIRS, part="quora")
     found = predict_texts(trained, TEXTS, PAIRS, part="quora").values

@@ -65,6 +65,7 @@ def measure(task, names, part, key=None, config=CONFIG, scale=10.0):
     return float(value), {name: np.array(pair) for name, pair in metrics.items()}
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("part", EXAMPLES)
 def test_each_part_has_its_loss_and_accuracy_by_definition(part):
     task = TextTasks(part_weights=(2.0, 3.0, 5.0))
@@ -95,6 +96,7 @@ def test_each_part_has_its_loss_and_accuracy_by_definition(part):
     assert any(leaf.any() for leaf in jax.tree.leaves(gradients["encoder"]))
 
 
+@pytest.mark.thorough
 def test_several_parts_have_no_plain_loss_in_training_and_a_single_part_has():
     """The schedule of the parts' batches would weight it; validation weights it by part."""
     key = jax.random.key(0)
@@ -112,7 +114,7 @@ def test_progress_is_the_number_of_tokens_without_padding():
     assert TextTasks().objective(build(TextTasks(), "quora")[0], None).progress == "positions_per_token"
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("names", [("sst",), ("sts",), ("sst", "quora", "sts")])
 @pytest.mark.parametrize("task", [TextTasks(), TextTasks(label_smoothing=0.5)])
 def test_every_metric_of_training_is_declared_with_its_unit(task, names):
@@ -143,6 +145,7 @@ def test_a_step_on_two_parts_logs_the_weighted_sum_of_their_losses():
     assert sts > 0.01
 
 
+@pytest.mark.thorough
 def test_smoothing_changes_the_objective_of_training_but_no_plain_loss():
     config = dataclasses.replace(CONFIG, head_dropout_rate=0.0, freeze_encoder=True)
     arguments = {"names": ("sst",), "part": "sst", "config": config}

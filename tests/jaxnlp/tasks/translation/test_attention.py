@@ -30,6 +30,7 @@ def translator(request):
     return Trained(Translation(), model, params, TranslationProcessor(words, words), name=request.param)
 
 
+@pytest.mark.sweep(1)
 def test_maps_of_a_given_translation(translator):
     found = translator.attend(SOURCE, TARGET)
     assert (found.title, found.truncated) == (f"{SOURCE} | {TARGET}", False)
@@ -72,6 +73,7 @@ def test_without_a_translation_the_maps_are_those_of_the_models_own(translator):
         np.testing.assert_allclose(found.maps[-1].weights, given.maps[-1].weights, atol=1e-5)
 
 
+@pytest.mark.sweep(1)
 def test_an_empty_translation_is_named_in_the_title(translator, monkeypatch):
     monkeypatch.setattr("jaxnlp.tasks.translation.attention.search", lambda *_: [[([END], 0.0)]])
     assert translator.attend(SOURCE).title == f"{SOURCE} (empty translation)"

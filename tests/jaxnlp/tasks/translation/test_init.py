@@ -175,6 +175,7 @@ def test_the_loss_is_the_cross_entropy_of_the_logits_and_padding_counts_nothing(
     np.testing.assert_allclose(loss_of(params, other, None, ())[0], loss_of(params, batch, None, ())[0])
 
 
+@pytest.mark.thorough
 def test_the_evaluator_writes_the_translations_in_the_order_of_the_examples(run, tmp_path, capsys):
     assert evaluate_main([str(run), "translation", "--num-beams", "1", "--predictions", str(tmp_path / "out.txt")]) == 0
     assert "validation bleu" in capsys.readouterr().out
@@ -222,6 +223,7 @@ def test_a_file_without_references_is_translated(run, tmp_path, capsys):
     assert trained.translate("twelve") == first.splitlines()[0]
 
 
+@pytest.mark.thorough
 def test_the_n_best_translations_are_distinct_and_their_scores_fall(run, capsys):
     Translate(texts=("forty-two",), num_beams=3, n_best=3)(load_run(run))
     found = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -230,6 +232,7 @@ def test_the_n_best_translations_are_distinct_and_their_scores_fall(run, capsys)
     assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.thorough
 def test_a_score_is_the_log_probability_of_the_whole_translation(run):
     trained = load_run(run)
     source, mask = padded([trained.processor.encode_source("ninety-one")], 96)
@@ -245,6 +248,7 @@ def test_a_score_is_the_log_probability_of_the_whole_translation(run):
         np.testing.assert_allclose(score, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.thorough
 def test_empty_lines_stay_empty_and_in_order(run, tmp_path, capsys):
     (tmp_path / "numbers.txt").write_text("twelve\n\nninety-one\n  \n")
     assert jaxnlp_main(["translate", str(run), "--file", str(tmp_path / "numbers.txt")]) == 0
@@ -285,6 +289,7 @@ def test_the_page_of_attention_has_the_texts_before_a_failure(run, tmp_path, cap
     assert page.read_text().count("<section>") == 1
 
 
+@pytest.mark.thorough
 def test_the_report_has_the_translations_the_bleu_by_length_and_the_attention(run, capsys):
     text = (run / "report.html").read_text()
     trained, examples = load_run(run), number_words_split(run).examples
