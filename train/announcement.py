@@ -1,4 +1,4 @@
-"""What a run prints before its first step: its data, parameters and devices, and settings that will have no effect."""
+"""What a run prints before its first step: its data, parameters and devices, and settings that need a longer run."""
 
 import jax
 
@@ -17,7 +17,7 @@ def announcement(setup: Setup, begun: Initialisation, *, step: int) -> list[str]
         setup.corpus.description,
         *notes_of_splits(setup.corpus),
         *begun.notes,
-        *settings_without_effect(setup.config),
+        *settings_for_longer_runs(setup.config),
         f"{parameters:,} parameters, {jax.device_count()} x {run_folder.device_name()}",
         *([f"continuing from step {step} of {total}"] if 0 < step < total else []),
         "compiling the training step" if step < total else f"the run is finished, at step {step} of {total}",
@@ -33,10 +33,16 @@ def notes_of_splits(corpus: Corpus) -> list[str]:
     return [f"{', '.join(names)}: {note}" for note, names in names_of.items()]
 
 
-def settings_without_effect(config: TrainConfig) -> list[str]:
-    """A line for each setting that needs more evaluations than the run has."""
+def settings_for_longer_runs(config: TrainConfig) -> list[str]:
+    """A line for each setting that needs more steps, or more evaluations, than the run has."""
     evaluations = -(-config.total_steps // config.evaluate_every_steps)
     lines = []
+    warmup = config.optimizer.warmup_steps
+    if warmup > config.total_steps:
+        lines.append(
+            f"the warmup of {warmup} steps is longer than the run, so the learning rate ends at "
+            f"{config.total_steps / warmup:.0%} of its peak; lower --optimizer.warmup-steps"
+        )
     if config.nt_asgd_patience is not None and evaluations <= config.nt_asgd_patience + 2:
         lines.append(
             f"averaging needs at least {config.nt_asgd_patience + 2} evaluations, but the run has {evaluations}; "

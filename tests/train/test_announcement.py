@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from data import Split
-from train.announcement import announcement, notes_of_splits, settings_without_effect
+from train.announcement import announcement, notes_of_splits, settings_for_longer_runs
 from train.begin import begin
 from train.config import update
 from train.setup import set_up
@@ -52,7 +52,7 @@ def test_too_few_evaluations_to_average_are_announced(tiny_config, patience, ste
         f"averaging needs at least {patience + 2} evaluations, but the run has 2; evaluate more often, or lower "
         "--nt-asgd-patience"
     )
-    assert settings_without_effect(config) == [line] * given
+    assert settings_for_longer_runs(config) == [line] * given
 
 
 @pytest.mark.parametrize(("patience", "steps", "given"), [(0, 2, True), (8, 2, True), (1, 4, False)])
@@ -63,4 +63,14 @@ def test_a_plateau_that_cannot_be_found_is_announced(tiny_config, patience, step
         f"the schedule plateau needs at least {patience + 2} evaluations, but the run has {steps}; evaluate more "
         "often, or lower --optimizer.plateau-patience"
     )
-    assert settings_without_effect(config) == [line] * given
+    assert settings_for_longer_runs(config) == [line] * given
+
+
+@pytest.mark.parametrize(("warmup", "steps", "given"), [(100, 30, True), (30, 30, False)])
+def test_a_warmup_that_is_longer_than_the_run_is_announced(tiny_config, warmup, steps, given):
+    config = update(tiny_config(total_steps=steps), **{"optimizer.warmup_steps": warmup})
+    line = (
+        "the warmup of 100 steps is longer than the run, so the learning rate ends at 30% of its peak; lower "
+        "--optimizer.warmup-steps"
+    )
+    assert settings_for_longer_runs(config) == [line] * given
