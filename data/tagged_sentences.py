@@ -176,7 +176,7 @@ class TaggedSentences(DataConfig):
             raise DataError(
                 f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
             )
-        description = summary(found, {"training": train, **rows}, scheme, counts)
+        description = summary(found, {"training": train, **rows}, scheme, counts["train"])
         if self.source == "files" and self.validation is None:
             parts = {split: len(sentences) for split, (_, sentences) in files.items()}
             held_out = parts["validation"]
@@ -302,8 +302,9 @@ class TaggedSentences(DataConfig):
         """Sentences with the labels that the model predicts; divides long ones and adds to `counts`."""
         rows = []
         for one in sentences:
-            labels = one.labels
+            labels, written_in = one.labels, None
             if labels is not None:
+                written_in = None if scheme == processor.scheme else scheme
                 illegal = illegal_places(labels, scheme)
                 counts.add_illegal(one, illegal)
                 labels = tuple(convert(labels, processor.scheme))
@@ -325,7 +326,7 @@ class TaggedSentences(DataConfig):
                 counts.add_divided(one)
             for number, part in enumerate(parts, 1):
                 row = f"{one.number}" if len(parts) == 1 else f"{one.number}.{number}"
-                rows.append(TaggedSentence(row, one.words[part], None if labels is None else labels[part]))
+                rows.append(TaggedSentence(row, one.words[part], labels and labels[part], written_in))
         return rows
 
     def _training_batches(self, train: list[TaggedSentence], processor: TaggerProcessor, seed: int) -> Any:

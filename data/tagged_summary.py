@@ -53,7 +53,7 @@ def summary(
     processor: TaggerProcessor,
     splits: Mapping[str, Sequence[TaggedSentence]],
     scheme: Scheme,
-    counts: Mapping[str, Counts],
+    counts: Counts,
 ) -> str:
     """Lines with the numbers of sentences, words, types and unknown words, and with possible problems.
 
@@ -61,7 +61,7 @@ def summary(
       processor: the processor of the data.
       splits: the sentences of each split, `training` first.
       scheme: the scheme of the labels in the files.
-      counts: the counts of each split.
+      counts: the counts of the training sentences. Those of the other splits are their notes, which a run also prints.
     """
     lines = []
     for name, sentences in splits.items():
@@ -80,8 +80,7 @@ def summary(
     lines.append(f"{what} of {len(order)} types in training: {shown}{more}")
     if processor.has_entities and scheme != processor.scheme:
         lines.append(f"labels are read as {scheme} and converted to {processor.scheme}")
-    for name, found in counts.items():
-        lines += [f"{name}: {note}" for note in found.notes()]
+    lines += [f"training: {note}" for note in counts.notes()]
     half, most = np.percentile([len(one.words) for one in train], [50, 95])
     sizes = f"{len(processor.inputs.words):,} words and {len(processor.inputs.characters):,} characters"
     lines.append(f"length of training sentences: median {half:.0f}, 95% have at most {most:.0f}")

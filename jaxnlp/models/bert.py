@@ -5,6 +5,7 @@ Source: Devlin et al. 2019, and google-research/bert for what the paper leaves o
 
 import dataclasses
 import functools
+import operator
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import chex
@@ -124,6 +125,15 @@ class BertModelConfig(ModelConfig):
     def max_length(self) -> int:
         return self.encoder.max_positions
 
+    @property
+    def bert_path(self) -> tuple[str, ...] | None:
+        """Path of the BERT's parameters; None = this model does not have a BERT."""
+        return ("encoder",)
+
+    def bert_vocabulary(self, processor: Any) -> Any:
+        """The BERT's tokenizer, from the processor of the model."""
+        return getattr(processor, "vocabulary", processor)
+
     def architecture(self) -> dict[str, Any]:
         return super().architecture() | {"encoder": self.encoder.architecture()}
 
@@ -134,17 +144,17 @@ class BertModelConfig(ModelConfig):
     def adopt(self, pretrained: Any) -> Adopted:
         """The encoder of any model with a BERT, and its shape; dropout rates stay those of this config."""
         theirs = pretrained.model.config
-        if not isinstance(theirs, BertModelConfig):
+        path = getattr(theirs, "bert_path", None)
+        if path is None:
             raise ValueError(f"it does not have a BERT: its model is a {type(theirs).__name__}; give a run with a BERT")
         fields = dataclasses.fields(BertConfig)
         rates = {f.name: getattr(self.encoder, f.name) for f in fields if f.name.endswith("dropout_rate")}
         encoder = dataclasses.replace(theirs.encoder, **rates)
-        vocabulary = getattr(pretrained.processor, "vocabulary", pretrained.processor)
         shape = f"{encoder.num_layers} layers, {encoder.width} wide, {encoder.num_heads} heads"
         return Adopted(
             self.with_encoder(encoder),
-            {"encoder": pretrained.params["encoder"]},
-            vocabulary,
+            {"encoder": functools.reduce(operator.getitem, path, pretrained.params)},
+            theirs.bert_vocabulary(pretrained.processor),
             (f"encoder from {pretrained.name}: {shape}",),
         )
 

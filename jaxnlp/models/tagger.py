@@ -27,6 +27,9 @@ from jaxnlp.nn.transformer import rows
 from jaxnlp.ops.crf import Chain
 from jaxnlp.text.tagger_processor import TaggerProcessor
 
+HEAD = "scores"
+"""Name of the layer that scores labels."""
+
 
 class LabelScores(NamedTuple):
     """The outputs of a tagger.
@@ -63,7 +66,7 @@ class TaggerConfig(WordEncoderConfig):
         )
 
     def parameter(self, path: tuple[str, ...]) -> Parameter:
-        table = parameter_table.entries(parameter_table.dense(("scores",), "DC"), head=True)
+        table = parameter_table.entries(parameter_table.dense((HEAD,), "DC"), head=True)
         if self.crf:
             table |= parameter_table.entries({("transitions",): "CC", ("start",): "C", ("end",): "C"}, head=True)
         found: Parameter = self.find_parameter(table, path)

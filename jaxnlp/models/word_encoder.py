@@ -123,6 +123,15 @@ class WordEncoderConfig(ModelConfig):
         return bert + self.word_width + self.bigram_width + self.character_features
 
     @property
+    def bert_path(self) -> tuple[str, ...] | None:
+        """Path of the BERT's parameters; None = there is no BERT."""
+        return (NAME, "bert") if self.bert else None
+
+    def bert_vocabulary(self, processor: Any) -> Any:
+        """The BERT's tokenizer, from the processor of the model."""
+        return processor.inputs.pieces
+
+    @property
     def max_pieces(self) -> int | None:
         """Maximum length of a sentence in BERT's tokens; None = there is no BERT."""
         return self.encoder.max_positions if self.bert else None

@@ -8,7 +8,15 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 
 from jaxnlp.text import list_of_strings
-from jaxnlp.text.tag_schemes import AllowedLabels, LabelledSpan, Scheme, allowed_labels, prefix_and_type, spans_of
+from jaxnlp.text.tag_schemes import (
+    AllowedLabels,
+    LabelledSpan,
+    Scheme,
+    allowed_labels,
+    find_scheme,
+    prefix_and_type,
+    spans_of,
+)
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit
 
@@ -21,11 +29,14 @@ class TaggedSentence:
       name: its number in the file, followed by the number of its part if it is split.
       words: [T].
       labels: in the scheme of the processor [T]; None = not known.
+      scheme: of the labels in their file, in which predictions are written; None = the processor's.
     """
 
     name: str
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
+    # The fingerprint of a run's data is made of this class's repr, and must not change.
+    scheme: Scheme | None = dataclasses.field(default=None, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +90,18 @@ class TaggerProcessor:
         if self.has_entities:
             return spans_of(labels)
         return [LabelledSpan(place, place + 1, label) for place, label in enumerate(labels)]
+
+    def file_scheme(self, sentences: Sequence[Sequence[str]]) -> Scheme:
+        """The scheme of a file's labels; the processor's if they name no entity of its types.
+
+        Args:
+          sentences: a list of labels [T] for each sentence, or another column of the file.
+        """
+        types = {prefix_and_type(label)[1] for labels in sentences for label in labels}
+        if not self.has_entities or types.isdisjoint(self.types):
+            return self.scheme
+        found = find_scheme(sentences)
+        return self.scheme if found == "none" else found
 
     def encode(self, sentence: TaggedSentence) -> dict[str, np.ndarray]:
         """The arrays of a sentence: those of `WordInputs.encode`, and `labels` [T] int32, 0 where they are not known.

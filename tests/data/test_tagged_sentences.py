@@ -99,7 +99,9 @@ def test_illegal_labels_and_long_sentences_are_counted(tmp_path):
     illegal = "1 label may not follow the one before it and begins an entity (first: sentence 22, line 111, word 2)"
     divided = "1 sentence is too long and divided (first: sentence 21, line 101, 9 words)"
     assert split.notes == (illegal, divided)
-    assert f"validation: {illegal}" in found.description
+    # A run prints the notes of its splits after the description.
+    assert f"training: {illegal}" in found.description
+    assert found.description.count(illegal) == 1
     assert [one.name for one in split.examples[-3:]] == ["21.1", "21.2", "22"]
     assert [len(one.words) for one in split.examples[-3:]] == [5, 4, 2]
 

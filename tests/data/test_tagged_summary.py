@@ -15,14 +15,14 @@ def test_a_summary_says_what_the_data_has():
     counts.add_illegal(RawSentence((9,), 4, ("a",), ("O",)), [])
     counts.add_divided(RawSentence((12,) * 2_000, 5, ("a",) * 2_000, None))
     held_out = [TaggedSentence("1", ("Ann", "falls"), ("B-PER", "O"))]
-    text = summary(processor, {"training": train, "validation": held_out}, "iob1", {"train": counts})
+    text = summary(processor, {"training": train, "validation": held_out}, "iob1", counts)
     assert text.split("\n") == [
         "training: 2 sentences, 3 words, longest 2",
         "validation: 1 sentences, 2 words, longest 2, 50.0% unknown",
         "2 entities of 2 types in training: LOC 1, PER 1",
         "labels are read as iob1 and converted to bio",
-        "train: 1 label may not follow the one before it and begins an entity (first: sentence 3, line 7, word 2)",
-        "train: 1 sentence is too long and divided (first: sentence 5, line 12, 2,000 words)",
+        "training: 1 label may not follow the one before it and begins an entity (first: sentence 3, line 7, word 2)",
+        "training: 1 sentence is too long and divided (first: sentence 5, line 12, 2,000 words)",
         "length of training sentences: median 2, 95% have at most 2",
         "3 words and 7 characters in the vocabulary, 5 labels",
     ]

@@ -123,7 +123,7 @@ class Export(Command):
         others = {name: params for name, params in trained.params.items() if name not in written and classifier is None}
         further_files = {HEADS: heads_file(trained.model.config, others)} if others else {}
         if others or classifier is not None:
-            further_files[EXPORTED] = description(trained)
+            further_files[EXPORTED] = description(trained, trained.model.config)
         program = torch_classifier(trained, max_length_of(trained)) if others else None
         if program is not None:
             further_files[PROGRAM_FILE] = program.encode()

@@ -1,4 +1,4 @@
-"""Exported classifiers, read back with their heads: what the verb `export` writes for this library only."""
+"""Exported models, read back whole: what the verb `export` writes for this library only."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,8 @@ from safetensors.numpy import load_file, save
 from jaxnlp.convert import PretrainedError, load_pretrained
 from jaxnlp.convert.folders import EXPORTED, find_folder, read_object, read_tensors
 from jaxnlp.models import ModelConfig
+from jaxnlp.models.tagger import HEAD as LABEL_SCORES
+from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.models.text_vectors import TextVectorsConfig
 from jaxnlp.serialization import from_json, on_any_machine, processor_from_json, processor_to_json, to_json
 from jaxnlp.targets import Scale
@@ -23,11 +25,11 @@ CLASSIFIER = "classifier."
 """Prefix of the names of a head in Transformers' weights."""
 
 
-def description(trained: Trained) -> bytes:
-    """The file `jaxnlp.json` of an exported model: its task, its model's config and its processor."""
+def description(trained: Trained, config: ModelConfig) -> bytes:
+    """The file `jaxnlp.json` of an exported model: its task, the config of what was exported, and its processor."""
     parts = {
         "task": to_json(trained.task),
-        "model": to_json(trained.model.config),
+        "model": to_json(config),
         "processor": processor_to_json(trained.processor),
     }
     return (json.dumps(parts) + "\n").encode()
@@ -38,20 +40,24 @@ def heads_file(config: ModelConfig, params: Params) -> bytes:
     return save(by_path(params), metadata={"model": json.dumps(to_json(config))})
 
 
-def read_exported(folder_or_name: str | Path) -> Trained:
-    """The model that was exported, with its heads.
+def read_exported(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+    """The model that was exported: its BERT and all other parameters.
 
     Raises:
+      ValueError: for tensors to ignore.
       PretrainedError, WeightsError: when the folder was changed since, so that a file is missing or does not fit.
       ConfigError: when the file `jaxnlp.json` cannot be read.
     """
+    if ignore:
+        raise ValueError(f"{folder_or_name}: this model is read whole, got tensors to ignore: {', '.join(ignore)}")
     folder = find_folder(folder_or_name)
     parts = read_object(folder / EXPORTED)
     task = from_json(parts.get("task"), Task, where=f"{folder / EXPORTED}: task")
     config: Any = from_json(on_any_machine(parts.get("model")), ModelConfig, where=f"{folder / EXPORTED}: model")
     processor = processor_from_json(parts.get("processor"), where=f"{folder / EXPORTED}: processor")
-    encoder = load_pretrained(folder, ignore=(CLASSIFIER,)).params
-    params = {"encoder": encoder, **_heads(folder, config, processor)}
+    bert = flatten_dict(load_pretrained(folder, ignore=(CLASSIFIER,)).params)
+    others = flatten_dict(_heads(folder, config, processor))
+    params = unflatten_dict({(*config.bert_path, *path): x for path, x in bert.items()} | others)
     model, inputs = task.build(config, processor)
     expected = jax.eval_shape(model.init, jax.random.key(0), *inputs)["params"]
     shapes = [{path: x.shape for path, x in flatten_dict(tree).items()} for tree in (params, expected)]
@@ -63,18 +69,19 @@ def read_exported(folder_or_name: str | Path) -> Trained:
 
 
 def _heads(folder: Path, config: Any, processor: Any) -> Params:
-    """The parameters outside the encoder, [inputs, outputs] for kernels."""
+    """The parameters outside the BERT, [inputs, outputs] for kernels."""
     if (folder / HEADS).is_file():
         return unflatten_dict({tuple(name.split(".")): x for name, x in load_file(folder / HEADS).items()})
     tensors = read_tensors(folder, str(folder))
     found = config.only_head(processor) if isinstance(config, TextVectorsConfig) else None
+    head = LABEL_SCORES if isinstance(config, TaggerConfig) else found and found.head
     names = (f"{CLASSIFIER}weight", f"{CLASSIFIER}bias")
-    if found is None or not tensors.keys() >= set(names):
+    if head is None or not tensors.keys() >= set(names):
         raise PretrainedError(f"{folder} has neither {HEADS} nor {names[0]}; export the run again")
     weight, bias = (np.asarray(tensors[name], np.float32) for name in names)
-    if isinstance(found.targets, Scale):
+    if found is not None and isinstance(found.targets, Scale):
         weight, bias = weight / found.targets.width, (bias - found.targets.lowest) / found.targets.width
-    return {found.head: {"kernel": np.ascontiguousarray(weight.T), "bias": bias}}
+    return {head: {"kernel": np.ascontiguousarray(weight.T), "bias": bias}}
 
 
 def by_path(tree: Any) -> dict[str, np.ndarray]:

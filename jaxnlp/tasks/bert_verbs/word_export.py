@@ -8,11 +8,12 @@ import jax
 import numpy as np
 import tyro
 
+from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, architecture, save_pretrained
-from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.models.tagger import HEAD, TaggerConfig
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.exported import HEADS, heads_file
+from jaxnlp.tasks.bert_verbs.exported import HEADS, description, heads_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +23,7 @@ class ExportWords(Command):
     A tagger that is only a BERT, without CRF, recurrent layers, word embeddings and characters, becomes a
     BertForTokenClassification with its labels. Its scores of a word are those of the word's first token. Of all other
     models the directory has the BERT; their other parameters are not part of any Transformers BERT class, so they are
-    saved separately in heads.safetensors.
+    saved separately in heads.safetensors. `jaxnlp.load_pretrained` and the verbs read back the whole model.
     """
 
     folder: tyro.conf.Positional[Path]
@@ -38,16 +39,17 @@ class ExportWords(Command):
         """
         pretrained, others = bert_of_words(trained)
         tagger = token_classifier_of(trained)
-        further_files = {}
+        config: Any = dataclasses.replace(trained.model.config, encoder=pretrained.config)
+        further_files = {EXPORTED: description(trained, config)}
         if tagger is None:
-            further_files = {HEADS: heads_file(trained.model.config, others)}
+            further_files[HEADS] = heads_file(config, others)
         save_pretrained(self.folder, pretrained, classifier=tagger, further_files=further_files)
         name = architecture(None, tagger)
-        print(f"{self.folder}: transformers.{name}.from_pretrained reads it")
+        print(f"{self.folder}: transformers.{name}.from_pretrained reads it, and jaxnlp the whole model")
         if tagger is None:
             print(
                 f"{self.folder / HEADS}: all other parameters: not part of any Transformers BERT class, so saved "
-                "separately; to use the whole model, load the run with jaxnlp.load_run"
+                "separately; kernels are [inputs, outputs], and the metadata has the model's config"
             )
         elif getattr(trained.task, "constrained", False) and trained.processor.has_entities:
             print(
@@ -80,5 +82,5 @@ def token_classifier_of(trained: Trained) -> Classifier | None:
     config: Any = trained.model.config
     if not isinstance(config, TaggerConfig) or config.crf or set(trained.params[NAME]) != {"bert"}:
         return None
-    kernel, bias = (np.asarray(trained.params["scores"][name]) for name in ("kernel", "bias"))
+    kernel, bias = (np.asarray(trained.params[HEAD][name]) for name in ("kernel", "bias"))
     return Classifier(kernel, bias, config.input_dropout_rate, trained.processor.labels, each_token=True)

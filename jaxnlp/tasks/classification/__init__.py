@@ -163,9 +163,7 @@ class Classification(Task):
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
         """A classifier that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
-        if ignore:
-            raise ValueError(f"{place}: a classifier is read whole, got tensors to ignore: {', '.join(ignore)}")
-        return read_exported(place)
+        return read_exported(place, ignore=ignore)
 
 
 def _shares(batch: Batch, classes: int) -> Array:

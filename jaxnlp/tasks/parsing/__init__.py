@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -13,8 +14,9 @@ from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.parser import ParserConfig
 from jaxnlp.ops.transitions import labels_of, legal_transitions
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.bert_verbs.word_attention import attends
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.parsing.commands import Parse, attend, parse
@@ -128,3 +130,8 @@ class Parsing(Task):
 
     def offers(self, function: str, model: nn.Module) -> bool:
         return function != "attend" or attends(model)
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A parser that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
+        return read_exported(place, ignore=ignore)

@@ -34,8 +34,8 @@ class Parse(Command):
     A line has a word, its relation to its head and its number, below the head and to the right of it. A text is one
     sentence; its words are split by a simple rule, in which punctuation marks are words.
 
-    A blank line of a file is a sentence without words. A sentence that is too long for the parser gets no tree, and a
-    note on standard error counts such sentences.
+    A blank line of a file is a sentence without words. A sentence that is too long for the parser gets no tree. Both
+    have an empty place among the trees, and a note on standard error counts the sentences that are too long.
 
     A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
     """
@@ -214,7 +214,7 @@ def _parsed(
 
 
 def _text(sentence: TreeSentence, tree: Tree | str) -> str:
-    return f"no tree: {tree}\n" if isinstance(tree, str) else as_text(sentence.words, tree)
+    return "\n" if isinstance(tree, str) else as_text(sentence.words, tree)
 
 
 def _json_line(sentence: TreeSentence, tree: Tree | str) -> str:

@@ -54,13 +54,15 @@ def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) 
     """Raises ValueError when a parser reads tags and words lack them; "_" is a tag if training sentences have it."""
     if not processor.tags:
         return
+    tagger = "--tagger RUN (tagger=RUN in Python)"
+    if processor.tag_column != "upos":
+        tagger = f"a parser that was trained with --data.tags upos, together with {tagger}"
     for sentence in sentences:
         found = set(tags_of(sentence, processor.tag_column)).difference(processor.tags)
         if any("_" in tag.split(" ") for tag in found):
             raise ValueError(
-                f"{sentence.where}: this parser reads tags ({processor.tag_column}), and some words have none; give "
-                "--tagger RUN (tagger=RUN in Python), a CoNLL-U file with tags, or a parser that was trained with "
-                "--data.tags none"
+                f"{sentence.where}: this parser reads tags ({processor.tag_column}), and some words have none; "
+                f"give {tagger}, a CoNLL-U file with tags, or a parser that was trained with --data.tags none"
             )
 
 

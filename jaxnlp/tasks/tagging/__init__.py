@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -12,8 +13,9 @@ from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.tagger import TaggerConfig
 from jaxnlp.ops.crf import crf_log_likelihood
-from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task
+from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.attention import Attention
+from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.bert_verbs.word_attention import attends
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.tagging import scores
@@ -91,3 +93,8 @@ class Tagging(Task):
 
     def offers(self, function: str, model: nn.Module) -> bool:
         return function != "attend" or attends(model)
+
+    @classmethod
+    def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:
+        """A tagger that `jaxnlp export` wrote. Raises: ValueError for other weights, and for tensors to ignore."""
+        return read_exported(place, ignore=ignore)

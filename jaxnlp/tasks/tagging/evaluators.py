@@ -13,6 +13,7 @@ from jaxnlp.ops.crf import Chain
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Scoring
 from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.inference import best_labels, decoding_chain
+from jaxnlp.text.tag_schemes import convert
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 MAX_LABELS = 60
@@ -21,7 +22,10 @@ MAX_LABELS = 60
 
 @dataclasses.dataclass(frozen=True)
 class Validation(Evaluator):
-    """F1, precision and recall of entities as CoNLL counts them, accuracy of labels, and predictions of all words."""
+    """F1, precision and recall of entities as CoNLL counts them, accuracy of labels, and predictions of all words.
+
+    The file of predictions has the scheme of the split's labels. Without labels it has the training scheme.
+    """
 
     def __call__(self, scoring: Scoring) -> Evaluation:
         trained, examples = scoring.trained, scoring.split.examples
@@ -59,17 +63,23 @@ def whole_sentences(
     for name, group in itertools.groupby(pairs, key=lambda pair: pair[0].name.partition(".")[0]):
         parts, found = zip(*group, strict=True)
         gold = None if parts[0].labels is None else tuple(label for part in parts for label in part.labels)
-        wholes.append(TaggedSentence(name, tuple(word for part in parts for word in part.words), gold))
+        words = tuple(word for part in parts for word in part.words)
+        wholes.append(TaggedSentence(name, words, gold, parts[0].scheme))
         labels.append([label for one in found for label in one])
     return wholes, labels
 
 
 def conll(examples: Sequence[TaggedSentence], predicted: Sequence[Sequence[str]]) -> str:
-    """Sentences as columns separated by tabs: the word, its label if it is known, and the predicted label."""
+    """Sentences as columns separated by tabs: the word, its label if it is known, and the predicted label.
+
+    Labels are in the scheme of the sentence's file, if it is known.
+    """
     sentences = []
     for one, labels in zip(examples, predicted, strict=True):
-        columns = [one.words, labels] if one.labels is None else [one.words, one.labels, labels]
-        sentences.append("".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)))
+        rows = [labels] if one.labels is None else [one.labels, labels]
+        if one.scheme is not None:
+            rows = [convert(row, one.scheme) for row in rows]
+        sentences.append("".join("\t".join(row) + "\n" for row in zip(one.words, *rows, strict=True)))
     return "\n".join(sentences)
 
 

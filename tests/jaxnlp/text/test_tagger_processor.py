@@ -33,6 +33,14 @@ def test_entities_have_types_and_tags_are_types():
     assert not ENTITIES.allowed.transitions.all()
 
 
+def test_a_file_has_the_scheme_of_its_entities_or_the_one_of_training():
+    assert ENTITIES.file_scheme([["B-PER", "I-PER"], ["O"]]) == "bio"
+    assert ENTITIES.file_scheme([["B-PER", "M-PER", "E-PER"]]) == "bmes"
+    for others in (["O", "O"], ["Ann-Marie", "sees"], ["B-DATE"], ["NOUN"]):
+        assert ENTITIES.file_scheme([others]) == "bioes"
+    assert TAGS.file_scheme([["B-PER"]]) == "none"
+
+
 def test_processors_survive_json():
     for processor in (ENTITIES, TAGS):
         assert TaggerProcessor.from_json(json.loads(json.dumps(processor.to_json()))) == processor

@@ -11,14 +11,18 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
+import jaxnlp
+from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.pretrained import load_pretrained
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.models.recurrent_parser import RecurrentParserConfig
 from jaxnlp.models.tagger import TaggerConfig
+from jaxnlp.models.text_tasks import TextTasksConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.parsing import Parsing
 from jaxnlp.tasks.tagging import Tagging
+from jaxnlp.tasks.text_tasks import TextTasks
 from jaxnlp.text.parser_processor import ParserProcessor
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
@@ -43,7 +47,7 @@ def test_a_tagger_that_is_only_a_bert_has_the_same_scores_in_transformers(tmp_pa
     trained = tagger(encoder=dataclasses.replace(BERT, use_pooler=use_pooler), input_dropout_rate=0.25)
     ExportWords(tmp_path / "bert")(trained)
     shown = capsys.readouterr().out
-    assert "transformers.BertForTokenClassification.from_pretrained reads it\n" in shown
+    assert "transformers.BertForTokenClassification.from_pretrained reads it, and jaxnlp the whole model\n" in shown
     assert "Transformers takes the best label of each word; jaxnlp predict also respects the bio scheme\n" in shown
     assert not (tmp_path / "bert" / "heads.safetensors").exists()
     model, report = transformers.AutoModelForTokenClassification.from_pretrained(
@@ -83,23 +87,78 @@ def test_of_other_taggers_transformers_reads_the_bert(tmp_path, capsys, fields, 
     trained = tagger(**fields)
     ExportWords(tmp_path / "bert")(trained)
     shown = capsys.readouterr().out
-    assert "transformers.BertModel.from_pretrained reads it\n" in shown
-    assert "to use the whole model, load the run with jaxnlp.load_run\n" in shown
+    assert "transformers.BertModel.from_pretrained reads it, and jaxnlp the whole model\n" in shown
     assert load_file(tmp_path / "bert" / "heads.safetensors").keys() == others
     expected = {name: x for name, x in trained.params["encoder"]["bert"].items() if name != "pooler"}
     chex.assert_trees_all_equal(load_pretrained(tmp_path / "bert").params, jax.tree.map(np.asarray, expected))
     assert json.loads((tmp_path / "bert" / "config.json").read_text())["architectures"] == ["BertModel"]
 
 
-def test_of_a_parser_transformers_reads_the_bert(tmp_path, capsys):
-    processor = ParserProcessor(INPUTS, ("NOUN", "VERB"), ("root", "nsubj"))
+def parser():
+    processor = ParserProcessor(INPUTS, (), ("root", "nsubj"), tag_column="none")
     config = RecurrentParserConfig(**FIELDS | {"recurrent_widths": (3,)})
     model, shapes = Parsing().build(config, processor)
-    trained = Trained(Parsing(), model, random_parameters(model, *shapes), processor, name="mine")
-    ExportWords(tmp_path / "bert")(trained)
-    assert "transformers.BertModel.from_pretrained reads it\n" in capsys.readouterr().out
+    return Trained(Parsing(), model, random_parameters(model, *shapes), processor, name="mine")
+
+
+def test_of_a_parser_transformers_reads_the_bert(tmp_path, capsys):
+    ExportWords(tmp_path / "bert")(parser())
+    assert "transformers.BertModel.from_pretrained reads it, and" in capsys.readouterr().out
     assert any(name.startswith("encoder.recurrent.") for name in load_file(tmp_path / "bert" / "heads.safetensors"))
     assert load_pretrained(tmp_path / "bert").vocabulary == PIECES
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(tagger, id="bert"),
+        pytest.param(parser, id="parser"),
+        pytest.param(
+            lambda: tagger(Tagging(constrained=False), crf=True, word_width=4, recurrent_widths=(3,)),
+            id="crf",
+            marks=pytest.mark.thorough,
+        ),
+    ],
+)
+def test_an_exported_model_of_words_is_read_back_whole(tmp_path, make):
+    trained, text = make(), "the dogs see rome"
+    ExportWords(tmp_path / "bert")(trained)
+    again = jaxnlp.load_pretrained(tmp_path / "bert")
+    assert (again.task, again.processor) == (trained.task, trained.processor)
+    predict = "parse" if isinstance(trained.task, Parsing) else "tag"
+    assert getattr(again, predict)(text) == getattr(trained, predict)(text)
+    for pair in zip(again.attend(text).maps, trained.attend(text).maps, strict=True):
+        np.testing.assert_array_equal(*(one.weights for one in pair))
+    # A new run begins with all parameters.
+    adopted = trained.model.config.adopt(again)
+    further = {} if adopted.params_for is None else adopted.params_for(trained.processor)
+    expected = jax.tree.map(np.asarray, trained.params)
+    expected["encoder"]["bert"].pop("pooler", None)
+    chex.assert_trees_all_equal(adopted.params | further, expected)
+    assert adopted.config.encoder == dataclasses.replace(BERT, use_pooler=False)
+
+
+def test_a_model_of_texts_adopts_the_bert_of_an_exported_tagger(tmp_path):
+    trained = tagger(word_width=4)
+    ExportWords(tmp_path / "bert")(trained)
+    for theirs in (trained, jaxnlp.load_pretrained(tmp_path / "bert")):
+        found = TextTasksConfig(pooling="mean").adopt(theirs)
+        expected = jax.tree.map(np.asarray, theirs.params["encoder"]["bert"])
+        chex.assert_trees_all_equal(found.params, {"encoder": expected})
+        assert found.processor == PIECES
+    with pytest.raises(ValueError, match="it does not have a BERT: its model is a TaggerConfig; give a run with a"):
+        TextTasksConfig(pooling="mean").adopt(tagger(bert=False, word_width=4))
+
+
+def test_without_its_other_parameters_an_exported_tagger_is_refused_or_an_encoder(tmp_path):
+    ExportWords(tmp_path / "bert")(tagger(word_width=4))
+    (tmp_path / "bert" / "heads.safetensors").unlink()
+    with pytest.raises(PretrainedError, match=r"has neither heads\.safetensors nor classifier\.weight; export the run"):
+        jaxnlp.load_pretrained(tmp_path / "bert")
+    encoder = jaxnlp.load_pretrained(tmp_path / "bert", ignore=("classifier.",))
+    assert isinstance(encoder.task, TextTasks)
+    with pytest.raises(ValueError, match=r"bert: this model is read whole, got tensors to ignore: scores\."):
+        Tagging.from_pretrained(tmp_path / "bert", ignore=("scores.",))
 
 
 def test_a_tagger_without_a_bert_says_in_one_line_what_to_do(tmp_path):

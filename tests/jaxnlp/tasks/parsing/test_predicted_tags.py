@@ -71,7 +71,10 @@ def test_words_without_the_tags_that_a_parser_reads_are_refused(column, known):
     if column == "upos":
         require_tags([one], processor)
         one = sentence_of(["a"])
-    with pytest.raises(ValueError, match=rf"line 1, sentence 1: this parser reads tags \({column}\), and some words"):
+    # A tagger serves only parsers of Universal POS tags.
+    first = "--tagger RUN" if column == "upos" else "a parser that was trained with --data.tags upos, together with --"
+    message = rf"line 1, sentence 1: this parser reads tags \({column}\), and some words have none; give {first}"
+    with pytest.raises(ValueError, match=message):
         require_tags([one], processor)
     require_tags([one], dataclasses.replace(processor, tags=("_", "X _")))  # a treebank without XPOS
     require_tags([one], dataclasses.replace(processor, tags=(), tag_column="none"))

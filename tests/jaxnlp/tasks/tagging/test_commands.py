@@ -43,7 +43,7 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys, on_standar
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     lines = printed.split("\n")
-    assert lines[0] == "1\tAnna\tB-PER\tS-PER"
+    assert lines[0] == "1\tAnna\tB-PER\tB-PER"  # in the scheme of the file, not in BIOES
     assert lines[1] == "2\tsleeps\tO\tO"
     assert lines[2] == ""
     assert lines[3].startswith("1\tOslo\tB-LOC\t")
@@ -55,6 +55,10 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys, on_standar
     assert "standard input, line 2 (sentence 1, word 2): " in capsys.readouterr().err
     assert main([*arguments, "--out", str(out)]) == 0
     assert out.read_text() == printed
+    assert capsys.readouterr().out == f"{out}\n"
+    path.write_text("Anna\tPROPN\nsleeps\tVERB\n")
+    assert main(["predict", str(run), "--conll", str(path)]) == 0
+    assert capsys.readouterr().out == "Anna\tPROPN\tS-PER\nsleeps\tVERB\tO\n"
 
 
 def test_a_model_of_characters_reads_a_file_with_their_positions(trained, tmp_path, monkeypatch, capsys):

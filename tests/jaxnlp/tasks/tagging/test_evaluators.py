@@ -47,9 +47,13 @@ def test_a_run_learns_and_its_report_shows_types_errors_and_transitions(run):
 def test_files_with_labels_are_scored_and_without_are_predicted(run, tmp_path, capsys):
     path = tmp_path / "x.conll"
     path.write_text("Anna B-PER\nvisits O\nNew B-LOC\nYork I-LOC\n. O\n")
-    assert main([str(run), "--file", str(path)]) == 0
+    out = tmp_path / "out.conll"
+    assert main([str(run), "--file", str(path), "--predictions", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "f1 1.0000  (2 entities)" in printed
+    assert out.read_text() == "".join(  # in the scheme of the file
+        f"{line} {line.split()[1]}\n".replace(" ", "\t") for line in path.read_text().splitlines()
+    )
     path.write_text("Anna\nvisits\nNew\nYork\n.\n")
-    assert main([str(run), "--file", str(path), "--predictions", str(tmp_path / "out.conll")]) == 0
-    assert (tmp_path / "out.conll").read_text().splitlines()[2:4] == ["New\tB-LOC", "York\tE-LOC"]
+    assert main([str(run), "--file", str(path), "--predictions", str(out)]) == 0
+    assert out.read_text().splitlines()[2:4] == ["New\tB-LOC", "York\tE-LOC"]
