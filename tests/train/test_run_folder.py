@@ -209,7 +209,7 @@ def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, qu
     config = update(tiny_config(total_steps=2), **{"optimizer.schedule": "constant"})
     quick_fit(config, tmp_path)
     before = files(tmp_path)
-    with pytest.raises(RunMismatchError, match="has trained 2 steps, but total_steps is 1; give at least 2"):
+    with pytest.raises(RunMismatchError, match="has trained to step 2, but total_steps is 1; give at least 2"):
         quick_fit(update(config, total_steps=1), tmp_path)
     assert files(tmp_path) == before
 
@@ -220,11 +220,19 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
     original, before = source.read_text(), files(run)
     try:
         source.write_text(original[::-1])
-        with pytest.raises(RunMismatchError, match=r"the data has changed since the run in .* started"):
+        with pytest.raises(RunMismatchError, match=r"since the run in .* started; restore the data, or") as caught:
+            quick_fit(finished[1], run)
+        lines = str(caught.value).splitlines()
+        assert lines[1].startswith("  before and now: ")
+        assert lines[2:] == ["  the descriptions are equal, but the contents differ"]
+        source.write_text(original + "Q")
+        with pytest.raises(RunMismatchError, match=r"^the data has changed since the run in .* started") as caught:
             quick_fit(finished[1], run)
     finally:
         source.write_text(original)
     assert files(run) == before
+    starts = ("  before: ", "  now: ", "  processor.json would differ:", "    characters: [")
+    assert all(map(str.startswith, str(caught.value).splitlines()[1:], starts))
 
 
 @pytest.mark.thorough

@@ -149,7 +149,11 @@ class ParsedSentence(NamedTuple):
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text; see `attend_words`.
+    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
+
+    Args:
+      text: the text to read.
+      max_length: maximum length in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a model without a BERT.
     """
@@ -163,8 +167,7 @@ def parse(
     """The dependency tree of each sentence, or of one.
 
     Args:
-      trained: a parser.
-      texts: sentences; a simple rule splits them into words.
+      texts: one sentence, or a list of N; a simple rule splits them into words.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: sequences of transitions that beam search keeps.
 

@@ -121,7 +121,11 @@ class Predict(Command):
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text; see `attend_words`.
+    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
+
+    Args:
+      text: the text to read.
+      max_length: maximum length in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a model without a BERT.
     """
@@ -131,6 +135,9 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
     """The entities in each text, or the labels of its words. A single text gives a single list.
+
+    Args:
+      texts: one text, or a list of N.
 
     Raises: ValueError naming the text, for a blank text and for a word that is too long for the BERT.
     """
