@@ -30,7 +30,7 @@ class MetricKind(NamedTuple):
     Attributes:
       of: the noun for what is counted: tokens, questions, examples.
       unit: of its value; metrics of one unit share a chart. It is nats; points, for a score of the whole corpus such as
-        BLEU; choices, for a perplexity, which is a number of equally likely tokens; or "", for fractions of 1.
+        BLEU; choices, for a perplexity, which pages show without a unit; or "", for fractions of 1.
       better: whether lower or higher values are better.
       training_only: whether only training measures it, such as an objective that differs from the loss.
       title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
@@ -224,6 +224,10 @@ class Evaluator(Config):
 @dataclasses.dataclass(frozen=True)
 class Command(Config):
     """The base of verbs. Their fields are the flags of `jaxnlp VERB RUN`."""
+
+    summary: ClassVar[str] = ""
+    """The line of `jaxnlp --help` for a verb that several tasks have; one of its commands is enough. "" = the first
+    line of the docstring."""
 
     def further_models(self) -> tuple[str, ...]:
         """Places of further trained models that the verb uses; its call gets them after the first model."""

@@ -220,19 +220,17 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
     original, before = source.read_text(), files(run)
     try:
         source.write_text(original[::-1])
-        with pytest.raises(RunMismatchError, match=r"since the run in .* started; restore the data, or") as caught:
+        with pytest.raises(
+            RunMismatchError, match=r"restore the data, or .*\n  before and now: .*\n  the descriptions"
+        ):
             quick_fit(finished[1], run)
-        lines = str(caught.value).splitlines()
-        assert lines[1].startswith("  before and now: ")
-        assert lines[2:] == ["  the descriptions are equal, but the contents differ"]
         source.write_text(original + "Q")
-        with pytest.raises(RunMismatchError, match=r"^the data has changed since the run in .* started") as caught:
+        details = r"\n  before: .*\n  now: .*\n  processor\.json would differ:\n    characters: \["
+        with pytest.raises(RunMismatchError, match=rf"^the data has changed since the run in .* started.*{details}"):
             quick_fit(finished[1], run)
     finally:
         source.write_text(original)
     assert files(run) == before
-    starts = ("  before: ", "  now: ", "  processor.json would differ:", "    characters: [")
-    assert all(map(str.startswith, str(caught.value).splitlines()[1:], starts))
 
 
 @pytest.mark.thorough

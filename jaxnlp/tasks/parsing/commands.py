@@ -109,7 +109,8 @@ class Parse(Command):
             raise
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
-        self._write(lines, drawn, trained.name)
+        for path in self._write(lines, drawn, trained.name):
+            print(f"trees in {path}", file=sys.stderr)
         report_skipped(skipped, count, "sentences", "tree")
 
     def _write(self, lines: Sequence[str], drawn: Sequence[Drawn], name: str) -> list[Path]:

@@ -41,7 +41,7 @@ class Predict(Command):
     json: bool = False
     """Print a JSON object for each text."""
     html: Path | None = None
-    """Write a page with coloured entities to this file, in place of printing them."""
+    """Also write a page with coloured entities."""
     conll: Path | None = None
     """A file of columns, a word a line and an empty line after each sentence; - = standard input. Its lines are printed
     with the predicted label as a further column."""
@@ -64,8 +64,6 @@ class Predict(Command):
             return
         if self.out is not None or self.word_column:
             raise ValueError("--out and --word-column apply only to --conll")
-        if self.json and self.html is not None:
-            raise ValueError("--json and --html exclude each other")
         texts, entities = list[str](), list[list[Entity]]()
         count, skipped = 0, list[str]()
         try:
@@ -79,8 +77,7 @@ class Predict(Command):
                     if self.html is not None:
                         texts.append(text)
                         entities.append([] if isinstance(found, str) else found)
-                    else:
-                        print(_json_line(trained.processor, text, found) if self.json else _lines(text, found))
+                    print(_json_line(trained.processor, text, found) if self.json else _lines(text, found))
                 print(end="", flush=True)
         except BaseException:
             if self.html is not None and texts:
@@ -92,7 +89,7 @@ class Predict(Command):
         report_skipped(skipped, count, "texts", "labels")
         if self.html is not None:
             self._write_page(trained, texts, entities)
-            print(self.html)
+            print(f"entities in {self.html}", file=sys.stderr)
 
     def _write_page(self, trained: Trained, texts: Sequence[str], entities: Sequence[Sequence[Entity]]) -> None:
         assert self.html is not None
