@@ -1,10 +1,11 @@
-"""Whether two Chinese questions mean the same: a small Transformer encoder, trained from scratch on AFQMC.
+"""A small Transformer encoder that decides whether two Chinese questions mean the same, trained from scratch.
 
 [CLS] a [SEP] b [SEP] by characters, with segments, sinusoidal positions and scaled embeddings. It starts from
 afqmc_pretrain, which predicts masked tokens of the same training pairs; without --init-from it learns little.
 Source: Vaswani et al. 2017 for the encoder, pre-norm; Devlin et al. 2019 for pairs. Data: the CLUE benchmark.
 Cost: 6 minutes on two busy CPU cores with bfloat16 instructions, after the pretraining.
-Expect: macro-F1 0.60 and an area under the ROC curve of 0.70 on dev, means of three seeds; see docs/classification.md.
+Expect: macro-F1 0.60 and an area under the ROC curve of 0.70 on the development set, means of
+three seeds; see docs/classification.md.
 Command: python -m train afqmc_encoder --init-from runs/afqmc_pretrain --workdir runs/afqmc_encoder
 """
 

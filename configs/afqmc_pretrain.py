@@ -4,7 +4,7 @@ Both questions of a pair are read together, and a masked character may be copied
 encoder learns to compare them. It also predicts whether the second question belongs to the first.
 Source: Devlin et al. 2019, section 3.1. Data: the CLUE benchmark.
 Cost: 39 minutes on two busy CPU cores with bfloat16 instructions.
-Expect: 76% of the masked tokens of held-out pairs right, and 90% of the second questions.
+Expect: 76% accuracy on the masked tokens of held-out pairs, and 90% on the second questions.
 Command: python -m train afqmc_pretrain --workdir runs/afqmc_pretrain
 """
 

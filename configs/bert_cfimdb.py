@@ -1,9 +1,9 @@
-"""Sentiment of film reviews, positive or negative, by a small pretrained BERT.
+"""Classification of film reviews as positive or negative, by a small pretrained BERT.
 
 Source: CS224N, default final project (minBERT), part 1; counterfactually augmented reviews of IMDb: each has a
 copy with the opposite sentiment and few changed words.
 Cost: 17 minutes on two CPU cores without bfloat16 instructions, 8 on busy ones with them, from all-MiniLM-L6-v2.
-Expect: 93% of dev right, the mean of three seeds.
+Expect: 93% accuracy on the development set, the mean of three seeds.
 Command: python -m train bert_cfimdb --workdir runs/bert_cfimdb
 """
 

@@ -1,11 +1,11 @@
-"""Whether two questions ask the same, by a small pretrained BERT.
+"""A small pretrained BERT that decides whether two questions ask the same.
 
 Source: CS224N, default final project (minBERT), part 2; features of a pair after Conneau et al. 2017.
 Differs: without Quora's large training file, 16,000 rows of its dev file are for training, and the other 4,212 for
 validation.
 Cost: 48 minutes on one busy CPU core without bfloat16 instructions, from all-MiniLM-L6-v2.
-Expect: 84% of dev right after the first of two epochs; the second epoch memorises the rows. Pairs of Quora were in the
-encoder's training. The recorded run had one logit for both classes; now each class has one.
+Expect: 84% accuracy on the development set after the first of two epochs; the second epoch memorises the rows. Pairs of
+Quora were in the encoder's training. The recorded run had one logit for both classes; now each class has one.
 Command: python -m train bert_quora --workdir runs/bert_quora
 """
 

@@ -1,8 +1,9 @@
-"""From Cherokee to English: the LSTM with attention of CS224N's assignment 4, with its SentencePiece models.
+"""Translation from Cherokee to English by the LSTM with attention of CS224N's assignment 4.
 
-Source: CS224N, assignment 4; its widths, dropout and learning rate are larger. Data: Zhang, Frey and Bansal 2020.
+Source: CS224N, assignment 4, with its SentencePiece models; its widths, dropout and learning rate are
+larger. Data: Zhang, Frey and Bansal 2020.
 Cost: 26 minutes on two busy CPU cores with bfloat16 instructions.
-Expect: BLEU 14.0 on dev by greedy decoding, 16.1 with 5 beams and a length penalty of 0.6.
+Expect: BLEU 14.0 on the development set by greedy decoding, 16.1 with 5 beams and a length penalty of 0.6.
 Command: python -m train chr_en_lstm --workdir runs/chr_en_lstm
 """
 

@@ -1,4 +1,4 @@
-"""From Cherokee to English: a small Transformer, with a separate vocabulary for each language.
+"""Translation from Cherokee to English by a small Transformer, with a vocabulary for each language.
 
 Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for BPE dropout; the average of the
 parameters is evaluated. Data: Zhang, Frey and Bansal 2020.

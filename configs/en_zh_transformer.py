@@ -1,4 +1,4 @@
-"""From English to Chinese: a small Transformer for short sentences of daily speech.
+"""Translation from English to Chinese by a small Transformer, for short sentences of daily speech.
 
 Source: Vaswani et al. 2017, small and pre-norm; Provilkov et al. 2020 for BPE dropout; the average of the
 parameters is evaluated. Data: the English-Chinese pairs of CMU 11-785, from the Tatoeba Project.

@@ -1,4 +1,4 @@
-"""Multi30k, from English to German: the LSTM with attention, for captions of pictures.
+"""Translation of captions of pictures (Multi30k) from English to German, by the LSTM with attention.
 
 Source: Luong et al. 2015 in the form of CS224N, assignment 4; Provilkov et al. 2020 for BPE dropout; the average
 of the parameters is evaluated. Data: Elliott et al. 2016, task 1.

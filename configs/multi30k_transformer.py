@@ -1,4 +1,4 @@
-"""Multi30k, from English to German: a small Transformer for captions of pictures.
+"""Translation of captions of pictures (Multi30k) from English to German, by a small Transformer.
 
 Source: Vaswani et al. 2017, small and pre-norm (Xiong et al. 2020); Provilkov et al. 2020 for BPE dropout; the
 average of the parameters is evaluated. Data: Elliott et al. 2016, task 1.

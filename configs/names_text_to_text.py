@@ -3,7 +3,7 @@
 Source: Roberts et al. 2020 (closed-book T5). Data: CS224N, assignment 5. The answer about a person is only in the
 texts of names_span_corruption, so a model without pretraining can only guess.
 Cost: 2 minutes on two busy CPU cores with bfloat16 instructions.
-Expect: 9.0% of the 500 dev questions right, 5.6% without pretraining; see docs/translation.md.
+Expect: 9.0% accuracy on the 500 questions of the development set, 5.6% without pretraining; see docs/translation.md.
 Command: python -m train names_text_to_text --init-from runs/names_span_corruption --workdir runs/names_text_to_text
 """
 

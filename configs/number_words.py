@@ -1,4 +1,4 @@
-"""Numbers in words, from English to German: a small Transformer translates unseen numbers.
+"""Translation of numbers in words from English to German, by a small Transformer, without a download.
 
 Source: Vaswani et al. 2017, small; the package num2words makes the pairs, without a download.
 Cost: 4.6 minutes on two busy CPU cores with bfloat16 instructions.

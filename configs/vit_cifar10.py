@@ -1,9 +1,9 @@
-"""CIFAR-10 by a small Vision Transformer, trained from scratch.
+"""Classification of CIFAR-10's images by a small Vision Transformer, trained from scratch.
 
 Source: Dosovitskiy et al. 2021 for the model; Xiao et al. 2021 for its convolutional stem; Zhang et al. 2018 for mixup.
 Data: Krizhevsky 2009, without the 1,000 images that are held out.
 Cost: 83 minutes on one busy CPU core with bfloat16 instructions.
-Expect: 84.2% of the held-out images.
+Expect: 84.2% accuracy on the 1,000 held-out training images.
 Command: python -m train vit_cifar10 --workdir runs/vit_cifar10
 """
 

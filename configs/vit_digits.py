@@ -1,8 +1,8 @@
-"""Handwritten digits by a small Vision Transformer: the 1,797 images of scikit-learn, without a download.
+"""Classification of scikit-learn's 1,797 handwritten digits by a small Vision Transformer, without a download.
 
 Source: Dosovitskiy et al. 2021 for the model.
 Cost: 18 seconds on two CPU cores with bfloat16 instructions.
-Expect: 98.3% of the 359 held-out digits right.
+Expect: 98.3% accuracy on the 359 held-out digits.
 Command: python -m train vit_digits --workdir runs/vit_digits
 """
 

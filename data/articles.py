@@ -91,7 +91,7 @@ def _read(
     words = split_words(read_text(source, path))
     boundary = int(len(words) * (1.0 - validation_fraction))
     if not 0 < boundary < len(words):
-        raise DataError(f"the text has {len(words)} words, too few to hold out {validation_fraction} of them")
+        raise DataError(f"the text has too few words to hold out {validation_fraction} of them: {len(words)}")
     train, validation = words[:boundary], words[boundary:]
     vocabulary = given or _vocabulary_of(word for word, count in Counter(train).items() if count >= minimum_count)
     return Articles(vocabulary, (vocabulary.encode_words(train),), (vocabulary.encode_words(validation),))

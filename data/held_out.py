@@ -40,8 +40,8 @@ def hold_out(sentences: Sequence[T], file: str) -> tuple[list[T], list[T]]:
     """
     if len(sentences) < 10:
         raise DataError(
-            f"{file}: {len(sentences)} sentences are too few to hold out a tenth of them; give more, or a validation "
-            "file with --data.validation FILE"
+            f"{file}: expected at least 10 sentences, to hold out a tenth of them, got {len(sentences)}; give more, or "
+            "a validation file with --data.validation FILE"
         )
     chosen = set(np.random.default_rng(0).permutation(len(sentences))[: len(sentences) // 10].tolist())
     train = [one for place, one in enumerate(sentences) if place not in chosen]

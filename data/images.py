@@ -10,6 +10,7 @@ import logging
 import os
 import tarfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -156,7 +157,7 @@ class Images(DataConfig):
             found = earlier
         if len(train.images) < self.batch_size:
             raise DataError(
-                f"{len(train.images)} training images are fewer than a batch; set --data.batch-size to "
+                f"--data.batch-size {self.batch_size} exceeds the number of training images, {len(train.images)}; give "
                 f"{len(train.images)} or less"
             )
         digest = hashlib.sha256(repr((found.to_json(), train.images.shape)).encode())
@@ -165,20 +166,18 @@ class Images(DataConfig):
             digest.update(np.asarray(part.labels, np.int32).tobytes())
         seen = set(map(_digest, train.images))
         repeated = sum(_digest(image) in seen for image in validation.images)
-        note = f"\n{repeated:,} images of validation are also in training" if repeated else ""
+        note = f"\nimages of validation that are also in training: {repeated:,}" if repeated else ""
         missing = sorted(set(range(len(train.classes))) - set(validation.labels.tolist()))
         if missing:
             note += f"\nvalidation has no image of {len(missing):,} of the classes, such as {train.classes[missing[0]]}"
         counts = np.bincount(train.labels, minlength=len(train.classes))
-        rarest = int(counts.argmin())
         return Corpus(
             train=self._training_batches(train, seed),
             splits={"validation": self._split(validation)},
             processor=found,
             description=(
                 f"{len(train.images):,} images of {size} x {size} pixels for training, {len(validation.images):,} for "
-                f"validation; {len(counts)} classes, of {counts[rarest]:,} ({train.classes[rarest]}) to "
-                f"{counts.max():,} images ({train.classes[int(counts.argmax())]}){note}"
+                f"validation; {_class_sizes(train.classes, counts)}{note}"
             ),
             fingerprint=digest.hexdigest(),
             token_counts=counts,
@@ -245,6 +244,17 @@ class Images(DataConfig):
         return Split(tuple(batches), tuple(ImageExample(*row) for row in rows))
 
 
+def _class_sizes(classes: Sequence[str], counts: np.ndarray) -> str:
+    """The number of classes and of their images, from counts [C] of at least one class, in words."""
+    rarest, largest = int(counts.argmin()), int(counts.argmax())
+    if counts[rarest] == counts[largest]:
+        return f"{len(counts)} classes of {counts[rarest]:,} {'image' if counts[rarest] == 1 else 'images'} each"
+    return (
+        f"{len(counts)} classes; {classes[rarest]} has the fewest images, {counts[rarest]:,}, and {classes[largest]} "
+        f"the most, {counts[largest]:,}"
+    )
+
+
 def _digest(image: np.ndarray) -> bytes:
     return hashlib.blake2b(image.tobytes(), digest_size=16).digest()
 
@@ -267,7 +277,7 @@ def held_out_part(found: LabelledImages, fraction: float, seed: int = 0) -> tupl
     for label, name in enumerate(found.classes):
         rows = np.flatnonzero(found.labels == label)
         if len(rows) < 2:
-            raise DataError(f"the class {name} has {len(rows)} images; it needs two, one of them for validation")
+            raise DataError(f"the class {name} has fewer than two images; it needs two, one of them for validation")
         count = max(1, round(fraction * len(rows)))
         held_out[np.random.default_rng([label, seed]).permutation(rows)[: min(count, len(rows) - 1)]] = True
     return found.part(~held_out), found.part(held_out)
@@ -307,8 +317,9 @@ def _read_folder(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
     left_out = [file for file in others if not file.name.startswith(".")]
     if left_out:
         _logger.warning(
-            "%s: %d files or folders are ignored: they are not images (%s) in the folder of a class, such as %s",
-            *(path, len(left_out), ", ".join(SUFFIXES), left_out[0].relative_to(path)),
+            "%s: files and folders that are ignored, because they are not images (%s) in the folder of a class: "
+            "%d, such as %s",
+            *(path, ", ".join(SUFFIXES), len(left_out), left_out[0].relative_to(path)),
         )
     unknown = sorted({name for _, name in files} - set(names))
     if unknown:
@@ -356,7 +367,9 @@ def _read_npz(path: Path, classes: tuple[str, ...] | None) -> LabelledImages:
         )
     names = tuple(map(str, range(int(labels.max()) + 1))) if classes is None else classes
     if labels.max() >= len(names):
-        raise DataError(f"{path}: the label {labels.max()} does not exist; the model has {len(names)} classes")
+        raise DataError(
+            f"{path}: the label {labels.max()} does not exist; the last label of the model is {len(names) - 1}"
+        )
     if classes is None:
         missing = sorted(set(range(len(names))) - set(labels.tolist()))
         if missing or len(names) < 2:

@@ -109,7 +109,7 @@ class MaskedText(DataConfig):
         vocabulary = require_processor(processor, WordPieceVocabulary)
         tokens = TokenizedDocuments.of(file_documents(path), vocabulary)
         if tokens.count < 2:
-            raise DataError(f"{path} has {tokens.count} documents of at least two sentences; expected at least two")
+            raise DataError(f"{path}: expected at least two documents of two sentences or more, got {tokens.count}")
         return self._split(tokens, vocabulary)
 
     def _train_and_held_out(self) -> tuple[list[list[str]], list[list[str]]]:
@@ -118,8 +118,8 @@ class MaskedText(DataConfig):
         documents = [document for document in read_documents(self.source, self.path) if len(document) > 1]
         if len(documents) < 4:
             raise DataError(
-                f"{where} has {len(documents)} documents of at least two sentences; expected two for training and two "
-                "for validation, with a blank line between documents and one sentence a line"
+                f"{where}: expected at least four documents of two sentences or more, two for training and two for "
+                f"validation, got {len(documents)}; write a blank line between documents and one sentence a line"
             )
         held_out = max(2, round(self.validation_fraction * len(documents)))
         if len(documents) - held_out < 2:

@@ -101,7 +101,9 @@ def read_part(files: PartFiles) -> PartTables:
     train = tuple(example for example, fold in zip(examples, folds, strict=True) if fold != 0)
     validation = tuple(example for example, fold in zip(examples, folds, strict=True) if fold == 0)
     if not validation:
-        raise DataError(f"{path}: {len(rows)} rows are too few to hold out a tenth; give a second file after a comma")
+        raise DataError(
+            f"{path}: too few rows to hold out a tenth: {len(rows)}; give more, or a second file after a comma"
+        )
     return PartTables(labels, train, validation)
 
 

@@ -212,8 +212,8 @@ class CorruptedText(DataConfig):
             description=(
                 f"{len(texts):,} texts of {sum(map(len, texts)):,} tokens for training, {len(validation):,} for "
                 f"validation{left_out}; {vocabulary_note(processor, first, saved=saved)}; "
-                f"{self.corruption_rate:.0%} of the tokens are removed; {shapes.padding(first):.0%} of the training "
-                "batches is padding"
+                f"{self.corruption_rate:.0%} of the tokens are removed; {shapes.padding(first):.0%} of the "
+                "positions in training batches are padding"
             ),
             fingerprint=digest.hexdigest(),
         )

@@ -133,7 +133,7 @@ def labelled_rows(path: Path, rows: list[TableRow], column: str, *, labelled: bo
             return [row._replace(label=None) for row in rows]
         raise DataError(f"{path}: no row has a label in the column {column}")
     first = next(row.line for row in rows if row.label == "")
-    _logger.warning("%s: %d rows without a label are ignored, the first in line %d", path, without, first)
+    _logger.warning("%s: rows without a label, which are ignored: %d, the first in line %d", path, without, first)
     return [row for row in rows if row.label != ""]
 
 

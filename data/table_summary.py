@@ -47,12 +47,12 @@ def summary(
     else:
         lines.append(f"numbers in training from {targets.lowest:g} to {targets.highest:g}, mean {np.mean(labels):.3g}")
     half, most = np.percentile(lengths, [50, 95])
-    note = f"; {truncated:,} of the {counted} for training are truncated to {processor.max_length}" if truncated else ""
+    note = f"; {counted} for training truncated to {processor.max_length}: {truncated:,}" if truncated else ""
     what = "tokens of the longer text" if processor.apart else "tokens"
     lines.append(f"{what}: median {half:.0f}, 95% have at most {most:.0f}, maximum {max(lengths)}{note}")
     seen = {tuple(sorted(row.texts)) for row in train}  # a pair in the other order is the same pair
     repeated = {name: sum(tuple(sorted(row.texts)) in seen for row in rows) for name, rows in splits.items()}
-    lines += [f"{count:,} {counted} of {name} are also in training" for name, count in repeated.items() if count]
+    lines += [f"{counted} of {name} that are also in training: {count:,}" for name, count in repeated.items() if count]
     lines += _classes_without_rows(targets, splits)
     shares = "".join(f"; {share:.1%} of the tokens of {name} are unknown" for name, share in (unknown or {}).items())
     origin = ", which --init-from gives; data.tokens, data.vocabulary_size and data.minimum_count are not used"

@@ -197,8 +197,8 @@ class TextTable(DataConfig):
             examples += swapped
         if len(examples) < self.batch_size:
             raise DataError(
-                f"{len(examples)} training rows are fewer than a batch; set --data.batch-size to {len(examples)} or "
-                "less"
+                f"--data.batch-size {self.batch_size} exceeds the number of training rows, {len(examples)}; give "
+                f"{len(examples)} or less"
             )
         if self.oversample:
             assert isinstance(targets, Classes)
@@ -290,7 +290,7 @@ class TextTable(DataConfig):
         validation = [row for row, out in zip(rows, held_out, strict=True) if out]
         if not train or not validation:
             raise DataError(
-                f"{len(rows)} rows are too few to hold out {self.validation_fraction:g} of them; give more rows, or a "
+                f"too few rows to hold out {self.validation_fraction:g} of them: {len(rows)}; give more rows, or a "
                 "second table with --data.validation-path"
             )
         return train, {"validation": validation} | splits
@@ -350,7 +350,7 @@ class TextTable(DataConfig):
         order = np.argsort([example.length for example in examples], kind="stable")
         size = self.evaluation_batch_size
         groups = [[examples[i] for i in order[start : start + size]] for start in range(0, len(order), size)]
-        note = f"{truncated:,} {processor.counted} are truncated to {processor.max_length} tokens"
+        note = f"{processor.counted} truncated to {processor.max_length} tokens: {truncated:,}"
         return Split(
             tuple(_padded(processor, group, size, self.length_multiple) for group in groups),
             examples=tuple(rows),

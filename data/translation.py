@@ -147,8 +147,8 @@ class SentencePairs(DataConfig):
             splits=splits,
             processor=processor,
             description=(
-                f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; {padding:.0%} of the training "
-                "batches is padding"
+                f"{description}; {vocabulary_note(processor, epoch(0), saved=saved)}; {padding:.0%} of the positions "
+                "in training batches are padding"
             ),
             fingerprint=digest.hexdigest(),
         )

@@ -16,7 +16,8 @@ USAGE = """usage: {program} VERB RUN [options]
 RUN is a run's folder; verbs of pretrained models also take a folder of their weights, or a name on the Hugging Face
 Hub. {program} VERB RUN --help shows the options; {program} --version the version.
 
-Verbs, with the tasks that have them:
+{program} VERB --help says what a verb does, with each kind of model:
+
 {verbs}
 
 Programs for training, in a checkout of the repository:

@@ -282,7 +282,7 @@ def check_arrays(tree: PyTree, expected: dict[str, int], name: str) -> None:
     found = checksums(tree)
     changed = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))
     if changed:
-        raise DamagedCheckpointError(f"{name}: {len(changed)} arrays fail their checksum, first: {changed[0]}")
+        raise DamagedCheckpointError(f"{name}: arrays that fail their checksum: {len(changed)}, first: {changed[0]}")
 
 
 def json_digest(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Shared code of the methods of trained models: one input gives one result, a list gives a list."""
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,26 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a function of a trained model and a list of inputs also take a single input.
 
     A text, a path or an image [I, I, R] is one input: its result is returned, not a list. The second texts of pairs,
-    the function's argument `pairs`, are then a single one, too.
+    the function's argument `pairs`, are then a single one, too. The signature and the docstring do not change.
     """
+    signature = inspect.signature(function)
+    name = list(signature.parameters)[1]
 
     @functools.wraps(function)
-    def called(trained: Any, inputs: Any, pairs: Any = None, **options: Any) -> Any:
-        several = pairs if pairs is None or not is_one(inputs) else [pairs]
-        seconds = () if pairs is None else (several,)
+    def called(*arguments: Any, **options: Any) -> Any:
+        try:
+            given = signature.bind(*arguments, **options).arguments
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}: {error}") from None
+        inputs, pairs = given[name], given.get("pairs")
         if is_one(inputs):
-            return function(trained, [inputs], *seconds, **options)[0]
+            seconds = {} if pairs is None else {"pairs": [pairs]}
+            return function(**given | {name: [inputs]} | seconds)[0]
         if not isinstance(inputs, Iterable):
             raise ValueError(f"{function.__name__}: expected one input, or a list of them, got {type(inputs).__name__}")
         if isinstance(pairs, str):
             raise ValueError(f"{function.__name__}: a list of inputs needs a list of second texts, got one text")
-        return function(trained, list(inputs), *seconds, **options)
+        return function(**given | {name: list(inputs)})
 
     return called
 

@@ -1,7 +1,6 @@
 """Verbs of the command line for trained models; the task of a model defines its verbs."""
 
 import dataclasses
-import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -35,18 +34,13 @@ def every_command() -> dict[str, dict[type[Command], list[type[Task]]]]:
 
 
 def verb_table() -> str:
-    """Every verb once, with a line for each of its meanings, which ends with the tasks that have it."""
-    rows = []
-    for verb, kinds in every_command().items():
-        for number, (kind, tasks) in enumerate(kinds.items()):
-            summary = (kind.__doc__ or "").partition("\n")[0].rstrip(".")
-            rows.append(("" if number else verb, f"{summary} ({', '.join(map(task_name, tasks))})."))
-    return table(rows)
+    """Every verb, each with one line. `_show_meanings` says what a verb of several tasks does with each model."""
+    return table([(verb, _summary([*kinds])) for verb, kinds in every_command().items()])
 
 
-def task_name(task: type[Task]) -> str:
-    """The name of a task in words: `question answering` of QuestionAnswering."""
-    return re.sub("(?<=[a-z])(?=[A-Z])", " ", task.__name__).lower()
+def _summary(kinds: Sequence[type[Command]]) -> str:
+    summaries = [kind.summary for kind in kinds if kind.summary]
+    return summaries[0] if summaries else (kinds[0].__doc__ or "").partition("\n")[0]
 
 
 def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:

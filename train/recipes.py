@@ -96,11 +96,20 @@ def print_overview_if_asked(arguments: list[str], program: str) -> None:
 
 def recipe_list() -> str:
     """A line for each recipe: its name, its summary and the data set that it needs."""
-    rows = [(name, load_recipe(name).data.needs, recipe_summary(name)) for name in recipe_names()]
+    rows = [(name, _needs(load_recipe(name)), recipe_summary(name)) for name in recipe_names()]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     lines = [f"{name:<{widths[0]}}  {needs or '-':<{widths[1]}}  {summary}" for name, needs, summary in rows]
     head = f"{'recipe':<{widths[0]}}  {'data':<{widths[1]}}  what it trains"
-    return "\n".join([head, *lines, "", "docs/data.md says where the data sets come from; - = nothing is needed."])
+    notes = [
+        "docs/data.md says where the data sets come from; - = nothing is needed.",
+        "weights = also pretrained weights, downloaded from the Hugging Face Hub, or from the folder of --init-from.",
+    ]
+    return "\n".join([head, *lines, "", *notes])
+
+
+def _needs(config: "TrainConfig") -> str:
+    """The data that a recipe needs, and whether it needs pretrained weights; "" = neither."""
+    return ", ".join(filter(None, [config.data.needs, "weights" if config.init_from else ""]))
 
 
 def _imported(path: Path) -> ModuleType:

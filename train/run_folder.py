@@ -126,14 +126,16 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: b
     steps = run.config["total_steps"]
     if record.step > steps:
         raise RunMismatchError(
-            f"{workdir} has trained {record.step} steps, but total_steps is {steps}; give at least {record.step}, or "
+            f"{workdir} has trained to step {record.step}, but total_steps is {steps}; give at least {record.step}, or "
             "another --workdir"
         )
     refuse_config_change(record.config, run.config, f"{workdir} has checkpoints of another config", extend=extend)
     path = workdir / PROCESSOR_FILE
     if json_digest(run.processor) != record.processor_digest:
         held = read_json(path) if path.is_file() else {}
-        refuse_change(held, run.processor, f"the processor of the data has changed since the run in {workdir} started")
+        changed = differences(held, run.processor)
+        if changed:
+            raise _changed_data(record, run, workdir, f"{PROCESSOR_FILE} would differ:{_listed(changed)}")
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
     if path.is_file() and json_digest(read_json(path)) != record.processor_digest:
         raise RunMismatchError(f"{path} was edited since the run was trained; restore it, or give another --workdir")
@@ -143,9 +145,18 @@ def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: b
 def refuse_data_change(record: Record, data: Corpus | RunSpec, workdir: Path) -> None:
     """Raises RunMismatchError when a checkpoint was trained on other data."""
     if record.fingerprint != data.fingerprint:
-        before = {"description": record.description, "fingerprint": record.fingerprint}
-        now = {"description": data.description, "fingerprint": data.fingerprint}
-        refuse_change(before, now, f"the data has changed since the run in {workdir} started")
+        raise _changed_data(record, data, workdir)
+
+
+def _changed_data(record: Record, data: Corpus | RunSpec, workdir: Path, *details: str) -> RunMismatchError:
+    """The error for data that a checkpoint was not trained on, with both descriptions and further lines."""
+    descriptions = [f"before: {record.description}", f"now: {data.description}"]
+    if record.description == data.description:
+        descriptions = [f"before and now: {record.description}", "the descriptions are equal, but the contents differ"]
+    lines = "".join(f"\n  {line}" for part in (*descriptions, *details) for line in part.splitlines())
+    return RunMismatchError(
+        f"the data has changed since the run in {workdir} started; restore the data, or give another --workdir:{lines}"
+    )
 
 
 def check_data(workdir: Path, step: int, corpus: Corpus) -> None:
@@ -191,10 +202,14 @@ def refuse_change(before: Any, now: Any, message: str) -> None:
     """Raises RunMismatchError when the two differ. The error has the message, a remedy and each difference."""
     changed = differences(before, now)
     if changed:
-        lines = "".join(f"\n  {_truncated(line)}" for line in changed[:MAX_DIFFERENCES])
-        more = len(changed) - MAX_DIFFERENCES
-        lines += f"\n  and {more} more" if more > 0 else ""
-        raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{lines}")
+        raise RunMismatchError(f"{message}; give another --workdir, or undo the change:{_listed(changed)}")
+
+
+def _listed(changed: list[str]) -> str:
+    """Differences, one a line, each truncated; beyond the maximum only their number."""
+    lines = "".join(f"\n  {_truncated(line)}" for line in changed[:MAX_DIFFERENCES])
+    more = len(changed) - MAX_DIFFERENCES
+    return lines + (f"\n  and {more} more" if more > 0 else "")
 
 
 def _truncated(line: str) -> str:

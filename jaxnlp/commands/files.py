@@ -58,7 +58,7 @@ def rows_of(
     if count == 1 and pairs:
         raise ValueError("--pair applies only to pairs of texts; remove it")
     if count == 2 and len(pairs) != len(texts):
-        raise ValueError(f"each text needs a second one, got {len(texts)} texts and {len(pairs)} after --pair")
+        raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, after --pair: {len(pairs)}")
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         if not keep_blank:
             refuse_blank(row, number)
@@ -103,12 +103,13 @@ def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> N
       texts: number of all texts.
       max_length: maximum length in tokens.
     """
-    if truncated:
-        print(
-            f"note: {len(truncated):,} of {texts:,} texts were truncated to {max_length} tokens; "
-            f"the first is text {min(truncated) + 1:,}",
-            file=sys.stderr,
-        )
+    if not truncated:
+        return
+    shown = "the text was"
+    if texts > 1:
+        shown = f"{len(truncated):,} of {texts:,} texts {'was' if len(truncated) == 1 else 'were'}"
+    place = f"; the first is text {min(truncated) + 1:,}" if texts > 1 else ""
+    print(f"note: {shown} truncated to {max_length} tokens{place}", file=sys.stderr)
 
 
 def name_of(file: Path) -> str:

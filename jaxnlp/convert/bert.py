@@ -271,7 +271,7 @@ def _check(found: dict[str, tuple[str, np.ndarray]], entries: list[_Entry]) -> N
             if begin
             else ""
         )
-        raise WeightsError(f"{len(wrong)} tensors do not fit this BERT:{lines}{more}{hint}")
+        raise WeightsError(f"tensors that do not fit this BERT: {len(wrong)}{lines}{more}{hint}")
 
 
 def _put(tree: dict[str, Any], path: tuple[str | int, ...], array: np.ndarray) -> None:

@@ -160,8 +160,8 @@ def check_capacity(decoder: Decoder, prompt: np.ndarray, max_new_tokens: int) ->
     needed = prompt.shape[1] + max_new_tokens - 1
     if decoder.capacity is not None and needed > decoder.capacity:
         raise ValueError(
-            f"a prompt of {prompt.shape[1]} tokens and {max_new_tokens} new ones need a context of {needed}, but the "
-            f"model's context has only {decoder.capacity}; ask for fewer, or shorten the prompt"
+            f"the prompt, of length {prompt.shape[1]}, and max_new_tokens, {max_new_tokens}, need a context of "
+            f"{needed}, but the model's context has only {decoder.capacity}; ask for fewer, or shorten the prompt"
         )
 
 

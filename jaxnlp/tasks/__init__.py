@@ -5,9 +5,9 @@ into numbers, predictions and blocks of the report (`evaluators`). Its `commands
 """
 
 import dataclasses
-import functools
 import importlib
 import pkgutil
+import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
@@ -30,7 +30,7 @@ class MetricKind(NamedTuple):
     Attributes:
       of: the noun for what is counted: tokens, questions, examples.
       unit: of its value; metrics of one unit share a chart. It is nats; points, for a score of the whole corpus such as
-        BLEU; choices, for a perplexity, which is a number of equally likely tokens; or "", for fractions of 1.
+        BLEU; choices, for a perplexity, which pages show without a unit; or "", for fractions of 1.
       better: whether lower or higher values are better.
       training_only: whether only training measures it, such as an objective that differs from the loss.
       title: how pages and charts write its name, such as UAS; "" = the name with blanks for `_` and `/`.
@@ -139,7 +139,7 @@ class Trained:
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Any:
-        """A function of the task, with this model as its first argument."""
+        """A function of the task as a method: this model is its first argument."""
         if name.startswith("__") or name in self.__dataclass_fields__:  # a copy may not have its fields yet
             raise AttributeError(name)
         functions = self.task.functions()
@@ -147,8 +147,7 @@ class Trained:
             offered = self._offered()
             known = f"it has: {', '.join(offered)}" if offered else "it has no functions"
             raise AttributeError(f"a model of the task {type(self.task).__name__} has no {name!r}; {known}")
-        bound = functools.partial(functions[name], self)
-        return functools.update_wrapper(bound, functions[name])
+        return types.MethodType(functions[name], self)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._offered()]
@@ -226,6 +225,10 @@ class Evaluator(Config):
 class Command(Config):
     """The base of verbs. Their fields are the flags of `jaxnlp VERB RUN`."""
 
+    summary: ClassVar[str] = ""
+    """The line of `jaxnlp --help` for a verb that several tasks have; one of its commands is enough. "" = the first
+    line of the docstring."""
+
     def further_models(self) -> tuple[str, ...]:
         """Places of further trained models that the verb uses; its call gets them after the first model."""
         return ()
@@ -282,7 +285,10 @@ class Task(Config):
         return {}
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        """The methods of a trained model, by name: functions whose first argument is the trained model."""
+        """The methods of a trained model, by name: functions whose first argument is the trained model.
+
+        `help(run.predict)` shows their docstrings. So these list all arguments but the first.
+        """
         return {}
 
     def offers(self, function: str, model: nn.Module) -> bool:

@@ -244,7 +244,9 @@ class WordPieceVocabulary:
           ValueError: when the numbers of texts and pairs differ, or `max_length` has no room for a token of each text.
         """
         if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(f"each text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
+            raise ValueError(
+                f"each text needs a second one; number of texts: {len(texts)}, of second texts: {len(pairs)}"
+            )
         least = 3 if pairs is None else 5
         if max_length < least:
             raise ValueError(f"max_length must be at least {least}, got {max_length}")

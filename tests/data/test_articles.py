@@ -169,7 +169,7 @@ def test_python_docs_need_no_file(monkeypatch):
 
 
 def test_a_text_of_one_word_is_too_short(tmp_path):
-    with pytest.raises(DataError, match=re.escape("the text has 1 words, too few to hold out 0.1 of them")):
+    with pytest.raises(DataError, match=re.escape("the text has too few words to hold out 0.1 of them: 1")):
         read_articles("text_file", write_text(tmp_path, "word"))
 
 

@@ -51,15 +51,24 @@ def test_what_is_no_image_of_a_class_is_counted_and_images_of_both_parts_are(fol
     save(folder, "dog/puppies/c.png")
     (folder / ".DS_Store").write_text("")
     corpus = Images(source="files", path=str(folder), batch_size=1).load(0)
-    assert "animals: 3 files or folders are ignored" in caplog.text
+    assert "animals: files and folders that are ignored" in caplog.text
     assert "such as cat/notes.txt" in caplog.text
-    assert "2 images of validation are also in training" in corpus.description  # all images of this test are equal
+    assert (
+        "images of validation that are also in training: 2" in corpus.description
+    )  # all images of this test are equal
 
 
 def test_a_class_that_validation_lacks_is_told(folder, tmp_path):
     save(tmp_path / "held_out", "cat/a.png")
     found = Images(source="files", path=str(folder), validation_path=str(tmp_path / "held_out"), batch_size=1).load(0)
     assert "validation has no image of 1 of the classes, such as dog" in found.description
+
+
+def test_classes_of_equal_size_are_told_in_one_phrase(folder):
+    config = Images(source="files", path=str(folder), batch_size=1)
+    assert "2 classes; dog has the fewest images, 1, and cat the most, 2" in config.load(0).description
+    (folder / "cat" / "c.png").unlink()
+    assert "2 classes of 1 image each" in config.load(0).description
 
 
 def flipped(images):
@@ -170,7 +179,7 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
     for name in ("a", "b"):
         (folder / "dog" / f"{name}.png").unlink()
     save(folder, "dog/a.png")
-    with pytest.raises(DataError, match="the class dog has 1 images; it needs two"):
+    with pytest.raises(DataError, match="the class dog has fewer than two images; it needs two"):
         Images(source="files", path=str(folder), batch_size=1).load(0)
 
 
@@ -203,9 +212,9 @@ def test_arrays_are_read_and_must_fit_the_model(tmp_path):
         data.load(0, Images().load(0).processor)
     with pytest.raises(DataError, match=r"images of shape \(6, 6, 1\), but the model reads \(8, 8, 1\)"):
         data.read_file(tmp_path / "a.npz", Images().load(0).processor)
-    with pytest.raises(DataError, match="the label 1 does not exist; the model has 1 classes"):
+    with pytest.raises(DataError, match="the label 1 does not exist; the last label of the model is 0"):
         read_images(tmp_path / "a.npz", ("0",))
-    with pytest.raises(DataError, match=r"2 training images are fewer than a batch; set --data.batch-size to 2"):
+    with pytest.raises(DataError, match=r"exceeds the number of training images, 2; give 2 or less"):
         Images(source="files", path=str(tmp_path / "a.npz")).load(0)
 
 

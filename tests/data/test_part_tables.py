@@ -59,7 +59,11 @@ def test_scores_of_pairs_are_similarities_up_to_the_highest_in_training(tmp_path
         ("text,stars", ["a,1"], "line 1: expected the column label for classes, or score .*, got text, stars"),
         ("text,score", ["a,1"], "line 1: the column score is the similarity of a pair, but the column pair is missing"),
         ("text,label", ["a,x", "b,x"], "the column label has only one distinct label; expected at least two"),
-        ("text,label", ["a,x", "b,y"], "2 rows are too few to hold out a tenth; give a second file after a comma"),
+        (
+            "text,label",
+            ["a,x", "b,y"],
+            "too few rows to hold out a tenth: 2; give more, or a second file after a comma",
+        ),
         ("text,pair,score", ["a,b,0", "c,d,0"], "the highest score is 0; it must be a positive number"),
     ],
 )

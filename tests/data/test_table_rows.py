@@ -101,7 +101,7 @@ def test_the_ending_of_the_name_is_the_format():
 def test_rows_without_a_label_are_left_out_with_a_warning(caplog):
     rows = [TableRow(line, str(line), ("x",), label) for line, label in enumerate(["a", "", None, ""], 2)]
     assert [row.label for row in labelled_rows(Path("t.csv"), rows, "kind")] == ["a", None]
-    assert caplog.messages == ["t.csv: 2 rows without a label are ignored, the first in line 3"]
+    assert caplog.messages == ["t.csv: rows without a label, which are ignored: 2, the first in line 3"]
     with pytest.raises(DataError, match=r"t.csv: no row has a label in the column kind"):
         labelled_rows(Path("t.csv"), rows[1:2], "kind")
 

@@ -17,8 +17,8 @@ def test_rows_classes_lengths_and_repeated_pairs_are_counted():
     assert summary(processor, train, splits, [4, 6, 8], 1).splitlines() == [
         "pairs: 3 for training, 2 for validation, 1 for test",
         "3 classes in training: yes 2, no 1, perhaps 0",
-        "tokens: median 6, 95% have at most 8, maximum 8; 1 of the pairs for training are truncated to 8",
-        "1 pairs of validation are also in training",  # in the other order
+        "tokens: median 6, 95% have at most 8, maximum 8; pairs for training truncated to 8: 1",
+        "pairs of validation that are also in training: 1",  # in the other order
         "validation has no row of 1 of the classes, such as perhaps",
         "6 tokens in the vocabulary",
     ]

@@ -167,7 +167,7 @@ def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus
     [
         (TEXT.replace("I-LOC", "X-LOC", 1), {"scheme": "bio"}, r"line 4 \(sentence 1, word 4\): the label 'X-LOC'"),
         ("Ann O\n\n" * 20, {}, "the training sentences have no entities"),
-        ("Ann B-PER\n\n" * 2, {}, "2 sentences are too few to hold out a tenth"),
+        ("Ann B-PER\n\n" * 2, {}, "expected at least 10 sentences, to hold out a tenth of them, got 2"),
         (TEXT, {"max_pieces": 3}, None),
     ],
 )

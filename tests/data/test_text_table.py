@@ -146,7 +146,7 @@ def test_pairs_are_read_apart(tmp_path):
         if scored
     }
     assert read == {("the cat", "mat"), ("sat", "sat on the")}
-    assert split.notes == ("3 pairs are truncated to 5 tokens",)
+    assert split.notes == ("pairs truncated to 5 tokens: 3",)
     assert "tokens of the longer text: median" in corpus.description
     assert not any(batch["segments"].any() for batch in split.batches)
 
@@ -217,8 +217,8 @@ def test_the_summary_says_what_there_is(table, tmp_path):
     shown = config(table, validation_path=second, max_length=8).load(0, VOCABULARY).description
     assert "texts: 60 for training, 2 for validation" in shown
     assert "3 classes in training: arts 20, sport 20, world 20" in shown
-    assert "are truncated to 8" in shown
-    assert "1 texts of validation are also in training" in shown
+    assert "truncated to 8: " in shown
+    assert "texts of validation that are also in training: 1" in shown
 
 
 def test_a_file_is_scored_with_the_labels_of_the_processor(table, tmp_path):
@@ -245,7 +245,7 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_reported(tmp_path
     with caplog.at_level(logging.WARNING):
         corpus = config(path).load(0, VOCABULARY)
     assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
-    assert "1 rows without a label are ignored, the first in line 14" in caplog.text
+    assert "rows without a label, which are ignored: 1, the first in line 14" in caplog.text
     assert (
         "1 of the 4 classes have a single training row, such as 'rare': they can hardly be learned; add" in caplog.text
     )
@@ -256,7 +256,7 @@ def test_a_pair_in_the_other_order_is_in_training_too(tmp_path):
     path = write(tmp_path / "t.csv", ("a", "b", "same"), [("the cat", "mat", 0), ("sat on", "cat", 1)] * 4)
     dev = write(tmp_path / "dev.csv", ("a", "b", "same"), [("mat", "the cat", 0), ("mat", "on", 1)])
     columns = {"text": "a", "pair": "b", "label": "same", "validation_path": dev}
-    assert "1 pairs of validation are also in training" in config(path, **columns).load(0, VOCABULARY).description
+    assert "pairs of validation that are also in training: 1" in config(path, **columns).load(0, VOCABULARY).description
 
 
 def test_whole_numbers_are_the_same_class_however_they_are_written(tmp_path):
@@ -283,7 +283,7 @@ def test_an_empty_text_is_refused_where_an_empty_label_means_no_class(tmp_path):
     ("content", "fields", "message"),
     [
         ([("the", "a"), ("cat", "a")], {}, "expected at least two distinct labels in the column label, got 1"),
-        ([("the", "a"), ("cat", "b")] * 2, {}, "training rows are fewer than a batch; set --data.batch-size to"),
+        ([("the", "a"), ("cat", "b")] * 2, {}, "exceeds the number of training rows"),
         ([(f"the {n}", f"l{n}") for n in range(150)], {}, "has 150 distinct labels in 150 rows, such as 'l0'; choose"),
         ([(f"the {n}", f"l{n}") for n in range(40)], {}, "has 40 distinct labels in 40 rows, such as 'l0'; choose"),
         ([(f"the {n}", f"l{n % 10_001}") for n in range(20_002)], {}, "has 10,001 distinct labels in 20,002 rows"),

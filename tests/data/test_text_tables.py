@@ -72,7 +72,7 @@ def test_labels_are_not_read_where_they_are_not_to_be(tmp_path):
 def test_rows_without_a_label_are_left_out_and_counted(tmp_path, caplog):
     text = "\tid\tsentence1\tsentence2\tis_duplicate\n0\ta\tone\ttwo\t1.0\n1\tb\tone\t\t\n2\tc\tone\ttwo\t \n"
     assert [row.id for row in read(written(tmp_path, text), "quora")] == ["a"]
-    assert "table.csv: 2 rows without a label are ignored, the first in line 3" in caplog.text
+    assert "table.csv: rows without a label, which are ignored: 2, the first in line 3" in caplog.text
 
 
 def test_gzip_is_read(tmp_path):
@@ -135,5 +135,5 @@ def test_commas_may_separate_fields_and_rows_are_numbered_without_a_column_of_na
 def test_the_projects_files_are_read_whole(task, name, rows, skipped, caplog):
     found = read(Path(os.environ["JAXNLP_DATA"]) / "cs224n_minbert" / name, task)
     assert len(found) == rows
-    assert (f"{skipped} rows without a label" in caplog.text) == bool(skipped)
+    assert (f"rows without a label, which are ignored: {skipped}," in caplog.text) == bool(skipped)
     assert all((row.label is None) == ("test" in name) for row in found)

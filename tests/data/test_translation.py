@@ -57,7 +57,7 @@ def test_splits_have_the_texts_of_their_files_in_their_order(folder):
     assert corpus.processor.shared
     assert "60 pairs for training, 9 for validation, 5 for test" in corpus.description
     assert "tokens in the vocabulary; " in corpus.description
-    assert "% of the training batches is padding" in corpus.description
+    assert "% of the positions in training batches are padding" in corpus.description
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])

@@ -122,10 +122,10 @@ def test_arrays_that_changed_are_counted_and_the_first_is_named():
     check_arrays(tree, saved, "tree")
     one_bit = np.frombuffer((b"\x01" + bytes(23)), np.float64)
     for changed, message in (
-        (tree | {"b": one_bit}, "tree: 1 arrays fail their checksum, first: ['b']"),
-        (tree | {"b": np.zeros(3), "c": np.zeros(2)}, "tree: 2 arrays fail their checksum, first: ['b']"),
-        ({"a": tree["a"], "b": tree["b"]}, "tree: 1 arrays fail their checksum, first: ['c']"),
-        (tree | {"d": np.zeros(1)}, "tree: 1 arrays fail their checksum, first: ['d']"),
+        (tree | {"b": one_bit}, "tree: arrays that fail their checksum: 1, first: ['b']"),
+        (tree | {"b": np.zeros(3), "c": np.zeros(2)}, "tree: arrays that fail their checksum: 2, first: ['b']"),
+        ({"a": tree["a"], "b": tree["b"]}, "tree: arrays that fail their checksum: 1, first: ['c']"),
+        (tree | {"d": np.zeros(1)}, "tree: arrays that fail their checksum: 1, first: ['d']"),
     ):
         with pytest.raises(DamagedCheckpointError, match=re.escape(message)):
             check_arrays(changed, saved, "tree")

@@ -29,6 +29,14 @@ def test_a_pair_is_given_as_its_first_text_is():
         joined("m", ["a", "c"], "bd")
 
 
+def test_inputs_have_the_name_of_the_function_and_wrong_arguments_are_refused_by_it():
+    assert joined("m", inputs="ab", end="!") == "m:ab!"
+    with pytest.raises(TypeError, match=r"^joined: got an unexpected keyword argument 'start'$"):
+        joined("m", "ab", start="!")
+    with pytest.raises(TypeError, match=r"^joined: missing a required argument: 'inputs'$"):
+        joined("m")
+
+
 def test_an_image_is_one_input_and_several_are_several():
     seen = []
 

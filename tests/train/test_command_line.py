@@ -60,9 +60,11 @@ def test_the_list_says_which_data_each_recipe_needs(capsys):
         parse(["--list"], RunOptions(), program="prog")
     assert caught.value.code == 0
     _, *lines = capsys.readouterr().out.splitlines()
-    found = {line.split()[0]: line.split()[1] for line in lines[: len(RECIPES)]}
+    found = {line.split()[0]: re.split("  +", line)[1] for line in lines[: len(RECIPES)]}
     assert list(found) == RECIPES
-    assert (found["gpt_python_docs"], found["bert_sst"]) == ("-", "cs224n_minbert")
+    assert (found["gpt_python_docs"], found["vit_cifar10"]) == ("-", "cifar10")
+    assert (found["bert_sst"], found["bert_classify"]) == ("cs224n_minbert, weights", "your table, weights")
+    assert lines[-1].startswith("weights = also pretrained weights, ")
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_unknown_words_of_a_prompt_are_counted_by_the_verb_generate(run, caplog)
     words = load_run(run).processor.words
     prompt = f"{words[3]} zzz {words[4]}\nyyy"
     assert jaxnlp_main(["generate", str(run), "--max-new-tokens", "2", "--prompt", prompt]) == 0
-    assert "2 words of the prompt are unknown and become <unk>" in caplog.text
+    assert "unknown words of the prompt become <unk>; their number: 2" in caplog.text
 
 
 def test_prompts_that_are_a_text_are_refused_with_what_was_expected(run, tmp_path, capsys):

@@ -209,7 +209,7 @@ def test_a_run_is_not_made_shorter_than_it_has_trained(tiny_config, tmp_path, qu
     config = update(tiny_config(total_steps=2), **{"optimizer.schedule": "constant"})
     quick_fit(config, tmp_path)
     before = files(tmp_path)
-    with pytest.raises(RunMismatchError, match="has trained 2 steps, but total_steps is 1; give at least 2"):
+    with pytest.raises(RunMismatchError, match="has trained to step 2, but total_steps is 1; give at least 2"):
         quick_fit(update(config, total_steps=1), tmp_path)
     assert files(tmp_path) == before
 
@@ -220,7 +220,13 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
     original, before = source.read_text(), files(run)
     try:
         source.write_text(original[::-1])
-        with pytest.raises(RunMismatchError, match=r"the data has changed since the run in .* started"):
+        with pytest.raises(
+            RunMismatchError, match=r"restore the data, or .*\n  before and now: .*\n  the descriptions"
+        ):
+            quick_fit(finished[1], run)
+        source.write_text(original + "Q")
+        details = r"\n  before: .*\n  now: .*\n  processor\.json would differ:\n    characters: \["
+        with pytest.raises(RunMismatchError, match=rf"^the data has changed since the run in .* started.*{details}"):
             quick_fit(finished[1], run)
     finally:
         source.write_text(original)

@@ -29,9 +29,11 @@ class Declared(NamedTuple):
 
     @property
     def per(self) -> str:
-        """The unit in words, `nats per token`; "" = no unit. Points are for the whole corpus."""
+        """The unit in words, `nats per token`; "" = no unit. Points are for the whole corpus; choices are not shown."""
         if self.unit == "points":
             return self.unit
+        if self.unit == "choices":
+            return ""
         return f"{self.unit} per {singular(self.of)}" if self.unit else ""
 
 

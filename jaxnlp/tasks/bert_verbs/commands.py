@@ -107,6 +107,8 @@ class Export(Command):
     its heads.
     """
 
+    summary = "Writes the BERT of a run as a directory that Hugging Face Transformers reads."
+
     folder: tyro.conf.Positional[Path]
     """Directory to write: new, or empty."""
 

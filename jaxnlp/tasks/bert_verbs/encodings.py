@@ -95,7 +95,16 @@ def embed_texts(
 
 @one_or_many
 def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> np.ndarray:
-    """The embedding of each text [N, D] float32, or of one text [D]; arguments as for `embed_texts`."""
+    """The embedding of each text [N, D] float32, or of one text [D].
+
+    Embeddings are L2-normalised where the task has `normalize_embeddings`.
+
+    Args:
+      texts: one text, or a list of N.
+      pooling: how a text's vector is computed; None = as in the model, or the mean.
+
+    Raises: ValueError for a blank text, and for the pooling pooler without a pooler.
+    """
     return embed_texts(trained, require_texts(texts), pooling=pooling).values
 
 
@@ -108,7 +117,6 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     """The attention weights of the encoder on a text: one map, of its tokens on themselves.
 
     Args:
-      trained: a model with a BERT.
       text: the text to read.
       pair: a second text, encoded together with the first even if the task encodes pairs separately: [CLS] text [SEP]
         pair [SEP].

@@ -19,7 +19,10 @@ POOLED = "the text"
 def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: int | None = None) -> TextAttention:
     """The attention weights on a text: of a BERT all layers and heads, of a recurrent network those of its pooling.
 
-    Arguments: as `jaxnlp.tasks.bert_verbs.encodings.attend`; without a BERT only the text.
+    Args:
+      text: the text to read.
+      pair: a second text; only a BERT reads it, together with the first: [CLS] text [SEP] pair [SEP].
+      max_length: of a BERT: maximum length in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a blank text, and for a model that does not attend to texts.
     """

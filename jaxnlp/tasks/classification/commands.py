@@ -31,6 +31,8 @@ class Predict(Command):
     file. Several classes are separated by commas, with the lowest of their probabilities.
     """
 
+    summary = "Predicts the classes of texts or images, the entities in texts, or the answers to questions."
+
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input. For models of images: files, or folders of them."""
     pair: tuple[str, ...] = ()
@@ -91,6 +93,8 @@ class Attention(Command):
     For a BERT it shows the attention weights of all layers and heads on a text; for other models of texts the weights
     of words in the pooling; for models of images the attention of all layers to patches (attention rollout).
     """
+
+    summary = "Writes a page that shows what a model attends to."
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts, one for a BERT; none = those of the file, or of standard input. For models of images: files or folders."""

@@ -90,7 +90,6 @@ def predict(
     """The model's predictions for texts, pairs of texts, or images.
 
     Args:
-      trained: a classifier.
       inputs: texts; or images, as files or as arrays [I, I, R] uint8. One input gives one prediction.
       pairs: the second text of each, if the model reads pairs.
       threshold: lowest probability of a predicted class, or of the second of two classes; None = that in the run's
@@ -107,7 +106,7 @@ def _chunks(
     trained: Trained, inputs: Sequence[Any], pairs: Sequence[str] | None, resize: bool, size: int = 1024
 ) -> Iterator[Chunk]:
     if pairs is not None and len(pairs) != len(inputs):
-        raise ValueError(f"each text needs its pair, got {len(inputs)} texts and {len(pairs)} pairs")
+        raise ValueError(f"each text needs a second one; number of texts: {len(inputs)}, of second texts: {len(pairs)}")
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
     if not rows:
         raise ValueError("there are no inputs to predict")

@@ -312,9 +312,11 @@ def _check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:
         length = len(vocabulary.encode(prompt))
     except UnknownTokenError as error:
         raise DataError(
-            f"task.sample_prompt {prompt!r} contains tokens that are not in the vocabulary; give another or None: "
-            f"{error}"
+            f"--task.sample-prompt {prompt!r}: {error}. Give another prompt, or None for no samples"
         ) from error
     if not length or (max_length is not None and length > max_length):
         expected = "at least one token" if max_length is None else f"1 to {max_length} tokens"
-        raise DataError(f"task.sample_prompt must have {expected}, got {length}; give another or None")
+        raise DataError(
+            f"--task.sample-prompt {prompt!r}: expected {expected}, got {length}. Give another prompt, or None for no "
+            "samples"
+        )

@@ -17,10 +17,10 @@ SIGNS = str.maketrans({" ": "\u2423", "\n": "\u23ce", "\t": "\u21e5"})
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
     """The attention weights of a decoder on a text. No position sees later ones.
 
+    A Perceiver has maps of its latents on the tokens, of the latents on themselves, and of the tokens on the latents.
+
     Args:
-      trained: a GPT, a Synthesizer or a Perceiver. A Perceiver has maps of its latents on the tokens, of the latents on
-        themselves, and of the tokens on the latents.
-      text: what is read.
+      text: the text to read.
       max_length: in tokens, at most the model's context; None = the context.
 
     Raises: ValueError for a model that does not attend, and a text that is empty or not in the vocabulary.

@@ -70,7 +70,7 @@ class Generate(Command):
         """
         vocabulary = trained.processor
         if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):
-            _logger.warning("%d words of the prompt are unknown and become %s", unknown, vocabulary.unknown)
+            _logger.warning("unknown words of the prompt become %s; their number: %d", vocabulary.unknown, unknown)
         stop = self._stop_token(trained)
         if self.num_beams > 1:
             self._search(trained, stop)
@@ -174,7 +174,18 @@ def generate(
     num_beams: int = 1,
     length_penalty: float = 0.0,
 ) -> list[str]:
-    """Each prompt, or one prompt, with its continuation; arguments are the options of `jaxnlp generate`.
+    """Each prompt, or one prompt, with its continuation.
+
+    Args:
+      prompts: one text to continue, or a list of N.
+      max_new_tokens: number of tokens to generate.
+      temperature: divides the logits; 0 takes the most probable token each time.
+      top_k: sample only from the k most probable tokens; None = from all.
+      top_p: sample only from the smallest set of tokens with this total probability; None = from all.
+      seed: the same seed gives the same text.
+      stop: stop after this token: a character, or a word; "<eol>" is the end of a line. None = stop at max_new_tokens.
+      num_beams: number of beams; above 1: beam search instead of sampling.
+      length_penalty: of beam search; larger values favour longer texts.
 
     Raises: ValueError for invalid options and prompts.
     """

@@ -109,7 +109,8 @@ class Parse(Command):
             raise
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
-        self._write(lines, drawn, trained.name)
+        for path in self._write(lines, drawn, trained.name):
+            print(f"trees in {path}", file=sys.stderr)
         report_skipped(skipped, count, "sentences", "tree")
 
     def _write(self, lines: Sequence[str], drawn: Sequence[Drawn], name: str) -> list[Path]:
@@ -149,7 +150,11 @@ class ParsedSentence(NamedTuple):
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text; see `attend_words`.
+    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
+
+    Args:
+      text: the text to read.
+      max_length: maximum length in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a model without a BERT.
     """
@@ -163,8 +168,7 @@ def parse(
     """The dependency tree of each sentence, or of one.
 
     Args:
-      trained: a parser.
-      texts: sentences; a simple rule splits them into words.
+      texts: one sentence, or a list of N; a simple rule splits them into words.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: sequences of transitions that beam search keeps.
 

@@ -44,7 +44,13 @@ class Predict(Command):
 
 @one_or_many
 def ask(trained: Trained, questions: Sequence[str]) -> list[str]:
-    """The answer to each question, or to one. Raises: QuestionError for a question that the model cannot read."""
+    """The answer to each question, or to one.
+
+    Args:
+      questions: one question, or a list of N.
+
+    Raises: QuestionError for a question that the model cannot read.
+    """
     if MASK not in trained.processor.characters:
         raise ValueError(f"the run in {trained.folder} was not trained on questions; it has: generate")
     return answer(decoder_of(trained.model), trained.params, trained.processor, require_texts(questions, "questions"))

@@ -42,7 +42,7 @@ class Predict(Command):
     json: bool = False
     """Print a JSON object for each text."""
     html: Path | None = None
-    """Write a page with coloured entities to this file, in place of printing them."""
+    """Also write a page with coloured entities."""
     conll: Path | None = None
     """A file of columns, a word a line and an empty line after each sentence; - = standard input. Its lines are printed
     with the predicted label as a further column. If the last column has labels of entities, predictions are in their
@@ -66,8 +66,6 @@ class Predict(Command):
             return
         if self.out is not None or self.word_column:
             raise ValueError("--out and --word-column apply only to --conll")
-        if self.json and self.html is not None:
-            raise ValueError("--json and --html exclude each other")
         texts, entities = list[str](), list[list[Entity]]()
         count, skipped = 0, list[str]()
         try:
@@ -81,8 +79,7 @@ class Predict(Command):
                     if self.html is not None:
                         texts.append(text)
                         entities.append([] if isinstance(found, str) else found)
-                    else:
-                        print(_json_line(trained.processor, text, found) if self.json else _lines(text, found))
+                    print(_json_line(trained.processor, text, found) if self.json else _lines(text, found))
                 print(end="", flush=True)
         except BaseException:
             if self.html is not None and texts:
@@ -94,7 +91,7 @@ class Predict(Command):
         report_skipped(skipped, count, "texts", "labels")
         if self.html is not None:
             self._write_page(trained, texts, entities)
-            print(self.html)
+            print(f"entities in {self.html}", file=sys.stderr)
 
     def _write_page(self, trained: Trained, texts: Sequence[str], entities: Sequence[Sequence[Entity]]) -> None:
         assert self.html is not None
@@ -125,7 +122,11 @@ class Predict(Command):
 
 
 def attend(trained: Trained, text: str, *, max_length: int | None = None) -> TextAttention:
-    """The attention weights of the BERT that reads the words of a text; see `attend_words`.
+    """The attention weights of the BERT that reads the words of a text: one map, of its tokens on themselves.
+
+    Args:
+      text: the text to read.
+      max_length: maximum length in tokens, special tokens included; None = that of the model.
 
     Raises: ValueError for a model without a BERT.
     """
@@ -135,6 +136,9 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
     """The entities in each text, or the labels of its words. A single text gives a single list.
+
+    Args:
+      texts: one text, or a list of N.
 
     Raises: ValueError naming the text, for a blank text and for a word that is too long for the BERT.
     """

@@ -161,7 +161,7 @@ def _wrong_sentences(
          marked(processor, examples[i].words, predicted[i], set(gold[i])))
         for i in order
     )  # fmt: skip
-    note = "Entities are between brackets. A star is at those that the other marking does not have."
+    note = "Entities are between brackets. A star marks an entity that the other column does not have."
     if not processor.has_entities:
         note = "Only labels that differ are shown."
     return Table(("sentence", "in the data", "predicted"), rows, note=note)

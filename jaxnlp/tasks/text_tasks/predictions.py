@@ -46,7 +46,7 @@ def predict_texts(
         remedy = "remove pairs" if labels.texts == 1 else "give pairs"
         raise ValueError(f"{part} takes {number_of_texts(labels.texts)}; {remedy}")
     if pairs is not None and len(pairs) != len(texts):
-        raise ValueError(f"each text needs a pair, got {len(texts)} texts and {len(pairs)} pairs")
+        raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, of second texts: {len(pairs)}")
     columns = [texts] if pairs is None else [texts, pairs]
     compute = functools.partial(_predict, trained.model, trained.params, part)
     return in_batches(trained, columns, compute, batch_tokens)
@@ -73,8 +73,7 @@ def predict(
     """The predictions of a part of the model for texts, or pairs of texts. One text gives one prediction.
 
     Args:
-      trained: a model of text tasks.
-      texts: N of them.
+      texts: one text, or a list of N.
       pairs: the second text of each, if the part has pairs.
       part: the name of a part; None = the only part that fits the number of texts.
 

@@ -36,7 +36,6 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
     """The attention weights on a source and a target.
 
     Args:
-      trained: a translator.
       text: the source.
       target: its translation; None = the model's own, by greedy search.
       max_length: of each in tokens, at most the model's; None = the model's.

@@ -111,7 +111,14 @@ def translate(
     coverage_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
 ) -> list[str]:
-    """The translation of each text, or of one; that of a blank text is blank. Arguments: see `jaxnlp translate`.
+    """The translation of each text, or of one; that of a blank text is blank.
+
+    Args:
+      texts: one text, or a list of N.
+      num_beams: number of beams; 1 = greedy.
+      length_penalty: larger values favour longer translations.
+      coverage_penalty: larger values penalise unattended source tokens more.
+      no_repeat_ngram: size of the n-grams that no translation may contain twice; 0 = no restriction.
 
     Raises: ValueError for invalid options.
     """

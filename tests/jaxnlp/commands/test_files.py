@@ -23,7 +23,7 @@ def test_rows_are_texts_or_texts_with_their_pairs():
         ({"texts": ["a"], "pairs": [""], "count": 2}, "text 1 is blank, or its pair is"),
         ({"texts": ["a", "caf\udce9"]}, r"text 2 is not UTF-8: 'caf\\udce9'"),
         ({"texts": ["a"], "pairs": ["b"]}, "--pair applies only to pairs of texts; remove it"),
-        ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "got 2 texts and 1 after --pair"),
+        ({"texts": ["a", "b"], "pairs": ["c"], "count": 2}, "number of texts: 2, after --pair: 1"),
         ({"texts": ["a"], "file": Path("x")}, "give texts or --file, not both"),
         ({"pairs": ["a"], "file": Path("x"), "count": 2}, "give texts or --file, not both"),
     ],
@@ -106,6 +106,10 @@ def test_truncated_texts_are_reported_when_there_are_some(capsys):
     report_truncated(range(1150, 2350), 3000, 128)
     message = "note: 1,200 of 3,000 texts were truncated to 128 tokens; the first is text 1,151\n"
     assert capsys.readouterr() == ("", message)
+    report_truncated([1], 2, 128)
+    assert capsys.readouterr().err == "note: 1 of 2 texts was truncated to 128 tokens; the first is text 2\n"
+    report_truncated([0], 1, 128)
+    assert capsys.readouterr().err == "note: the text was truncated to 128 tokens\n"
 
 
 def test_inputs_without_a_result_are_reported_with_the_place_of_the_first(capsys):

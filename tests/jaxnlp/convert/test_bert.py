@@ -119,7 +119,7 @@ def test_all_that_does_not_fit_is_listed():
     with pytest.raises(WeightsError) as caught:
         from_huggingface(held, CONFIG, VOCABULARY)
     assert str(caught.value).splitlines() == [
-        "6 tensors do not fit this BERT:",
+        "tensors that do not fit this BERT: 6",
         "  missing: encoder.layer.1.output.dense.bias (4,)",
         "  embeddings.LayerNorm.weight holds infinity or NaN",
         "  embeddings.LayerNorm.bias holds int64, expected floats",

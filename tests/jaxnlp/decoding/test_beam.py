@@ -409,7 +409,7 @@ def test_the_context_may_be_filled_to_the_last_token():
         (
             (2, 3),
             {"max_new_tokens": 7},
-            "a prompt of 3 tokens and 7 new ones need a context of 9, but the model's context has only 8",
+            "the prompt, of length 3, and max_new_tokens, 7, need a context of 9, but the model's context has only 8",
         ),
         ((2, 9), {}, "the prompt has 9 tokens, but the model's context has only 8; shorten it"),
         ((2, 0), {}, "the prompt is empty"),

@@ -1,6 +1,8 @@
 """What holds for every task of the library and for the families of tests/seam."""
 
 import dataclasses
+import inspect
+import pydoc
 import re
 
 import jax
@@ -118,6 +120,19 @@ def validated(setup):
 def test_every_task_is_here(files):
     assert {task.__name__ for task in every_task()} <= CONFIGS.keys()
     assert all(type(make(files).task).__name__ == name for name, make in CONFIGS.items())
+
+
+@pytest.mark.parametrize("task", every_task())
+def test_help_of_a_trained_model_shows_each_argument_except_the_model(task):
+    trained = Trained(task(), None, {}, None)
+    for name, function in task().functions().items():
+        method = getattr(trained, name)
+        wanted = [*inspect.signature(function).parameters][1:]
+        assert [*inspect.signature(method).parameters] == wanted
+        text = pydoc.render_doc(method, renderer=pydoc.plaintext)
+        assert f"{name}({wanted[0]}: " in text
+        described = re.findall(r"^ +(\w+): ", inspect.getdoc(method).partition("Args:")[2], re.MULTILINE)
+        assert [one for one in described if one[0].islower()] == wanted
 
 
 def test_validation_measures_every_metric_that_may_select_the_best_checkpoint(setup, validated):

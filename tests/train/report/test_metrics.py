@@ -30,6 +30,8 @@ def test_the_metric_that_selects_the_best_checkpoint_comes_first():
     environment = {"metrics": {"loss": LOSS, "accuracy": SHARE}, "best_metric": "accuracy"}
     assert list(declared_metrics(environment)) == ["accuracy", "loss"]
     assert declared_metrics(environment)["loss"] == Declared("tokens", "nats", "lower")
+    assert Declared("tokens", "nats").per == "nats per token"
+    assert Declared("tokens", "choices").per == Declared("tokens").per == ""
     assert list(declared_metrics(environment | {"best_metric": "bleu"})) == ["loss", "accuracy"]
     assert declared_metrics({}) == {}
 

@@ -22,7 +22,7 @@ def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(tr
     lines = ["fish"] * files.CHUNK + ["cat " * 99]  # in the second chunk
     (tmp_path / "texts").write_text("\n".join(lines))
     Embed(file=tmp_path / "texts", out=tmp_path / "x.npy")(trained)
-    message = "note: 1 of 1,025 texts were truncated to 40 tokens; the first is text 1,025\n"
+    message = "note: 1 of 1,025 texts was truncated to 40 tokens; the first is text 1,025\n"
     assert capsys.readouterr() == ("", message)
 
 

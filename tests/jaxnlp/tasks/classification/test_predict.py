@@ -44,7 +44,7 @@ def test_pairs_are_two_lists_or_two_texts(make_classifier):
     trained = make_classifier(texts=2, targets=Scale(0.0, 2.0))
     both = trained.predict(["the cat", "fish"], ["a dog", "the mat"])
     assert trained.predict("fish", "the mat").label == pytest.approx(both[1].label, abs=1e-5)
-    with pytest.raises(ValueError, match="each text needs its pair, got 2 texts and 1 pairs"):
+    with pytest.raises(ValueError, match="each text needs a second one; number of texts: 2, of second texts: 1"):
         trained.predict(["a", "b"], ["c"])
     with pytest.raises(ValueError, match="text 2 is blank, or its pair is"):
         trained.predict(["a", "b"], ["c", ""])

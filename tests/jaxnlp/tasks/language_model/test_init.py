@@ -338,13 +338,13 @@ def test_data_of_several_parts_is_refused():
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        ("the Q", r"task.sample_prompt 'the Q' contains tokens that are not in the vocabulary; .*'Q'"),
-        ("", "task.sample_prompt must have 1 to 4 tokens, got 0"),
-        ("tetet", "task.sample_prompt must have 1 to 4 tokens, got 5"),
+        ("the Q", r"'the Q': not in the vocabulary of 4 characters: 'Q' .*\. Give another prompt, or None"),
+        ("", "'': expected 1 to 4 tokens, got 0. Give another prompt, or None for no samples"),
+        ("tetet", "'tetet': expected 1 to 4 tokens, got 5. Give another prompt, or None for no samples"),
     ],
 )
 def test_a_prompt_that_cannot_be_continued_is_refused_before_the_first_step(prompt, message):
     corpus = corpus_of(processor=CharacterVocabulary.of("the "))
     LanguageModel(sample_prompt="the").check_corpus(GPT, corpus)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match=f"^--task.sample-prompt {message}"):
         LanguageModel(sample_prompt=prompt).check_corpus(GPT, corpus)

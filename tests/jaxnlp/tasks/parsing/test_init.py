@@ -87,7 +87,8 @@ def test_sentences_of_a_file_are_parsed_printed_and_drawn(run, treebank, tmp_pat
     out, svg, page = (tmp_path / name for name in ("out.conllu", "trees.svg", "trees.html"))
     options = ["--conllu", str(treebank), "--out", str(out), "--svg", str(svg), "--html", str(page)]
     assert jaxnlp_main(["parse", str(run), *options]) == 0
-    printed = capsys.readouterr().out
+    printed, error = capsys.readouterr()
+    assert error.endswith(f"trees in {out}\ntrees in {svg}\ntrees in {page}\n")
     sentences = parse_conllu(out.read_text(encoding="utf-8"), "out")
     assert len(printed.split("\n\n")) == len(sentences) == 30
     for block, sentence in zip(printed.split("\n\n"), sentences, strict=True):

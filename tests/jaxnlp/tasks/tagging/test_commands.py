@@ -30,8 +30,10 @@ def test_json_lines_and_pages_have_the_same_entities(run, tmp_path, capsys):
     assert [one["text"] for one in answer["entities"]] == ["Anna", "New York"]
     page = tmp_path / "page.html"
     (tmp_path / "texts.txt").write_text(f"{TEXT}\n<b>Anna</b>\n")
-    assert main(["predict", str(run), "--file", str(tmp_path / "texts.txt"), "--html", str(page)]) == 0
-    assert capsys.readouterr().out == f"{page}\n"
+    assert main(["predict", str(run), "--file", str(tmp_path / "texts.txt"), "--json", "--html", str(page)]) == 0
+    printed, error = capsys.readouterr()
+    assert json.loads(printed.splitlines()[0]) == answer
+    assert error.endswith(f"entities in {page}\n")
     assert "New York<b>LOC</b></mark>" in page.read_text()
     assert "&lt;b" in page.read_text()
 
@@ -134,7 +136,6 @@ def test_a_page_has_the_texts_before_a_failure(run, tmp_path, capsys, monkeypatc
     [
         (["a", "--conll", "x"], "--conll excludes texts, --file, --json and --html"),
         (["a", "--out", "x"], "--out and --word-column apply only to --conll"),
-        (["a", "--json", "--html", "x"], "--json and --html exclude each other"),
         ([" "], "text 1 is blank"),
         (["--conll", "none.conll"], "none.conll"),
     ],

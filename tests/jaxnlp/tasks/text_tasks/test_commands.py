@@ -113,8 +113,8 @@ def test_truncated_texts_are_counted_on_standard_error_and_the_first_is_named(tr
     ("fields", "message"),
     [
         ({"texts": ("a", "")}, "text 2 is blank"),
-        ({"texts": ("a",), "pair": ("b", "c")}, "each text needs a second one, got 1 texts and 2 after --pair"),
-        ({"texts": ("a",), "part": "sts"}, "each text needs a second one, got 1 texts and 0 after --pair"),
+        ({"texts": ("a",), "pair": ("b", "c")}, "each text needs a second one; number of texts: 1, after --pair: 2"),
+        ({"texts": ("a",), "part": "sts"}, "each text needs a second one; number of texts: 1, after --pair: 0"),
         ({"texts": ("a",), "pair": ("b",), "part": "sst"}, "--pair applies only to pairs of texts; remove it"),
         (
             {"file": "nowhere"},

@@ -57,7 +57,7 @@ def test_batches_of_any_size_give_the_same(trained):
         ([["a"]], "nli", "this model does not have the part 'nli'; it has: sst, reviews, quora, sts"),
         ([["a"]], "sts", "sts takes two texts per example; give pairs"),
         ([["a"], ["b"]], "sst", "sst takes one text per example; remove pairs"),
-        ([["a", "b"], ["b"]], "sts", "each text needs a pair, got 2 texts and 1 pairs"),
+        ([["a", "b"], ["b"]], "sts", "each text needs a second one; number of texts: 2, of second texts: 1"),
         ([[]], "sst", "there is no text"),
     ],
 )
