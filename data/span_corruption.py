@@ -98,6 +98,8 @@ class CorruptedText(DataConfig):
     Lines that are too long are split. Texts of a single token are removed; the description counts them.
     """
 
+    usual = ("files", "data_set", "batch_size")
+
     files: tuple[str, ...] = ()
     """UTF-8 text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None

@@ -223,6 +223,11 @@ class ParallelText(SentencePairs):
         )
 
     @property
+    def usual(self) -> tuple[str, ...]:
+        """Your own files; the folder of a public data set."""
+        return ("train", "validation", "batch_size") if self.data_set is None else ("path", "batch_size")
+
+    @property
     def needs(self) -> str:
         """The data set's folder."""
         return self.data_set or "your sentences"

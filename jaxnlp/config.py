@@ -20,11 +20,14 @@ class Config:
 
     section: ClassVar[str] = ""
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
-    usual: ClassVar[tuple[str, ...]] = ()
-    """Fields that are changed most often: help shows them first."""
     ignores: ClassVar[tuple[str, ...]] = ()
     """Fields without effect, and fields of nested configs without effect here, such as `compute.recurrence`: help does
     not show them."""
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """Fields that are changed most often: help shows them first."""
+        return ()
 
     def __post_init__(self):
         for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
-from jaxnlp.messages import table, wrapped
+from jaxnlp.messages import summary_of, table, wrapped
 from jaxnlp.options import read_options, show_help
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
 from jaxnlp.suggestions import suggestion
@@ -39,7 +39,7 @@ def verb_table() -> str:
     rows = []
     for verb, kinds in every_command().items():
         for number, (kind, tasks) in enumerate(kinds.items()):
-            summary = (kind.__doc__ or "").partition("\n")[0].rstrip(".")
+            summary = summary_of(kind).rstrip(".")
             rows.append(("" if number else verb, f"{summary} ({', '.join(map(task_name, tasks))})."))
     return table(rows)
 

@@ -4,7 +4,7 @@ import dataclasses
 import re
 import sys
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -68,7 +68,7 @@ WRONG_COMMANDS = (
 class RunOptions(Config):
     """Options of one start of a run; they do not change its numbers."""
 
-    usual: ClassVar[tuple[str, ...]] = ("workdir",)
+    usual = ("workdir",)
 
     workdir: Path | None = None
     """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give only --resume FOLDER."""
