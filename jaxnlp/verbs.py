@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     if not arguments or arguments[0].startswith("-"):
         known = _check_verb(verb, others, program)
         if arguments and arguments[0] not in ("-h", "--help"):
-            raise ValueError(f"give the run's folder before the options: {name} RUN {' '.join(arguments)}")
+            raise ValueError(f"give the run's folder before the options: {name} {_run_first(arguments)}")
         _show_meanings(known[verb], name)
         return 0 if arguments else 2
     place, *flags = arguments
@@ -89,6 +90,14 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _run_first(arguments: Sequence[str]) -> str:
+    """The arguments with the only folder among them first, or with RUN first where there is not exactly one."""
+    folders = [word for word in arguments if Path(word).is_dir()]
+    if len(folders) != 1:
+        return f"RUN {shlex.join(arguments)}"
+    return shlex.join([*folders, *(word for word in arguments if word not in folders)])
 
 
 def _check_verb(verb: str, others: Sequence[str], program: str) -> Mapping[str, Collection[type[Command]]]:
