@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.measure import matmul_limits, measure, measure_against
+from jaxnlp.closed_pipes import end_on_closed_pipe
 from train.run_folder import commit, device_name, write_json
 
 MODULES = (
@@ -58,6 +59,7 @@ def rows_of(module: str, limit_gflops: float, against: Path | None = None) -> It
 
 def main() -> int:
     """Exit status: 0 = done, 2 = wrong command."""
+    end_on_closed_pipe()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(MODULES)}; none = all")
     parser.add_argument("--json", type=Path, help="write the rows to this file")

@@ -17,7 +17,6 @@ class DataConfig(Config):
     """The base of every data set's config. Its properties are the facts of `jaxnlp.corpus.DataFacts`."""
 
     section: ClassVar[str] = "data"
-    usual: ClassVar[tuple[str, ...]] = ("source", "path", "batch_size")
 
     batch_size: int = 32
     """Number of examples in a training step, over all devices."""
@@ -25,6 +24,10 @@ class DataConfig(Config):
     def __post_init__(self):
         super().__post_init__()
         self.require_at_least(1, "batch_size")
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        return ("source", "path", "batch_size")
 
     @property
     def max_length(self) -> int | None:

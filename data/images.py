@@ -385,7 +385,7 @@ def read_cifar10(archive: Path) -> tuple[LabelledImages, LabelledImages]:
     Raises: FileNotFoundError, DataError.
     """
     if not archive.is_file():
-        raise FileNotFoundError(f"the CIFAR-10 archive {archive} does not exist")
+        raise FileNotFoundError(f"the CIFAR-10 archive {archive} does not exist; {OWN_IMAGES}")
     status = archive.stat()
     place = cache_folder() / "data" / f"cifar10-held-out-last-{status.st_size}-{status.st_mtime_ns}.npy"
     if not place.is_file():

@@ -53,6 +53,8 @@ class MinBertData(DataConfig):
     of each part.
     """
 
+    usual = ("parts", "tables", "path", "batch_size")
+
     parts: tuple[str, ...] = ("sst",)
     """Parts to train on: sst, cfimdb, quora, sts, and the names of your own tables."""
     tables: tuple[str, ...] = ()

@@ -98,6 +98,8 @@ class CorruptedText(DataConfig):
     Lines that are too long are split. Texts of a single token are removed; the description counts them.
     """
 
+    usual = ("files", "data_set", "batch_size")
+
     files: tuple[str, ...] = ()
     """UTF-8 text files; required. Files that end in .gz are decompressed."""
     data_set: str | None = None
@@ -223,6 +225,12 @@ class CorruptedText(DataConfig):
             return [Path(name).expanduser() for name in self.files]
         holds, otherwise = ", ".join(self.files), "give your own files with --data.files"
         folder = locate_folder(self.data_set, None, holds=holds, otherwise=otherwise, takes_path=False)
+        for name in self.files:
+            if not (folder / name).is_file():
+                raise DataError(
+                    f"{folder}, the folder of the data set {self.data_set}, has no {name}; for your own files, set "
+                    "--data.data-set None"
+                )
         return [folder / name for name in self.files]
 
     def _divided(self, lines: Sequence[str]) -> tuple[list[str], list[str]]:

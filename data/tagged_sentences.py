@@ -66,6 +66,8 @@ class TaggedSentences(DataConfig):
     read. Sentences that are too long are divided, not within an entity where it can be avoided.
     """
 
+    usual = ("source", "path", "train", "batch_size")
+
     source: Source = "small_grammar"
     """Sentences of a small grammar, which need no files; the English news of CoNLL-2003, Chinese résumés, Chinese
     Weibo posts, UD English EWT's parts of speech; or files of your own."""

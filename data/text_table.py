@@ -160,6 +160,12 @@ class TextTable(DataConfig):
         return known or Columns(texts, self.label)
 
     @property
+    def usual(self) -> tuple[str, ...]:
+        """The columns of a table of your own; the source of a known data set."""
+        known = ("source", "path", "batch_size")
+        return known if self._known is not None else ("path", "text", "label", "pair", "predict", "batch_size")
+
+    @property
     def needs(self) -> str:
         """The data set's folder."""
         return "your table" if self._known is None else self._known.folder
@@ -221,7 +227,11 @@ class TextTable(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split:
         """Reads a file with the same columns; labels are optional. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TextClassifierProcessor)
-        return self._split(self._labelled((path, self._rows(path)), processor.targets), processor)
+        try:
+            rows = self._rows(path)
+        except MissingColumnsError as error:
+            raise DataError(f"{error}; name the columns of the file as in the run's training table") from error
+        return self._split(self._labelled((path, rows), processor.targets), processor)
 
     def _tables(self) -> tuple[tuple[Path, list[TableRow]], dict[str, tuple[Path, list[TableRow]]]]:
         """The training table, and the tables of splits with separate files."""

@@ -63,7 +63,7 @@ class SentencePairs(DataConfig):
             raise ValueError(f"data.lengths must increase and be at least 2, got {self.lengths}")
         if not 0.0 <= self.bpe_dropout < 1.0:
             raise ValueError(f"data.bpe_dropout must be in [0, 1), got {self.bpe_dropout}")
-        refuse_unread(self, [ReadWhen("bpe_dropout", 0.0, self.subwords == "bpe", "subwords bpe")])
+        refuse_unread(self, [ReadWhen("bpe_dropout", 0.0, self.subwords == "bpe", "data.subwords bpe")])
 
     @property
     def max_length(self) -> int:
@@ -223,6 +223,11 @@ class ParallelText(SentencePairs):
         )
 
     @property
+    def usual(self) -> tuple[str, ...]:
+        """Your own files; the folder of a public data set."""
+        return ("train", "validation", "batch_size") if self.data_set is None else ("path", "batch_size")
+
+    @property
     def needs(self) -> str:
         """The data set's folder."""
         return self.data_set or "your sentences"
@@ -329,6 +334,9 @@ class ParallelText(SentencePairs):
             return [Path(name).expanduser() for name in names]
         holds = ", ".join((*self.train, *self.validation, *self.test, *self.sentencepiece))
         folder = locate_folder(self.data_set, self.path, holds=holds, otherwise=OWN_FILES)
+        for name in names:
+            if not (folder / name).is_file():
+                raise DataError(f"{folder}, the folder of the data set {self.data_set}, has no {name}; {OWN_FILES}")
         return [folder / name for name in names]
 
 

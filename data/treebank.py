@@ -39,6 +39,8 @@ class Treebank(DataConfig):
     itself.
     """
 
+    usual = ("source", "path", "train", "batch_size")
+
     source: TreebankSource = "small_grammar"
     """Sentences of a small grammar, which need no files; UD English EWT; or CoNLL-U files of your own."""
     path: str | None = None

@@ -4,12 +4,13 @@ JAX is imported after the first line, since that takes seconds.
 """
 
 import importlib.metadata
-import os
 import sys
 from pathlib import Path
 
 from jaxnlp.checkout import MODULES, SUMMARIES, run_in_checkout
+from jaxnlp.closed_pipes import end_on_closed_pipe
 from jaxnlp.messages import reason, say_that_jax_loads, show_plain_warnings, table, usage_text
+from jaxnlp.suggestions import suggestion
 
 USAGE = """usage: {program} VERB RUN [options]
 
@@ -45,6 +46,10 @@ def run(arguments: list[str]) -> int:
         print(f"jaxnlp {importlib.metadata.version('jaxnlp')}")
         return 0
     verb, *rest = arguments
+    if verb == "help":
+        return run([*rest[:1], "--help"])
+    if verb.startswith("-"):
+        raise ValueError(f"there is no option {verb}; {suggestion(verb, ['--help', '--version'])}")
     if verb in MODULES:
         run_in_checkout(verb, rest, f"{program_name()} {verb}")
     say_that_jax_loads(rest)
@@ -57,14 +62,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a damaged run, 2 a wrong command, or a file that cannot be read or written."""
     arguments = sys.argv[1:] if arguments is None else arguments
     show_plain_warnings()
+    end_on_closed_pipe()
     try:
         return run(arguments)
     except KeyboardInterrupt:
         print()
         return 130
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (ValueError, OSError) as error:
         print(f"error: {reason(error)}", file=sys.stderr)
         return 2

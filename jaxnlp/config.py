@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import functools
+import re
 import types
 import typing
 from collections.abc import Iterable
@@ -11,7 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A frozen dataclass that checks its choices (`Literal` fields) whenever it is created.
+    """A frozen dataclass that checks its choices (`Literal` fields) whenever it is created, and refuses a text as a
+    number.
 
     A whole number in a field of type float becomes a float, so 1 and 1.0 give equal configs.
 
@@ -20,17 +22,23 @@ class Config:
 
     section: ClassVar[str] = ""
     """The first part of its fields' names on the command line, such as `model`; "" = none."""
-    usual: ClassVar[tuple[str, ...]] = ()
-    """Fields that are changed most often: help shows them first."""
     ignores: ClassVar[tuple[str, ...]] = ()
     """Fields without effect, and fields of nested configs without effect here, such as `compute.recurrence`: help does
     not show them."""
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """Fields that are changed most often: help shows them first."""
+        return ()
 
     def __post_init__(self):
         for name, expected in _hints(type(self)).items():  # type: ignore[arg-type]
             value = _with_floats(getattr(self, name), expected)
             object.__setattr__(self, name, value)
             choices = _choices(expected)
+            if isinstance(value, str) and {*_options(expected)} <= {int, float, type(None)}:
+                what = "a whole number" if float not in _options(expected) else "a number"
+                raise ValueError(f"{self.full_name(name)} must be {what}, got the text {value!r}")
             if choices and not _fits(value, expected):
                 close = difflib.get_close_matches(str(value), map(str, choices), n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""
@@ -51,7 +59,8 @@ class ReadWhen(NamedTuple):
       field: its name.
       default: the value of a config that does not read it.
       is_read: whether this config reads it.
-      what: the configs that read it, to complete "applies only to ...".
+      what: the configs that read it, to complete "applies only to ..."; a field and its value, such as
+        `data.source files`, are also a remedy.
     """
 
     field: str
@@ -65,9 +74,13 @@ def refuse_unread(config: Config, rules: Iterable[ReadWhen]) -> None:
     for rule in rules:
         value = getattr(config, rule.field)
         if not rule.is_read and value != rule.default:
-            raise ValueError(
-                f"{config.full_name(rule.field)} applies only to {rule.what}; set it to {rule.default!r}, got {value!r}"
-            )
+            name = config.full_name(rule.field)
+            other = f"set {rule.what}, or set {name} to" if _SETTING.fullmatch(rule.what) else "set it to"
+            raise ValueError(f"{name} applies only to {rule.what}; {other} {rule.default!r}, got {value!r}")
+
+
+_SETTING = re.compile(r"\w+\.[\w.]+ \S+")
+"""A field and its value, such as `data.source files`."""
 
 
 @functools.cache

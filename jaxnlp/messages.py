@@ -53,6 +53,12 @@ def usage_text(text: str) -> str:
     )
 
 
+def summary_of(documented: object) -> str:
+    """The first sentence of the docstring of a config or a class, in one line; "" = it has no docstring."""
+    paragraph = " ".join(inspect.cleandoc(documented.__doc__ or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[.?!]) (?=[A-Z])", paragraph, maxsplit=1)[0]
+
+
 def wrapped(text: str, indent: str = "") -> str:
     """A text wrapped to the terminal's width; paragraphs with indented lines stay unchanged."""
     columns = max(shutil.get_terminal_size().columns, 40)

@@ -42,7 +42,7 @@ class Values(NamedTuple):
         if self.row:
             return " ".join(map(_metavar, self.row))
         several = self.items or self.single
-        shown = "|".join(_metavar(kind) for kind in several if kind is not type(None))
+        shown = "|".join(_metavar(kind, several) for kind in several if kind is not type(None))
         return f"{shown} ..." if self.items else shown
 
     @property
@@ -142,8 +142,12 @@ def _expected(kinds: Sequence[Any]) -> str:
     return " or ".join([*words, *([f"one of {', '.join(choices)}"] if len(choices) > 1 else choices)])
 
 
-def _metavar(kind: Any) -> str:
-    return WORDS[kind][0] if kind in WORDS else f"{{{','.join(map(str, typing.get_args(kind)))}}}"
+def _metavar(kind: Any, others: Sequence[Any] = ()) -> str:
+    """A type in a help text; the choices of a Literal include None where it is one of the other types."""
+    if kind in WORDS:
+        return WORDS[kind][0]
+    choices = [*typing.get_args(kind), *([None] if type(None) in others else [])]
+    return f"{{{','.join(map(str, choices))}}}"
 
 
 def _fits(value: Any, kinds: Sequence[Any]) -> bool:

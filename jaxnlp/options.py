@@ -8,6 +8,8 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import re
+import shlex
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -32,6 +34,9 @@ Similar = Callable[[str, list[str]], list[str]]
 """The options that a misspelt one may mean: (option without dashes, known options) -> some of these."""
 FLAT = tyro.conf.arg(name="")
 """Marks a dataclass whose options have no prefix: --checkpoint, not --load.checkpoint."""
+
+LIKELY = "likely"
+"""Marks the field whose option an error names for a word without an option: Annotated[str, LIKELY]."""
 
 
 def read_options(
@@ -76,7 +81,7 @@ def read_options(
             registry=_registry(hidden_fields(parts) if for_help else {}),
         )
     except _RefusedError as refused:
-        raise refused.__cause__ or refused from None
+        raise ValueError(with_option_names(str(refused), parts)) from None
     return [getattr(command, name) for name, *_ in fields]
 
 
@@ -84,6 +89,20 @@ def show_help(parts: Sequence[Any], *, program: str, description: str = "") -> N
     """Prints the help of `read_options`."""
     with contextlib.suppress(SystemExit):
         read_options(parts, ["--help"], program=program, description=description)
+
+
+def with_option_names(message: str, parts: Sequence[Any]) -> str:
+    """An error of a dataclass with its fields as they are typed: --data.bpe-dropout for data.bpe_dropout.
+
+    A name without a dot and an underscore stays unchanged, because it may be a word of the text.
+    """
+    found = _options(parts)
+    options = {name.replace("-", "_"): name for name in (*found.kinds, *found.flags)}
+    names = sorted((name for name in options if "." in name or "_" in name), key=len, reverse=True)
+    if not names:
+        return message
+    known = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<![\w./-])({known})(?![\w/-]|\.\w)", lambda name: f"--{options[name[0]]}", message)
 
 
 @functools.cache
@@ -183,15 +202,17 @@ class _Options(NamedTuple):
       flags: the names of options of type bool, without dashes.
       kinds: by the name of each other option, the type of its value.
       places: the arguments without a name: name, type, help, and whether there is a default.
+      likely: the options that are marked `LIKELY`.
     """
 
     flags: set[str]
     kinds: dict[str, Any]
     places: list[tuple[str, Any, str, bool]]
+    likely: list[str]
 
 
 def _options(parts: Sequence[Any], prefix: str = "") -> _Options:
-    found = _Options(set(), {}, [])
+    found = _Options(set(), {}, [], [])
     for part in parts:
         kind = part if isinstance(part, type) else type(part)
         hints, docs = typing.get_type_hints(kind, include_extras=True), field_docs(kind)
@@ -212,6 +233,8 @@ def _options(parts: Sequence[Any], prefix: str = "") -> _Options:
                 found.flags.add(name)
             else:
                 found.kinds[name] = inner
+            if LIKELY in marks:
+                found.likely.append(name)
     return found
 
 
@@ -229,7 +252,10 @@ def _check(arguments: Sequence[str], options: _Options, program: str, similar: S
     endless = any(values is not None and values.items for values in (values_of(kind) for _, kind, *_ in options.places))
     if not endless and len(loose) > len(options.places):
         word = loose[len(options.places)]
-        hint = _hint(word.replace("_", "-"), [*options.kinds, *sorted(options.flags)], program, similar)
+        known = [*options.kinds, *sorted(options.flags)]
+        hint = _hint(word.replace("_", "-"), known, program, similar)
+        if options.likely and not similar(word.replace("_", "-"), known):
+            hint = f"did you mean --{options.likely[0]} {shlex.quote(word)}?"
         raise ValueError(f"unexpected {word!r}: options start with --; {hint}")
     for name, kind, help, has_default in options.places[len(loose) :]:
         values = values_of(kind)

@@ -99,8 +99,11 @@ def load_pretrained(place: str | Path, *, ignore: tuple[str, ...] = ()) -> Train
       ignore: names, or prefixes of names, of tensors to ignore. An exported model is then read without its heads, as
         weights of another library.
 
-    Raises: ValueError for a place that is neither, or a model that the library does not have; OSError.
+    Raises: ValueError for a place that is neither, or a model that the library does not have; RunError for a training
+      run; OSError.
     """
+    if is_run(place):
+        raise RunError(f"{place} is a training run, not pretrained weights; load it with jaxnlp.load_run")
     return _pretrained_task(place, whole=not ignore).from_pretrained(place, ignore=ignore)
 
 

@@ -1,13 +1,14 @@
 """Verbs of the command line for trained models; the task of a model defines its verbs."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
-from jaxnlp.messages import table, wrapped
+from jaxnlp.messages import summary_of, table, wrapped
 from jaxnlp.options import read_options, show_help
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
 from jaxnlp.suggestions import suggestion
@@ -40,7 +41,7 @@ def verb_table() -> str:
 
 def _summary(kinds: Sequence[type[Command]]) -> str:
     summaries = [kind.summary for kind in kinds if kind.summary]
-    return summaries[0] if summaries else (kinds[0].__doc__ or "").partition("\n")[0]
+    return summaries[0] if summaries else summary_of(kinds[0])
 
 
 def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence[str] = ()) -> int:
@@ -60,7 +61,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     if not arguments or arguments[0].startswith("-"):
         known = _check_verb(verb, others, program)
         if arguments and arguments[0] not in ("-h", "--help"):
-            raise ValueError(f"give the run's folder before the options: {name} RUN {' '.join(arguments)}")
+            raise ValueError(f"give the run's folder before the options: {name} {_run_first(arguments)}")
         _show_meanings(known[verb], name)
         return 0 if arguments else 2
     place, *flags = arguments
@@ -83,6 +84,14 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _run_first(arguments: Sequence[str]) -> str:
+    """The arguments with the only folder among them first, or with RUN first where there is not exactly one."""
+    folders = [word for word in arguments if Path(word).is_dir()]
+    if len(folders) != 1:
+        return f"RUN {shlex.join(arguments)}"
+    return shlex.join([*folders, *(word for word in arguments if word not in folders)])
 
 
 def _check_verb(verb: str, others: Sequence[str], program: str) -> Mapping[str, Collection[type[Command]]]:

@@ -25,6 +25,7 @@ LEAVES = (
     "jaxnlp.public_names",
     "jaxnlp.suggestions",
     "jaxnlp.messages",
+    "jaxnlp.closed_pipes",
     "jaxnlp.option_values",
     "jaxnlp.options",
 )
@@ -36,6 +37,7 @@ ALLOWED = {
     "jaxnlp.inference": (),
     "jaxnlp.suggestions": (),
     "jaxnlp.messages": (),
+    "jaxnlp.closed_pipes": (),
     "jaxnlp.option_values": (),
     "jaxnlp.options": ("jaxnlp.config", "jaxnlp.messages", "jaxnlp.option_values", "jaxnlp.suggestions"),
     "jaxnlp.checkout": ("jaxnlp",),
@@ -61,7 +63,13 @@ ALLOWED = {
     "jaxnlp.commands": (*LEAVES, "jaxnlp.commands"),
     "jaxnlp.tasks": (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.commands"),
     "jaxnlp.runs": BELOW_RUNS,
-    "jaxnlp.__main__": ("jaxnlp.messages", "jaxnlp.checkout", "jaxnlp.verbs"),
+    "jaxnlp.__main__": (
+        "jaxnlp.closed_pipes",
+        "jaxnlp.messages",
+        "jaxnlp.suggestions",
+        "jaxnlp.checkout",
+        "jaxnlp.verbs",
+    ),
     "data": (
         "jaxnlp.text",
         "jaxnlp.targets",
@@ -84,8 +92,8 @@ ALLOWED = {
         "configs",
     ),
     "benchmarks": ("jaxnlp", "data", "train", "configs", "benchmarks"),
-    "data.download": ("jaxnlp.caches", "jaxnlp.messages", "jaxnlp.options", "data"),
-    "data.invented_people": ("jaxnlp.files", "jaxnlp.messages", "jaxnlp.options", "data"),
+    "data.download": ("jaxnlp.caches", "jaxnlp.closed_pipes", "jaxnlp.messages", "jaxnlp.options", "data"),
+    "data.invented_people": ("jaxnlp.closed_pipes", "jaxnlp.files", "jaxnlp.messages", "jaxnlp.options", "data"),
 }
 
 # Which of our modules a module may not import, although the table above allows the package that they are in: the core
@@ -111,6 +119,7 @@ FORBIDDEN = {
     "jaxnlp.targets": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.images": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.config": ("jax", "flax", "optax", "orbax", "chex"),
+    "jaxnlp.closed_pipes": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.messages": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.options": ("jax", "flax", "optax", "orbax", "chex"),
     "jaxnlp.checkout": ("jax", "flax", "optax", "orbax", "chex"),

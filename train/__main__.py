@@ -20,7 +20,7 @@ from rich.console import Console  # noqa: E402
 from jaxnlp.caches import use_compilation_cache  # noqa: E402
 from jaxnlp.checkpoints import DamagedCheckpointError  # noqa: E402
 from jaxnlp.messages import reason, show_plain_warnings  # noqa: E402
-from train.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config  # noqa: E402
+from train.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config, refuse_resume  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 from train.run_folder import read_environment  # noqa: E402
 from train.signals import exit_status  # noqa: E402
@@ -39,6 +39,7 @@ def main() -> int:
             config, options = parse_resumed(sys.argv[2:], PROGRAM)
             typed = command_of_resumed(Path(sys.argv[2]), sys.argv[3:])
         else:
+            refuse_resume(sys.argv[1:], PROGRAM)
             config, options = parse(sys.argv[1:], RunOptions(), program=PROGRAM)
         workdir = options.workdir or Path("runs") / config.recipe
         use_compilation_cache(options.compilation_cache)

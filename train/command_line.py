@@ -2,9 +2,10 @@
 
 import dataclasses
 import re
+import shlex
 import sys
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -68,7 +69,7 @@ WRONG_COMMANDS = (
 class RunOptions(Config):
     """Options of one start of a run; they do not change its numbers."""
 
-    usual: ClassVar[tuple[str, ...]] = ("workdir",)
+    usual = ("workdir",)
 
     workdir: Path | None = None
     """Folder of the run; None = runs/RECIPE. To resume a run, repeat the command, or give only --resume FOLDER."""
@@ -107,6 +108,16 @@ def parse(arguments: list[str], options: Options, *, program: str) -> tuple[Trai
         raise UsageError(f"the first argument must be a recipe, got {name!r}; list the recipes with {program} --help")
     recipe = load_recipe(name)
     return _typed(recipe, options, fields, program=f"{program} {name}")
+
+
+def refuse_resume(arguments: list[str], program: str) -> None:
+    """Raises UsageError, with the command to type, for --resume after a recipe."""
+    words = [word for one in arguments[1:] for word in (one.split("=", 1) if one.startswith("--resume=") else [one])]
+    if "--resume" in words:
+        place = words.index("--resume")
+        folder = words[place + 1 : place + 2] or ["FOLDER"]
+        command = shlex.join(["--resume", *folder, *words[:place], *words[place + 2 :]])
+        raise UsageError(f"--resume is given without a recipe: {program} {command}")
 
 
 def parse_resumed(arguments: list[str], program: str) -> tuple[TrainConfig, RunOptions]:

@@ -1,7 +1,7 @@
 """The config of a training run."""
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -16,7 +16,7 @@ from train.optimizer import OptimizerConfig
 class TrainConfig(Config):
     """The config of a run. Two runs with equal configs on equal machines give equal bits."""
 
-    usual: ClassVar[tuple[str, ...]] = ("init_from", "total_steps", "seed", "evaluate_every_steps")
+    usual = ("init_from", "total_steps", "seed", "evaluate_every_steps")
 
     recipe: tyro.conf.Fixed[str]
     """Name of the recipe."""

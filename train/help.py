@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import tyro
 
 from jaxnlp.config import Config
-from jaxnlp.messages import table
+from jaxnlp.messages import summary_of, table
 from jaxnlp.options import field_docs, hidden_fields, show_help
 from jaxnlp.suggestions import suggestion
 
@@ -88,13 +88,13 @@ def show_topic(topic: str, parts: Sequence[Config], *, program: str, description
 
 
 def group_summary(parts: Sequence[Config], group: str) -> str:
-    """The first line of the docstring of a group's config."""
+    """The first sentence of the docstring of a group's config."""
     if group == RUN:
         return "Length, seed, checkpoints, folder."
     config: Any = parts[-1]
     for name in group.split("."):
         config = config.__dict__[name.replace("-", "_")]
-    return (config.__doc__ or "").partition("\n")[0]
+    return summary_of(config)
 
 
 def _page(options: Sequence[Option]) -> Any:

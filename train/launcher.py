@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from jaxnlp.closed_pipes import end_on_closed_pipe
 from jaxnlp.messages import say_that_jax_loads
 from train.recipes import print_overview_if_asked
 
@@ -89,6 +90,8 @@ def start(
 ) -> None:
     """Starts a program: restarts it with huge pages, prints the overview where it is asked for, or else a first line.
 
+    From here on the program ends silently on a closed pipe.
+
     Call it first, before slow imports.
 
     Args:
@@ -98,6 +101,7 @@ def start(
       huge_pages: whether the program is restarted with them.
       results: whether the program prints results: its first line then goes to standard error.
     """
+    end_on_closed_pipe()
     if huge_pages:
         use_huge_pages(started)
     arguments = sys.argv[1:]

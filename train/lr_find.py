@@ -16,7 +16,6 @@ if __name__ == "__main__":
 import dataclasses
 import math
 from pathlib import Path
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +44,7 @@ DIVERGED = 4.0
 class FindOptions(Config):
     """Options of the range test."""
 
-    usual: ClassVar[tuple[str, ...]] = ("smallest", "largest", "steps", "plot")
+    usual = ("smallest", "largest", "steps", "plot")
 
     smallest: float = 1e-6
     """Learning rate of the first step."""

@@ -33,7 +33,7 @@ class OptimizerConfig(Config):
     """Adam, AdamW, Muon or SGD with gradient clipping, and a learning-rate schedule in steps or in tokens."""
 
     section: ClassVar[str] = "optimizer"
-    usual: ClassVar[tuple[str, ...]] = ("learning_rate",)
+    usual = ("learning_rate",)
 
     name: Literal["adamw", "adam", "muon", "sgd"] = "adamw"
     """adam has no weight decay, adamw has decoupled weight decay. muon: Muon for hidden matrices, AdamW for all other

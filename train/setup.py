@@ -78,7 +78,11 @@ def set_up(
     metrics = dict(task.metrics(corpus.processor, validation))
     names = sorted(name for name, kind in metrics.items() if not kind.training_only)
     if config.best_metric not in names:
-        raise ConfigError(f"best_metric must be one of {', '.join(names)}, got {config.best_metric!r}")
+        whole = [name for name in metrics if name in names and name != "loss" and "/" not in name]  # not of one part
+        raise ConfigError(
+            f"best_metric must be one of {', '.join(names)}, got {config.best_metric!r}; set --best-metric "
+            f"{next(iter(whole), 'loss')}"
+        )
     task.check_corpus(config.model, corpus)
     model, inputs = task.build(config.model, corpus.processor)
     objective = task.objective(model, corpus)

@@ -1,7 +1,9 @@
 """Input and messages of commands: texts, one a line."""
 
 import gzip
+import os
 import re
+import shlex
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +24,18 @@ _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def rows_of(
-    texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int, keep_blank: bool = False
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    file: Path | None,
+    *,
+    count: int,
+    keep_blank: bool = False,
+    has_file: bool = True,
 ) -> Iterator[Row]:
     """The texts of the command line, or of a file; without both, of standard input.
 
     A file is checked as a whole before its first row, so that a wrong line stops no work that has begun. Standard input
-    is checked line by line.
+    is checked line by line. A note on standard error names a text that is the name of a file.
 
     Args:
       texts: the texts of the command line.
@@ -35,13 +43,14 @@ def rows_of(
       file: one row a line, two texts with a tab between them; "-" is standard input.
       count: number of texts in a row, 1 or 2.
       keep_blank: whether blank texts are kept, not refused.
+      has_file: whether the command has --file.
 
     Yields:
       Rows of `count` texts; they are not blank unless `keep_blank`.
 
     Raises:
       ValueError: naming the text, or the file and its line, that is blank, lacks a tab or is not UTF-8; when texts come
-        from two sources, or from no source.
+        from two sources, or from no source; when the only text is "-", which means standard input in --file.
       OSError: when the file cannot be read.
     """
     if file is not None and (texts or pairs):
@@ -59,6 +68,8 @@ def rows_of(
         raise ValueError("--pair applies only to pairs of texts; remove it")
     if count == 2 and len(pairs) != len(texts):
         raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, after --pair: {len(pairs)}")
+    if has_file:
+        _check_names(texts, pairs)
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
         if not keep_blank:
             refuse_blank(row, number)
@@ -135,6 +146,15 @@ def report_skipped(skipped: Sequence[str], count: int, inputs: str, what: str) -
         verb = "has" if len(skipped) == 1 else "have"
         first = "" if len(skipped) == 1 else "the first is "
         print(f"note: {len(skipped):,} of {count:,} {inputs} {verb} no {what}; {first}{skipped[0]}", file=sys.stderr)
+
+
+def _check_names(texts: Sequence[str], pairs: Sequence[str]) -> None:
+    """Reports the first text that is the name of a file. Raises: ValueError when "-" is the only text."""
+    if [*texts] == ["-"]:
+        raise ValueError("expected a text, got -; to read standard input, give --file -")
+    named = next((text for text in (*texts, *pairs) if os.path.isfile(text)), None)
+    if named is not None:
+        print(f"note: {named} is read as a text; to read the file, give --file {shlex.quote(named)}", file=sys.stderr)
 
 
 def _opened(file: Path, given: bool) -> BinaryIO:

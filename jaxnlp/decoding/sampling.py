@@ -6,6 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from jaxnlp.config import Config
 from jaxnlp.ops.top_k import top_k
 
 LOWEST_TEMPERATURE = 1e-6
@@ -13,7 +14,7 @@ LOWEST_TEMPERATURE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampling:
+class Sampling(Config):
     """Options of sampling."""
 
     temperature: float = 1.0
@@ -25,6 +26,7 @@ class Sampling:
     """Sample only from the smallest set of tokens with this total probability (nucleus sampling); None = all."""
 
     def __post_init__(self):
+        super().__post_init__()
         if self.temperature != 0.0 and not LOWEST_TEMPERATURE <= self.temperature < math.inf:
             raise ValueError(
                 f"temperature must be 0, or finite and at least {LOWEST_TEMPERATURE}, got {self.temperature}"

@@ -54,9 +54,12 @@ class ModelConfig(Config):
     """The base of every family's config: frozen, hashable, and able to build its module."""
 
     section: ClassVar[str] = "model"
-    usual: ClassVar[tuple[str, ...]] = ("width", "num_layers")
     compute: Compute = dataclasses.field(default_factory=Compute, kw_only=True)
     """Options of the computation, which do not change the model."""
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        return ("width", "num_layers")
 
     @property
     def max_length(self) -> int | None:

@@ -14,7 +14,7 @@ class Compute(Config):
     """Options of the computation. They may change whenever a run continues; environment.json records them."""
 
     section: ClassVar[str] = "model.compute"
-    usual: ClassVar[tuple[str, ...]] = ("matmul_dtype",)
+    usual = ("matmul_dtype",)
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the computation; parameters stay float32."""

@@ -51,7 +51,7 @@ def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKEN
 
     Raises: ValueError for a blank text, and what the task's `attend` refuses.
     """
-    (row,) = rows_of(texts[:1], texts[1:], None, count=len(texts))
+    (row,) = rows_of(texts[:1], texts[1:], None, count=len(texts), has_file=False)
     found = trained.attend(*row, max_length=max_length)
     if found.truncated:
         longest = max(len(maps.columns) for maps in found.maps)

@@ -170,3 +170,10 @@ def test_what_cannot_be_is_refused(config, tmp_path):
     few = CorruptedText(files=config.files, vocabulary_size=400, sentinels=7)
     with pytest.raises(DataError, match=r"data\.sentinels 20 needs as many extra symbols, .* has 7"):
         config.load(0, few.load(0).processor)
+
+
+def test_a_file_that_the_folder_of_a_data_set_does_not_have_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXNLP_DATA", str(tmp_path))
+    (tmp_path / "x").mkdir()
+    with pytest.raises(DataError, match=r"has no a\.txt; for your own files, set --data\.data-set None"):
+        CorruptedText(data_set="x", files=("a.txt",)).load(0)

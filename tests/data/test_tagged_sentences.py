@@ -183,7 +183,7 @@ def test_data_that_cannot_be_learnt_is_refused(tmp_path, text, fields, message):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"train": "x"}, r"data.train applies only to data.source files"),
+        ({"train": "x"}, r"data.train applies only to data.source files; set data.source files, or"),
         ({"source": "conll2003_ner", "predict": "tags"}, "data.predict applies only to data.source small_grammar"),
         ({"word_column": -1}, "data.word_column must be at least 0, got -1"),
     ],

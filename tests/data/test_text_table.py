@@ -229,6 +229,9 @@ def test_a_file_is_scored_with_the_labels_of_the_processor(table, tmp_path):
         config(table).read_file(path, processor)
     write(path, ("text", "label"), [("the cat", "world")])
     assert texts_and_labels(config(table).read_file(path, processor)) == [("the cat", 2)]
+    write(path, ("a", "label"), [("the cat", "world")])
+    with pytest.raises(DataError, match="missing: text; name the columns of the file as in the run's training table"):
+        config(table).read_file(path, processor)
     write(path, ("text",), [("the cat",)])
     assert not config(table).read_file(path, processor).scored
 

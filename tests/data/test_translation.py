@@ -1,6 +1,7 @@
 import itertools
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -265,7 +266,7 @@ def test_facts_of_the_data(folder):
         ({"lengths": (8, 8)}, r"data.lengths must increase and be at least 2, got \(8, 8\)"),
         ({"lengths": (1, 8)}, r"data.lengths must increase"),
         ({"bpe_dropout": 1.0}, r"data.bpe_dropout must be in \[0, 1\), got 1.0"),
-        ({"bpe_dropout": 0.1, "subwords": "unigram"}, "data.bpe_dropout applies only to subwords bpe"),
+        ({"bpe_dropout": 0.1, "subwords": "unigram"}, "applies only to data.subwords bpe; set data.subwords bpe, or"),
         ({"batch_tokens": 0}, "data.batch_tokens must be at least 1, got 0"),
         ({"train": ("a", "b", "c")}, "data.train must be one or two files, got a, b, c"),
         ({"validation": ("a",), "validation_fraction": 0.1}, "applies only to data without a validation file"),
@@ -292,6 +293,14 @@ def test_what_is_missing_or_too_small_is_named(folder):
     given = TranslationProcessor(Subwords("words", ("▁the",)), Subwords("words", ("▁the",)))
     with pytest.raises(DataError, match=r"data.bpe_dropout needs subwords of kind bpe; set it to 0 for words"):
         config(folder, bpe_dropout=0.1).load(0, given)
+
+
+def test_a_file_that_the_folder_of_a_data_set_does_not_have_is_named_with_the_recipe_for_own_files(tmp_path):
+    message = (
+        "the folder of the data set x, has no en.txt; for your own sentences, use the recipe translation_text_files"
+    )
+    with pytest.raises(DataError, match=f"{re.escape(str(tmp_path))}, {message}"):
+        ParallelText(data_set="x", path=str(tmp_path), train=("en.txt", "de.txt")).load(0)
 
 
 @pytest.mark.realdata

@@ -36,7 +36,13 @@ class TallCup(Cup):
 
     def __post_init__(self):
         super().__post_init__()
-        refuse_unread(self, [ReadWhen("height", 1, self.size == "large", "the size large")])
+        refuse_unread(
+            self,
+            [
+                ReadWhen("height", 1, self.size == "large", "the size large"),
+                ReadWhen("colour", "any", self.size == "large", "cup.size large"),
+            ],
+        )
 
 
 @pytest.mark.parametrize(
@@ -97,3 +103,16 @@ def test_a_field_that_nothing_reads_is_refused_unless_it_is_at_its_default():
     message = "cup.height applies only to the size large; set it to 1, got 5"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         TallCup("small", height=5)
+    message = "cup.colour applies only to cup.size large; set cup.size large, or set cup.colour to 'any', got 'blue'"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        TallCup("small", colour="blue")
+
+
+@pytest.mark.parametrize(("field", "what"), [("lids", "a whole number"), ("volume", "a number")])
+def test_a_text_is_no_number(field, what):
+    @dataclasses.dataclass(frozen=True)
+    class LiddedCup(Cup):
+        lids: int | None = None
+
+    with pytest.raises(ValueError, match=f"^cup.{field} must be {what}, got the text '5'$"):
+        LiddedCup(**{field: "5"})

@@ -29,6 +29,10 @@ def generate(run, *options):
         (["generate", "FOLDER", "--max-new-token", "3"], "--max-new-tokens"),
         (["generate", "FOLDER", "--max-new-tokens", "many"], "--max-new-tokens"),
         (["generate", "--max-new-tokens", "3"], "python -m jaxnlp generate RUN --max-new-tokens 3"),
+        (["generate", "--prompt", "a b", "FOLDER", "--seed", "3"], "generate FOLDER --prompt 'a b' --seed 3\n"),
+        (["generate", "FOLDER", "Once upon"], "options start with --; did you mean --prompt 'Once upon'?"),
+        (["generate", "FOLDER", "seed"], "options start with --; did you mean --seed?"),
+        (["--verison"], "there is no option --verison; did you mean --version?"),
         (["generat", "FOLDER"], "the model in FOLDER has no verb 'generat'; did you mean generate?"),
         (["predict", "FOLDER", "a?"], "the model in FOLDER has no verb 'predict'; there are: generate, attention"),
         (["generate"], "usage: python -m jaxnlp generate RUN"),
@@ -122,6 +126,13 @@ def test_help_with_a_place_has_the_options_of_the_verb_and_of_loading(finished_r
     printed = capsys.readouterr().out
     assert "--num-beams" in printed
     assert "--checkpoint" in printed
+
+
+def test_help_is_a_verb_too(capsys):
+    for words, flags in ((["help"], ["--help"]), (["help", "embed"], ["embed", "--help"])):
+        assert main(flags) == 0
+        expected = capsys.readouterr().out
+        assert (main(words), capsys.readouterr().out) == (0, expected)
 
 
 def test_the_version_is_that_of_the_package(capsys):

@@ -13,10 +13,20 @@ from jaxnlp.messages import (
     reason,
     say_that_jax_loads,
     show_plain_warnings,
+    summary_of,
     table,
     usage_text,
     wrapped,
 )
+
+
+def test_a_summary_is_the_first_sentence_of_a_docstring_in_one_line():
+    class Cat:
+        """Weighs 3.5 kg, if it
+        is hungry. It sleeps."""
+
+    assert summary_of(Cat) == summary_of(Cat()) == "Weighs 3.5 kg, if it is hungry."
+    assert summary_of(type("Dog", (), {})) == ""
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,13 @@ def test_other_words_are_refused(kind, words, message):
 
 @pytest.mark.parametrize(
     ("kind", "metavar"),
-    [(FILES, "TEXT ..."), (SLOPE, "FLOAT FLOAT"), (float | None, "FLOAT"), (int | Literal["a", "b"], "INT|{a,b}")],
+    [
+        (FILES, "TEXT ..."),
+        (SLOPE, "FLOAT FLOAT"),
+        (float | None, "FLOAT"),
+        (int | Literal["a", "b"], "INT|{a,b}"),
+        (Literal["a", "b"] | None, "{a,b,None}"),
+    ],
     ids=str,
 )
 def test_help_shows_the_values_in_one_word_each(kind, metavar):

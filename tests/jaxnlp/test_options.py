@@ -7,7 +7,7 @@ import pytest
 import tyro
 
 from jaxnlp.config import Config
-from jaxnlp.options import FLAT, field_docs, hidden_fields, read_options, show_help
+from jaxnlp.options import FLAT, LIKELY, field_docs, hidden_fields, read_options, show_help, with_option_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,3 +182,36 @@ def test_docstrings_of_fields_are_one_line_and_inherited():
         """Another."""
 
     assert field_docs(Wide) == {"width": "A docstring that has two lines.", "height": "Another."}
+
+
+def test_an_error_for_a_word_without_an_option_names_the_likely_one():
+    @dataclasses.dataclass(frozen=True)
+    class Write:
+        steps: int = 1
+        first_text: Annotated[str, LIKELY] = "x"
+
+    assert read_options([Write], ["--first-text", "a b"], program="prog") == [Write(first_text="a b")]
+    with pytest.raises(
+        ValueError, match=r"^unexpected 'a b': options start with --; did you mean --first-text 'a b'\?$"
+    ):
+        read_options([Write], ["a b"], program="prog")
+    with pytest.raises(ValueError, match=r"did you mean --steps\?$"):
+        read_options([Write], ["step"], program="prog")
+
+
+def test_the_error_of_a_dataclass_names_options():
+    @dataclasses.dataclass(frozen=True)
+    class Refusing(Config):
+        inner: Inner = dataclasses.field(default_factory=Inner)
+        old_name: int = 3
+
+        def __post_init__(self):
+            if self.old_name > 3:
+                raise ValueError("old_name is above inner.memory; old is not, nor data/old_name or x.old_name.txt")
+
+    message = "--old-name is above --inner.memory; old is not, nor data/old_name or x.old_name.txt"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        read_options([Refusing()], ["--old-name", "4"], program="prog")
+    assert with_option_names("give --inner.speed 1.", [Refusing()]) == "give --inner.speed 1."
+    assert with_option_names("set inner.speed.", [Refusing()]) == "set --inner.speed."
+    assert with_option_names("a message", [Loading]) == "a message"

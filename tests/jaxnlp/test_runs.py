@@ -193,12 +193,12 @@ def test_a_config_that_names_a_class_of_another_package_is_refused(moved):
             read(moved)
 
 
-def test_two_tasks_for_the_same_pretrained_weights_are_refused(moved, monkeypatch):
-    (moved / "config.json").write_text('{"model_type": "bert"}')
+def test_two_tasks_for_the_same_pretrained_weights_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     first, second = (type(name, (Task,), {"model_types": ("bert",)}) for name in ("First", "Second"))
     monkeypatch.setattr(runs, "every_task", lambda: [first, second])
     with pytest.raises(TypeError, match="First and Second both claim weights of bert"):
-        load_pretrained(moved)
+        load_pretrained(tmp_path)
 
 
 def test_a_run_without_processor_is_an_error_of_the_run(moved):
@@ -276,3 +276,8 @@ def test_a_model_or_processor_that_the_parameters_do_not_fit_is_refused(moved, n
     path.write_text(content.replace(old, new))
     with pytest.raises(RunError, match=rf"{re.escape(str(path))} was edited since the run was trained"):
         load_run(moved, checkpoint=2)
+
+
+def test_a_run_is_not_loaded_as_pretrained_weights(finished_run):
+    with pytest.raises(RunError, match=r"is a training run, not pretrained weights; load it with jaxnlp\.load_run$"):
+        load_pretrained(finished_run.folder)

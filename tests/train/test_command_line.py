@@ -18,6 +18,7 @@ from train.command_line import (
     parse,
     parse_resumed,
     print_config,
+    refuse_resume,
 )
 from train.config import update
 from train.recipes import UnknownRecipeError, load_recipe, overview
@@ -135,6 +136,15 @@ def test_what_cannot_be_resumed_is_refused(tmp_path):
         parse_resumed([str(tmp_path / "run"), "--workdir", "x"], "train")
 
 
+@pytest.mark.parametrize("words", [("--resume", "runs/a b"), ("--resume=runs/a b",)])
+def test_a_recipe_before_resume_is_refused_with_the_command_to_type(words):
+    message = "--resume is given without a recipe: jaxnlp train --resume 'runs/a b' --seed 9"
+    for typed in ([RECIPE, *words, "--seed", "9"], [RECIPE, "--seed", "9", *words]):
+        with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+            refuse_resume(typed, "jaxnlp train")
+    refuse_resume([RECIPE, "--seed", "9"], "jaxnlp train")
+
+
 def test_field_before_the_recipe_is_refused():
     with pytest.raises(
         UsageError,
@@ -231,10 +241,10 @@ def test_a_misspelt_field_is_refused_with_the_nearest(field, nearest):
     ("arguments", "message"),
     [
         (["--total-steps", "many"], "--total-steps: expected a whole number, got 'many'"),
-        (["--total-steps", "0"], "total_steps must be at least 1, got 0"),
-        (["--model.num-heads", "5"], "model.num_heads must divide model.width, got 5 heads for width 128"),
-        (["--optimizer.learning-rate", "-1"], "optimizer.learning_rate must be positive and finite, got -1.0"),
-        (["--data.batch-size", "0"], "data.batch_size must be at least 1, got 0"),
+        (["--total-steps", "0"], "--total-steps must be at least 1, got 0"),
+        (["--model.num-heads", "5"], "--model.num-heads must divide --model.width, got 5 heads for width 128"),
+        (["--optimizer.learning-rate", "-1"], "--optimizer.learning-rate must be positive and finite, got -1.0"),
+        (["--data.batch-size", "0"], "--data.batch-size must be at least 1, got 0"),
         (["--data.sequence-length", "500"], "inputs have up to 500 tokens, but the model reads at most 128"),
         (["--parallel", "threads"], "--parallel: expected one of jit, pmap, got 'threads'"),
         (["--parallel", "pmpa"], "got 'pmpa'; did you mean pmap?"),

@@ -1,8 +1,10 @@
+import re
+
 import pytest
 
 from jaxnlp.options import field_docs
 from train.command_line import RunOptions
-from train.help import help_topic, options_of
+from train.help import group_summary, help_topic, options_of
 from train.recipes import load_recipe, recipe_names
 
 
@@ -38,6 +40,32 @@ def test_every_recipe_has_some_ten_usual_options(name):
     usual = [option.name for part in (RunOptions(), load_recipe(name)) for option in options_of(part) if option.usual]
     assert {"workdir", "total-steps", "seed", "data.batch-size", "optimizer.learning-rate"} <= {*usual}
     assert 8 <= len(usual) <= 13
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "hidden"),
+    [
+        ("translation_text_files", {"train"}, {"path"}),
+        ("multi30k_transformer", {"path"}, {"train"}),
+        ("conll_tagger", {"source", "path", "train"}, {"text"}),
+        ("ud_parser", {"source", "path", "train"}, set()),
+        ("span_corruption", {"files", "data-set"}, set()),
+        ("bert_multitask", {"parts", "tables", "path"}, set()),
+        ("bert_classify", {"path", "text", "label", "pair", "predict"}, {"source"}),
+        ("bert_cfimdb", {"source", "path"}, {"text"}),
+    ],
+)
+def test_the_options_that_a_data_set_requires_are_usual_and_those_that_it_does_not_read_are_not(name, shown, hidden):
+    usual = {option.name for option in options_of(load_recipe(name)) if option.usual}
+    assert {f"data.{field}" for field in shown} <= usual
+    assert not {f"data.{field}" for field in hidden} & usual
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_summary_of_every_group_is_a_sentence(name):
+    config = load_recipe(name)
+    for group in {option.group for option in options_of(config)}:
+        assert re.fullmatch(r"[A-Z`].*[^.]\.", group_summary([config], group)), group
 
 
 def test_every_option_of_every_recipe_has_a_help_text():

@@ -57,7 +57,9 @@ def test_given_parameters_are_in_the_state_and_released_leave_their_shapes(tiny_
 
 @pytest.mark.parametrize("name", ["exact_match", "Loss", ""])
 def test_a_best_metric_that_the_task_does_not_have_is_refused_with_those_it_has(tiny_config, name):
-    with pytest.raises(ConfigError, match=f"best_metric must be one of loss, perplexity, got '{name}'"):
+    with pytest.raises(
+        ConfigError, match=f"best_metric must be one of loss, perplexity, got '{name}'; set --best-metric perplexity$"
+    ):
         set_up(begin(tiny_config(best_metric=name)))
 
 

@@ -15,6 +15,7 @@ from jaxnlp.decoding.generate import decoder_of
 from jaxnlp.decoding.generate import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.options import LIKELY
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.text.words import WordVocabulary
 
@@ -25,7 +26,7 @@ _logger = logging.getLogger(__name__)
 class Generate(Command):
     """Generates text from a prompt, streaming it to the terminal."""
 
-    prompt: str = "\n"
+    prompt: Annotated[str, LIKELY] = "\n"
     """Text to continue."""
     max_new_tokens: int = 500
     """Number of tokens to generate."""

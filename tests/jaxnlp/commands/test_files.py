@@ -33,6 +33,25 @@ def test_texts_that_cannot_be_are_named(arguments, message):
         rows(**arguments)
 
 
+def test_a_text_that_is_a_dash_is_refused_with_the_option_for_standard_input():
+    with pytest.raises(ValueError, match=r"^expected a text, got -; to read standard input, give --file -$"):
+        rows(texts=["-"])
+    assert rows(texts=["-", "a"]) == [("-",), ("a",)]
+    assert list(rows_of(["-"], (), None, count=1, has_file=False)) == [("-",)]
+
+
+def test_a_text_that_is_the_name_of_a_file_is_reported(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("my reviews.csv").write_text("text\n")
+    for arguments in ({"texts": ["a", "my reviews.csv"]}, {"texts": ["a"], "pairs": ["my reviews.csv"], "count": 2}):
+        assert len(rows(**arguments)) == len(arguments["texts"])
+        note = "note: my reviews.csv is read as a text; to read the file, give --file 'my reviews.csv'\n"
+        assert capsys.readouterr().err == note
+    list(rows_of(["my reviews.csv"], (), None, count=1, has_file=False))
+    assert len(rows(texts=["a" * 5000, "reviews.csv", "."])) == 3
+    assert capsys.readouterr().err == ""
+
+
 def test_lines_of_a_file_end_at_line_feeds_alone(tmp_path):
     (tmp_path / "x").write_bytes("\ufeffone\r\ntwo\u2028two\x85\nthrée".encode())
     assert rows(tmp_path / "x") == [("one",), ("two\u2028two\x85",), ("thrée",)]

@@ -107,13 +107,13 @@ def test_an_error_is_one_line_and_nothing_else_is_printed(finished_run, capsys, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top-p", "2"], "top_p must be in (0, 1], got 2.0"),
-        (["--top-k", "0"], "top_k must be at least 1, got 0"),
+        (["--top-p", "2"], "--top-p must be in (0, 1], got 2.0"),
+        (["--top-k", "0"], "--top-k must be at least 1, got 0"),
         (["--temperature", "-1"], "temperature must be 0, or finite and at least 1e-06, got -1.0"),
-        (["--max-new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
-        (["--num-samples", "0"], "num_samples must be at least 1, got 0"),
+        (["--max-new-tokens", "0"], "--max-new-tokens must be at least 1, got 0"),
+        (["--num-samples", "0"], "--num-samples must be at least 1, got 0"),
         (["--seed", "-1"], "seed must be in [0, 2^32), got -1"),
-        (["--num-beams", "0"], "num_beams must be at least 1, got 0"),
+        (["--num-beams", "0"], "--num-beams must be at least 1, got 0"),
         (["--num-beams", "4", "--temperature", "0.8"], "--num-beams cannot be combined with --temperature"),
         (["--num-beams", "4", "--top-k", "3"], "--num-beams cannot be combined with --temperature"),
         (["--num-beams", "4", "--seed", "3"], "--num-beams cannot be combined with --temperature"),
@@ -228,6 +228,10 @@ def test_in_python_a_prompt_is_continued_as_by_the_command(finished_run, capsys)
         assert capsys.readouterr().out == trained.generate("ta", max_new_tokens=9, **fields) + "\n"
     with pytest.raises(ValueError, match="max_new_tokens must be at least 1, got 0"):
         trained.generate("ta", max_new_tokens=0)
+    with pytest.raises(ValueError, match="max_new_tokens must be a whole number, got the text '5'"):
+        trained.generate("ta", max_new_tokens="5")
+    with pytest.raises(ValueError, match="temperature must be a number, got the text 'hot'"):
+        trained.generate("ta", temperature="hot")
 
 
 @pytest.mark.parametrize("options", [["--seed", "3"], ["--num-beams", "3"]], ids=["sampled", "beams"])
