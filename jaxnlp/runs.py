@@ -133,13 +133,17 @@ def _pretrained_task(place: str | Path, *, whole: bool = True) -> type[Task]:
     return tasks[kind]
 
 
-def find_task(place: str | Path) -> Task:
+def find_task(place: str | Path, *, whole: bool = True) -> Task:
     """The task of a run or of pretrained weights, without reading parameters.
+
+    Args:
+      place: as for `load`.
+      whole: whether all tensors are read; otherwise an exported model is read as weights of another library.
 
     Raises: RunError, ValueError, OSError as `load`.
     """
     if not is_run(place):
-        return _pretrained_task(place)()
+        return _pretrained_task(place, whole=whole)()
     try:
         return from_json(read_config(Path(place))["task"], Task, where="config.task")
     except ConfigError as error:

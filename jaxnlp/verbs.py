@@ -66,7 +66,8 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         return 0 if arguments else 2
     place, *flags = arguments
     try:
-        verbs = find_task(place).commands()
+        # With --ignore, an exported model may have another task, and so other verbs.
+        verbs = find_task(place, whole="--ignore" not in [flag.partition("=")[0] for flag in flags]).commands()
     except (ValueError, OSError):
         if not is_run(place):
             _check_verb(verb, others, program)  # a misspelt verb is named before a folder that is not a run
@@ -78,7 +79,7 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     try:
         trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
         if verbs[verb] not in trained.task.commands().values():
-            raise ValueError(f"without its heads, the model in {place} has no verb {verb!r}; remove --ignore")
+            raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
         command(trained, *(load(further) for further in command.further_models()))
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -65,7 +65,9 @@ def test_without_its_head_an_exported_classifier_is_an_encoder(make_classifier, 
     np.testing.assert_allclose(again.embed(TEXTS, pooling="pooler"), trained.embed(TEXTS), atol=1e-6)
     assert main(["embed", folder, "a dog", "--ignore", "classifier."]) == 0
     assert main(["predict", folder, "a dog", "--ignore", "classifier."]) == 2
-    assert "without its heads, the model in " in capsys.readouterr().err
+    assert "--pair" in capsys.readouterr().err  # without the head, it measures the similarity of two texts
+    assert main(["predict", folder, "a dog", "--ignore"]) == 2
+    assert "--ignore: expected names of tensors, or their prefixes, got none" in (capsys.readouterr().err)
 
 
 def test_a_folder_that_was_changed_is_refused(make_classifier, tmp_path):

@@ -12,6 +12,7 @@ import transformers
 from safetensors.numpy import load_file
 
 import jaxnlp
+from jaxnlp.__main__ import main
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.pretrained import load_pretrained
 from jaxnlp.models.bert import BertConfig
@@ -150,13 +151,18 @@ def test_a_model_of_texts_adopts_the_bert_of_an_exported_tagger(tmp_path):
         TextTasksConfig(pooling="mean").adopt(tagger(bert=False, word_width=4))
 
 
-def test_without_its_other_parameters_an_exported_tagger_is_refused_or_an_encoder(tmp_path):
+def test_without_its_other_parameters_an_exported_tagger_is_refused_or_an_encoder(tmp_path, capsys):
     ExportWords(tmp_path / "bert")(tagger(word_width=4))
+    capsys.readouterr()
     (tmp_path / "bert" / "heads.safetensors").unlink()
     with pytest.raises(PretrainedError, match=r"has neither heads\.safetensors nor classifier\.weight; export the run"):
         jaxnlp.load_pretrained(tmp_path / "bert")
     encoder = jaxnlp.load_pretrained(tmp_path / "bert", ignore=("classifier.",))
     assert isinstance(encoder.task, TextTasks)
+    assert main(["embed", str(tmp_path / "bert"), "the dogs", "--ignore=classifier."]) == 0
+    assert json.loads(capsys.readouterr().out)["vector"] == pytest.approx(encoder.embed("the dogs").tolist(), abs=1e-6)
+    assert main(["embed", str(tmp_path / "bert"), "the dogs"]) == 2
+    assert "has no verb 'embed'; there are: predict, attention, export" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"bert: this model is read whole, got tensors to ignore: scores\."):
         Tagging.from_pretrained(tmp_path / "bert", ignore=("scores.",))
 
