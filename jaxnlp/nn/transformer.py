@@ -328,7 +328,6 @@ def stack(
         split_rngs={"params": True, "dropout": True},
         in_axes=nn.broadcast,
         length=layers,
-        check_constancy_invariants=False,  # it would trace the block twice
         unroll=1 if compute.scan_layers else layers,
     )
     x, outputs = scanned(block(name="blocks"), x, read)
