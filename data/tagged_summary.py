@@ -66,7 +66,8 @@ def summary(
     lines = []
     for name, sentences in splits.items():
         lengths = [len(one.words) for one in sentences]
-        line = f"{name}: {len(lengths):,} sentences, {sum(lengths):,} {processor.unit}, longest {max(lengths)}"
+        noun = "sentence" if len(lengths) == 1 else "sentences"
+        line = f"{name}: {len(lengths):,} {noun}, {sum(lengths):,} {processor.unit}, longest {max(lengths)}"
         if name != "training":
             words = [word for one in sentences for word in one.words]
             line += f", {processor.inputs.unknown(words) / len(words):.1%} unknown"

@@ -317,9 +317,8 @@ class TextTable(DataConfig):
         once = [name for name, count in zip(targets.names, counts, strict=True) if count == 1]
         if once:
             _logger.warning(
-                "%d of the %d classes have a single training row, such as %r: they can hardly be learned; add rows of "
-                "them, or remove these",
-                *(len(once), len(targets.names), once[0]),
+                "classes with a single training row, such as %r: %d of %d; add rows of these classes, or remove them",
+                *(once[0], len(once), len(targets.names)),
             )
 
     def _vocabulary(self, train: list[LabelledText], given: Any) -> WordPieceVocabulary:

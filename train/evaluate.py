@@ -29,6 +29,7 @@ from train import ledger, run_folder
 from train.config import TrainConfig
 from train.parallel import make_parallel
 from train.report import write_report
+from train.report.metrics import singular
 from train.scoring import SplitScoring
 
 _logger = logging.getLogger(__name__)
@@ -202,7 +203,8 @@ def ledger_of(record: Path, number: int, seed: int) -> Path:
 def show(scores: Scores) -> None:
     """Prints what was found of one run."""
     for metric, (value, count) in scores.evaluation.metrics.items():
-        print(f"{scores.split} {metric} {value:.4f}  ({count:,} {scores.units.get(metric, 'examples')})")
+        of = scores.units.get(metric, "examples")
+        print(f"{scores.split} {metric} {value:.4f}  ({count:,} {singular(of) if count == 1 else of})")
 
 
 def record(scores: Scores, folder: Path, place: Path) -> None:

@@ -18,7 +18,7 @@ def test_a_summary_says_what_the_data_has():
     text = summary(processor, {"training": train, "validation": held_out}, "iob1", counts)
     assert text.split("\n") == [
         "training: 2 sentences, 3 words, longest 2",
-        "validation: 1 sentences, 2 words, longest 2, 50.0% unknown",
+        "validation: 1 sentence, 2 words, longest 2, 50.0% unknown",
         "2 entities of 2 types in training: LOC 1, PER 1",
         "labels are read as iob1 and converted to bio",
         "training: 1 label may not follow the one before it and begins an entity (first: sentence 3, line 7, word 2)",

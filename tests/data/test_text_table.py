@@ -249,9 +249,7 @@ def test_rows_without_a_label_are_left_out_and_single_ones_are_reported(tmp_path
         corpus = config(path).load(0, VOCABULARY)
     assert corpus.processor.targets.names == ("arts", "rare", "sport", "world")
     assert "rows without a label, which are ignored: 1, the first in line 14" in caplog.text
-    assert (
-        "1 of the 4 classes have a single training row, such as 'rare': they can hardly be learned; add" in caplog.text
-    )
+    assert "classes with a single training row, such as 'rare': 1 of 4; add rows of these classes, or" in caplog.text
     assert "validation has no row of 2 of the classes, such as rare" in corpus.description
 
 

@@ -67,6 +67,12 @@ def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
     assert all(row["objective"] > row["loss"] for row in training)
 
 
+def test_one_example_is_not_a_plural(capsys):
+    found = Evaluation({"f1": Metric(0.5, 1), "las": Metric(0.25, 2)})
+    evaluate.show(evaluate.Scores(None, None, "x", found, {"f1": "entities"}))
+    assert capsys.readouterr().out == "x f1 0.5000  (1 entity)\nx las 0.2500  (2 examples)\n"
+
+
 def test_scoring_writes_nothing_into_the_run(run):
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert evaluate.main([str(run)]) == 0
