@@ -144,10 +144,7 @@ def _expected(kinds: Sequence[Any]) -> str:
 
 def _metavar(kind: Any, others: Sequence[Any] = ()) -> str:
     """A type in a help text; the choices of a Literal include None where it is one of the other types."""
-    if kind in WORDS:
-        return WORDS[kind][0]
-    choices = [*typing.get_args(kind), *([None] if type(None) in others else [])]
-    return f"{{{','.join(map(str, choices))}}}"
+    return WORDS[kind][0] if kind in WORDS else f"{{{','.join(_choices(others or (kind,)))}}}"
 
 
 def _fits(value: Any, kinds: Sequence[Any]) -> bool:

@@ -402,9 +402,9 @@ def test_a_question_of_unknown_characters_is_refused(folder, tmp_path):
         ({"place_fraction": -0.1}, "data.place_fraction must be in [0, 1], got -0.1"),
         (
             {"place_fraction": 0.5},
-            "data.place_fraction applies only to data.corruption facts; set it to 0.0, got 0.5",
+            "facts; set data.corruption facts, or set data.place_fraction to 0.0, got 0.5",
         ),
-        ({"facts_length": 56}, "data.facts_length applies only to data.corruption facts; set it to 72, got 56"),
+        ({"facts_length": 56}, "facts; set data.corruption facts, or set data.facts_length to 72, got 56"),
         ({"facts_length": -5}, "data.facts_length must be at least 1, got -5"),
         ({"max_left_padding": 128}, "data.max_left_padding must be in [0, 128), got 128"),
     ],

@@ -285,7 +285,7 @@ def test_config_that_cannot_be_is_refused_with_field_and_value(fields, message):
     ],
 )
 def test_options_that_nothing_reads_are_refused(fields, read_by):
-    with pytest.raises(ValueError, match=f"^data.{list(fields)[1]} applies only to {read_by}; set it to"):
+    with pytest.raises(ValueError, match=f"^data.{list(fields)[1]} applies only to {read_by}; set "):
         WordText(**fields)
     WordText(**fields | {"mode": "streams", "source": "python_docs"})
 
