@@ -1,4 +1,4 @@
-"""jaxnlp: the working systems of a full NLP course, as one functional JAX and Flax library.
+"""jaxnlp: the models of an NLP course, as one functional JAX and Flax library.
 
     run = jaxnlp.load_run("runs/mine")       # a trained model
     bert = jaxnlp.load_pretrained("FOLDER")  # weights of Hugging Face Transformers or sentence-transformers

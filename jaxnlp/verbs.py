@@ -12,7 +12,7 @@ from jaxnlp.messages import summary_of, table, wrapped
 from jaxnlp.options import read_options, show_help
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
 from jaxnlp.suggestions import suggestion
-from jaxnlp.tasks import Command, Task, every_task
+from jaxnlp.tasks import Command, every_task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,18 +25,20 @@ class LoadOptions:
     """Pretrained tensors to leave out, by their names or prefixes, such as classifier."""
 
 
-def every_command() -> dict[str, dict[type[Command], list[type[Task]]]]:
-    """The verbs of all tasks, by name: each command of this name, and the tasks that have it."""
-    found: dict[str, dict[type[Command], list[type[Task]]]] = {}
+def every_command() -> dict[str, list[type[Command]]]:
+    """The verbs of all tasks, by name, and the commands of each: tasks may share a command."""
+    found: dict[str, list[type[Command]]] = {}
     for task in every_task():
         for verb, kind in task().commands().items():
-            found.setdefault(verb, {}).setdefault(kind, []).append(task)
+            kinds = found.setdefault(verb, [])
+            if kind not in kinds:
+                kinds.append(kind)
     return dict(sorted(found.items()))
 
 
 def verb_table() -> str:
     """Every verb, each with one line. `_show_meanings` says what a verb of several tasks does with each model."""
-    return table([(verb, _summary([*kinds])) for verb, kinds in every_command().items()])
+    return table([(verb, _summary(kinds)) for verb, kinds in every_command().items()])
 
 
 def _summary(kinds: Sequence[type[Command]]) -> str:
