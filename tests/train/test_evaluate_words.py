@@ -133,7 +133,7 @@ def test_runs_of_other_models_do_not_have_these_evaluators(tiny_config, tiny_gpt
     ("arguments", "message"),
     [
         (["--cache-window", "3"], "there is no option --cache-window"),
-        (["perplexity", "--cache-theta", "1.0"], "cache_theta and cache_weight apply only to a neural cache"),
+        (["perplexity", "--cache-theta", "1.0"], "--cache-theta and --cache-weight apply only to a neural cache"),
         (["perplexity", "--scorer", "run"], "there is no option --scorer"),
         (["perplexity", "--num-beams", "2"], "there is no option --num-beams"),
         (["next_word", "--max-new-tokens", "3"], "there is no option --max-new-tokens"),

@@ -203,7 +203,7 @@ def test_samples_continue_the_prompt_at_each_evaluation(tiny_config, tmp_path, q
 
 @pytest.mark.parametrize("prompt", ["", "stone!", "the tide eats"], ids=["empty", "unknown character", "too long"])
 def test_prompt_that_cannot_be_continued_is_refused_before_the_first_step(tiny_config, tmp_path, quick_fit, prompt):
-    with pytest.raises(DataError, match=r"task\.sample_prompt"):
+    with pytest.raises(DataError, match=r"--task\.sample-prompt"):
         quick_fit(tiny_config(task=LanguageModel(sample_prompt=prompt)), tmp_path)
     assert not list(tmp_path.iterdir())
 
