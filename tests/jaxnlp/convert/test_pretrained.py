@@ -159,7 +159,9 @@ def test_a_config_of_another_model_is_refused(folder, changes, message):
 def test_weights_of_another_shape_are_listed_with_the_folder(folder):
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": 1}))
-    with pytest.raises(WeightsError, match=rf"{folder}: tensors that do not fit this BERT: 16(?s:.*)unknown: encoder.layer.1"):
+    with pytest.raises(
+        WeightsError, match=rf"{folder}: tensors that do not fit this BERT: 16(?s:.*)unknown: encoder.layer.1"
+    ):
         load_pretrained(folder)
 
 
