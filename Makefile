@@ -41,7 +41,7 @@ docs: $(VENV)/.installed-docs
 docs-serve: $(VENV)/.installed-docs
 	$(MKDOCS) serve
 
-# Files keep their order: xdist would start those with many tests, and end with the few long ones on one core.
+# Files keep their order, the longest first: xdist would start with those of many tests.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --quiet
 
 test: $(VENV)/.installed-dev

@@ -26,6 +26,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+LONGEST = ("tests/train/test_main.py", "tests/train/test_names.py")
+"""Files that take minutes."""
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Gives the tests of a file to one process, and those of a task: they share a trained run."""
     from xdist.scheduler import LoadFileScheduling
@@ -45,10 +49,12 @@ def group_of(file: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads -m
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips tests whose data sets are missing; marks the cases of sweeps that `make test` leaves out.
+    """Skips tests whose data sets are missing; marks the cases of sweeps that `make test` leaves out; puts the longest
+    files first, so that no process has to run one at the end while the others wait.
 
     -ra lists each skipped test with the reason.
     """
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in LONGEST)
     sweeps: dict[str, list[pytest.Item]] = {}
     for item in items:
         # Keywords also have the words of the names of folders, files, functions and ids.
