@@ -67,9 +67,10 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
         _show_meanings(known[verb], name)
         return 0 if arguments else 2
     place, *flags = arguments
+    # With tensors to ignore, an exported model may have another task, and so other verbs.
+    whole = "--ignore" not in [flag.partition("=")[0] for flag in flags]
     try:
-        # With --ignore, an exported model may have another task, and so other verbs.
-        verbs = find_task(place, whole="--ignore" not in [flag.partition("=")[0] for flag in flags]).commands()
+        verbs = find_task(place, whole=whole).commands()
     except (ValueError, OSError):
         if not is_run(place):
             _check_verb(verb, others, program)  # a misspelt verb is named before a folder that is not a run
@@ -77,11 +78,11 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     if verb not in verbs:
         raise ValueError(f"the model in {place} has no verb {verb!r}; {suggestion(verb, verbs)}")
     command, options = parse(verbs[verb], flags, f"{name} {place}")
+    if not whole and not options.ignore:
+        raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
     use_compilation_cache(None)
     try:
         trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
-        if verbs[verb] not in trained.task.commands().values():
-            raise ValueError("--ignore: expected names of tensors, or their prefixes, got none")
         command(trained, *(load(further) for further in command.further_models()))
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -24,13 +24,7 @@ _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def rows_of(
-    texts: Sequence[str],
-    pairs: Sequence[str],
-    file: Path | None,
-    *,
-    count: int,
-    keep_blank: bool = False,
-    has_file: bool = True,
+    texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int, keep_blank: bool = False
 ) -> Iterator[Row]:
     """The texts of the command line, or of a file; without both, of standard input.
 
@@ -43,7 +37,6 @@ def rows_of(
       file: one row a line, two texts with a tab between them; "-" is standard input.
       count: number of texts in a row, 1 or 2.
       keep_blank: whether blank texts are kept, not refused.
-      has_file: whether the command has --file.
 
     Yields:
       Rows of `count` texts; they are not blank unless `keep_blank`.
@@ -68,15 +61,19 @@ def rows_of(
         raise ValueError("--pair applies only to pairs of texts; remove it")
     if count == 2 and len(pairs) != len(texts):
         raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, after --pair: {len(pairs)}")
-    if has_file:
-        _check_names(texts, pairs)
+    _check_names(texts, pairs)
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
-        if not keep_blank:
-            refuse_blank(row, number)
-        if any("\ud800" <= character <= "\udfff" for text in row for character in text):
-            pair = ", or its pair is not" if count == 2 else ""
-            raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
+        check_row(row, number, keep_blank=keep_blank)
         yield row
+
+
+def check_row(row: Row, number: int, *, keep_blank: bool = False) -> None:
+    """Raises ValueError naming the texts of the command line that are not UTF-8, or blank unless `keep_blank`."""
+    if not keep_blank:
+        refuse_blank(row, number)
+    if any("\ud800" <= character <= "\udfff" for text in row for character in text):
+        pair = ", or its pair is not" if len(row) == 2 else ""
+        raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
 
 
 def read_text(path: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import tyro
 
 from jaxnlp.commands.attention_page import render_page
-from jaxnlp.commands.files import rows_of
+from jaxnlp.commands.files import check_row
 from jaxnlp.files import write_file
 from jaxnlp.tasks import Command, Trained
 
@@ -51,8 +51,8 @@ def page_of(trained: Trained, texts: Sequence[str], max_length: int = PAGE_TOKEN
 
     Raises: ValueError for a blank text, and what the task's `attend` refuses.
     """
-    (row,) = rows_of(texts[:1], texts[1:], None, count=len(texts), has_file=False)
-    found = trained.attend(*row, max_length=max_length)
+    check_row(tuple(texts), 1)
+    found = trained.attend(*texts, max_length=max_length)
     if found.truncated:
         longest = max(len(maps.columns) for maps in found.maps)
         print(f"note: the text was truncated to {longest} tokens", file=sys.stderr)

@@ -37,7 +37,6 @@ def test_a_text_that_is_a_dash_is_refused_with_the_option_for_standard_input():
     with pytest.raises(ValueError, match=r"^expected a text, got -; to read standard input, give --file -$"):
         rows(texts=["-"])
     assert rows(texts=["-", "a"]) == [("-",), ("a",)]
-    assert list(rows_of(["-"], (), None, count=1, has_file=False)) == [("-",)]
 
 
 def test_a_text_that_is_the_name_of_a_file_is_reported(tmp_path, monkeypatch, capsys):
@@ -47,7 +46,6 @@ def test_a_text_that_is_the_name_of_a_file_is_reported(tmp_path, monkeypatch, ca
         assert len(rows(**arguments)) == len(arguments["texts"])
         note = "note: my reviews.csv is read as a text; to read the file, give --file 'my reviews.csv'\n"
         assert capsys.readouterr().err == note
-    list(rows_of(["my reviews.csv"], (), None, count=1, has_file=False))
     assert len(rows(texts=["a" * 5000, "reviews.csv", "."])) == 3
     assert capsys.readouterr().err == ""
 
