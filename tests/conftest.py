@@ -30,6 +30,7 @@ LONGEST = ("tests/train/test_main.py", "tests/train/test_names.py")
 """Files that take minutes."""
 
 
+@pytest.hookimpl(optionalhook=True)  # pytest -p no:xdist has no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Gives the tests of a file to one process, and those of a task: they share a trained run."""
     from xdist.scheduler import LoadFileScheduling
@@ -93,8 +94,12 @@ def covering(cases: Sequence[Sequence[str]]) -> list[int]:
 
 @pytest.fixture(scope="session")
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of compiled programs, for this process and those it starts."""
-    return tmp_path_factory.mktemp("compiled")
+    """Folder of compiled programs, for all processes of this session, and for other sessions if JAXNLP_TEST_PROGRAMS
+    names it."""
+    if "JAXNLP_TEST_PROGRAMS" in os.environ:
+        return Path(os.environ["JAXNLP_TEST_PROGRAMS"])
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -74,6 +74,7 @@ def test_pretraining_continues_with_an_encoder_of_another_shape_than_the_recipes
     assert begun.processor == load_pretrained(exported).vocabulary
 
 
+@pytest.mark.thorough
 def test_a_shape_that_was_typed_is_refused(exported):
     typed = config_of("bert_pretrain", "--init-from", exported, "--model.encoder.width", "32")
     with pytest.raises(ConfigError, match=r"sets these fields of the model; remove them:\n  model\.encoder\.width: 32"):

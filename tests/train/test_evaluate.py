@@ -135,6 +135,7 @@ def test_runs_that_differ_in_their_seed_have_a_mean_and_a_standard_deviation(run
         assert [json.loads(row) for row in rows] == rows_of(run if seed == 0 else other_seed)
 
 
+@pytest.mark.thorough
 def test_runs_of_other_configs_are_not_averaged(run, other_seed, tmp_path, capsys):
     config = other_seed / CONFIG_FILE
     book = tmp_path / "ledger.json"
@@ -154,6 +155,7 @@ def test_runs_of_other_configs_are_not_averaged(run, other_seed, tmp_path, capsy
     assert not book.exists()
 
 
+@pytest.mark.thorough
 def test_several_runs_are_not_asked_for_predictions(run, other_seed, capsys, monkeypatch):
     scores = score(run, Validation(), Options())
     unscored = dataclasses.replace(scores, evaluation=Evaluation({}, {"answers.txt": "a\n"}))

@@ -298,6 +298,7 @@ def test_only_the_first_process_writes_the_report_and_the_config_as_it_was_given
     assert (files(tmp_path).keys(), reported) == (written, [tmp_path])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("nonfinite", ["stop", "skip"])
 def test_parameters_that_overflow_are_never_saved(tiny_config, tmp_path, quick_fit, nonfinite):
     absurd = {"optimizer.learning_rate": 3e38, "optimizer.weight_decay": 1e3}
@@ -391,7 +392,7 @@ def live_bytes():
     return sum(array.nbytes for array in jax.live_arrays())
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["new", "resumed", "begun"])
 def test_one_state_is_in_memory_while_a_run_trains(
     tiny_config, tiny_gpt, quick_fit, stop_at, tmp_path, monkeypatch, kind

@@ -101,6 +101,7 @@ def test_the_validation_loss_has_stalled_when_algorithm_1_says_so(patience):
     assert len(begun) > 1
 
 
+@pytest.mark.thorough
 def test_averaging_looks_at_the_loss_whatever_selects_the_best_checkpoint(
     tiny_config, small_text, tmp_path, quick_fit, monkeypatch
 ):
@@ -115,7 +116,7 @@ def test_averaging_looks_at_the_loss_whatever_selects_the_best_checkpoint(
     assert int(quick_fit(recurrent(tiny_config, small_text, **options), tmp_path).state.averaged) == 0
 
 
-@pytest.mark.sweep(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("losses", "begins"),
     [([3.0, 2.0, 1.0, 0.5], None), ([3.0, 2.0, 2.0, 1.9], None), ([3.0, 3.5, 3.1, 2.0], 3)],

@@ -45,6 +45,7 @@ def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverge
     np.testing.assert_allclose(np.diff(np.log10(rates)), 10 / 59, rtol=1e-3)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("bad_step", [1, 4])
 def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypatch, bad_step):
     config, objective_of = tiny_config(), LanguageModel.objective

@@ -86,6 +86,7 @@ def test_wide_enough_a_search_finds_the_best_translations_of_all(kind):
         assert_best(result, row, every_translation(row, kind))
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("size", [1, 2])
 def test_ngrams_are_not_repeated_where_that_is_asked_for(size):
     result = search(num_beams=SIZE**3, no_repeat_ngram=size)
@@ -100,6 +101,7 @@ def test_ngrams_are_not_repeated_where_that_is_asked_for(size):
         assert_best(result, row, {tokens: score for tokens, score in scores.items() if not repeats(tokens)})
 
 
+@pytest.mark.sweep(1)
 @each_model
 def test_the_coverage_penalty_ranks_by_what_was_attended_to(kind):
     model, _, params, _ = translator(kind)

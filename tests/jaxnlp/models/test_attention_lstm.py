@@ -244,6 +244,7 @@ def test_other_rows_of_a_cache_keep_the_memory():
     np.testing.assert_array_equal(other.state.h, cache.state.h[np.array([2, 2, 0])])
 
 
+@pytest.mark.thorough
 def test_the_hidden_state_times_the_output_layer_is_the_logits():
     for variant in VARIANTS.values():
         model, params = model_of(**variant)

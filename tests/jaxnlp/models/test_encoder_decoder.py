@@ -237,6 +237,7 @@ def test_each_target_position_sees_the_source_and_the_target_before_it():
     assert (np.abs(logits(model, params, inputs=other) - before).max(axis=-1) > 1e-4).all()
 
 
+@pytest.mark.thorough
 def test_the_hidden_state_times_the_output_layer_is_the_logits():
     for embeddings in ("separate", "tied", "shared"):
         model, params = model_of(embeddings=embeddings, num_layers=1)

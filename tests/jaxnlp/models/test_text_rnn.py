@@ -71,6 +71,7 @@ def weights_of(params, outputs):
     return torch.softmax(hidden @ params["attention_vector"], dim=0)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "changes",
     [

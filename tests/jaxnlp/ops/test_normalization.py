@@ -81,6 +81,7 @@ def test_gradient_by_hand_equals_autodiff(has_bias, epsilon):
             assert relative_error(gradient, theirs) < 1e-10
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_gradients_of_first_and_second_order_equal_finite_differences(has_bias):
     with jax.enable_x64(True):

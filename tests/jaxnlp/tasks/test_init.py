@@ -135,6 +135,7 @@ def test_help_of_a_trained_model_shows_each_argument_except_the_model(task):
         assert [one for one in described if one[0].islower()] == wanted
 
 
+@pytest.mark.sweep(1)
 def test_validation_measures_every_metric_that_may_select_the_best_checkpoint(setup, validated):
     allowed = {name for name, kind in setup.metrics.items() if not kind.training_only}
     assert validated.keys() == allowed

@@ -169,6 +169,7 @@ def test_a_loss_in_chunks_equals_that_of_all_logits_at_once(chunk):
     chex.assert_trees_all_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("changes", [{"label_smoothing": 0.3}, {"z_loss": 0.2}])
 def test_smoothing_and_z_loss_change_the_objective_of_training_but_no_plain_loss(changes):
     """A regulariser within `loss` would be drawn on one axis with the plain loss of validation."""

@@ -113,7 +113,7 @@ def test_of_a_parser_transformers_reads_the_bert(tmp_path, capsys):
     "make",
     [
         pytest.param(tagger, id="bert"),
-        pytest.param(parser, id="parser"),
+        pytest.param(parser, id="parser", marks=pytest.mark.thorough),
         pytest.param(
             lambda: tagger(Tagging(constrained=False), crf=True, word_width=4, recurrent_widths=(3,)),
             id="crf",

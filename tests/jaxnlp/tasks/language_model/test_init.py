@@ -270,6 +270,7 @@ def test_evaluation_of_a_regularised_recurrent_model_reports_the_plain_loss_only
 COUNTS = np.array([4, 0, 9, 7, 0])
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", [LanguageModel, RecurrentLanguageModel])
 def test_sampled_training_is_exact_where_one_word_is_left_to_draw_and_evaluation_is_always_exact(kind):
     config = GPTConfig(num_layers=1, num_heads=1, width=4, context_length=4)

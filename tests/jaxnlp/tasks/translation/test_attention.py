@@ -63,6 +63,7 @@ def encoded(translator):
     return translator.processor.encode_source(SOURCE), translator.processor.encode_target(TARGET)
 
 
+@pytest.mark.sweep(1)
 def test_without_a_translation_the_maps_are_those_of_the_models_own(translator):
     own = translator.translate(SOURCE, num_beams=1)
     found = translator.attend(SOURCE)
@@ -79,6 +80,7 @@ def test_an_empty_translation_is_named_in_the_title(translator, monkeypatch):
     assert translator.attend(SOURCE).title == f"{SOURCE} (empty translation)"
 
 
+@pytest.mark.sweep(1)
 def test_long_texts_are_truncated_and_blank_ones_refused(translator):
     for texts in (("one " * 9, "two"), ("one", "two " * 9)):
         found = translator.attend(*texts, max_length=4)

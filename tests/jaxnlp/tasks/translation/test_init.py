@@ -15,7 +15,6 @@ import pytest
 import sacrebleu
 import scipy.special
 from num2words import num2words
-from rich.console import Console
 
 from configs import number_words
 from data.span_corruption import CorruptedText
@@ -33,10 +32,11 @@ from jaxnlp.tasks.translation.evaluators import alignment
 from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END, START
 from jaxnlp.text.translation import SentencePair
+from tests.jaxnlp.tasks.two_devices import train as train_on_two_devices
 from tests.random_parameters import random_parameters
 from train.config import update
 from train.evaluate import main as evaluate_main
-from train.loop import fit
+from train.report import write_report
 
 STEPS = 40
 SMALL = {
@@ -76,8 +76,7 @@ def run(tmp_path_factory):
 def train(folder, steps, **changes):
     each = {"total_steps": steps, "evaluate_every_steps": steps, "log_every_steps": 10}
     config = update(number_words.get_config(), **SMALL | each | changes)
-    fit(config, folder, console=Console(quiet=True))
-    return folder
+    return train_on_two_devices(config, folder)
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +87,7 @@ def lstm_run(tmp_path_factory):
     small |= OTHER_VOCABULARIES | {"task.bleu_tokenizer": "char"}
     recipe = update(number_words.get_config(), total_steps=5, evaluate_every_steps=5, log_every_steps=1, **small)
     config = dataclasses.replace(recipe, model=AttentionLSTMConfig(embedding_width=16, width=16))
-    fit(config, folder, console=Console(quiet=True))
-    return folder
+    return train_on_two_devices(config, folder)
 
 
 def rows(run, split):
@@ -291,7 +289,7 @@ def test_the_page_of_attention_has_the_texts_before_a_failure(run, tmp_path, cap
 
 @pytest.mark.thorough
 def test_the_report_has_the_translations_the_bleu_by_length_and_the_attention(run, capsys):
-    text = (run / "report.html").read_text()
+    text = write_report(run).read_text()
     trained, examples = load_run(run), number_words_split(run).examples
     Translate(texts=tuple(example.source for example in examples), num_beams=1)(trained)
     translations = capsys.readouterr().out.splitlines()
@@ -324,10 +322,10 @@ def test_a_translator_starts_with_the_parameters_of_a_model_of_span_corruption(r
         files=(str(tmp_path / "numbers.txt"),), vocabulary_size=400, lengths=(16, 32), batch_tokens=512, sentinels=9
     )
     before = dataclasses.replace(recipe, data=data, task=TextToText(), best_metric="loss", seed=1)
-    fit(before, tmp_path / "before", console=Console(quiet=True))
+    train_on_two_devices(before, tmp_path / "before")
     assert {"loss", "perplexity"} <= rows(tmp_path / "before", "validation")[-1].keys()
     after = update(recipe, **{"init_from": str(tmp_path / "before"), "total_steps": 1, "optimizer.learning_rate": 1e-9})
-    fit(after, tmp_path / "after", console=Console(quiet=True))
+    train_on_two_devices(after, tmp_path / "after")
     first, second = (load_run(tmp_path / name) for name in ("before", "after"))
     assert second.processor == first.processor
     # The seeds differ, so that initial parameters would too; the learning rate is too small to change them.
