@@ -81,6 +81,7 @@ def test_a_shape_that_was_typed_is_refused(exported):
         begin(typed)
 
 
+@pytest.mark.thorough
 def test_fine_tuning_begins_with_a_pretraining_run_without_an_export(exported):
     """The same parameters as from the exported folder."""
     places = (exported.parent / "pretrained", exported)

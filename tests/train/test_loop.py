@@ -351,19 +351,21 @@ def test_a_run_begins_with_the_newest_parameters_of_another(beginning, tiny_conf
 
 
 def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(
-    beginning, tiny_config, tiny_gpt, quick_fit, stop_at, tmp_path
+    tiny_config, quick_fit, stop_at, tmp_path, monkeypatch
 ):
-    copy = tmp_path / "beginning"
-    shutil.copytree(beginning[0], copy)
-    config = tiny_config(model=tiny_gpt, init_from=str(copy), total_steps=6)
+    monkeypatch.setenv("JAXNLP_TRUST", "tests")
+    beginning = tmp_path / "beginning"
+    quick_fit(tiny_config(total_steps=1), beginning)
+    config = tiny_config(init_from=str(beginning), total_steps=6)
     with stop_at(3):
         quick_fit(config, tmp_path / "run")
-    shutil.rmtree(copy)
+    shutil.rmtree(beginning)
     assert int(quick_fit(config, tmp_path / "run").state.step) == 6
     with pytest.raises(RunError, match=r"--init-from: there is no folder .*beginning"):
         quick_fit(config, tmp_path / "another")
 
 
+@pytest.mark.thorough
 def test_beginning_with_another_model_or_alphabet_is_refused_with_what_differs(
     beginning, tiny_config, tiny_gpt, tmp_path
 ):

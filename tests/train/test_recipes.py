@@ -76,6 +76,7 @@ def test_a_recipe_of_known_data_that_is_given_a_file_says_how_to_use_it(name, tm
     assert str(mine) in str(caught.value)
 
 
+@pytest.mark.sweep(15)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_builds_a_model_that_fits_its_data_and_describes_every_parameter(name):
     config = load_recipe(name)

@@ -150,6 +150,7 @@ def test_abbreviations_have_capital_letters_in_the_titles_of_metrics(setup):
     assert not words & {"auc", "bleu", "chrf", "f1", "las", "mlm", "nll", "nsp", "pearson", "roc", "spearman", "uas"}
 
 
+@pytest.mark.sweep(1)
 def test_no_chart_shows_shares_next_to_other_quantities(setup, validated):
     declared = {name: Declared(kind.of, kind.unit, kind.better) for name, kind in setup.metrics.items()}
     for chart in charts(declared):
