@@ -93,13 +93,13 @@ def covering(cases: Sequence[Sequence[str]]) -> list[int]:
 
 
 @pytest.fixture(scope="session")
-def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of compiled programs, for all processes of this session, and for other sessions if JAXNLP_TEST_PROGRAMS
-    names it."""
-    if "JAXNLP_TEST_PROGRAMS" in os.environ:
-        return Path(os.environ["JAXNLP_TEST_PROGRAMS"])
+def compiled_programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of compiled programs. All processes of a session share it. JAXNLP_TEST_PROGRAMS names one for several
+    sessions."""
+    if given := os.environ.get("JAXNLP_TEST_PROGRAMS"):
+        return Path(given).resolve()
     folder = tmp_path_factory.getbasetemp()
-    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled"
+    return (folder.parent if hasattr(request.config, "workerinput") else folder) / "compiled"
 
 
 @pytest.fixture(scope="session", autouse=True)

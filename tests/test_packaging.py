@@ -99,7 +99,6 @@ def test_the_wheel_ships_every_module_of_jaxnlp_and_nothing_else(wheel):
     assert shipped == sources | {"jaxnlp/py.typed"}
 
 
-@pytest.mark.thorough
 def test_the_wheel_names_its_licence_and_contains_its_text(wheel):
     found = metadata(wheel)
     assert found["License-Expression"] == "Apache-2.0"

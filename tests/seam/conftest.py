@@ -52,7 +52,7 @@ def finished(family, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished") / "run"
     with pytest.MonkeyPatch.context() as patch, user_promotion():
         patch.delenv("JAXNLP_TRUST", raising=False)
-        patch.setattr("train.loop.write_report", lambda _: None)  # a test writes it
+        patch.setattr("train.loop.write_report", lambda _: None)  # the test of the report writes it
         fit(family.get_config(), folder, console=Console(quiet=True))
     return folder
 

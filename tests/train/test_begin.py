@@ -200,6 +200,9 @@ def test_a_recipe_may_have_an_encoder_of_another_shape(weights):
     begun = begin(dataclasses.replace(recipe, init_from=str(weights), data=update(recipe.data, max_length=16)))
     assert begun.config.model.encoder.width == 8 != recipe.model.encoder.width
     assert begun.typed_model == to_json(recipe.model)
+    typed = update(recipe, **{"init_from": str(weights), "model.encoder.width": 48})
+    with pytest.raises(ConfigError, match=r"sets these fields of the model; remove them:\n  model\.encoder\.width: 48"):
+        begin(typed)
 
 
 @pytest.mark.thorough

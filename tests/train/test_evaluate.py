@@ -43,7 +43,6 @@ def rows_of(run):
     return [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]
 
 
-@pytest.mark.thorough
 def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert evaluate.main([str(run)]) == 0
     (logged,) = [row["loss"] for row in rows_of(run) if row["split"] == "validation"]
@@ -54,7 +53,6 @@ def test_the_validation_loss_is_the_one_that_training_logged(run, capsys):
     assert printed[1:] == [f"validation perplexity {math.exp(value):.4f}  ({count} characters)"]
 
 
-@pytest.mark.thorough
 def test_what_training_adds_to_the_cross_entropy_is_not_part_of_a_score(run):
     found = score(run, Validation(), Options()).evaluation.metrics
     trained = load_run(run)
@@ -79,7 +77,6 @@ def test_scoring_writes_nothing_into_the_run(run):
     assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*")}
 
 
-@pytest.mark.thorough
 def test_every_number_is_recorded_and_the_metrics_are_next_to_the_ledger(run, tmp_path, capsys):
     ledger = tmp_path / "results" / "recipe.json"
     for _ in range(2):
@@ -135,32 +132,39 @@ def test_runs_that_differ_in_their_seed_have_a_mean_and_a_standard_deviation(run
         assert [json.loads(row) for row in rows] == rows_of(run if seed == 0 else other_seed)
 
 
-@pytest.mark.thorough
-def test_runs_of_other_configs_are_not_averaged(run, other_seed, tmp_path, capsys):
-    config = other_seed / CONFIG_FILE
+@pytest.fixture
+def copied(run):
+    """A copy whose config names seed 3: enough for what is refused before a checkpoint is read."""
+    other = shutil.copytree(run, run.with_name("copied"))
+    config = (other / CONFIG_FILE).read_text()
+    assert '"seed": 0' in config
+    (other / CONFIG_FILE).write_text(config.replace('"seed": 0', '"seed": 3'))
+    return other
+
+
+def test_runs_of_other_configs_are_not_averaged(run, copied, tmp_path, capsys):
+    config = copied / CONFIG_FILE
     book = tmp_path / "ledger.json"
     assert evaluate.main([str(run), str(run), "--record", str(book)]) == 2
     assert f"{run} and {run} have the same seed, 0; give each run once" in capsys.readouterr().err
-    assert evaluate.main([str(run), str(other_seed), "--predictions", "answers.txt"]) == 2
+    assert evaluate.main([str(run), str(copied), "--predictions", "answers.txt"]) == 2
     assert "--predictions needs one run" in capsys.readouterr().err
     config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
-    assert evaluate.main([str(run), str(other_seed), "--record", str(book)]) == 2
+    assert evaluate.main([str(run), str(copied), "--record", str(book)]) == 2
     error = capsys.readouterr().err
     assert error.splitlines()[1:] == ["  total_steps: 4 -> 9"]
     assert "differ in more than their seed; score them one by one" in error
     config.write_text(config.read_text().replace('"recipe": "', '"recipe": "other_'))
-    assert evaluate.main([str(run), str(other_seed)]) == 2
+    assert evaluate.main([str(run), str(copied)]) == 2
     error = capsys.readouterr().err
-    assert error.endswith(f"{run} and {other_seed} are runs of different recipes; score them one by one\n")
+    assert error.endswith(f"{run} and {copied} are runs of different recipes; score them one by one\n")
     assert not book.exists()
 
 
-@pytest.mark.thorough
-def test_several_runs_are_not_asked_for_predictions(run, other_seed, capsys, monkeypatch):
-    scores = score(run, Validation(), Options())
-    unscored = dataclasses.replace(scores, evaluation=Evaluation({}, {"answers.txt": "a\n"}))
+def test_several_runs_are_not_asked_for_predictions(run, copied, capsys, monkeypatch):
+    unscored = evaluate.Scores(load_run(run), None, "validation", Evaluation({}, {"answers.txt": "a\n"}), {})
     monkeypatch.setattr(evaluate, "score", lambda *_: unscored)
-    assert evaluate.main([str(run), str(other_seed)]) == 2
+    assert evaluate.main([str(run), str(copied)]) == 2
     assert "validation has no targets; predict it with one run after the other" in capsys.readouterr().err
     assert evaluate.main([str(run)]) == 0
     assert capsys.readouterr().out == "a\n"

@@ -299,7 +299,7 @@ def test_only_the_first_process_writes_the_report_and_the_config_as_it_was_given
 
 
 @pytest.mark.sweep(1)
-@pytest.mark.parametrize("nonfinite", ["stop", "skip"])
+@pytest.mark.parametrize("nonfinite", ["skip", "stop"])
 def test_parameters_that_overflow_are_never_saved(tiny_config, tmp_path, quick_fit, nonfinite):
     absurd = {"optimizer.learning_rate": 3e38, "optimizer.weight_decay": 1e3}
     config = tiny_config(checkpoint_every_steps=1, nonfinite=nonfinite, **absurd)
@@ -353,7 +353,7 @@ def test_a_run_begins_with_the_newest_parameters_of_another(beginning, tiny_conf
 def test_a_run_that_continues_no_longer_needs_the_one_it_began_with(
     tiny_config, quick_fit, stop_at, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("JAXNLP_TRUST", "tests")
+    monkeypatch.setenv("JAXNLP_TRUST", "tests")  # the model is a class of the tests
     beginning = tmp_path / "beginning"
     quick_fit(tiny_config(total_steps=1), beginning)
     config = tiny_config(init_from=str(beginning), total_steps=6)
@@ -394,13 +394,12 @@ def live_bytes():
     return sum(array.nbytes for array in jax.live_arrays())
 
 
-@pytest.mark.thorough
+@pytest.mark.sweep(1)
 @pytest.mark.parametrize("kind", ["new", "resumed", "begun"])
-def test_one_state_is_in_memory_while_a_run_trains(
-    tiny_config, tiny_gpt, quick_fit, stop_at, tmp_path, monkeypatch, kind
-):
+def test_one_state_is_in_memory_while_a_run_trains(tiny_config, quick_fit, stop_at, tmp_path, monkeypatch, kind):
     """Not the initial one too, nor the restored one, nor the parameters that the run begins with."""
-    config = tiny_config(model=dataclasses.replace(tiny_gpt, width=128, use_bias=True))
+    monkeypatch.setenv("JAXNLP_TRUST", "tests")
+    config = tiny_config(**{"model.width": 2048})
     if kind == "begun":
         quick_fit(config, tmp_path / "first")
         config = update(config, init_from=str(tmp_path / "first"))

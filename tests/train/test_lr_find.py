@@ -46,7 +46,7 @@ def test_range_test_raises_the_rate_exponentially_and_ends_when_the_loss_diverge
 
 
 @pytest.mark.sweep(1)
-@pytest.mark.parametrize("bad_step", [1, 4])
+@pytest.mark.parametrize("bad_step", [4, 1])
 def test_range_test_ends_before_a_step_that_is_not_finite(tiny_config, monkeypatch, bad_step):
     config, objective_of = tiny_config(), LanguageModel.objective
     bad = next(itertools.islice(iter(config.data.load(config.seed).train), bad_step - 1, None))["tokens"]

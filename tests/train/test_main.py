@@ -200,19 +200,21 @@ def assert_continued_from(output, saved):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_signal_saves_and_the_same_command_continues(runs, straight, tmp_path, number):
-    workdir = tmp_path / "run"
-    process = runs.start(workdir)
-    assert wait_until(process, lambda: last_row(workdir) >= 3), process.communicate()
-    process.send_signal(number)
-    output, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
-    assert process.returncode == 128 + number, errors
-    step = int(re.search(rf"stopped by {number.name} at step (\d+); saved; repeat the command to resume", output)[1])
-    assert 3 <= step < TOTAL_STEPS
-    assert saved_steps(workdir)[-1] == last_row(workdir) == step
-    assert f"run     {workdir}" in output
-    status, output, errors = runs.resume(workdir) if number == signal.SIGHUP else runs.finish(workdir)
+def test_signals_save_and_the_same_command_continues(runs, straight, tmp_path):
+    workdir, step = tmp_path / "run", 0
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        process = runs.start(workdir)
+        assert wait_until(process, lambda goal=step + 3: last_row(workdir) >= goal), process.communicate()
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=MAX_WAIT_SECONDS)
+        assert process.returncode == 128 + number, errors
+        assert (f"continuing from step {step} of {TOTAL_STEPS}" in output) == (step > 0)
+        before, said = step, rf"stopped by {number.name} at step (\d+); saved; repeat the command to resume"
+        step = int(re.search(said, output)[1])
+        assert before + 3 <= step < TOTAL_STEPS
+        assert saved_steps(workdir)[-1] == last_row(workdir) == step
+        assert f"run     {workdir}" in output
+    status, output, errors = runs.resume(workdir)
     assert status == 0, errors
     assert f"continuing from step {step} of {TOTAL_STEPS}" in output
     assert "stopped by" not in output

@@ -112,7 +112,6 @@ def test_some_training_questions_are_answered(run):
     assert score(run, split="train").metrics["exact_match"].value > 0.05
 
 
-@pytest.mark.thorough
 def test_answers_are_written_one_a_line_and_only_those_with_targets_are_scored(run, tmp_path, capsys):
     files = {split: tmp_path / split / "answers.txt" for split in ("dev", "test")}
     for split, path in files.items():
@@ -125,7 +124,6 @@ def test_answers_are_written_one_a_line_and_only_those_with_targets_are_scored(r
     assert len(files["test"].read_text(encoding="utf-8").splitlines()) == 5
 
 
-@pytest.mark.thorough
 def test_a_file_of_questions_is_answered_as_its_split_is(run, people, tmp_path, capsys):
     split = score(run, split="dev")
     file = f"{people['path']}/birth_dev.tsv"
@@ -152,7 +150,6 @@ def load_questions(run):
     return config.data.load(config.seed, trained.processor).split("train").examples
 
 
-@pytest.mark.thorough
 def test_training_logs_and_reports_how_many_answers_are_right(run):
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     logged = [row["exact_match"] for row in rows if row["split"] == "validation"][-1]

@@ -52,6 +52,15 @@ def weights(params, tmp_path_factory):
     return load(folder)
 
 
+def test_another_architecture_is_refused_with_its_differences():
+    config = GPTConfig(num_layers=1, num_heads=2, width=8, context_length=4)
+    run = Trained(LanguageModel(), config.build(5), {}, None, name="gpt")
+    for name, old, new in (("width", 8, 4), ("num_heads", 2, 4)):
+        with pytest.raises(ValueError, match=rf"another architecture.*\n  model\.{name}: {old} -> {new}"):
+            dataclasses.replace(config, **{name: new}).adopt(run)
+    dataclasses.replace(config, attention_dropout_rate=0.7, compute=Compute(scan_layers=True)).adopt(run)
+
+
 @pytest.mark.thorough
 def test_the_shape_is_that_of_the_weights_and_dropout_and_compute_are_the_configs_own(weights, params):
     compute = Compute(remat=True)

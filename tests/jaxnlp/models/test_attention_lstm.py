@@ -171,8 +171,11 @@ same_padding = pytest.mark.filterwarnings("ignore:Using padding='same'")  # PyTo
 def test_equals_the_assignments_model_in_pytorch_in_values_and_gradients(variant):
     model, params = model_of(**VARIANTS[variant])
     theirs = pytorch_model(model.config, params)
-    expected, _ = theirs(torch.tensor(SOURCE), torch.tensor(INPUTS), torch.tensor(LENGTHS))
+    expected, hidden = theirs(torch.tensor(SOURCE), torch.tensor(INPUTS), torch.tensor(LENGTHS))
     np.testing.assert_allclose(logits(model, params), expected.detach().numpy(), atol=2e-5)
+    w, b = model.output_layer(params)
+    assert b is None
+    np.testing.assert_allclose(hidden.detach().numpy() @ w, expected.detach().numpy(), atol=2e-5)
 
     (expected * torch.tensor(UPSTREAM)).sum().backward()
     gradient = jax.jit(jax.grad(lambda p: (model.apply({"params": p}, SOURCE, INPUTS, MASK) * UPSTREAM).sum()))(params)

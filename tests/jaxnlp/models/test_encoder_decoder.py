@@ -267,6 +267,11 @@ def test_every_parameter_has_its_axes(norm, positions, embeddings):
     found = {path: model.config.parameter(path) for path in flatten_dict(params)}
     assert {path: len(p.axes) for path, p in found.items()} == {p: x.ndim for p, x in flatten_dict(params).items()}
     assert [path[0] for path, parameter in found.items() if parameter.head] == ["head"] * (embeddings == "separate")
+    leaf = {"separate": ("head", "kernel"), "tied": ("target_tokens", "embedding"), "shared": ("tokens", "embedding")}
+    expected = flatten_dict(params)[leaf[embeddings]]
+    output, bias = model.output_layer(params)
+    assert bias is None
+    np.testing.assert_array_equal(output, expected if embeddings == "separate" else expected.T)
 
 
 @pytest.mark.sweep(1)

@@ -90,6 +90,17 @@ def test_logits_and_gradients_are_those_of_pytorch_without_padding(changes):
     assert_padding_changes_nothing(model, params)
 
 
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_padding_is_not_in_the_mean_and_the_maximum(pooling):
+    config = dataclasses.replace(CONFIG, pooling=pooling)
+    model, params = with_random_params(config)
+    found, theirs = jax.jit(model.apply)({"params": params}, TOKENS, MASK), jax.tree.map(torch.tensor, params)
+    for row, length in enumerate(LENGTHS):
+        x = theirs["tokens"]["embedding"][torch.tensor(TOKENS[row, :length]).long()]
+        expected = pooled(config, theirs, x) @ theirs["head"]["kernel"] + theirs["head"]["bias"]
+        np.testing.assert_allclose(found[row], expected, atol=1e-5)
+
+
 def test_attention_weights_are_those_of_pytorch_and_padding_has_none():
     model, params = with_random_params(ATTENTION)
     found = np.asarray(jax.jit(model.attention_weights)(params, TOKENS, MASK))

@@ -150,15 +150,24 @@ def test_abbreviations_have_capital_letters_in_the_titles_of_metrics(setup):
     assert not words & {"auc", "bleu", "chrf", "f1", "las", "mlm", "nll", "nsp", "pearson", "roc", "spearman", "uas"}
 
 
+def declared_of(setup):
+    return {name: Declared(kind.of, kind.unit, kind.better) for name, kind in setup.metrics.items()}
+
+
 @pytest.mark.sweep(1)
-def test_no_chart_shows_shares_next_to_other_quantities(setup, validated):
-    declared = {name: Declared(kind.of, kind.unit, kind.better) for name, kind in setup.metrics.items()}
+def test_shares_are_shares(setup, validated):
+    for chart in charts(declared_of(setup)):
+        if chart.unit == "":
+            assert all(-1.0 <= validated[name].value <= 1.0 for name in chart.metrics)
+
+
+def test_no_chart_shows_shares_next_to_other_quantities(setup):
+    declared = declared_of(setup)
     for chart in charts(declared):
         units = {declared[name].unit for name in chart.metrics if name in declared}
         assert len(units) == 1
         if chart.unit == "":
             assert all(declared[name].better == "higher" for name in chart.metrics)
-            assert all(-1.0 <= validated[name].value <= 1.0 for name in chart.metrics)
         if "perplexity" in chart.metrics or "positions_per_token" in chart.metrics:
             assert len(chart.metrics) == 1
 

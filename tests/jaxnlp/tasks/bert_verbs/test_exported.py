@@ -21,7 +21,7 @@ TEXTS = ["The cats sat on the mat.", "a big dog", "fish"]
 PAIRS = ["a dog", "the cats", "the mat"]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "fields",
     [

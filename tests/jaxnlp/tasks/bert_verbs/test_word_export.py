@@ -103,10 +103,15 @@ def parser():
 
 
 def test_of_a_parser_transformers_reads_the_bert(tmp_path, capsys):
-    ExportWords(tmp_path / "bert")(parser())
+    trained = parser()
+    ExportWords(tmp_path / "bert")(trained)
     assert "transformers.BertModel.from_pretrained reads it, and" in capsys.readouterr().out
     assert any(name.startswith("encoder.recurrent.") for name in load_file(tmp_path / "bert" / "heads.safetensors"))
     assert load_pretrained(tmp_path / "bert").vocabulary == PIECES
+    again, expected = jaxnlp.load_pretrained(tmp_path / "bert"), jax.tree.map(np.asarray, trained.params)
+    expected["encoder"]["bert"].pop("pooler")
+    chex.assert_trees_all_equal(jax.device_get(again.params), expected)
+    assert (again.task, again.processor) == (trained.task, trained.processor)
 
 
 @pytest.mark.parametrize(

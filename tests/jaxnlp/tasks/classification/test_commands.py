@@ -38,7 +38,6 @@ def test_files_that_cannot_be_read_are_one_line(run, digit, tmp_path, capsys):
     assert main(["predict", str(run), str(tmp_path / "wide.png"), "--resize"]) == 0
 
 
-@pytest.mark.thorough
 def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(text_run, tmp_path, capsys):
     run, page = str(text_run("class")), str(tmp_path / "page.html")
     assert main(["attention", run, "the cat", "--pair", "sat </script>", "--out", page]) == 0
@@ -63,7 +62,6 @@ def test_a_bert_shows_all_layers_and_heads_on_a_text_or_on_a_pair_read_together(
         assert error.count("\n") == 1
 
 
-@pytest.mark.thorough
 def test_a_bert_embeds_texts_and_is_exported(text_run, tmp_path, capsys):
     run = str(text_run("class"))
     assert main(["embed", run, "the cat", "the cat sat", "--out", str(tmp_path / "vectors.npy")]) == 0

@@ -10,7 +10,6 @@ import jaxnlp
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
 from jaxnlp.targets import Scale
-from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.classification.predict import Prediction
 
 TEXTS = ["the paint cat sat", "the run sat cat"]
@@ -79,7 +78,7 @@ def test_what_is_no_input_of_the_model_is_refused(text_run):
 def test_a_trained_run_predicts_the_same_after_its_export(text_run, tmp_path, capsys):
     run = jaxnlp.load_run(text_run("class"))
     assert run.model.config.pooling == "mean"
-    Export(tmp_path / "bert")(run)
+    assert main(["export", str(text_run("class")), str(tmp_path / "bert")]) == 0
     again = jaxnlp.load_pretrained(tmp_path / "bert")
     assert (again.task, again.processor, again.model) == (run.task, run.processor, run.model)
     chex.assert_trees_all_equal(again.params, run.params)

@@ -45,7 +45,6 @@ def sts_run(tmp_path_factory, weights):
     return folder / "run", folder
 
 
-@pytest.mark.thorough
 def test_similarities_are_learned_by_the_cosine_and_predicted_on_their_scale(sts_run, tmp_path, capsys):
     run, tables = sts_run
     rows = [json.loads(line) for line in (run / METRICS_FILE).read_text().splitlines()]

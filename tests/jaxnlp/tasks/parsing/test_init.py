@@ -66,7 +66,6 @@ def test_the_report_has_tables_by_relation_and_length_and_wrong_sentences(run):
     assert "nsubj:pass" not in re.findall(r"<td>([a-z:]+)</td>", page)  # tables are of universal relations
 
 
-@pytest.mark.thorough
 def test_a_file_is_scored_with_a_beam_and_its_predictions_keep_all_lines(run, treebank, tmp_path, capsys):
     out = tmp_path / "out.conllu"
     command = [str(run), "validation", "--file", str(treebank), "--predictions", str(out), "--num-beams", "4"]
@@ -225,7 +224,6 @@ def test_a_model_that_is_no_parser_is_refused():
         Parsing().check(GPTConfig(), Treebank())
 
 
-@pytest.mark.thorough
 def test_the_loss_is_the_cross_entropy_over_allowed_transitions_and_padding_counts_for_nothing(run):
     trained = load_run(run)
     corpus = Treebank(sentences=20, held_out_sentences=6, lengths=(), max_length=32, minimum_count=1).load(

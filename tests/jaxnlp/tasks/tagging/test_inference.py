@@ -16,7 +16,6 @@ def found(trained):
     return label_sentences(trained, SENTENCES)
 
 
-@pytest.mark.thorough
 def test_sentences_have_a_label_and_a_probability_for_each_word(found):
     for words, one in zip(SENTENCES, found, strict=True):
         assert len(one.labels) == len(one.confidence) == len(words)

@@ -54,7 +54,6 @@ def chosen(trained, part):
     return most_likely(predict_texts(trained, TEXTS, pairs, part=part).values, trained.processor.labels(part))
 
 
-@pytest.mark.thorough
 def test_metrics_are_those_of_the_predictions(found):
     trained, evaluation = found
     metrics = {name: metric.value for name, metric in evaluation.metrics.items()}

@@ -100,7 +100,6 @@ def rows_of(file):
     return [line.split("\t") for line in file.read_text().splitlines()[1:]]
 
 
-@pytest.mark.thorough
 def test_predictions_are_written_in_the_order_of_the_file_as_the_project_has_them(run, tables, tmp_path, capsys):
     for split in ("dev", "test"):
         assert evaluate.main([str(run), "--split", split, "--predictions", str(tmp_path / "out")]) == 0
@@ -140,7 +139,6 @@ def test_truncated_texts_are_reported_where_they_are_scored(run, tmp_path, caplo
     assert scores.evaluation.metrics["sst/accuracy"].count == 2
 
 
-@pytest.mark.thorough
 def test_a_file_of_one_part_is_scored_as_that_part(run, tables):
     found = score(run, Validation(), Options(file=tables / "sts-dev.csv")).evaluation.metrics
     whole = score(run, Validation(), Options()).evaluation.metrics
@@ -148,7 +146,6 @@ def test_a_file_of_one_part_is_scored_as_that_part(run, tables):
     assert "sst/accuracy" not in found
 
 
-@pytest.mark.thorough
 def test_a_file_without_labels_is_predicted_for_each_part_with_such_texts(run, tables, tmp_path):
     found = score(run, Validation(), Options(file=tables / "sts-test-student.csv")).evaluation
     assert list(found.predictions) == ["sts-sts-test-student-output.csv"]

@@ -100,6 +100,7 @@ def test_the_loss_falls_and_every_declared_metric_is_measured(run):
     assert declared <= rows(run, "validation")[-1].keys()
     first, *_, last = [row["loss"] for row in rows(run, "train")]
     assert last < 0.7 * first
+    assert "Attention" in write_report(run).read_text()
 
 
 @pytest.mark.thorough
