@@ -6,7 +6,7 @@ set -euo pipefail
 checkout="$(cd "$(dirname "$0")/.." && pwd)"
 base="${1:-$checkout/.venv/bin/python}"
 place="$(mktemp -d)"
-trap 'rm -rf "$place"' EXIT
+trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$place"' EXIT
 export JAX_PLATFORMS=cpu PIP_DISABLE_PIP_VERSION_CHECK=1 JAXNLP_CACHE="$place/cache" HF_HUB_OFFLINE=1
 unset JAXNLP_DATA PYTHONPATH
 
@@ -32,28 +32,33 @@ if python -c 'import train' 2>/dev/null; then
     exit 1
 fi
 
-echo "== the README's commands, from the checkout"
+echo "== the README's Python and commands, from the checkout, several at a time"
 cd "$place/checkout"
-few=(--total-steps 2 --evaluate-every-steps 2 --checkpoint-every-steps 2 --optimizer.warmup-steps 0)
-for number in $(seq 200); do echo "Once upon a time, line $number."; done > my.txt
-python -m train --list > /dev/null
-python -m train gpt_text_file --data.path my.txt --workdir runs/my_text "${few[@]}" > /dev/null
-python -m train.evaluate runs/my_text --file my.txt > /dev/null
-python -m train small_grammar_tagger --workdir runs/small_grammar_tagger "${few[@]}" > /dev/null
-
-echo "== trained runs, without the checkout"
-mv runs "$place/runs"
-cd "$place"
-jaxnlp generate runs/my_text --prompt "Once" --max-new-tokens 30 --temperature 0.8
-jaxnlp predict runs/small_grammar_tagger "Jordan visits New York with Anna Kim."
-
-echo "== the README's Python, from the checkout"
-cd "$place/checkout"
-python - <<'PYTHON'
+python - > "$place/python.txt" 2>&1 <<'PYTHON' &
 import pathlib, re
 
 page = pathlib.Path("README.md").read_text()
 for block in re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE):
     exec(block.replace("total_steps=100", "total_steps=2"), {})
 PYTHON
+readme=$!
+few=(--total-steps 2 --evaluate-every-steps 2 --checkpoint-every-steps 2 --optimizer.warmup-steps 0)
+for number in $(seq 200); do echo "Once upon a time, line $number."; done > my.txt
+python -m train --list > /dev/null
+python -m train small_grammar_tagger --workdir runs/small_grammar_tagger "${few[@]}" > /dev/null &
+tagger=$!
+python -m train gpt_text_file --data.path my.txt --workdir runs/my_text "${few[@]}" > /dev/null
+python -m train.evaluate runs/my_text --file my.txt > /dev/null
+wait "$tagger"
+if ! wait "$readme"; then
+    cat "$place/python.txt" >&2
+    exit 1
+fi
+cat "$place/python.txt"
+
+echo "== trained runs, without the checkout"
+mv runs "$place/runs"
+cd "$place"
+jaxnlp generate runs/my_text --prompt "Once" --max-new-tokens 30 --temperature 0.8
+jaxnlp predict runs/small_grammar_tagger "Jordan visits New York with Anna Kim."
 echo "== done in $SECONDS s"
