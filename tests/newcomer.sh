@@ -6,6 +6,7 @@ set -euo pipefail
 checkout="$(cd "$(dirname "$0")/.." && pwd)"
 base="${1:-$checkout/.venv/bin/python}"
 place="$(mktemp -d)"
+# kill fails where no command runs in the background any more: after success.
 trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$place"' EXIT
 export JAX_PLATFORMS=cpu PIP_DISABLE_PIP_VERSION_CHECK=1 JAXNLP_CACHE="$place/cache" HF_HUB_OFFLINE=1
 unset JAXNLP_DATA PYTHONPATH

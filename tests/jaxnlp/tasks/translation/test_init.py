@@ -100,7 +100,11 @@ def test_the_loss_falls_and_every_declared_metric_is_measured(run):
     assert declared <= rows(run, "validation")[-1].keys()
     first, *_, last = [row["loss"] for row in rows(run, "train")]
     assert last < 0.7 * first
-    assert "Attention" in write_report(run).read_text()
+
+
+def test_the_report_is_drawn(run):
+    page = write_report(run).read_text()
+    assert all(f"<h2>{title} " in page for title in ("Translations", "BLEU by length", "Attention"))
 
 
 @pytest.mark.thorough
