@@ -33,24 +33,19 @@ def processor() -> TextClassifierProcessor:
 def ours() -> Step:
     import jax
 
-    from jaxnlp.tasks.classification.decision import decided
-    from jaxnlp.tasks.classification.evaluators import predictions_of
+    from jaxnlp.tasks import Trained
+    from jaxnlp.tasks.classification import Classification
     from jaxnlp.tasks.classification.inputs import Given, read_inputs
+    from jaxnlp.tasks.classification.predict import Predictor
 
     reader = processor()
     model = CONFIG.build_classifier(reader)
     shapes = CONFIG.shapes(reader)
     params = model.init(jax.random.key(0), *(np.zeros(shape.shape, shape.dtype) for shape in shapes))["params"]
-    predict = jax.jit(predictions_of(model, reader.targets))
+    predict = Predictor(Trained(Classification(), model, params, reader))
 
-    def step() -> list[int]:
-        found = np.zeros((SENTENCES, CLASSES))
-        first = 0
-        for chunk in read_inputs(reader, Given(sentences())):
-            for numbers, batch in chunk.batches:
-                found[first + numbers] = np.asarray(predict(params, batch))[: len(numbers)]
-            first += len(chunk.shown)
-        return decided(reader.targets, found)
+    def step() -> list[str]:
+        return [one.label for chunk in read_inputs(reader, Given(sentences())) for one in predict(chunk)]
 
     return step
 

@@ -1,7 +1,12 @@
 """Cache directories of downloads and compiled programs."""
 
+import contextlib
+import logging
 import os
 from pathlib import Path
+from typing import Any
+
+_logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
@@ -13,14 +18,51 @@ def cache_folder() -> Path:
     return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "jaxnlp"
 
 
-def use_compilation_cache(folder: Path | None) -> None:
-    """Keeps compiled programs on disk, so that the next start does not compile them again.
+MOST_BYTES = 4 * 2**30
+"""Size of the folder of compiled programs, above which those that were not used for the longest time are removed."""
+
+
+def use_compilation_cache(folder: Path | None = None) -> None:
+    """Keeps compiled programs on disk, so that the next process does not compile them again.
+
+    JAX's own settings come first: a folder that JAX has already been given stays, and nothing is kept when
+    `jax_enable_compilation_cache` is False (in the environment: JAX_ENABLE_COMPILATION_CACHE=0).
 
     Args:
-      folder: the cache; None = $JAX_COMPILATION_CACHE_DIR, or a folder in `cache_folder`.
+      folder: the cache; None = JAX's, or a folder in `cache_folder`, of at most `MOST_BYTES`. If that folder cannot be
+        written, nothing is kept.
     """
     import jax  # imported here, because data pipelines import this module but do not need jax
+    from jax.experimental.compilation_cache import compilation_cache
 
-    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache_folder() / "compiled"
-    jax.config.update("jax_compilation_cache_dir", str(chosen))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    settings: Any = jax.config
+    if not settings.jax_enable_compilation_cache:
+        return
+    chosen = folder or os.environ.get("JAX_COMPILATION_CACHE_DIR") or settings.jax_compilation_cache_dir
+    if chosen is None:
+        chosen = cache_folder() / "compiled"
+        try:
+            chosen.mkdir(parents=True, exist_ok=True)
+            _remove_oldest(chosen, MOST_BYTES)
+        except OSError as error:
+            _logger.info("compiled programs are not kept: %s", error)
+            return
+    if str(chosen) != settings.jax_compilation_cache_dir:
+        settings.update("jax_compilation_cache_dir", str(chosen))
+        compilation_cache.reset_cache()  # JAX decides at its first compilation whether it has a cache
+    settings.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def _remove_oldest(folder: Path, most_bytes: int) -> None:
+    """Removes the files that were read or written longest ago, until all others have at most this size."""
+    found = []
+    for file in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process removed it
+            status = file.stat()
+            found.append((max(status.st_atime, status.st_mtime), status.st_size, file))
+    total = sum(size for _, size, _ in found)
+    for _, size, file in sorted(found):
+        if total <= most_bytes:
+            return
+        file.unlink(missing_ok=True)
+        total -= size

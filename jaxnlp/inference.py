@@ -4,9 +4,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
+Row = TypeVar("Row", bound=Sequence[Any])
 
 
 def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,8 +46,14 @@ def is_one(inputs: Any) -> bool:
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:
-    """Texts as a list; one text gives a list of one. Raises: ValueError as `require_texts`, but not for blank texts."""
-    return require_texts([texts] if isinstance(texts, str) else list(texts), keep_blank=True)
+    """Texts as a list; one text gives a list of one.
+
+    Raises: ValueError for an empty list, and for an entry that is not a text.
+    """
+    found = require_texts([texts] if isinstance(texts, str) else list(texts))
+    if not found:
+        raise ValueError("there are no texts")
+    return found
 
 
 def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
@@ -55,28 +64,35 @@ def padded_rows(rows: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
-def require_texts(texts: Sequence[Any], what: str = "texts", *, keep_blank: bool = False) -> list[str]:
-    """The texts.
-
-    Args:
-      texts: the argument of a method.
-      what: the name of the texts in messages.
-      keep_blank: whether blank texts are kept, not refused.
-
-    Raises: ValueError for an empty list, and for an entry that is not a text or is blank.
-    """
+def require_texts(texts: Sequence[Any], what: str = "texts") -> list[str]:
+    """The texts as a list. Raises: ValueError for an entry that is not a text. Args: what: their name in messages."""
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(f"expected {what}, got {type(text).__name__} at index {number}")
-        if not keep_blank:
-            refuse_blank((text,), number + 1)
-    if not len(texts):
-        raise ValueError(f"there are no {what}")
     return list(texts)
 
 
-def refuse_blank(row: Sequence[Any], number: int) -> None:
-    """Raises: ValueError, with the number of the row, for a text without characters, or a pair with such a text."""
-    if any(isinstance(text, str) and not text.strip() for text in row):
-        pair = ", or its pair is" if len(row) == 2 else ""
-        raise ValueError(f"text {number} is blank{pair}; give texts with characters")
+def is_blank(row: Sequence[Any]) -> bool:
+    """Whether a row has a text without characters other than white space: a text, or one of a pair."""
+    return any(isinstance(text, str) and not text.strip() for text in row)
+
+
+def unless_blank(rows: Sequence[Row], answers: Callable[[list[Row]], Sequence[T]], empty: T) -> list[T]:
+    """The answers to rows of texts, in their order; a blank row has the empty answer.
+
+    Args:
+      rows: [N], each with one text or two.
+      answers: of the rows that are not blank; not called if there are none.
+      empty: the empty answer.
+    """
+    kept = [number for number, row in enumerate(rows) if not is_blank(row)]
+    found = [empty] * len(rows)
+    for number, one in zip(kept, answers([rows[number] for number in kept]) if kept else (), strict=True):
+        found[number] = one
+    return found
+
+
+def refuse_blank(row: Sequence[Any]) -> None:
+    """Raises: ValueError for a text without characters, or a pair with such a text."""
+    if is_blank(row):
+        raise ValueError(f"the text is blank{', or its pair is' if len(row) == 2 else ''}; give a text with characters")

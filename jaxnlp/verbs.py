@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError
+from jaxnlp.compilation import compilation_announced
 from jaxnlp.messages import summary_of, table, wrapped
 from jaxnlp.options import read_options, show_help
 from jaxnlp.runs import Checkpoint, find_task, is_run, load
@@ -83,7 +84,8 @@ def run_verb(verb: str, arguments: Sequence[str], program: str, others: Sequence
     use_compilation_cache(None)
     try:
         trained = load(place, checkpoint=options.checkpoint, ignore=options.ignore)
-        command(trained, *(load(further) for further in command.further_models()))
+        with compilation_announced():
+            command(trained, *(load(further) for further in command.further_models()))
     except DamagedCheckpointError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -22,6 +22,8 @@ LEAVES = (
     "jaxnlp.caches",
     "jaxnlp.images",
     "jaxnlp.inference",
+    "jaxnlp.batches",
+    "jaxnlp.compilation",
     "jaxnlp.public_names",
     "jaxnlp.suggestions",
     "jaxnlp.messages",
@@ -35,6 +37,8 @@ BELOW_RUNS = (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.checkpoints", "jaxnlp.comman
 ALLOWED = {
     "jaxnlp": (*BELOW_RUNS, "jaxnlp.runs"),  # lazily: tests/jaxnlp/test_init.py
     "jaxnlp.inference": (),
+    "jaxnlp.batches": ("jaxnlp.typing",),
+    "jaxnlp.compilation": (),
     "jaxnlp.suggestions": (),
     "jaxnlp.messages": (),
     "jaxnlp.closed_pipes": (),

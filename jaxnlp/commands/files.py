@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from jaxnlp.inference import refuse_blank
+from jaxnlp.inference import is_blank
 
 T = TypeVar("T")
 Row = tuple[str, ...]
@@ -23,9 +23,7 @@ CHUNK = 1024
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
-def rows_of(
-    texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int, keep_blank: bool = False
-) -> Iterator[Row]:
+def rows_of(texts: Sequence[str], pairs: Sequence[str], file: Path | None, *, count: int) -> Iterator[Row]:
     """The texts of the command line, or of a file; without both, of standard input.
 
     A file is checked as a whole before its first row, so that a wrong line stops no work that has begun. Standard input
@@ -36,21 +34,20 @@ def rows_of(
       pairs: the second text of each pair; empty if `count` is 1.
       file: one row a line, two texts with a tab between them; "-" is standard input.
       count: number of texts in a row, 1 or 2.
-      keep_blank: whether blank texts are kept, not refused.
 
     Yields:
-      Rows of `count` texts; they are not blank unless `keep_blank`.
+      Rows of `count` texts. Blank texts keep their places; see `report_blank`.
 
     Raises:
-      ValueError: naming the text, or the file and its line, that is blank, lacks a tab or is not UTF-8; when texts come
-        from two sources, or from no source; when the only text is "-", which means standard input in --file.
+      ValueError: naming the text, or the file and its line, that lacks a tab or is not UTF-8; when texts come from two
+        sources, or from no source; when the only text is "-", which means standard input in --file.
       OSError: when the file cannot be read.
     """
     if file is not None and (texts or pairs):
         raise ValueError("give texts or --file, not both")
     if not texts and not pairs:
         empty = True
-        for row in _rows_of_file(file or Path("-"), given=file is not None, count=count, keep_blank=keep_blank):
+        for row in _rows_of_file(file or Path("-"), given=file is not None, count=count):
             empty = False
             yield row
         if empty:
@@ -63,14 +60,12 @@ def rows_of(
         raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, after --pair: {len(pairs)}")
     _check_names(texts, pairs)
     for number, row in enumerate(zip(texts, *([pairs] if count == 2 else []), strict=True), 1):
-        check_row(row, number, keep_blank=keep_blank)
+        check_row(row, number)
         yield row
 
 
-def check_row(row: Row, number: int, *, keep_blank: bool = False) -> None:
-    """Raises ValueError naming the texts of the command line that are not UTF-8, or blank unless `keep_blank`."""
-    if not keep_blank:
-        refuse_blank(row, number)
+def check_row(row: Row, number: int) -> None:
+    """Raises ValueError naming the texts of the command line that are not UTF-8."""
     if any("\ud800" <= character <= "\udfff" for text in row for character in text):
         pair = ", or its pair is not" if len(row) == 2 else ""
         raise ValueError(f"text {number} is not UTF-8{pair}: {' and '.join(row)!a}")
@@ -120,6 +115,26 @@ def report_truncated(truncated: Sequence[int], texts: int, max_length: int) -> N
     print(f"note: {shown} truncated to {max_length} tokens{place}", file=sys.stderr)
 
 
+def blank_rows(rows: Sequence[Sequence[Any]], count: int) -> list[int]:
+    """The numbers of the blank rows among these, from 1. Args: count: number of the rows before them."""
+    return [count + number for number, row in enumerate(rows, 1) if is_blank(row)]
+
+
+def report_blank(blank: Sequence[int], count: int, texts: Sequence[str], file: Path | None) -> None:
+    """Prints on standard error how many texts are blank, and names the first; prints nothing if there are none.
+
+    Args:
+      blank: the numbers of blank rows, as `blank_rows` returns them.
+      count: number of all rows.
+      texts, file: the source of the rows, as in `rows_of`.
+    """
+    if blank:
+        verb = "is blank and has" if len(blank) == 1 else "are blank and have"
+        first = "" if len(blank) == 1 else "the first is "
+        where = place_of(texts, file, blank[0])
+        print(f"note: {len(blank):,} of {count:,} texts {verb} no answer; {first}{where}", file=sys.stderr)
+
+
 def name_of(file: Path) -> str:
     """The file's name in messages; that of "-" is standard input."""
     return "standard input" if str(file) == "-" else str(file)
@@ -162,14 +177,14 @@ def _opened(file: Path, given: bool) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _rows_of_file(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iterator[Row]:
+def _rows_of_file(file: Path, *, given: bool, count: int) -> Iterator[Row]:
     if file.is_file():
-        for _ in _read_rows(file, given=given, count=count, keep_blank=keep_blank):
+        for _ in _read_rows(file, given=given, count=count):
             pass
-    yield from _read_rows(file, given=given, count=count, keep_blank=keep_blank)
+    yield from _read_rows(file, given=given, count=count)
 
 
-def _read_rows(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iterator[Row]:
+def _read_rows(file: Path, *, given: bool, count: int) -> Iterator[Row]:
     source = _opened(file, given)
     with source if str(file) != "-" else nullcontext():
         # Bytes split only at line feeds; str.splitlines() would also split at other characters.
@@ -180,8 +195,8 @@ def _read_rows(file: Path, *, given: bool, count: int, keep_blank: bool) -> Iter
             except UnicodeDecodeError as error:
                 raise ValueError(f"{where}: not UTF-8: {error.reason} at byte {error.start + 1}") from error
             row = (text,) if count == 1 else tuple(text.split("\t"))
+            if count == 2 and not text.strip():
+                row = ("", "")
             if len(row) != count:
                 raise ValueError(f"{where}: expected two texts with one tab between them, got {len(row) - 1} tabs")
-            if not keep_blank and not all(part.strip() for part in row):
-                raise ValueError(f"{where}: {'no text' if count == 1 else 'a text is blank'}; remove the line")
             yield row

@@ -20,11 +20,11 @@ def complete(
     *,
     stop: int,
     max_new_tokens: int,
-    batch_size: int = 32,
+    batch_sizes: Sequence[int] = (1, 8, 64),
 ) -> list[np.ndarray]:
     """The greedy continuation of each prompt, up to the stop token.
 
-    Prompts of the same length form batches of one shape, so a completion does not depend on the other prompts.
+    Prompts of the same length form batches, so a completion does not depend on the other prompts.
 
     Args:
       decoder: the model's step function and cache.
@@ -32,15 +32,15 @@ def complete(
       prompts: [N] int32 each, of any lengths that `generate` accepts.
       stop: the token that ends a completion. It is not part of the completion.
       max_new_tokens: maximum length of a completion, at least 1. A completion also ends when the context is full.
-      batch_size: number of prompts in a batch.
+      batch_sizes: numbers of prompts in a batch. The last prompts of a length are padded to the smallest that fits.
 
     Returns:
       A completion for each prompt, [n] int32, n at most `max_new_tokens`.
 
     Raises:
-      ValueError: when max_new_tokens or batch_size is below 1; for a prompt that `generate` rejects.
+      ValueError: when max_new_tokens or a batch size is below 1; for a prompt that `generate` rejects.
     """
-    for name, number in (("max_new_tokens", max_new_tokens), ("batch_size", batch_size)):
+    for name, number in (("max_new_tokens", max_new_tokens), ("batch_sizes", min(batch_sizes))):
         if number < 1:
             raise ValueError(f"{name} must be at least 1, got {number}")
     by_length = defaultdict(list)
@@ -50,10 +50,11 @@ def complete(
     for length, numbers in by_length.items():
         # At the end of the context `generate` would continue with only its newest half, without the prompt.
         room = max_new_tokens if decoder.capacity is None else min(max_new_tokens, decoder.capacity - length + 1)
-        for start in range(0, len(numbers), batch_size):
-            part = numbers[start : start + batch_size]
+        for start in range(0, len(numbers), max(batch_sizes)):
+            part = numbers[start : start + max(batch_sizes)]
             rows = [prompts[number] for number in part]
-            batch = np.stack(rows + rows[:1] * (batch_size - len(rows)))
+            size = min(size for size in batch_sizes if size >= len(rows))
+            batch = np.stack(rows + rows[:1] * (size - len(rows)))
             for number, row in zip(part, _until_stop(decoder, params, batch, stop, room), strict=False):
                 completions[number] = row
     return completions

@@ -252,7 +252,7 @@ class Decoder(nn.Module):
 
     def decoding_params(self, params: Params) -> Params:
         """Parameters as a cache needs them, with each block's separate: see `nn.transformer.unstacked`."""
-        return unstacked(params, self.config.num_blocks)
+        return unstacked(params)
 
     @property
     def capacity(self) -> int:

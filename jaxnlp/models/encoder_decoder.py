@@ -16,14 +16,14 @@ from jax.nn.initializers import normal
 
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.sequence_to_sequence import SequenceToSequenceConfig
-from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache, decoding_blocks
+from jaxnlp.models.translation_cache import ROUNDED_OUTPUT, TranslationCache
 from jaxnlp.nn.attention import CrossAttention, Positions
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.normalization import LayerNorm
-from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack
+from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.matmul import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
@@ -307,7 +307,7 @@ class EncoderDecoder(nn.Module):
         positions = min(config.context_length, capacity or config.context_length)
         mask = jnp.ones(source.shape, bool) if source_mask is None else source_mask
         memory = jnp.asarray(self.apply({"params": params}, source, mask, method="encode"))
-        decoder, batch = decoding_blocks(params["decoder"], config.num_layers), source.shape[0]
+        decoder, batch = unstacked(params["decoder"]), source.shape[0]
         attention = CrossAttention(config.num_heads, compute=config.compute, parent=None)
         shape = (batch, config.num_heads, positions, config.width // config.num_heads)
         dtype = config.compute.dtype  # as in `read`: otherwise each token would convert the source's keys and values
@@ -371,7 +371,7 @@ class EncoderDecoder(nn.Module):
         rounded.
         """
         dtype = self.config.compute.operand_dtype
-        decoder = rounded_kernels(decoding_blocks(params["decoder"], self.config.num_layers), dtype)
+        decoder = rounded_kernels(unstacked(params["decoder"]), dtype)
         found = dict(params) | {"decoder": decoder}
         return found if dtype is None else found | {ROUNDED_OUTPUT: self.output_layer(params)[0].astype(dtype)}
 

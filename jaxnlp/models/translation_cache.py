@@ -6,8 +6,6 @@ import flax.struct
 import jax
 
 from jaxnlp.nn.cache import LayerCache, cache_rows, log_coverage
-from jaxnlp.nn.transformer import unstacked
-from jaxnlp.typing import Params
 
 ROUNDED_OUTPUT = "rounded_output"
 """The rounded matrix of the output layer [D, V] among the parameters of decoding."""
@@ -41,8 +39,3 @@ class TranslationCache:
         if self.attended is None:
             raise ValueError("this cache does not count coverage; call initial_cache with count_coverage=True")
         return log_coverage(self.attended, self.source_mask)
-
-
-def decoding_blocks(params: Params, layers: int) -> Params:
-    """The decoder's parameters with separate blocks; unchanged if the blocks are separate already."""
-    return unstacked(params, layers) if "blocks" in params else params

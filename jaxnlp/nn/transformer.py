@@ -5,7 +5,7 @@ elementwise work into one loop. A loop over arrays of two and of three axes need
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import chex
@@ -287,8 +287,8 @@ def stack(
 
     The parameters of the blocks are stacked on their first axis, under `blocks`, whether the blocks are looped over or
     unrolled: `scan_layers` and `remat` change only how the function is computed. Checkpoints stay valid, and random
-    streams stay the same. With caches each block has its own parameters, `block_0`, `block_1`, ...
-    (see `unstacked`).
+    streams stay the same. Inference may give each block its own parameters, `block_0`, `block_1`, ... (see
+    `unstacked`); with caches it must.
 
     Args:
       block: makes a block with a given `name`, such as `functools.partial(TransformerBlock, num_heads=4, ...)`.
@@ -309,14 +309,19 @@ def stack(
     if caches is not None and return_layers:
         raise ValueError("return_layers cannot be combined with caches; leave out one of them")
     read = {"attention_mask": attention_mask, "memory": memory, "memory_mask": memory_mask}
-    if caches is not None:
-        kept = []
-        for number, cache in enumerate(caches):
-            x, cache = block(name=f"block_{number}")(x, **read, cache=cache, cached_positions=cached_positions)
-            kept.append(cache)
-        return StackOutput(x, None, tuple(kept))
     if layers == 0:
-        return StackOutput(x, None, None)
+        return StackOutput(x, None, None if caches is None else ())
+    first = block(name="block_0")
+    module: Any = first.parent
+    if caches is not None or module.has_variable("params", "block_0"):
+        blocks = [first, *(block(name=f"block_{number}") for number in range(1, layers))]
+        kept, layer_outputs = [], []
+        for one, cache in zip(blocks, caches or [None] * layers, strict=True):
+            x, cache = one(x, **read, cache=cache, cached_positions=cached_positions)
+            kept.append(cache)
+            layer_outputs.append(x)
+        found = jnp.stack(layer_outputs) if return_layers else None
+        return StackOutput(x, found, None if caches is None else tuple(kept))
 
     def body(module: TransformerBlock, x: jax.Array, read: dict[str, Any]) -> tuple[jax.Array, jax.Array | None]:
         x, _ = module(x, **read)
@@ -334,17 +339,21 @@ def stack(
     return StackOutput(x, outputs, None)
 
 
-def unstacked(params: Any, layers: int) -> Any:
-    """Parameters of a model with the blocks' parameters separate, `block_0`, `block_1`, ..., as caches need them.
+def unstacked(params: Any) -> Any:
+    """Parameters of a model for inference: each block has its own, `block_0`, `block_1`, ..., in place of `blocks`.
 
-    Slices of the stack would be copied at each token, which takes longer than the products with them.
+    XLA copies a slice of the stack before it multiplies by it. With few rows, this takes longer than the product.
 
     Args:
-      params: with the stacked parameters under `blocks`; other entries are kept.
-      layers: L.
+      params: a tree of any depth. Blocks that are separate already, and all other parameters, stay the same.
     """
-    separate = {
-        f"block_{number}": jax.tree.map(lambda x, number=number: x[number], params["blocks"])
-        for number in range(layers)
-    }
-    return {name: value for name, value in params.items() if name != "blocks"} | separate
+    found: dict[str, Any] = {}
+    for name, value in params.items():
+        if name == "blocks":
+            layers = len(jax.tree.leaves(value)[0])
+            found |= {
+                f"block_{number}": jax.tree.map(lambda x, number=number: x[number], value) for number in range(layers)
+            }
+        else:
+            found[name] = unstacked(value) if isinstance(value, Mapping) else value
+    return found

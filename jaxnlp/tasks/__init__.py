@@ -5,6 +5,7 @@ into numbers, predictions and blocks of the report (`evaluators`). Its `commands
 """
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
 import types
@@ -15,9 +16,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 import flax.linen as nn
 import jax
 
+from jaxnlp.compilation import compilation_announced
 from jaxnlp.config import Config
 from jaxnlp.corpus import Corpus, DataFacts, Split
 from jaxnlp.models import ModelConfig
+from jaxnlp.nn.transformer import unstacked
 from jaxnlp.public_names import lazily
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -147,7 +150,7 @@ class Trained:
             offered = self._offered()
             known = f"it has: {', '.join(offered)}" if offered else "it has no functions"
             raise AttributeError(f"a model of the task {type(self.task).__name__} has no {name!r}; {known}")
-        return types.MethodType(functions[name], self)
+        return types.MethodType(compilation_announced()(functions[name]), self)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._offered()]
@@ -158,6 +161,28 @@ class Trained:
         if self.step is not None:
             parts.append(f"step {self.step}")
         return f"Trained({', '.join(filter(None, parts))}; {', '.join(self._offered()) or 'no functions'})"
+
+    @functools.cached_property
+    def separate_params(self) -> Params:
+        """The parameters as the functions read them: each block has its own. See `jaxnlp.nn.transformer.unstacked`."""
+        return jax.jit(unstacked)(self.params)
+
+    def warm_up(self, function: str | None = None, **options: Any) -> None:
+        """Compiles the programs of the functions ahead, so that every later call answers at once.
+
+        Args:
+          function: the name of one, such as "predict"; None = all that are compiled for a few shapes of batches.
+          options: of the function, such as num_beams; others than the defaults have other programs.
+
+        Raises: ValueError for a function that the model does not have, or that has no programs to compile ahead.
+        """
+        known = {name: found for name, found in self.task.warm_ups().items() if self.task.offers(name, self.model)}
+        if function is not None and function not in known:
+            raise ValueError(f"function must be one of {', '.join(known) or 'none'}, got {function!r}")
+        if options and function is None:
+            raise ValueError(f"{', '.join(options)}: options are of one function; name it")
+        for name in known if function is None else (function,):
+            known[name](self, **options)
 
     def _offered(self) -> list[str]:
         """The functions of the task that the model offers, by name."""
@@ -289,6 +314,11 @@ class Task(Config):
 
         `help(run.predict)` shows their docstrings. So these list all arguments but the first.
         """
+        return {}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        """Functions that compile the programs of `functions` ahead, by the same names, with a trained model as first
+        argument; see `Trained.warm_up`."""
         return {}
 
     def offers(self, function: str, model: nn.Module) -> bool:

@@ -15,7 +15,7 @@ from jaxnlp.models.bert_pretraining import BertPretrainingConfig
 from jaxnlp.ops.losses import MAX_LOGITS, cross_entropy, linear_cross_entropy
 from jaxnlp.tasks import Command, Evaluation, Evaluator, Metric, MetricKind, Objective, Scoring, Task
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
-from jaxnlp.tasks.bert_verbs.encodings import attend, embed
+from jaxnlp.tasks.bert_verbs.encodings import attend, embed, warm_up_embed
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 
@@ -125,6 +125,9 @@ class MaskedLanguageModel(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"embed": embed, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"embed": warm_up_embed}
 
 
 @dataclasses.dataclass(frozen=True)

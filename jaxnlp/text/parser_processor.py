@@ -122,20 +122,23 @@ class ParserProcessor:
             tags[:] = [self._tag_ids.get(tag, UNKNOWN_ID) for tag in tags_of(sentence, self.tag_column)]
         return {**self.inputs.encode(sentence.words), "tags": tags}
 
-    def batch(self, encoded: Sequence[EncodedSentence], size: int, length: int) -> dict[str, np.ndarray]:
+    def batch(
+        self, encoded: Sequence[EncodedSentence], size: int, length: int, num_pieces: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Encoded sentences as a batch of B rows; the last ones are padding.
 
         Args:
-          encoded: at least one sentence, of at most T words each.
+          encoded: at most B sentences, of at most T words each.
           size: B.
           length: T.
+          num_pieces: number of tokens of BERT; None = that of the longest sentence, rounded up to a multiple of 16, or
+            of T / 2 if that is larger.
 
         Returns:
           The arrays of `WordInputs.batch`; `tags` [B, T] int32; and `loss_mask` [B] bool, False for rows of padding.
-          The number of tokens of BERT is a multiple of 16, or of T / 2 if that is larger.
         """
         words = [{name: value for name, value in one.items() if name != "tags"} for one in encoded]
-        found = self.inputs.batch(words, size, max(16, length // 2))
+        found = self.inputs.batch(words, size, max(16, length // 2) if num_pieces is None else num_pieces)
         for name in ("words", "characters", "word_mask", "first_pieces"):
             if name in found:
                 found[name] = _with_length(found[name], length)

@@ -117,7 +117,7 @@ class TaggerProcessor:
         """Encoded sentences as a batch of B rows; the last ones are padding.
 
         Args:
-          encoded: at least one sentence.
+          encoded: at most B sentences.
           size: B.
           multiple: of T.
 

@@ -168,8 +168,9 @@ class WordInputs:
         Args:
           sentences: at most B results of `encode`.
           size: B.
-          multiple: T is the length of the longest sentence in words, rounded up to a multiple of this. With a
-            tokenizer, T = S is this length in tokens, so that JAX compiles fewer programs.
+          multiple: T is the length of the longest sentence in words, rounded up to a multiple of this; without
+            sentences it is this number. With a tokenizer, T = S is this length in tokens, so that JAX compiles fewer
+            programs.
 
         Returns:
           `words` [B, T] int32, `characters` [B, T, W] int32, `word_mask` [B, T] bool, False for padding; with a
@@ -177,7 +178,7 @@ class WordInputs:
           of each word's first token. Padding is 0. The piece mask of the first position is always True, since softmax
           needs at least one token.
         """
-        length = _rounded(max(map(self.encoded_length, sentences)), multiple, self.longest)
+        length = _rounded(max(map(self.encoded_length, sentences), default=1), multiple, self.longest)
         found = {
             "words": np.zeros((size, length), np.int32),
             "characters": np.zeros((size, length, self.max_characters), np.int32),

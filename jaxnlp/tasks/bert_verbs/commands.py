@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
 from jaxnlp.convert.folders import EXPORTED
 from jaxnlp.convert.pretrained import Classifier, Pretrained, Problem, architecture, save_pretrained
 from jaxnlp.files import write_file
@@ -31,7 +31,10 @@ from jaxnlp.tasks.bert_verbs.torch_classifier import PROGRAM_FILE, torch_classif
 
 @dataclasses.dataclass(frozen=True)
 class Embed(Command):
-    """Computes text embeddings, as .npy or JSON lines."""
+    """Computes text embeddings, as .npy or JSON lines.
+
+    The embedding of a blank text is zero, and a note on standard error counts blank texts.
+    """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Texts; none = those of the file, or of standard input."""
@@ -54,9 +57,10 @@ class Embed(Command):
         printed = self.out is None and not self.similarities
         texts: list[str] = []
         vectors: list[np.ndarray] = []
-        truncated: list[int] = []
+        truncated, blank = list[int](), list[int]()
         for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
             chunk = [text for (text,) in rows]
+            blank += blank_rows(rows, len(texts))
             found = embed_texts(trained, chunk, pooling=self.pooling)
             truncated += [len(texts) + number for number in found.truncated_rows]
             texts += chunk
@@ -67,6 +71,7 @@ class Embed(Command):
             else:
                 vectors.append(found.values)
         report_truncated(truncated, len(texts), max_length_of(trained))
+        report_blank(blank, len(texts), self.texts, self.file)
         if self.out is not None:
             content = io.BytesIO()
             np.save(content, np.concatenate(vectors))

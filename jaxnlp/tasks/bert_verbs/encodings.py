@@ -1,7 +1,6 @@
 """Embeddings and attention weights of texts, from the encoder of a trained model."""
 
 import functools
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxnlp.batches import in_batches, padded_length, text_shapes, warm_up
 from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
 from jaxnlp.inference import one_or_many, refuse_blank, require_texts
 from jaxnlp.models.bert import Bert, BertModelConfig
@@ -16,11 +16,6 @@ from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.tasks import Trained
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
-
-BATCH_TOKENS = 4096
-"""Number of positions in a batch, padding included; larger batches are not faster on a CPU."""
-MIN_LENGTH = 16
-"""Texts are padded to this length, or to 2, 4, 8, ... times it, so that few programs are compiled."""
 
 
 class TextOutputs(NamedTuple):
@@ -31,8 +26,8 @@ class TextOutputs(NamedTuple):
       truncated_rows: indices of the texts, or pairs, that were longer than the maximum length.
     """
 
-    values: np.ndarray
-    truncated_rows: list[int]
+    values: np.ndarray = np.zeros(0, np.float32)
+    truncated_rows: Sequence[int] = ()
 
     @property
     def truncated(self) -> int:
@@ -63,39 +58,29 @@ def has_bert(model: Any) -> bool:
     return isinstance(getattr(model, "config", None), BertModelConfig)
 
 
-def embed_texts(
-    trained: Trained,
-    texts: Sequence[str],
-    *,
-    pooling: Pooling | None = None,
-    batch_tokens: int = BATCH_TOKENS,
-) -> TextOutputs:
+def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> TextOutputs:
     """The embedding of each text [N, D]; L2-normalised where the task has `normalize_embeddings`.
 
     Args:
       trained: a model with a BERT.
-      texts: N of them, at least one.
+      texts: N of them; the embedding of a blank text is zero.
       pooling: how a text's vector is computed; None = as in the model, or the mean.
-      batch_tokens: number of positions in a batch.
 
-    Raises: ValueError when there is no text, or for the pooling pooler without a pooler.
+    Raises: ValueError for the pooling pooler without a pooler.
     """
-    encoder = encoder_config(trained)
-    pooling = pooling or getattr(trained.model.config, "pooling", "mean")
-    if pooling == "pooler" and not encoder.use_pooler:
-        raise ValueError("this encoder has no pooler; set pooling to cls or mean")
-    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
-    found = in_batches(
-        trained, [texts], functools.partial(_embed, bert, pooling, trained.params["encoder"]), batch_tokens
-    )
-    if not getattr(trained.task, "normalize_embeddings", False):
-        return found
-    return found._replace(values=l2_normalize(found.values))
+    kept = [number for number, text in enumerate(texts) if text.strip()]
+    found = outputs_of(trained, [[texts[number] for number in kept]], _embedder(trained, pooling))
+    values = np.zeros((len(texts), encoder_config(trained).width), np.float32)
+    if kept:
+        values[kept] = found.values
+    if getattr(trained.task, "normalize_embeddings", False):
+        values = l2_normalize(values)
+    return TextOutputs(values, [kept[row] for row in found.truncated_rows])
 
 
 @one_or_many
 def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> np.ndarray:
-    """The embedding of each text [N, D] float32, or of one text [D].
+    """The embedding of each text [N, D] float32, or of one text [D]; that of a blank text is zero.
 
     Embeddings are L2-normalised where the task has `normalize_embeddings`.
 
@@ -103,9 +88,23 @@ def embed(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = N
       texts: one text, or a list of N.
       pooling: how a text's vector is computed; None = as in the model, or the mean.
 
-    Raises: ValueError for a blank text, and for the pooling pooler without a pooler.
+    Raises: ValueError for the pooling pooler without a pooler.
     """
     return embed_texts(trained, require_texts(texts), pooling=pooling).values
+
+
+def warm_up_embed(trained: Trained, *, pooling: Pooling | None = None) -> None:
+    """Compiles the programs of `embed` ahead."""
+    warm_up_texts(trained, 1, _embedder(trained, pooling))
+
+
+def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray, np.ndarray], jax.Array]:
+    encoder = encoder_config(trained)
+    pooling = pooling or getattr(trained.model.config, "pooling", "mean")
+    if pooling == "pooler" and not encoder.use_pooler:
+        raise ValueError("this encoder has no pooler; set pooling to cls or mean")
+    bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
+    return functools.partial(_embed, bert, pooling, trained.separate_params["encoder"])
 
 
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:
@@ -127,7 +126,7 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
       short.
     """
     encoder = encoder_config(trained)
-    refuse_blank((text,) if pair is None else (text, pair), 1)
+    refuse_blank((text,) if pair is None else (text, pair))
     if pair is not None and encoder.num_segments < 2:
         raise ValueError("this encoder has no segment embeddings, so text pairs are not supported; remove the pair")
     limit = max_length_of(trained) if max_length is None else min(max_length, max_length_of(trained))
@@ -135,9 +134,9 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     found = vocabulary.tokenize([text], None if pair is None else [pair], max_length=limit)
     (tokens,), (segments,) = found.tokens, found.segments
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
-    weights = _attention(bert, trained.params["encoder"], tokens[None], segments[None])[:, 0]
+    weights = attention_of(bert, trained.params["encoder"], tokens, segments, max_length_of(trained))
     names = vocabulary.tokens(tokens)
-    maps = AttentionMaps(names, names, np.asarray(weights, np.float32))
+    maps = AttentionMaps(names, names, weights)
     return TextAttention(" | ".join([text, pair] if pair is not None else [text]), (maps,), bool(found.truncated))
 
 
@@ -147,47 +146,47 @@ def _embed(bert: Bert, pooling: Pooling, params: Params, tokens: jax.Array, mask
     return pool(output, mask[:, 0], pooling).astype(jnp.float32)
 
 
+def attention_of(
+    bert: Bert, params: Params, tokens: np.ndarray, segments: np.ndarray | None, longest: int
+) -> np.ndarray:
+    """The attention weights [L, H, T, T] float32 of a BERT on a text: tokens and segments [T], T at most `longest`."""
+    length = len(tokens)
+    room = padded_length(length, text_shapes(longest)) - length
+    kinds = np.zeros_like(tokens) if segments is None else segments
+    padded = (np.pad(row, (0, room))[None] for row in (tokens, kinds, np.ones(length, bool)))
+    return np.asarray(_attention(bert, params, *padded), np.float32)[:, 0, :, :length, :length]
+
+
 @functools.partial(jax.jit, static_argnums=0)
-def _attention(bert: Bert, params: Params, tokens: jax.Array, segments: jax.Array) -> jax.Array:
-    return bert.attention_maps(params, tokens, segments)[1]
+def _attention(bert: Bert, params: Params, tokens: jax.Array, segments: jax.Array, mask: jax.Array) -> jax.Array:
+    return bert.attention_maps(params, tokens, segments, mask)[1]
 
 
-def in_batches(
-    trained: Trained,
-    columns: Sequence[Sequence[str]],
-    compute: Callable[[np.ndarray, np.ndarray], jax.Array],
-    batch_tokens: int,
+def outputs_of(
+    trained: Trained, columns: Sequence[Sequence[str]], compute: Callable[[np.ndarray, np.ndarray], jax.Array]
 ) -> TextOutputs:
-    """The results of `compute` for all rows of S texts, in batches of one shape for each length.
+    """The results of `compute` for all rows of S texts.
+
+    Texts of similar length share a batch, so the other texts change a value only by rounding.
 
     Args:
       trained: a model with a tokenizer.
-      columns: the first text of each row, and for S = 2 the second texts.
+      columns: the first text of each row, and for S = 2 the second texts; without rows there are no values, [0].
       compute: from tokens and mask [B, S, T] to values [B, ...].
-      batch_tokens: number of positions in a batch, for each of the S texts.
-
-    Raises: ValueError when there is no text.
     """
-    if not columns[0]:
-        raise ValueError("there is no text")
     limit, vocabulary = max_length_of(trained), vocabulary_of(trained)
     tokenized = [vocabulary.tokenize(column, max_length=limit) for column in columns]
     rows = list(zip(*(part.tokens for part in tokenized), strict=True))
-    by_length = defaultdict(list)
-    for number, row in enumerate(rows):
-        length = MIN_LENGTH * _power_of_two(-(-max(map(len, row)) // MIN_LENGTH))
-        by_length[min(length, limit)].append(number)
-    values: dict[int, np.ndarray] = {}
-    for length, numbers in by_length.items():
-        size = min(_power_of_two(len(numbers)), max(1, batch_tokens // length))
-        for start in range(0, len(numbers), size):
-            part = numbers[start : start + size]
-            computed = np.asarray(compute(*padded_texts([rows[number] for number in part], size, length)))
-            values |= zip(part, computed, strict=False)
+    found = in_batches(
+        [max(map(len, row)) for row in rows],
+        text_shapes(limit),
+        lambda numbers, shape: compute(*padded_texts([rows[number] for number in numbers], *shape)),
+    )
     truncated = [number for part in tokenized for number in part.truncated_rows]
-    return TextOutputs(np.stack([values[number] for number in range(len(rows))]), truncated)
+    return TextOutputs(np.array(found, np.float32), truncated)
 
 
-def _power_of_two(number: int) -> int:
-    """The smallest power of two that is at least the number."""
-    return 1 << (number - 1).bit_length()
+def warm_up_texts(trained: Trained, count: int, compute: Callable[[np.ndarray, np.ndarray], jax.Array]) -> None:
+    """Compiles the programs of `compute` for rows of `count` texts ahead; see `outputs_of`."""
+    padding = [(np.zeros(0, np.int32),) * count]
+    warm_up(text_shapes(max_length_of(trained)), lambda _, shape: compute(*padded_texts(padding, *shape)))

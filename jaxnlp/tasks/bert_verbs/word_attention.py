@@ -3,14 +3,12 @@
 import dataclasses
 from typing import Any
 
-import jax
-import numpy as np
-
 from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
 from jaxnlp.models.bert import Bert
 from jaxnlp.models.word_encoder import NAME, WordEncoderConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
+from jaxnlp.tasks.bert_verbs.encodings import attention_of
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit, split_words
 
@@ -40,10 +38,10 @@ def attend_words(trained: Trained, text: str, unit: Unit = "words", *, max_lengt
     *_, num_pieces = config.sizes(inputs)
     bert = Bert(config.encoder, num_pieces, config.compute)
     params = trained.params[NAME]["bert"]
-    _, weights = jax.jit(bert.attention_maps)(params, tokens[None])
+    weights = attention_of(bert, params, tokens, None, trained.processor.inputs.longest)
     assert inputs.pieces is not None
     names = inputs.pieces.tokens(tokens)
-    maps = AttentionMaps(names, names, np.asarray(weights, np.float32)[:, 0])
+    maps = AttentionMaps(names, names, weights)
     return TextAttention(text, (maps,), len(read) < len(words))
 
 

@@ -18,12 +18,12 @@ from jaxnlp.ops.classification import balanced_weights, class_cross_entropy, sev
 from jaxnlp.targets import Scale
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export
-from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert
+from jaxnlp.tasks.bert_verbs.encodings import embed, has_bert, warm_up_embed
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.classification.attention import attend, attends
 from jaxnlp.tasks.classification.commands import Attention, Predict
 from jaxnlp.tasks.classification.evaluators import Validation, label_array, measures
-from jaxnlp.tasks.classification.predict import predict
+from jaxnlp.tasks.classification.predict import predict, warm_up
 from jaxnlp.tasks.classification.threshold import ChooseThreshold
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
@@ -155,6 +155,9 @@ class Classification(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"predict": predict, "embed": embed, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"predict": warm_up, "embed": warm_up_embed}
 
     def offers(self, function: str, model: nn.Module) -> bool:
         conditions = {"embed": has_bert, "attend": attends}

@@ -1,16 +1,19 @@
 """What a classifier of texts attends to."""
 
+import functools
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxnlp.batches import batches
 from jaxnlp.commands.attention_page import AttentionMaps, TextAttention
 from jaxnlp.inference import refuse_blank
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.attention import without_attention
 from jaxnlp.tasks.bert_verbs import encodings
-from jaxnlp.tasks.classification.inputs import read_chunk
+from jaxnlp.tasks.classification.inputs import batch_shapes, read_chunk
+from jaxnlp.typing import Params
 
 POOLED = "the text"
 """Name of the only row of weights with which a model pools the words of a text."""
@@ -32,16 +35,22 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
         raise without_attention(trained)
     if pair is not None or max_length is not None:
         raise ValueError("pair and max_length apply only to a BERT; remove them")
-    refuse_blank((text,), 1)
+    refuse_blank((text,))
     model: Any = trained.model
     chunk = read_chunk(trained.processor, [(text,)])
-    ((_, batch),) = chunk.batches
-    weights = jax.jit(model.attention_weights)(trained.params, batch["tokens"], batch["attention_mask"])
+    ((numbers, shape),) = batches(chunk.lengths, batch_shapes(trained.processor))
+    batch = chunk.batch(numbers, shape)
+    weights = _attention_weights(model, trained.params, batch["tokens"], batch["attention_mask"])
     seen = batch["attention_mask"][0]
     names = trained.processor.vocabulary.tokens(batch["tokens"][0][seen])
     shares = np.asarray(weights, np.float32)[None, None, :1, seen]
     maps = AttentionMaps([POOLED], names, shares, row_positions=(None,))
     return TextAttention(text, (maps,), bool(chunk.truncated))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _attention_weights(model: Any, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    return model.attention_weights(params, tokens, mask)
 
 
 def attends(model: Any) -> bool:

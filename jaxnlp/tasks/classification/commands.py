@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import report_truncated
+from jaxnlp.batches import Shape, in_batches
+from jaxnlp.commands.files import report_blank, report_truncated
 from jaxnlp.files import write_file
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.targets import Scale, Targets
@@ -18,7 +20,7 @@ from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
-from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs, refuse_texts
+from jaxnlp.tasks.classification.inputs import Chunk, Given, batch_shapes, image_files, read_inputs, refuse_texts
 from jaxnlp.tasks.classification.predict import Prediction, Predictor, probability_of
 from jaxnlp.typing import Batch, Params
 
@@ -28,7 +30,8 @@ class Predict(Command):
     """Predicts the classes of texts, of pairs of texts or of images, one line for each.
 
     A line has columns separated by tabs: the class and its probability, or a number; then the text, both texts, or the
-    file. Several classes are separated by commas, with the lowest of their probabilities.
+    file. Several classes are separated by commas, with the lowest of their probabilities. The columns of a blank text
+    are empty, and a note on standard error counts blank texts.
     """
 
     summary = "Predicts the classes of texts or images, the entities in texts, or the answers to questions."
@@ -60,30 +63,36 @@ class Predict(Command):
         """
         processor = trained.processor
         predictor = Predictor(trained, self.threshold)
-        count, truncated = 0, list[int]()
+        count, truncated, blank = 0, list[int](), list[int]()
         for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize)):
             found = predictor(chunk)
             for shown, fields, prediction in zip(chunk.shown, chunk.fields, found, strict=True):
-                print(_json_line(fields, prediction) if self.json else _line(processor.targets, shown, prediction))
+                targets = processor.targets
+                print(_json_line(targets, fields, prediction) if self.json else _line(targets, shown, prediction))
             print(end="", flush=True)
             truncated += [count + number for number in chunk.truncated]
+            blank += [count + number for number in range(1, len(found) + 1) if number - 1 not in chunk.kept]
             count += len(found)
         report_truncated(truncated, count, getattr(processor, "max_length", 0))
+        report_blank(blank, count, self.inputs, self.file)
 
 
 def _line(targets: Targets, shown: tuple[str, ...], found: Prediction) -> str:
+    if found.label is None:
+        return "\t".join(["", *shown] if isinstance(targets, Scale) else ["", "", *shown])
     if isinstance(targets, Scale):
         return "\t".join([targets.show(found.label), *shown])
     label = targets.separator.join(found.label) if targets.several else found.label
     return "\t".join([label, f"{found.probability:.2f}", *shown])
 
 
-def _json_line(fields: dict[str, str], found: Prediction) -> str:
-    if not found.probabilities:
-        return json.dumps(fields | {"number": round(found.label, 6)}, ensure_ascii=False)
-    name = "class" if isinstance(found.label, str) else "classes"
-    shares = {name: round(share, 6) for name, share in found.probabilities.items()}
-    return json.dumps(fields | {name: found.label, "probabilities": shares}, ensure_ascii=False)
+def _json_line(targets: Targets, fields: dict[str, str], found: Prediction) -> str:
+    if isinstance(targets, Scale):
+        answer = {"number": None if found.label is None else round(found.label, 6)}
+    else:
+        shares = {name: round(share, 6) for name, share in found.probabilities.items()}
+        answer = {"classes" if targets.several else "class": found.label, "probabilities": shares or None}
+    return json.dumps(fields | answer, ensure_ascii=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,19 +178,15 @@ def _page_of_texts(trained: Trained, given: Given) -> str:
     truncated: list[int] = []
     for chunk in read_inputs(trained.processor, given):
         truncated += [len(texts) + number for number in chunk.truncated]
-        answers: dict[int, tuple[list[str], np.ndarray, str]] = {}
-        for numbers, batch in chunk.batches:
-            found, shares = read(trained.params, batch)
-            rows = on_host(targets, found)
-            for place, number in enumerate(numbers):
-                seen = batch["attention_mask"][place]
-                tokens = trained.processor.vocabulary.tokens(batch["tokens"][place][seen])
-                answers[number] = tokens, np.asarray(shares)[place][seen], _answer(targets, rows[place], threshold)
-        for number in range(len(chunk.shown)):
-            tokens, row, caption = answers[number]
-            texts.append(tokens)
-            weights.append(row)
-            captions.append(caption)
+
+        def compute(numbers: Sequence[int], shape: Shape, chunk: Chunk = chunk) -> Any:
+            batch = chunk.batch(numbers, shape)
+            return *read(trained.separate_params, batch), batch["tokens"], batch["attention_mask"]
+
+        for row, shares, tokens, seen in in_batches(chunk.lengths, batch_shapes(trained.processor), compute):
+            texts.append(trained.processor.vocabulary.tokens(tokens[seen]))
+            weights.append(shares[seen])
+            captions.append(_answer(targets, on_host(targets, row), threshold))
     report_truncated(truncated, len(texts), trained.processor.max_length)
     return words_page.render_page(texts, weights, captions, trained.name)
 

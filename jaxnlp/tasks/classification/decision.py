@@ -14,7 +14,7 @@ THRESHOLD_FILE = "threshold.json"
 NO_THRESHOLD = "--threshold applies only to two classes, or to any number of classes per example; remove it"
 
 
-def on_host(targets: Targets, predicted: jax.Array) -> np.ndarray:
+def on_host(targets: Targets, predicted: jax.Array | np.ndarray) -> np.ndarray:
     """Predictions in float64: probabilities [N, C], or numbers on the scale of the labels [N]."""
     found = np.asarray(predicted, np.float64)
     return targets.unscaled(found) if isinstance(targets, Scale) else found

@@ -2,24 +2,22 @@
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxnlp.batches import Shape, row_shapes, text_shapes
 from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import SUFFIXES, ImageProcessor
-from jaxnlp.inference import require_texts
+from jaxnlp.inference import is_blank, require_texts
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 
 IMAGES = 64
-"""Number of images in a batch."""
-TEXTS = 64
-"""Number of texts in a batch."""
-LENGTH_MULTIPLE = 16
-"""Texts are padded to a multiple of this length, so that few programs are compiled."""
+"""Number of images that are read at a time."""
+IMAGE_SHAPES = row_shapes()
 
 TABLE = re.compile(r"\.(csv|jsonl)(\.gz)?$")
 """Suffixes of tables, which `data.text_table` reads; they are not files with one text a line."""
@@ -47,13 +45,17 @@ class Chunk(NamedTuple):
     Attributes:
       shown: the columns of each input in the output: its texts, without line breaks, or its file [N].
       fields: the same for JSON, by name [N].
-      batches: (indices of the inputs [n], batch whose first n rows they are), in any order.
+      kept: indices of the M inputs that are not blank.
+      lengths: of these inputs in positions [M].
+      batch: (numbers of at most B of the M inputs, shape) -> a batch; its last rows are padding.
       truncated: indices of the inputs that were truncated.
     """
 
     shown: list[tuple[str, ...]]
     fields: list[dict[str, str]]
-    batches: Iterator[tuple[np.ndarray, NumpyBatch]]
+    kept: Sequence[int]
+    lengths: Sequence[int]
+    batch: Callable[[Sequence[int], Shape], NumpyBatch]
     truncated: Sequence[int] = ()
 
 
@@ -70,7 +72,7 @@ def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
 def given_rows(processor: Any, given: Given) -> Iterator[Sequence[Sequence[Any]]]:
     """The inputs of a command, in lists of rows: a text, two texts, or the path of an image.
 
-    A new kind of processor registers functions for this and for `read_chunk`.
+    A new kind of processor registers functions for this, for `batch_shapes` and for `read_chunk`.
 
     Raises: ValueError, OSError.
     """
@@ -78,9 +80,25 @@ def given_rows(processor: Any, given: Given) -> Iterator[Sequence[Sequence[Any]]
 
 
 @functools.singledispatch
+def batch_shapes(processor: Any) -> tuple[Shape, ...]:
+    """The shapes of the batches of `read_chunk`."""
+    raise ValueError(f"inputs of a {type(processor).__name__} cannot be read")
+
+
+@functools.singledispatch
 def read_chunk(processor: Any, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
     """Rows of inputs as batches of the model. Raises: ValueError, OSError for rows that cannot be read."""
     raise ValueError(f"inputs of a {type(processor).__name__} cannot be read")
+
+
+@batch_shapes.register
+def _(processor: TextClassifierProcessor) -> tuple[Shape, ...]:
+    return text_shapes(processor.max_length)
+
+
+@batch_shapes.register
+def _(processor: ImageProcessor) -> tuple[Shape, ...]:
+    return IMAGE_SHAPES
 
 
 @given_rows.register
@@ -99,28 +117,23 @@ def _(processor: TextClassifierProcessor, given: Given) -> Iterator[Sequence[Seq
 def _(processor: TextClassifierProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
     if resize:
         raise ValueError("resize applies only to images; remove it")
-    require_texts([text for row in rows for text in row], keep_blank=True)
+    require_texts([text for row in rows for text in row])
     names = ("text",) if processor.texts == 1 else ("text", "pair")
-    found = processor.tokenize(rows)
+    kept = [number for number, row in enumerate(rows) if not is_blank(row)]
+    found = processor.tokenize([rows[number] for number in kept])
+
+    def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
+        tokens, segments = ([column[number] for number in numbers] for column in (found.tokens, found.segments))
+        return processor.batch(tokens, segments, *shape)
+
     return Chunk(
         [tuple(map(one_line, row)) for row in rows],
         [dict(zip(names, row, strict=True)) for row in rows],
-        _text_batches(processor, found.tokens, found.segments),
-        found.truncated_rows,
+        kept,
+        [processor.length(kinds) for kinds in found.segments],
+        batch,
+        [kept[number] for number in found.truncated_rows],
     )
-
-
-def _text_batches(
-    processor: TextClassifierProcessor, tokens: Sequence[np.ndarray], segments: Sequence[np.ndarray]
-) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
-    """Batches of texts of similar length."""
-    lengths = np.array([processor.length(kinds) for kinds in segments])
-    order = np.argsort(lengths, kind="stable")
-    for start in range(0, len(order), TEXTS):
-        rows = order[start : start + TEXTS]
-        longest = -(-int(lengths[rows].max()) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-        length = min(longest, processor.max_length)
-        yield rows, processor.batch([tokens[row] for row in rows], [segments[row] for row in rows], TEXTS, length)
 
 
 @given_rows.register
@@ -135,15 +148,22 @@ def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool 
     if any(len(row) != 1 for row in rows):
         raise ValueError("this model reads images, not pairs of texts; remove the pairs")
     names = [f"image {number}" if isinstance(one, np.ndarray) else str(one) for number, (one,) in enumerate(rows)]
-    images = np.stack([processor.array(one, resize=resize) for (one,) in rows])
-    return Chunk([(name,) for name in names], [{"file": name} for name in names], _image_batches(images), truncated=())
+    images = [processor.array(one, resize=resize) for (one,) in rows]
 
+    def batch(numbers: Sequence[int], shape: Shape) -> NumpyBatch:
+        pixels = np.zeros((shape.rows, *processor.shape), np.uint8)
+        for row, number in enumerate(numbers):
+            pixels[row] = images[number]
+        return {"images": pixels}
 
-def _image_batches(images: np.ndarray) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
-    for start in range(0, len(images), IMAGES):
-        part = images[start : start + IMAGES]
-        padded = np.pad(part, [(0, IMAGES - len(part)), (0, 0), (0, 0), (0, 0)])
-        yield np.arange(start, start + len(part)), {"images": padded}
+    kept = range(len(rows))
+    return Chunk(
+        [(name,) for name in names],
+        [{"file": name} for name in names],
+        kept,
+        [IMAGE_SHAPES[0].length] * len(kept),
+        batch,
+    )
 
 
 def refuse_texts(given: Given) -> None:

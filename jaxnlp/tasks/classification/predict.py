@@ -1,18 +1,21 @@
 """Predictions of classifiers for texts, pairs of texts, and images."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxnlp.inference import one_or_many, refuse_blank
+from jaxnlp import batches
+from jaxnlp.batches import Compute, Shape, in_batches
+from jaxnlp.corpus import NumpyBatch
+from jaxnlp.inference import one_or_many
 from jaxnlp.targets import Classes, Scale, Targets
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.classification.decision import NO_THRESHOLD, decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
-from jaxnlp.tasks.classification.inputs import Chunk, read_chunk
+from jaxnlp.tasks.classification.inputs import Chunk, batch_shapes, read_chunk
 from jaxnlp.typing import Batch, Params
 
 
@@ -20,10 +23,10 @@ class Prediction(NamedTuple):
     """The prediction of an input.
 
     Attributes:
-      label: the name of the class, the names of any number of classes, or a number.
+      label: the name of the class, the names of any number of classes, or a number; None for a blank text.
       probability: of the class; for several classes the lowest of their probabilities; for none the probability that no
-        class applies; nan for a number.
-      probabilities: of each class, by name; {} for a number.
+        class applies; nan for a number, and for a blank text.
+      probabilities: of each class, by name; {} for a number, and for a blank text.
     """
 
     label: Any
@@ -47,15 +50,32 @@ class Predictor:
         self._threshold = kept if threshold is None else threshold
 
     def __call__(self, chunk: Chunk) -> list[Prediction]:
-        """The predictions of a chunk of inputs, in their order."""
-        rows: list[Any] = [None] * len(chunk.shown)
-        for numbers, batch in chunk.batches:
-            found = on_host(self._targets, _predict(self._trained.model, self._targets, self._trained.params, batch))
-            for number, row in zip(numbers, found, strict=False):  # rows of padding come last
-                rows[number] = row
-        predicted = np.stack(rows)
-        labels = decided(self._targets, predicted, self._threshold)
-        return [_prediction(self._targets, row, label) for row, label in zip(predicted, labels, strict=True)]
+        """The predictions of a chunk of inputs, in their order; `NO_PREDICTION` for a blank text."""
+        found = [NO_PREDICTION] * len(chunk.shown)
+        compute = _computed(self._trained, chunk.batch)
+        rows = in_batches(chunk.lengths, batch_shapes(self._trained.processor), compute)
+        if rows:
+            predicted = on_host(self._targets, np.stack(rows))
+            labels = decided(self._targets, predicted, self._threshold)
+            for number, row, label in zip(chunk.kept, predicted, labels, strict=True):
+                found[number] = _prediction(self._targets, row, label)
+        return found
+
+
+NO_PREDICTION = Prediction(None, float("nan"), {})
+"""The prediction of a blank text."""
+
+
+def warm_up(trained: Trained) -> None:
+    """Compiles the programs of `predict` ahead."""
+    nothing = read_chunk(trained.processor, ())
+    batches.warm_up(batch_shapes(trained.processor), _computed(trained, nothing.batch))
+
+
+def _computed(trained: Trained, batch: Callable[[Sequence[int], Shape], NumpyBatch]) -> Compute:
+    """The model's probabilities or numbers as a function of batches."""
+    predict = functools.partial(_predict, trained.model, trained.processor.targets, trained.separate_params)
+    return lambda numbers, shape: predict(batch(numbers, shape))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -87,7 +107,7 @@ def predict(
     threshold: float | None = None,
     resize: bool = False,
 ) -> list[Prediction]:
-    """The model's predictions for texts, pairs of texts, or images.
+    """The model's predictions for texts, pairs of texts, or images; that of a blank text has the label None.
 
     Args:
       inputs: texts; or images, as files or as arrays [I, I, R] uint8. One input gives one prediction.
@@ -108,9 +128,5 @@ def _chunks(
     if pairs is not None and len(pairs) != len(inputs):
         raise ValueError(f"each text needs a second one; number of texts: {len(inputs)}, of second texts: {len(pairs)}")
     rows = [(one,) for one in inputs] if pairs is None else list(zip(inputs, pairs, strict=True))
-    if not rows:
-        raise ValueError("there are no inputs to predict")
-    for number, row in enumerate(rows, 1):
-        refuse_blank(row, number)
     for start in range(0, len(rows), size):
         yield read_chunk(trained.processor, rows[start : start + size], resize=resize)

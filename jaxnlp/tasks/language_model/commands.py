@@ -104,7 +104,7 @@ class Generate(Command):
         """The results of beam search, best first."""
         found = beam_search(
             decoder_of(trained.model),
-            trained.params,
+            trained.separate_params,
             trained.processor.encode(self.prompt)[None],
             num_beams=self.num_beams,
             max_new_tokens=self.max_new_tokens,
@@ -127,7 +127,7 @@ class Generate(Command):
     def _drawn(self, trained: Trained, stop: int | None) -> Iterator[np.ndarray]:
         return generate_tokens(
             decoder_of(trained.model),
-            trained.params,
+            trained.separate_params,
             np.tile(trained.processor.encode(self.prompt), (self.num_samples, 1)),
             max_new_tokens=self.max_new_tokens,
             key=jax.random.key(self.seed),
@@ -194,5 +194,5 @@ def generate(
     options: dict[str, Any] = {"sampling": sampling, "seed": seed, "stop": stop, "num_beams": num_beams}
     return [
         Generate(prompt, max_new_tokens, length_penalty=length_penalty, **options).text(trained)
-        for prompt in require_texts(prompts, "prompts", keep_blank=True)
+        for prompt in require_texts(prompts, "prompts")
     ]

@@ -19,7 +19,7 @@ from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.bert_verbs.word_attention import attends
 from jaxnlp.tasks.bert_verbs.word_export import ExportWords
-from jaxnlp.tasks.parsing.commands import Parse, attend, parse
+from jaxnlp.tasks.parsing.commands import Parse, attend, parse, warm_up
 from jaxnlp.tasks.parsing.evaluators import Validation
 from jaxnlp.tasks.parsing.scores import SCORES
 from jaxnlp.typing import Batch, Metrics, Params, PRNGKey, PyTree
@@ -127,6 +127,9 @@ class Parsing(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"parse": parse, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"parse": warm_up}
 
     def offers(self, function: str, model: nn.Module) -> bool:
         return function != "attend" or attends(model)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import chunks, name_of, one_line, read_text, report_skipped, rows_of
+from jaxnlp.commands.files import chunks, name_of, one_line, read_text, report_blank, report_skipped, rows_of
 from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -34,8 +34,8 @@ class Parse(Command):
     A line has a word, its relation to its head and its number, below the head and to the right of it. A text is one
     sentence; its words are split by a simple rule, in which punctuation marks are words.
 
-    A blank line of a file is a sentence without words. A sentence that is too long for the parser gets no tree. Both
-    have an empty place among the trees, and a note on standard error counts the sentences that are too long.
+    A blank text is a sentence without words. A sentence that is too long for the parser gets no tree. Both have an
+    empty place among the trees, and notes on standard error count them.
 
     A parser that reads tags needs them: from a CoNLL-U file, or from a tagger.
     """
@@ -86,7 +86,7 @@ class Parse(Command):
             sentences = list(sentences)
             require_tags(sentences, processor)
         drawn, lines = list[Drawn](), list[str]()
-        count, skipped = 0, list[str]()
+        count, skipped, blank = 0, list[str](), list[int]()
         try:
             for chunk in chunks(sentences):
                 for sentence, tree in _parsed(chunk, parse, processor, tagger):
@@ -94,6 +94,8 @@ class Parse(Command):
                         print()
                     count += 1
                     print(_json_line(sentence, tree) if self.json else _text(sentence, tree), end="", flush=True)
+                    if not sentence.words:
+                        blank.append(count)
                     if isinstance(tree, str):
                         skipped.append(tree)
                         lines.append(written([sentence.without_tree()]))
@@ -112,6 +114,7 @@ class Parse(Command):
         for path in self._write(lines, drawn, trained.name):
             print(f"trees in {path}", file=sys.stderr)
         report_skipped(skipped, count, "sentences", "tree")
+        report_blank(blank, count, self.texts, self.file)
 
     def _write(self, lines: Sequence[str], drawn: Sequence[Drawn], name: str) -> list[Path]:
         """Writes the files that the options name, and returns them. Raises: OSError when one cannot be written."""
@@ -135,8 +138,7 @@ class Parse(Command):
         if self.conllu is not None:
             yield from parse_conllu(read_text(self.conllu), name_of(self.conllu))
             return
-        # A blank line of a file keeps its place among the results.
-        for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1, keep_blank=not self.texts), 1):
+        for number, (text,) in enumerate(rows_of(self.texts, (), self.file, count=1), 1):
             yield dataclasses.replace(sentence_of_text(text, number), file="" if self.file is None else str(self.file))
 
 
@@ -165,22 +167,28 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 def parse(
     trained: Trained, texts: Sequence[str], *, tagger: Trained | None = None, num_beams: int = 1
 ) -> list[ParsedSentence]:
-    """The dependency tree of each sentence, or of one.
+    """The dependency tree of each sentence, or of one; that of a blank text has no words.
 
     Args:
       texts: one sentence, or a list of N; a simple rule splits them into words.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: sequences of transitions that beam search keeps.
 
-    Raises: ValueError for a sentence that is blank or too long, and when tags are missing.
+    Raises: ValueError for a sentence that is too long, and when tags are missing.
     """
     sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
-    tagged = _tagged(sentences, trained.processor, tagger)
-    trees = SentenceParser(trained, num_beams=num_beams)(tagged)
-    return [
-        ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations))
-        for sentence, tree in zip(tagged, trees, strict=True)
-    ]
+    parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor
+    found = []
+    for sentence, tree in _parsed(sentences, parser, processor, tagger):
+        if isinstance(tree, str):
+            raise ValueError(tree)
+        found.append(ParsedSentence(sentence.words, sentence.upos, tuple(tree.heads), tuple(tree.relations)))
+    return found
+
+
+def warm_up(trained: Trained, *, num_beams: int = 1) -> None:
+    """Compiles the programs of `parse` ahead."""
+    SentenceParser(trained, num_beams=num_beams).warm_up()
 
 
 def sentence_of_text(text: str, number: int) -> TreeSentence:

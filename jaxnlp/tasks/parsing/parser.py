@@ -8,19 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxnlp import batches
+from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
 from jaxnlp.decoding.parse import Trees, beam_parse
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence
 from jaxnlp.text.parser_processor import EncodedSentence, ParserProcessor
 from jaxnlp.typing import Batch, Params
-
-LENGTH_MULTIPLE = 16
-"""Sentences are padded to a multiple of this length, because JAX compiles a program for each length."""
-BATCH_WORDS = 8_192
-"""Words in a batch, padding included."""
-MOST_ROWS = 256
-"""Sentences in a batch."""
 
 
 def parse_of(
@@ -56,11 +51,14 @@ def parse_of(
 
 def trees_of(sentences: Sequence[TreeSentence], found: Trees, processor: ParserProcessor) -> list[Tree]:
     """Trees with the names of the relations, from arrays with one row for each sentence; the last rows are padding."""
-    heads, relations = (np.asarray(x)[: len(sentences)].tolist() for x in (found.heads, found.relations))
-    return [
-        Tree(row[: len(one.words)], [processor.relations[number] for number in numbers[: len(one.words)]])
-        for one, row, numbers in zip(sentences, heads, relations, strict=True)
-    ]
+    rows = zip(*map(np.asarray, found), strict=True)
+    return [_tree_of(sentence, Trees(*row), processor) for sentence, row in zip(sentences, rows, strict=False)]
+
+
+def _tree_of(sentence: TreeSentence, found: Trees, processor: ParserProcessor) -> Tree:
+    """The tree of a sentence from its row of arrays."""
+    heads, relations = (np.asarray(x)[: len(sentence.words)].tolist() for x in (found.heads, found.relations))
+    return Tree(heads, [processor.relations[number] for number in relations])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -69,7 +67,7 @@ def _parse(model: Any, processor: ParserProcessor, num_beams: int, params: Param
 
 
 class SentenceParser:
-    """Parses sentences in batches of similar length. Its programs are compiled once for each length."""
+    """Parses sentences in batches of a few shapes."""
 
     def __init__(self, trained: Trained, *, num_beams: int = 1):
         self._trained = trained
@@ -97,25 +95,29 @@ class SentenceParser:
             found[number] = tree
         return found
 
+    def warm_up(self) -> None:
+        """Compiles the programs ahead."""
+        batches.warm_up(self._shapes(), self._computed((), None))
+
     def _trees(
         self, sentences: Sequence[TreeSentence], encoded: Sequence[EncodedSentence], params: Params | None
     ) -> list[Tree]:
         processor: ParserProcessor = self._trained.processor
-        order = sorted(range(len(sentences)), key=lambda number: len(sentences[number].words))
-        found: list[Tree | None] = [None] * len(sentences)
-        while order:
-            shortest = len(sentences[order[0]].words)
-            length = -(-max(shortest, 1) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-            rows = min(MOST_ROWS, max(1, BATCH_WORDS // length))
-            chosen = [number for number in order[:rows] if len(sentences[number].words) <= length]
-            order = order[len(chosen) :]
-            members = [sentences[number] for number in chosen]
-            size = min(rows, 1 << (len(members) - 1).bit_length())  # few shapes, and little padding
-            batch = processor.batch([encoded[number] for number in chosen], size, length)
-            result = self._parse(self._trained.params if params is None else params, batch)
-            for number, tree in zip(chosen, trees_of(members, result, processor), strict=True):
-                found[number] = tree
-        return [tree for tree in found if tree is not None]
+        lengths = list(map(processor.inputs.encoded_length, encoded))
+        found = in_batches(lengths, self._shapes(), self._computed(encoded, params))
+        return [_tree_of(sentence, one, processor) for sentence, one in zip(sentences, found, strict=True)]
+
+    def _shapes(self) -> tuple[Shape, ...]:
+        return text_shapes(self._trained.processor.inputs.longest)
+
+    def _computed(self, encoded: Sequence[EncodedSentence], params: Params | None) -> Compute:
+        params = self._trained.separate_params if params is None else params
+
+        def compute(numbers: Sequence[int], shape: Shape) -> Trees:
+            batch = self._trained.processor.batch([encoded[number] for number in numbers], *shape, shape.length)
+            return self._parse(params, batch)
+
+        return compute
 
 
 def encoded_sentence(sentence: TreeSentence, processor: ParserProcessor) -> EncodedSentence:

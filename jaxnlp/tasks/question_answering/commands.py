@@ -7,9 +7,9 @@ from pathlib import Path
 
 import tyro
 
-from jaxnlp.commands.files import chunks, rows_of
+from jaxnlp.commands.files import blank_rows, chunks, report_blank, rows_of
 from jaxnlp.decoding.generate import decoder_of
-from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.inference import one_or_many, require_texts, unless_blank
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import answer, one_line
 from jaxnlp.text.characters import MASK
@@ -17,7 +17,10 @@ from jaxnlp.text.characters import MASK
 
 @dataclasses.dataclass(frozen=True)
 class Predict(Command):
-    """Answers questions, one line for each."""
+    """Answers questions, one line for each.
+
+    The answer to a blank question is blank, and a note on standard error counts blank questions.
+    """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
     """Questions; none = those of the file, or of standard input."""
@@ -33,18 +36,22 @@ class Predict(Command):
           QuestionError: for a question with unknown characters, or one that is too long.
           ValueError, OSError: for questions that are missing or cannot be read.
         """
+        count, blank = 0, list[int]()
         for rows in chunks(rows_of(self.texts, (), self.file, count=1)):
             questions = [question for (question,) in rows]
+            blank += blank_rows(rows, count)
+            count += len(rows)
             for question, found in zip(questions, ask(trained, questions), strict=True):
                 if self.json:
                     print(json.dumps({"question": question, "answer": found}, ensure_ascii=False))
                 else:
                     print(one_line(found))
+        report_blank(blank, count, self.texts, self.file)
 
 
 @one_or_many
 def ask(trained: Trained, questions: Sequence[str]) -> list[str]:
-    """The answer to each question, or to one.
+    """The answer to each question, or to one; that to a blank question is blank.
 
     Args:
       questions: one question, or a list of N.
@@ -53,4 +60,9 @@ def ask(trained: Trained, questions: Sequence[str]) -> list[str]:
     """
     if MASK not in trained.processor.characters:
         raise ValueError(f"the run in {trained.folder} was not trained on questions; it has: generate")
-    return answer(decoder_of(trained.model), trained.params, trained.processor, require_texts(questions, "questions"))
+
+    def answers(rows: list[tuple[str]]) -> list[str]:
+        decoder = decoder_of(trained.model)
+        return answer(decoder, trained.separate_params, trained.processor, [question for (question,) in rows])
+
+    return unless_blank([(question,) for question in require_texts(questions, "questions")], answers, "")

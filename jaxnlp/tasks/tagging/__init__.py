@@ -21,6 +21,7 @@ from jaxnlp.tasks.bert_verbs.word_export import ExportWords
 from jaxnlp.tasks.tagging import scores
 from jaxnlp.tasks.tagging.commands import Predict, attend, tag
 from jaxnlp.tasks.tagging.evaluators import Validation
+from jaxnlp.tasks.tagging.inference import warm_up
 from jaxnlp.typing import Batch, Params, PRNGKey, PyTree
 
 
@@ -90,6 +91,9 @@ class Tagging(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"tag": tag, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"tag": warm_up}
 
     def offers(self, function: str, model: nn.Module) -> bool:
         return function != "attend" or attends(model)

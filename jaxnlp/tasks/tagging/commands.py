@@ -10,7 +10,17 @@ from typing import Any
 import tyro
 
 from jaxnlp.commands.attention_page import TextAttention
-from jaxnlp.commands.files import chunks, name_of, one_line, place_of, read_text, report_skipped, rows_of
+from jaxnlp.commands.files import (
+    blank_rows,
+    chunks,
+    name_of,
+    one_line,
+    place_of,
+    read_text,
+    report_blank,
+    report_skipped,
+    rows_of,
+)
 from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -31,8 +41,8 @@ class Predict(Command):
     is printed, and below it a line for each entity: its type, its first character and the one after its last, its
     confidence and its words. The confidence is the lowest marginal probability of its words' labels.
 
-    A blank line of a file is a text without entities. A text with a word that is too long for the model's BERT is not
-    labelled, and a note on standard error counts such texts.
+    A blank text has no entities. A text with a word that is too long for the model's BERT is not labelled. Notes on
+    standard error count both.
     """
 
     inputs: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -67,11 +77,10 @@ class Predict(Command):
         if self.out is not None or self.word_column:
             raise ValueError("--out and --word-column apply only to --conll")
         texts, entities = list[str](), list[list[Entity]]()
-        count, skipped = 0, list[str]()
+        count, skipped, blank = 0, list[str](), list[int]()
         try:
-            # A blank line of a file keeps its place among the results.
-            rows = rows_of(self.inputs, (), self.file, count=1, keep_blank=not self.inputs)
-            for chunk in chunks(rows):
+            for chunk in chunks(rows_of(self.inputs, (), self.file, count=1)):
+                blank += blank_rows(chunk, count)
                 for (text,), found in zip(chunk, entities_or_problems(trained, [t for (t,) in chunk]), strict=True):
                     count += 1
                     if isinstance(found, str):
@@ -89,6 +98,7 @@ class Predict(Command):
         if skipped and count == len(skipped):
             raise ValueError(skipped[0])
         report_skipped(skipped, count, "texts", "labels")
+        report_blank(blank, count, self.inputs, self.file)
         if self.html is not None:
             self._write_page(trained, texts, entities)
             print(f"entities in {self.html}", file=sys.stderr)
@@ -135,12 +145,12 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 @one_or_many
 def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
-    """The entities in each text, or the labels of its words. A single text gives a single list.
+    """The entities in each text, or the labels of its words. A single text gives a single list; a blank text has none.
 
     Args:
       texts: one text, or a list of N.
 
-    Raises: ValueError naming the text, for a blank text and for a word that is too long for the BERT.
+    Raises: ValueError naming the text, for a word that is too long for the BERT.
     """
     found = list[list[Entity]]()
     for number, one in enumerate(entities_or_problems(trained, require_texts(texts)), 1):

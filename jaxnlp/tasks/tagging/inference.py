@@ -8,15 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxnlp import batches
+from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
 from jaxnlp.models.tagger import LabelScores
 from jaxnlp.ops.crf import Chain, crf_marginals
 from jaxnlp.ops.viterbi import viterbi
 from jaxnlp.tasks import Trained
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.typing import Array, Batch, Params
-
-SENTENCES = 32
-"""Sentences in a batch."""
 
 
 class Labelled(NamedTuple):
@@ -81,25 +80,32 @@ def label_sentences(trained: Trained, sentences: Sequence[Sequence[str]]) -> lis
     Raises: ValueError for a sentence without words, or a word that is too long for the BERT.
     """
     processor: TaggerProcessor = trained.processor
-    task: Any = trained.task
-    predict = functools.partial(_predict, trained.model, processor, task.constrained)
     parts = []
     for number, words in enumerate(sentences):
         if not words:
             raise ValueError(f"sentence {number + 1} has no words")
         parts += [(number, tuple(words[part])) for part in processor.inputs.parts(words)]
-    order = np.argsort([processor.inputs.length(words) for _, words in parts], kind="stable")
-    found: list[Labelled] = [Labelled([], [])] * len(parts)
-    for start in range(0, len(order), SENTENCES):
-        chosen = order[start : start + SENTENCES]
-        batch = processor.batch([processor.encode(TaggedSentence("", parts[i][1])) for i in chosen], SENTENCES)
-        labels, confidence = jax.device_get(predict(trained.params, batch))
-        for row, i in enumerate(chosen):
-            length = len(parts[i][1])
-            names = [processor.labels[number] for number in labels[row, :length]]
-            found[i] = Labelled(names, confidence[row, :length].tolist())
+    encoded = [processor.encode(TaggedSentence("", words)) for _, words in parts]
+    lengths = list(map(processor.inputs.encoded_length, encoded))
+    found = in_batches(lengths, text_shapes(processor.inputs.longest), _labeller(trained, encoded))
     whole = [Labelled([], []) for _ in sentences]
-    for (number, _), part in zip(parts, found, strict=True):
-        whole[number].labels.extend(part.labels)
-        whole[number].confidence.extend(part.confidence)
+    for (number, words), (labels, confidence) in zip(parts, found, strict=True):
+        whole[number].labels.extend(processor.labels[label] for label in labels[: len(words)])
+        whole[number].confidence.extend(confidence[: len(words)].tolist())
     return whole
+
+
+def warm_up(trained: Trained) -> None:
+    """Compiles the programs of `label_sentences` ahead."""
+    batches.warm_up(text_shapes(trained.processor.inputs.longest), _labeller(trained, ()))
+
+
+def _labeller(trained: Trained, encoded: Sequence[dict[str, np.ndarray]]) -> Compute:
+    """Labels [B, T] and their probabilities of batches of encoded sentences."""
+    task: Any = trained.task
+
+    def compute(numbers: Sequence[int], shape: Shape) -> tuple[jax.Array, jax.Array]:
+        batch = trained.processor.batch([encoded[number] for number in numbers], *shape)
+        return _predict(trained.model, trained.processor, task.constrained, trained.separate_params, batch)
+
+    return compute

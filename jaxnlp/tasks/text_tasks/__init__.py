@@ -19,11 +19,11 @@ from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.serialization import from_json
 from jaxnlp.tasks import Command, Evaluator, MetricKind, Objective, Task, Trained
 from jaxnlp.tasks.bert_verbs.commands import Embed, Export, PairAttention
-from jaxnlp.tasks.bert_verbs.encodings import attend, embed
+from jaxnlp.tasks.bert_verbs.encodings import attend, embed, warm_up_embed
 from jaxnlp.tasks.bert_verbs.exported import read_exported
 from jaxnlp.tasks.text_tasks.commands import Predict
 from jaxnlp.tasks.text_tasks.evaluators import Validation
-from jaxnlp.tasks.text_tasks.predictions import predict
+from jaxnlp.tasks.text_tasks.predictions import predict, warm_up
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.text_processor import TextProcessor
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
@@ -174,6 +174,9 @@ class TextTasks(Task):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"predict": predict, "embed": embed, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"predict": warm_up, "embed": warm_up_embed}
 
     @classmethod
     def from_pretrained(cls, place: str | Path, *, ignore: tuple[str, ...] = ()) -> Trained:

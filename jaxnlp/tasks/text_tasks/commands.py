@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
+from jaxnlp.inference import is_blank
 from jaxnlp.tasks import Command, Trained
-from jaxnlp.tasks.bert_verbs.encodings import max_length_of
-from jaxnlp.tasks.text_tasks.predictions import Prediction, most_likely, predict_texts, prediction_of
+from jaxnlp.tasks.bert_verbs.encodings import TextOutputs, max_length_of
+from jaxnlp.tasks.text_tasks.predictions import NO_PREDICTION, Prediction, most_likely, predict_texts, prediction_of
 from jaxnlp.text.labels import Labels, number_of_texts
 
 
@@ -21,7 +22,8 @@ class Predict(Command):
     """Predicts the labels of texts, one line for each.
 
     A line has columns separated by tabs: the most probable class and its probability, or the similarity; then the text,
-    or both texts, with spaces instead of line breaks.
+    or both texts, with spaces instead of line breaks. The columns of a blank text are empty, and a note on standard
+    error counts blank texts.
     """
 
     texts: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -43,22 +45,28 @@ class Predict(Command):
         """
         parts = self._parts(trained)
         count = next(iter(parts.values())).texts
-        texts = 0
-        truncated: list[int] = []
+        total = 0
+        truncated, blank = list[int](), list[int]()
         for rows in chunks(rows_of(self.texts, self.pair, self.file, count=count)):
-            columns = list(zip(*rows, strict=True))
-            found = [predict_texts(trained, *columns, part=name) for name in parts]
+            kept = [number for number, row in enumerate(rows) if not is_blank(row)]
+            columns = list(zip(*(rows[number] for number in kept), strict=True))
+            found = [predict_texts(trained, *columns, part=name) if kept else TextOutputs() for name in parts]
+            places = dict(zip(kept, range(len(kept)), strict=True))
             for number, row in enumerate(rows):
                 for (name, labels), output in zip(parts.items(), found, strict=True):
+                    value = output.values[places[number]] if number in places else None
                     if self.json:
-                        print(_json_line(name, row, prediction_of(labels, output.values[number])))
+                        prediction = NO_PREDICTION if value is None else prediction_of(labels, value)
+                        print(_json_line(name, labels, row, prediction))
                         continue
-                    fields = [*_shown(labels, output.values[number]), *map(one_line, row)]
+                    fields = [*_shown(labels, value), *map(one_line, row)]
                     print("\t".join([name, *fields] if len(parts) > 1 else fields))
             print(end="", flush=True)
-            truncated += [texts // count + number for number in found[0].truncated_rows]
-            texts += len(rows) * count
-        report_truncated(truncated, texts, max_length_of(trained))
+            truncated += [total + kept[number] for number in found[0].truncated_rows]
+            blank += blank_rows(rows, total)
+            total += len(rows)
+        report_truncated(truncated, total * count, max_length_of(trained))
+        report_blank(blank, total, self.texts, self.file)
 
     def _parts(self, trained: Trained) -> dict[str, Labels]:
         """The chosen parts."""
@@ -81,15 +89,18 @@ class Predict(Command):
         return by_count[fitting[0]]
 
 
-def _json_line(part: str, row: Sequence[str], found: Prediction) -> str:
+def _json_line(part: str, labels: Labels, row: Sequence[str], found: Prediction) -> str:
     answer: dict[str, Any] = dict(zip(("text", "pair"), row, strict=False)) | {"part": part}
-    if not found.probabilities:
-        return json.dumps(answer | {"number": round(found.label, 6)}, ensure_ascii=False)
+    if labels.kind == "similarity":
+        number = None if found.label is None else round(found.label, 6)
+        return json.dumps(answer | {"number": number}, ensure_ascii=False)
     shares = {name: round(share, 6) for name, share in found.probabilities.items()}
     return json.dumps(answer | {"class": found.label, "probabilities": shares}, ensure_ascii=False)
 
 
-def _shown(labels: Labels, value: np.ndarray) -> list[str]:
+def _shown(labels: Labels, value: np.ndarray | None) -> list[str]:
+    if value is None:
+        return [""] if labels.kind == "similarity" else ["", ""]
     if labels.kind == "similarity":
         return [f"{value:.2f}"]
     probability = max(value, 1 - value) if labels.kind == "paraphrase" else value.max()

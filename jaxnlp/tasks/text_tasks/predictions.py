@@ -8,38 +8,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.inference import one_or_many, refuse_blank, require_texts
+from jaxnlp.inference import one_or_many, require_texts, unless_blank
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.bert_verbs.encodings import BATCH_TOKENS, TextOutputs, in_batches
+from jaxnlp.tasks.bert_verbs.encodings import TextOutputs, outputs_of, warm_up_texts
 from jaxnlp.text.labels import Labels, number_of_texts
 from jaxnlp.typing import Batch, Params
 
 
 def predict_texts(
-    trained: Trained,
-    texts: Sequence[str],
-    pairs: Sequence[str] | None = None,
-    *,
-    part: str,
-    batch_tokens: int = BATCH_TOKENS,
+    trained: Trained, texts: Sequence[str], pairs: Sequence[str] | None = None, *, part: str
 ) -> TextOutputs:
     """Predictions of one part.
-
-    Texts of similar length share a batch, so the other texts change a value only by rounding.
 
     Args:
       trained: a model of text tasks.
       texts: N of them, at least one.
       pairs: the second text of each, if the part has pairs.
       part: the name of a part.
-      batch_tokens: number of positions in a batch, for each text of a pair.
 
     Returns:
       Classification: the probabilities of the classes [N, C]. Paraphrase: the probability of equal meaning [N].
         Similarity: a score on the scale of the labels, such as 0 to 5 [N].
 
-    Raises:
-      ValueError: when the model does not have the part; when there is no text, or another number of pairs than texts.
+    Raises: ValueError when the model does not have the part, and for another number of pairs than texts.
     """
     labels = trained.processor.labels(part)
     if (pairs is None) != (labels.texts == 1):
@@ -47,18 +38,26 @@ def predict_texts(
         raise ValueError(f"{part} takes {number_of_texts(labels.texts)}; {remedy}")
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, of second texts: {len(pairs)}")
-    columns = [texts] if pairs is None else [texts, pairs]
-    compute = functools.partial(_predict, trained.model, trained.params, part)
-    return in_batches(trained, columns, compute, batch_tokens)
+    return outputs_of(trained, [texts] if pairs is None else [texts, pairs], _predictor(trained, part))
+
+
+def warm_up(trained: Trained, *, part: str | None = None) -> None:
+    """Compiles the programs of `predict` ahead: of one part, or of all."""
+    for name in trained.processor.names if part is None else (part,):
+        warm_up_texts(trained, trained.processor.labels(name).texts, _predictor(trained, name))
+
+
+def _predictor(trained: Trained, part: str) -> Callable[[np.ndarray, np.ndarray], jax.Array]:
+    return functools.partial(_predict, trained.model, trained.separate_params, part)
 
 
 class Prediction(NamedTuple):
     """The prediction of a text or of a pair.
 
     Attributes:
-      label: the name of the class, or a similarity.
-      probability: of that class; nan for a similarity.
-      probabilities: of each class, by name; {} for a similarity.
+      label: the name of the class, or a similarity; None for a blank text.
+      probability: of that class; nan for a similarity, and for a blank text.
+      probabilities: of each class, by name; {} for a similarity, and for a blank text.
     """
 
     label: Any
@@ -66,11 +65,17 @@ class Prediction(NamedTuple):
     probabilities: Mapping[str, float]
 
 
+NO_PREDICTION = Prediction(None, float("nan"), {})
+"""The prediction of a blank text."""
+
+
 @one_or_many
 def predict(
     trained: Trained, texts: Sequence[str], pairs: Sequence[str] | None = None, *, part: str | None = None
 ) -> list[Prediction]:
     """The predictions of a part of the model for texts, or pairs of texts. One text gives one prediction.
+
+    A blank text, or a pair with one, has the prediction None.
 
     Args:
       texts: one text, or a list of N.
@@ -89,11 +94,17 @@ def predict(
             )
         (part,) = fitting
     labels = trained.processor.labels(part)
-    texts = require_texts(texts, keep_blank=pairs is not None)
-    for number, row in enumerate(zip(texts, pairs or (), strict=False), 1):
-        refuse_blank(row, number)
-    values = predict_texts(trained, texts, pairs, part=part).values
-    return [prediction_of(labels, value) for value in values]
+    columns = [require_texts(column) for column in ([texts] if pairs is None else [texts, pairs])]
+    if len(columns[0]) != len(columns[-1]):
+        raise ValueError(
+            f"each text needs a second one; number of texts: {len(columns[0])}, of second texts: {len(columns[-1])}"
+        )
+
+    def answers(rows: list[tuple[str, ...]]) -> list[Prediction]:
+        values = predict_texts(trained, *zip(*rows, strict=True), part=part).values
+        return [prediction_of(labels, value) for value in values]
+
+    return unless_blank(list(zip(*columns, strict=True)), answers, NO_PREDICTION)
 
 
 def prediction_of(labels: Labels, value: np.ndarray) -> Prediction:

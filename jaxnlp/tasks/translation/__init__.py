@@ -11,7 +11,7 @@ from jaxnlp.models import ModelConfig
 from jaxnlp.tasks import Command, Evaluator, MetricKind
 from jaxnlp.tasks.text_to_text import TextToText
 from jaxnlp.tasks.translation.attention import TranslationAttention, attend
-from jaxnlp.tasks.translation.commands import Translate, translate
+from jaxnlp.tasks.translation.commands import Translate, translate, warm_up
 from jaxnlp.tasks.translation.evaluators import Tokenizer, Translations, Validation
 from jaxnlp.text.translation import TranslationProcessor
 
@@ -57,3 +57,6 @@ class Translation(TextToText):
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         return {"translate": translate, "attend": attend}
+
+    def warm_ups(self) -> Mapping[str, Callable[..., None]]:
+        return {"translate": warm_up}

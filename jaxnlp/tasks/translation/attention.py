@@ -53,7 +53,7 @@ def attend(trained: Trained, text: str, target: str | None = None, *, max_length
     limit = limit if max_length is None else min(max_length, limit)
     if limit < 1:
         raise ValueError(f"max_length must be at least 1, got {limit}")
-    refuse_blank((text,), 1)
+    refuse_blank((text,))
     kept, too_long = sources_of(processor, [text], limit)
     if target is None:
         ((written, _),) = search(trained, [kept[0]], SearchOptions(num_beams=1))[0]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
 
+from jaxnlp import batches
+from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
 from jaxnlp.blocks import HeatMap
-from jaxnlp.commands.files import chunks, one_line, report_truncated, rows_of
+from jaxnlp.commands.files import blank_rows, chunks, one_line, report_blank, report_truncated, rows_of
 from jaxnlp.files import require_place, write_file
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.tasks import Command, Trained
@@ -21,8 +22,8 @@ from jaxnlp.tasks.translation.search import SearchOptions, Translator, padded
 from jaxnlp.text.subwords import END
 from jaxnlp.text.translation import TranslationProcessor
 
-BATCH_SIZE = 32
-"""Number of texts that are translated in one batch."""
+CHUNK = 64
+"""Number of texts whose translations are printed together."""
 DEFAULT_MAX_LENGTH = 256
 """Maximum length of a source in tokens for models without a maximum."""
 MAX_ALIGNED = 100
@@ -66,11 +67,12 @@ class Translate(SearchOptions, Command):
         processor: TranslationProcessor = trained.processor
         max_length = max_source_length(trained)
         count = translated = 0
-        truncated: list[int] = []
+        truncated, blank = list[int](), list[int]()
         maps: list[HeatMap] = []
         try:
-            for rows in chunks(rows_of(self.texts, (), self.file, count=1, keep_blank=True), BATCH_SIZE):
+            for rows in chunks(rows_of(self.texts, (), self.file, count=1), CHUNK):
                 texts = [text for (text,) in rows]
+                blank += blank_rows(rows, count)
                 kept, too_long = sources_of(processor, texts, max_length)
                 truncated += [count + number for number in too_long]
                 count, translated = count + len(texts), translated + len(kept)
@@ -87,6 +89,7 @@ class Translate(SearchOptions, Command):
                 print(f"note: {self.alignment} has only texts before the failure", file=sys.stderr)
             raise
         report_truncated(truncated, translated, max_length)
+        report_blank(blank, count, self.texts, self.file)
         if self.alignment is not None:
             write_file(self.alignment, render_page(maps).encode())
             part = "" if translated <= len(maps) else f" of the first {len(maps)} of {translated:,} texts"
@@ -124,12 +127,24 @@ def translate(
     """
     options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
     processor: TranslationProcessor = trained.processor
-    found = [""] * len(require_texts(texts, keep_blank=True))
-    for start in range(0, len(texts), BATCH_SIZE):
-        kept, _ = sources_of(processor, texts[start : start + BATCH_SIZE], max_source_length(trained))
-        for number, ((ids, _), *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
-            found[start + number] = processor.target.decode(ids)
+    found = [""] * len(require_texts(texts))
+    kept, _ = sources_of(processor, texts, max_source_length(trained))
+    for number, ((ids, _), *_) in zip(kept, search(trained, list(kept.values()), options), strict=True):
+        found[number] = processor.target.decode(ids)
     return found
+
+
+def warm_up(
+    trained: Trained,
+    *,
+    num_beams: int = 5,
+    length_penalty: float = 0.6,
+    coverage_penalty: float = 0.0,
+    no_repeat_ngram: int = 0,
+) -> None:
+    """Compiles the programs of `translate` ahead, with its arguments."""
+    options = SearchOptions(num_beams, length_penalty, coverage_penalty, no_repeat_ngram)
+    batches.warm_up(text_shapes(max_source_length(trained)), _searcher(trained, (), options, 1))
 
 
 def max_source_length(trained: Trained) -> int:
@@ -151,13 +166,18 @@ def search(
     trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int = 1
 ) -> list[list[tuple[list[int], float]]]:
     """The n best translations of each source, with their scores."""
-    if not sources:
-        return []
-    # The number of rows is padded to a power of two, so that few programs are compiled.
-    more = (1 << (len(sources) - 1).bit_length()) - len(sources)
-    source = padded([*sources, *[sources[0]] * more], max_source_length(trained))
-    tokens, scores = Translator.of(trained.model)(trained.params, *source, options, n_best)
-    return [
-        list(zip(ids, values, strict=True))
-        for ids, values in zip(np.asarray(tokens).tolist(), np.asarray(scores).tolist(), strict=True)
-    ][: len(sources)]
+    lengths = list(map(len, sources))
+    found = in_batches(lengths, text_shapes(max_source_length(trained)), _searcher(trained, sources, options, n_best))
+    return [list(zip(tokens.tolist(), scores.tolist(), strict=True)) for tokens, scores in found]
+
+
+def _searcher(trained: Trained, sources: Sequence[Sequence[int]], options: SearchOptions, n_best: int) -> Compute:
+    """Tokens [B, n_best, T] and scores [B, n_best] of batches of sources."""
+
+    def compute(numbers: Sequence[int], shape: Shape) -> tuple[Any, Any]:
+        # Padding repeats a source, since a search ends when all its rows end.
+        rows = [sources[number] for number in numbers] or [[END]]
+        source = padded([*rows, *rows[:1] * (shape.rows - len(rows))], shape.length, shape.length)
+        return Translator.of(trained.model)(trained.separate_params, *source, options, n_best)
+
+    return compute

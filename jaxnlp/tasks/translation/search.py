@@ -108,9 +108,11 @@ class Translator(NamedTuple):
         return result.tokens, result.scores
 
 
-def padded(rows: Sequence[Sequence[int]], max_length: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ids as [B, S] int32 and their mask [B, S]; S is a multiple of `BUCKET`, at most `max_length`."""
-    length = -(-max(map(len, rows)) // BUCKET) * BUCKET
+def padded(
+    rows: Sequence[Sequence[int]], max_length: int | None, multiple: int = BUCKET
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ids as [B, S] int32 and their mask [B, S]; S is a multiple of `multiple`, at most `max_length`."""
+    length = -(-max(map(len, rows)) // multiple) * multiple
     length = length if max_length is None else min(max_length, length)
     ids = np.zeros((len(rows), length), np.int32)
     for number, row in enumerate(rows):

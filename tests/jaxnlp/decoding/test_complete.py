@@ -20,14 +20,14 @@ def make_decoder(capacity):
 DECODER = make_decoder(CAPACITY)
 
 
-def completed(prompts, *, stop=9, most=20, batch_size=4, decoder=DECODER):
+def completed(prompts, *, stop=9, most=20, batch_sizes=(1, 4), decoder=DECODER):
     found = complete(
         decoder,
         {"step": np.int32(1)},
         [np.array(prompt, np.int32) for prompt in prompts],
         stop=stop,
         max_new_tokens=most,
-        batch_size=batch_size,
+        batch_sizes=batch_sizes,
     )
     assert all(row.dtype == np.int32 for row in found)
     return [row.tolist() for row in found]
@@ -52,8 +52,8 @@ def test_the_stop_may_be_in_the_prompt():
 def test_more_prompts_than_a_batch_holds_keep_their_order():
     prompts = [[number % 8] for number in range(11)] + [[1, number % 5] for number in range(7)]
     expected = [list(range(prompt[-1] + 1, 9)) for prompt in prompts]
-    assert completed(prompts, batch_size=3) == expected
-    assert completed(prompts, batch_size=1) == expected
+    assert completed(prompts, batch_sizes=(3,)) == expected
+    assert completed(prompts, batch_sizes=(1,)) == expected
 
 
 def test_a_completion_ends_where_the_context_does():
@@ -70,9 +70,10 @@ def test_no_prompts_no_completions():
     assert completed([]) == []
 
 
-@pytest.mark.parametrize("settings", [{"most": 0}, {"most": -1}, {"batch_size": 0}], ids=str)
+@pytest.mark.parametrize("settings", [{"most": 0}, {"most": -1}, {"batch_sizes": (0, 4)}], ids=str)
 def test_completions_of_nothing_are_refused(settings):
     ((name, number),) = settings.items()
+    number = number if name == "most" else 0
     message = f"{name.replace('most', 'max_new_tokens')} must be at least 1, got {number}"
     with pytest.raises(ValueError, match=message):
         completed([[1]], **settings)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.models.translation_cache import TranslationCache, decoding_blocks
+from jaxnlp.models.translation_cache import TranslationCache
 
 
 def cache(attended=None):
@@ -34,11 +34,3 @@ def test_coverage_reads_the_real_source_tokens():
 def test_coverage_that_is_not_counted_is_an_error():
     with pytest.raises(ValueError, match="call initial_cache with count_coverage=True"):
         cache().coverage()
-
-
-def test_the_blocks_of_decoding_are_separate():
-    stacked = {"blocks": {"kernel": np.arange(6.0).reshape(2, 3)}, "final_norm": {"scale": np.ones(3)}}
-    separate = decoding_blocks(stacked, 2)
-    np.testing.assert_array_equal(separate["block_1"]["kernel"], [3.0, 4.0, 5.0])
-    assert separate.keys() == {"block_0", "block_1", "final_norm"}
-    assert decoding_blocks(separate, 2) is separate

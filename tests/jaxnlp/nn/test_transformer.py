@@ -283,7 +283,7 @@ def test_a_stack_is_the_same_function_looped_over_unrolled_recomputed_and_of_sep
         found = result_of(Stack(compute), params)
         np.testing.assert_allclose(found.hidden, expected.hidden, atol=1e-6)
         np.testing.assert_allclose(found.layers, expected.layers, atol=1e-6)
-    separate = unstacked(params, 3)
+    separate = unstacked(params)
     assert sorted(separate) == ["block_0", "block_1", "block_2"]
     assert result_of(Stack(caches=True), separate).hidden.shape == X.shape
 

@@ -1,0 +1,111 @@
+"""Batches of a few shapes for the methods of trained models, so that few programs are compiled."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxnlp.typing import PyTree
+
+
+class Shape(NamedTuple):
+    """The shape of a batch: its number of rows, and their length in tokens, words or other positions."""
+
+    rows: int
+    length: int
+
+
+Compute = Callable[[Sequence[int], Shape], PyTree]
+"""(indices of inputs, at most `rows` of them; the shape of their batch) -> arrays with one row an input; the last rows
+are padding. Without indices all rows are padding, as in `warm_up`."""
+
+SHORT, LONGER = 32, 128
+"""Lengths for most texts."""
+OVERHEAD = 100
+"""Cost of a batch in positions: reading the weights takes as long as computing about so many positions on a CPU."""
+
+
+def text_shapes(longest: int) -> tuple[Shape, ...]:
+    """The shapes of batches of texts: at most nine, so that few programs are compiled.
+
+    One row, for the answer to one text; eight, with which a processor is nearly as fast as with more; and 64 short
+    ones.
+
+    Args:
+      longest: maximum length of a text.
+    """
+    lengths = {
+        1: (SHORT, LONGER, longest),
+        8: (SHORT, LONGER, _between(LONGER, longest), longest),
+        64: (SHORT, 2 * SHORT),
+    }
+    return tuple(
+        Shape(rows, length)
+        for rows, some in lengths.items()
+        for length in sorted({min(length, longest) for length in some})
+    )
+
+
+def _between(shorter: int, longer: int) -> int:
+    """The geometric mean of two lengths, rounded up to a multiple of 16."""
+    return -(-round((shorter * longer) ** 0.5) // 16) * 16
+
+
+def row_shapes(cost: int = 64) -> tuple[Shape, ...]:
+    """The shapes of batches of inputs that all have one size, such as images; `cost`: of one, in positions."""
+    return tuple(Shape(rows, cost) for rows in (1, 8, 64))
+
+
+def padded_length(length: int, shapes: Sequence[Shape]) -> int:
+    """The length to which a single input of this length is padded."""
+    return min(shape.length for shape in shapes if shape.rows == 1 and shape.length >= length)
+
+
+def batches(lengths: Sequence[int], shapes: Sequence[Shape]) -> Iterator[tuple[list[int], Shape]]:
+    """Divides inputs into batches, each of one of the shapes, with the least cost in all.
+
+    A batch costs all its positions, padding included, and `OVERHEAD`. Batches have inputs of similar length, so the
+    best division of the n shortest inputs is a batch of the last of them after the best division of the others.
+
+    Args:
+      lengths: of each input [N], at most that of the longest shape.
+      shapes: those of `text_shapes` or `row_shapes`.
+
+    Yields:
+      The indices of at most `rows` inputs, and the shape.
+    """
+    order = np.argsort(np.asarray(lengths, np.int64), kind="stable").tolist()
+    cost, chosen = [0.0], list[Shape]()
+    for number, input_ in enumerate(order, 1):
+        fitting = [shape for shape in shapes if shape.length >= lengths[input_]]
+        costs = [cost[max(0, number - shape.rows)] + OVERHEAD + shape.rows * shape.length for shape in fitting]
+        cost.append(min(costs))
+        chosen.append(fitting[costs.index(cost[-1])])
+    stop = len(order)
+    while stop:
+        shape = chosen[stop - 1]
+        yield order[max(0, stop - shape.rows) : stop], shape
+        stop = max(0, stop - shape.rows)
+
+
+def in_batches(lengths: Sequence[int], shapes: Sequence[Shape], compute: Compute) -> list[PyTree]:
+    """The results of a function of batches for each input, in their order: trees of NumPy arrays.
+
+    Args:
+      lengths: of each input [N].
+      shapes: of the batches.
+      compute: the function; see `Compute`.
+    """
+    found: list[PyTree] = [None] * len(lengths)
+    for numbers, shape in batches(lengths, shapes):
+        rows = jax.device_get(compute(numbers, shape))
+        for row, number in enumerate(numbers):
+            found[number] = jax.tree.map(lambda leaf, row=row: leaf[row], rows)
+    return found
+
+
+def warm_up(shapes: Sequence[Shape], compute: Compute) -> None:
+    """Compiles the program of each shape ahead, and runs it once on padding."""
+    for shape in shapes:
+        jax.block_until_ready(compute((), shape))
