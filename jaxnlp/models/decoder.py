@@ -18,7 +18,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import unstacked
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02

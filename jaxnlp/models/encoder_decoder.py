@@ -25,7 +25,7 @@ from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.matmul import matmul, rounded_kernels
+from jaxnlp.ops.matrix_products import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
-from jaxnlp.ops.matmul import accumulator
+from jaxnlp.ops.matrix_products import accumulator
 
 
 class ClassLosses(NamedTuple):

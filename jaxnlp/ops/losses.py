@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.devices import target_platform
-from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
 
 
 class TokenLosses(NamedTuple):

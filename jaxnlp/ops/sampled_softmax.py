@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.losses import TokenLosses
-from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
 
 
 def sampled_cross_entropy(

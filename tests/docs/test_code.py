@@ -35,6 +35,24 @@ def test_the_other_pages_have_a_test_that_runs_them(root):
         assert name in (root / "tests" / "docs" / file).read_text(encoding="utf-8")
 
 
+STEPS_BY_HAND = {"coming_from.md": ("## PyTorch", "## Hugging Face Transformers")}
+"""Pages with a training step written by hand, and the headings before and after it; it leaves its losses in `values`."""
+
+
+@pytest.mark.parametrize("name", STEPS_BY_HAND)
+def test_a_training_step_written_by_hand_lowers_its_loss(name, run_code):
+    after, before = STEPS_BY_HAND[name]
+    values = run_code(name, after, before)[0]["values"]
+    assert values[-1] < 0.5 * values[0]
+
+
+def test_there_is_no_other_training_step_written_by_hand(root):
+    assert {name for name, code in CODE.items() if "apply_updates" in code} == {*STEPS_BY_HAND}
+    sources = [path for folder in ("docs", "jaxnlp", "data", "configs") for path in (root / folder).rglob("*.*")]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sources if path.suffix in (".py", ".ipynb")}
+    assert [name for name, text in texts.items() if "apply_updates" in text] == []
+
+
 @pytest.mark.thorough
 def test_the_readme_trains_and_generates(run_code):
     found, printed = run_code("README.md")

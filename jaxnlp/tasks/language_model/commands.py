@@ -11,8 +11,8 @@ import numpy as np
 import tyro
 
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import decoder_of
-from jaxnlp.decoding.generate import generate as generate_tokens
+from jaxnlp.decoding.generation import decoder_of
+from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.options import LIKELY

@@ -12,7 +12,7 @@ import tyro
 from jaxnlp.blocks import MarkedText
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import Decoder, decoder_of, generate
+from jaxnlp.decoding.generation import Decoder, decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
 from jaxnlp.ops.neural_cache import cache_probability, remembered

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.decoding.parse import Trees, beam_parse
+from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence

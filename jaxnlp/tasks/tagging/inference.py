@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxnlp.models.tagger import LabelScores
 from jaxnlp.ops.crf import Chain, crf_marginals
-from jaxnlp.ops.viterbi import viterbi
+from jaxnlp.ops.viterbi_paths import viterbi
 from jaxnlp.tasks import Trained
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.typing import Array, Batch, Params
