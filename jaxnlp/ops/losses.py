@@ -308,7 +308,8 @@ def _nll_forward(value, x, w, b, targets, weights, dtype):
 
 
 def _nll_backward(dtype, arguments, cotangent):
-    _, gradients = _linear_forward(*arguments, 0.0, 0.0, dtype)
+    x, w, b, targets, weights = arguments
+    _, gradients = _linear_forward(x, w, b, targets, weights, 0.0, 0.0, dtype)
     return None, *_scaled(gradients, cotangent)
 
 

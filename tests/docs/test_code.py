@@ -1,6 +1,9 @@
 """The Python of the README and of the pages runs as it is written, on the runs that their own commands train."""
 
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -36,7 +39,7 @@ def test_the_other_pages_have_a_test_that_runs_them(root):
 
 
 STEPS_BY_HAND = {"coming_from.md": ("## PyTorch", "## Hugging Face Transformers")}
-"""Pages with a training step written by hand, and the headings before and after it; it leaves its losses in `values`."""
+"""Pages with a training step, and the headings before and after it. The losses are in `values`."""
 
 
 @pytest.mark.parametrize("name", STEPS_BY_HAND)
@@ -58,6 +61,19 @@ def test_the_readme_trains_and_generates(run_code):
     found, printed = run_code("README.md")
     assert re.search(r"^Trained\(gpt_python_docs, .*, step 2; generate, attend\)\nThe list", printed, re.M)
     assert found["logits"].shape[:2] == (1, 8)
+
+
+@pytest.mark.thorough
+def test_the_readme_is_a_script_that_runs_outside_the_checkout(tmp_path, root):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "jaxnlp").symlink_to(root / "jaxnlp")  # as an editable installation
+    script = tmp_path / "script.py"
+    until_training, *_ = CODE["README.md"].partition("\nfit(")
+    script.write_text(f"{until_training}\nprint(fit, get_config().recipe)\n")
+    places = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=places, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("<function fit at")
 
 
 @pytest.mark.thorough

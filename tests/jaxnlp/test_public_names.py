@@ -1,11 +1,8 @@
 import importlib
-import inspect
-import pkgutil
 import re
 
 import pytest
 
-import jaxnlp
 from jaxnlp import decoding, models, nn, ops, tasks
 from jaxnlp.public_names import lazily
 
