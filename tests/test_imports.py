@@ -33,7 +33,7 @@ LADDER = ("jaxnlp.ops", "jaxnlp.nn", "jaxnlp.models")
 BELOW_TASKS = (*LEAVES, *LADDER, "jaxnlp.decoding", "jaxnlp.convert")
 BELOW_RUNS = (*BELOW_TASKS, "jaxnlp.tasks", "jaxnlp.checkpoints", "jaxnlp.commands")
 ALLOWED = {
-    "jaxnlp": (*BELOW_RUNS, "jaxnlp.runs"),  # lazily: tests/jaxnlp/test_init.py
+    "jaxnlp": (*BELOW_RUNS, "jaxnlp.runs", "jaxnlp.checkout"),  # lazily: tests/jaxnlp/test_init.py
     "jaxnlp.inference": (),
     "jaxnlp.suggestions": (),
     "jaxnlp.messages": (),
