@@ -86,3 +86,15 @@ def test_the_pure_functions_give_what_the_page_says(run_code):
     assert np.isfinite(objective)
     assert np.isfinite(nll)
     assert nll != objective
+
+
+@pytest.mark.thorough
+def test_step_functions_of_ones_own_generate_what_reading_the_whole_text_gives(run_code):
+    found, _ = run_code("python.md", after="## Modules")
+    prompt, state = found["prompt"], np.zeros((1, 16), np.float32)
+    logits, _ = found["read"](found["weights"], np.concatenate([prompt, found["continuation"]], axis=1), state, 8)
+    np.testing.assert_array_equal(found["continuation"], logits.argmax(axis=-1)[:, 2:-1])
+    text = np.concatenate([prompt, found["its_tokens"]], axis=1)
+    logits = found["one_block"].apply({"params": found["its_params"]}, text)
+    np.testing.assert_array_equal(found["its_tokens"], logits.argmax(axis=-1)[:, 2:-1])
+    assert type(found["decoder"]).__module__ == "jaxnlp.decoding.generation"
