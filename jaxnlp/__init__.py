@@ -4,6 +4,7 @@
     bert = jaxnlp.load_pretrained("FOLDER")  # weights of Hugging Face Transformers or sentence-transformers
     run.predict(["A gripping film."])        # a method of its task: predict, generate, embed, ask, translate, ...
 
+`jaxnlp.enable_training()` makes the recipes and the training of the checkout importable: `configs`, `train`, `data`.
 `jaxnlp.ops` has pure functions, `jaxnlp.nn` layers, `jaxnlp.models` architectures, `jaxnlp.tasks` losses, evaluators
 and commands, `jaxnlp.decoding` sampling and beam search. Modules are imported when they are first used.
 """
