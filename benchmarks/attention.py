@@ -6,7 +6,7 @@ import jax
 
 from benchmarks.case import Case, Step
 from jaxnlp.ops.attention import attend
-from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.ops.matrix_products import operand_dtype
 
 HEADS, HEAD_WIDTH, TOKENS = 8, 32, 8192
 """Number of tokens in every case, in shorter or longer sequences."""

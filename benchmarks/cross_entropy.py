@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from benchmarks.case import Case, Step, torch_implementations
 from jaxnlp.ops.losses import linear_cross_entropy
-from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.ops.matrix_products import operand_dtype
 
 TOKENS, WIDTH, VOCABULARY = 320, 128, 33_280
 

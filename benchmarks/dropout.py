@@ -3,7 +3,7 @@
 import jax
 
 from benchmarks.case import Case, Step
-from jaxnlp.ops.dropout import dropout
+from jaxnlp.ops.dropout_masks import dropout
 
 SHAPE = (64, 8, 127, 127)
 RATE = 0.1

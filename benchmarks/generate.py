@@ -18,7 +18,7 @@ def prompts(batch: int) -> np.ndarray:
 
 
 def ours(batch: int) -> Step:
-    from jaxnlp.decoding.generate import decoder_of, generate
+    from jaxnlp.decoding.generation import decoder_of, generate
     from jaxnlp.decoding.sampling import Sampling
 
     model = CONFIG.build(VOCABULARY)

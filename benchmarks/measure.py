@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.case import OURS, Case
-from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.ops.matrix_products import operand_dtype
 from train.launcher import SWITCH, TUNABLES
 from train.run_folder import commit
 
@@ -249,7 +249,7 @@ def matmul_limits(size: int = 2048) -> dict[str, float]:
     import jax.numpy as jnp
     import torch
 
-    from jaxnlp.ops.matmul import product
+    from jaxnlp.ops.matrix_products import product
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     multiply = jax.jit(lambda x: product(x, x, "nd,df->nf"))

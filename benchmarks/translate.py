@@ -14,7 +14,7 @@ SENTENCES, BEAMS, NEW = 32, 5, 32
 
 def ours() -> Step:
     from jaxnlp.decoding.beam import beam_search
-    from jaxnlp.decoding.generate import target_decoder_of
+    from jaxnlp.decoding.generation import target_decoder_of
 
     model = CONFIG.build(VOCABULARY)
     arrays = {name: array[:SENTENCES] for name, array in batch().items()}

@@ -4,6 +4,7 @@
     bert = jaxnlp.load_pretrained("FOLDER")  # weights of Hugging Face Transformers or sentence-transformers
     run.predict(["A gripping film."])        # a method of its task: predict, generate, embed, ask, translate, ...
 
+`jaxnlp.enable_training()` makes the recipes and the training of the checkout importable: `configs`, `train`, `data`.
 `jaxnlp.ops` has pure functions, `jaxnlp.nn` layers, `jaxnlp.models` architectures, `jaxnlp.tasks` losses, evaluators
 and commands, `jaxnlp.decoding` sampling and beam search. Modules are imported when they are first used.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxnlp import decoding, models, nn, ops, tasks
+    from jaxnlp.checkout import enable_training
     from jaxnlp.runs import load, load_pretrained, load_run
 
     __version__: str
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "decoding",
+    "enable_training",
     "load",
     "load_pretrained",
     "load_run",
@@ -33,6 +36,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("jaxnlp")
+    if name == "enable_training":
+        return importlib.import_module("jaxnlp.checkout").enable_training
     if name in ("load", "load_pretrained", "load_run"):
         return getattr(importlib.import_module("jaxnlp.runs"), name)
     if name in __all__:

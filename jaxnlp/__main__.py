@@ -3,8 +3,12 @@
 JAX is imported after the first line, since that takes seconds.
 """
 
-import importlib.metadata
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the current folder: python -m puts it before the libraries, and it may have a numpy.py
+
+import importlib.metadata
 from pathlib import Path
 
 from jaxnlp.checkout import MODULES, SUMMARIES, run_in_checkout

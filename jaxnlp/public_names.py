@@ -14,7 +14,7 @@ def lazily(
     """`__getattr__` and `__dir__` of a package whose public names are those of its modules, without a list of them.
 
     A name is public if it is that of a class or a function of a module and does not start with an underscore. A name
-    that is also the name of a module means the module, such as `jaxnlp.ops.softmax`. A name that two modules define
+    that is also the name of a module means the module, such as `jaxnlp.ops.activations`. A name that two modules define
     must be imported from one of them.
 
     Args:
@@ -32,7 +32,7 @@ def lazily(
             for name, value in vars(module).items():
                 if not name.startswith("_") and callable(value) and value.__module__ == module.__name__:
                     found[name].append(value)
-        return {name: values[0] for name, values in sorted(found.items()) if len(values) == 1 and name not in modules}
+        return {name: values[0] for name, values in sorted(found.items()) if len(values) == 1}
 
     def get(name: str) -> Any:
         if name in modules:

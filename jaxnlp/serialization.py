@@ -7,6 +7,7 @@ base class reads back as the same subclass.
 import dataclasses
 import importlib
 import os
+import sys
 import types
 import typing
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 TRUSTED = {"jaxnlp", "data", "train"}
 """Packages whose classes a saved config or processor may name; reading it imports their modules."""
 TRUST_VARIABLE = "JAXNLP_TRUST"
-"""Environment variable with further such packages, separated by commas."""
+"""Environment variable with further such packages, separated by commas. The current folder may have them."""
 
 
 class ConfigError(ValueError):
@@ -134,7 +135,10 @@ def find_class(name: Any, *, where: str = "type") -> Any:
     """
     module_name, _, class_name = str(name).partition(":")
     package = module_name.partition(".")[0]
-    trusted = TRUSTED | {named.strip() for named in os.environ.get(TRUST_VARIABLE, "").split(",")} - {""}
+    named = {entry.strip() for entry in os.environ.get(TRUST_VARIABLE, "").split(",")} - {""}
+    trusted = TRUSTED | named
+    if package in named - TRUSTED and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: its files must not replace libraries
     if package not in trusted:
         raise UntrustedError(
             f"{where}: type {name!r} is not in a trusted package ({', '.join(sorted(trusted))}); to import code of "

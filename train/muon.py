@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxnlp.models import Parameter
-from jaxnlp.ops.matmul import operand_dtype, product, transposed
+from jaxnlp.ops.matrix_products import operand_dtype, product, transposed
 from jaxnlp.serialization import ConfigError
 from jaxnlp.typing import Array, Params, PyTree
 from train.parameters import Describe, map_described

@@ -116,7 +116,7 @@ def _imported(path: Path) -> ModuleType:
     """Imports a file under its own name, so that saved configs can name classes in it and in files next to it."""
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)  # last: its files must not replace libraries
     module = importlib.import_module(path.stem)
     if Path(str(module.__file__)).resolve() != path.resolve():
         raise UnknownRecipeError(f"{path} has the name of another module, {module.__file__}; rename the file")

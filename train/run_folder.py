@@ -22,7 +22,7 @@ from jaxnlp.checkpoints import (
 )
 from jaxnlp.corpus import Corpus
 from jaxnlp.files import write_file
-from jaxnlp.ops.matmul import operand_dtype
+from jaxnlp.ops.matrix_products import operand_dtype
 from jaxnlp.serialization import ConfigError, UntrustedError, differences, from_json, processor_to_json, to_json
 from train.config import TrainConfig
 from train.json_lines import Line, read_lines

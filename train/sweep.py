@@ -23,6 +23,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from jaxnlp.checkout import program_command
 from jaxnlp.checkpoints import checkpoint_steps
 from jaxnlp.files import write_file
 from jaxnlp.messages import reason, show_plain_warnings, usage_text
@@ -222,7 +223,8 @@ def train_process(arguments: Sequence[str], log: Path) -> int:
     """Trains a run in its own process. Returns: the exit status."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
-        process = subprocess.Popen([sys.executable, "-m", "train", *arguments], stdout=file, stderr=subprocess.STDOUT)
+        command, environ = program_command("train", arguments, PROGRAM)
+        process = subprocess.Popen(command, env=environ, stdout=file, stderr=subprocess.STDOUT)
         try:
             return process.wait()
         except KeyboardInterrupt:  # the run saves a checkpoint before it ends

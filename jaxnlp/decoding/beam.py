@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxnlp.decoding.generate import (
+from jaxnlp.decoding.generation import (
     Decoder,
     check_capacity,
     check_request,
@@ -24,7 +24,7 @@ from jaxnlp.decoding.generate import (
     read_prompt,
 )
 from jaxnlp.nn.cache import cache_rows
-from jaxnlp.ops.top_k import top_k
+from jaxnlp.ops.largest import top_k
 from jaxnlp.typing import Array, Params, PyTree
 
 

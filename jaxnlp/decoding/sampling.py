@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.config import Config
-from jaxnlp.ops.top_k import top_k
+from jaxnlp.ops.largest import top_k
 
 LOWEST_TEMPERATURE = 1e-6
 """Lowest positive temperature: a much lower one would be 0 in float32, and 0 / 0 is NaN."""

@@ -28,7 +28,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.recurrent import Recurrent, uniform_of_width
 from jaxnlp.ops.input_feeding import Decoded, DecoderState, Memory, ScoreName, decode
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
 
 

@@ -226,7 +226,6 @@ class Bert(nn.Module):
             TransformerBlock,
             num_heads=config.num_heads,
             feed_forward_width=config.feed_forward_width or 4 * config.width,
-            deterministic=deterministic,
             causal=False,
             norm="pre" if config.pre_norm else "post",
             epsilon=config.epsilon,
@@ -236,7 +235,15 @@ class Bert(nn.Module):
             compute=self.compute,
         )
         mask = None if attention_mask is None else attention_mask[:, None, None]
-        hidden, after, _ = stack(block, config.num_layers, self.compute, x, attention_mask=mask, return_layers=True)
+        hidden, after, _ = stack(
+            block,
+            config.num_layers,
+            self.compute,
+            x,
+            deterministic=deterministic,
+            attention_mask=mask,
+            return_layers=True,
+        )
         assert after is not None
         layers = jnp.concatenate([x[None], after])
         if config.pre_norm:

@@ -18,7 +18,7 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import unstacked
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
 
 INITIAL_STDDEV = 0.02
@@ -78,7 +78,7 @@ class DecoderConfig(ModelConfig):
         """Number of blocks in the stack."""
         return self.num_layers
 
-    def block_arguments(self, *, deterministic: bool, compute: Compute) -> dict[str, Any]:
+    def block_arguments(self, compute: Compute) -> dict[str, Any]:
         """Arguments of every `TransformerBlock` of the model."""
         return {
             "num_heads": self.num_heads,
@@ -89,7 +89,6 @@ class DecoderConfig(ModelConfig):
             # Each block adds two branches to the residual stream. This keeps its variance near 1 at any depth.
             "residual_stddev": INITIAL_STDDEV / (2 * self.num_layers) ** 0.5,
             "compute": compute,
-            "deterministic": deterministic,
         }
 
     def parameters_around(self) -> Table:

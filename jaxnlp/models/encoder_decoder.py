@@ -25,7 +25,7 @@ from jaxnlp.nn.feed_forward import Activation
 from jaxnlp.nn.normalization import LayerNorm
 from jaxnlp.nn.transformer import StackOutput, TransformerBlock, stack, unstacked
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.matmul import matmul, rounded_kernels
+from jaxnlp.ops.matrix_products import matmul, rounded_kernels
 from jaxnlp.ops.positions import sinusoidal_positions
 from jaxnlp.typing import Params
 
@@ -146,7 +146,6 @@ class Blocks(nn.Module):
             TransformerBlock,
             num_heads=config.num_heads,
             feed_forward_width=config.feed_forward_width or 4 * config.width,
-            deterministic=deterministic,
             cross=self.cross,
             causal=self.cross,
             norm=config.norm,
@@ -157,7 +156,7 @@ class Blocks(nn.Module):
             positions=config.attention_positions,
             **sizes,
         )
-        output = stack(block, config.num_layers, compute, x, **read)
+        output = stack(block, config.num_layers, compute, x, deterministic=deterministic, **read)
         if config.norm == "post":
             return output
         return output._replace(hidden=LayerNorm(1e-5, True, compute, name="final_norm")(output.hidden))

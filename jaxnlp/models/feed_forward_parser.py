@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxnlp.models import Parameter, parameter_table
 from jaxnlp.models.parser import Parser, ParserConfig, uniform_vectors
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import PAD_ID, UNKNOWN_ID
 
 

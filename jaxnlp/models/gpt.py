@@ -44,9 +44,10 @@ class GPT(Decoder):
         deterministic: bool,
     ) -> tuple[jax.Array, tuple[LayerCache | None, ...] | None]:
         chex.assert_shape(x, (None, None, self.config.width))
-        arguments = self.config.block_arguments(deterministic=deterministic, compute=compute)
+        arguments = self.config.block_arguments(compute)
         block = functools.partial(TransformerBlock, **arguments)
-        output = stack(block, self.config.num_blocks, compute, x, caches=caches, cached_positions=first)
+        layers = self.config.num_blocks
+        output = stack(block, layers, compute, x, deterministic=deterministic, caches=caches, cached_positions=first)
         return output.hidden, output.caches
 
     def cached_shapes(self, batch: int) -> list[tuple[tuple[int, ...], ...]]:

@@ -23,7 +23,7 @@ from jaxnlp.models import ModelConfig, parameter_table
 from jaxnlp.models.parameter_table import Table
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import Dropout
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.text.transitions import LABELLED, NODES
 from jaxnlp.typing import Params
 

@@ -81,7 +81,7 @@ class Perceiver(Decoder):
         # while shapes are static.
         config = self.config
         chex.assert_shape(x, (None, None, config.width))
-        arguments = config.block_arguments(deterministic=deterministic, compute=compute)
+        arguments = config.block_arguments(compute)
         inputs = x
         if caches is not None:
             ((inputs,),) = caches
@@ -92,19 +92,29 @@ class Perceiver(Decoder):
         positions = latent_positions(
             config.latent_placement, config.num_latents, config.context_length, inputs.shape[1]
         )
-        down = nn.remat(DownProject, static_argnums=2) if compute.remat else DownProject
-        up = nn.remat(UpProject, static_argnums=3) if compute.remat else UpProject
-        project_down = down(**arguments, mixer="memory", num_latents=config.num_latents, name="down_project")
+        rematerialised = nn.remat if compute.remat else lambda function: function
+
+        @rematerialised
+        def project_down(module: DownProject, inputs: jax.Array) -> jax.Array:
+            return module(inputs, positions, deterministic=deterministic)
+
+        @rematerialised
+        def project_up(module: UpProject, x: jax.Array, memory: jax.Array, first: jax.Array) -> jax.Array:
+            return module(x, memory, seen, first, deterministic=deterministic)
+
+        down = DownProject(**arguments, mixer="memory", num_latents=config.num_latents, name="down_project")
         block = functools.partial(TransformerBlock, **arguments)
+        latents = project_down(down, inputs)
         no_caches = None if caches is None else (None,) * config.num_blocks
-        latents = stack(block, config.num_blocks, compute, project_down(inputs, positions), caches=no_caches).hidden
+        latents = stack(
+            block, config.num_blocks, compute, latents, deterministic=deterministic, caches=no_caches
+        ).hidden
         chex.assert_shape(latents, (len(x), len(positions), config.width))
-        along = config.latent_placement == "along"
+        memory, seen, along = latents, positions, config.latent_placement == "along"
         if along:
-            latents = jnp.concatenate([latents, inputs], axis=1)
-            positions = (*positions, *range(inputs.shape[1]))
-        project_up = up(**arguments, mixer="memory", normalise_queries=along, name="up_project")
-        return project_up(x, latents, positions, first), caches
+            memory, seen = jnp.concatenate([latents, inputs], axis=1), (*positions, *range(inputs.shape[1]))
+        up = UpProject(**arguments, mixer="memory", normalise_queries=along, name="up_project")
+        return project_up(up, x, memory, first), caches
 
     def attention_places(self, positions: int) -> dict[str, tuple[Places, Places]]:
         config = self.config

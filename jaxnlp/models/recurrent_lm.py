@@ -21,8 +21,8 @@ from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.nn.recurrent import CellName, LayerStates, Recurrent, empty_states, find_cell, uniform_of_width
 from jaxnlp.ops.checks import expect, expect_tokens
-from jaxnlp.ops.dropout import embedding_dropout
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.dropout_masks import embedding_dropout
+from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
 
 EMBEDDING_BOUND = 0.1

@@ -29,7 +29,7 @@ from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.recurrent import uniform_of_width
 from jaxnlp.nn.transformer import rows
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matrix_products import matmul
 
 
 @dataclasses.dataclass(frozen=True)

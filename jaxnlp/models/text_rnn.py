@@ -24,8 +24,8 @@ from jaxnlp.models.word_classifier import WordClassifier, WordClassifierConfig
 from jaxnlp.nn.dense import Dense
 from jaxnlp.nn.recurrent import CellName, Recurrent, find_cell, uniform_of_width
 from jaxnlp.nn.transformer import rows
-from jaxnlp.ops.matmul import matmul
-from jaxnlp.ops.softmax import softmax
+from jaxnlp.ops.activations import softmax
+from jaxnlp.ops.matrix_products import matmul
 from jaxnlp.typing import Params
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.models.bert import Bert, BertModelConfig, BertOutput
 from jaxnlp.nn.dropout import first_row_of_shard
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.targets import Targets
 
 Pooling = Literal["cls", "pooler", "mean"]

@@ -224,7 +224,6 @@ class ViT(nn.Module):
             TransformerBlock,
             num_heads=config.num_heads,
             feed_forward_width=config.feed_forward_width or 4 * config.width,
-            deterministic=deterministic,
             causal=False,
             activation="gelu",
             attention_dropout_rate=config.attention_dropout_rate,
@@ -232,7 +231,7 @@ class ViT(nn.Module):
             layer_dropout_rate=config.layer_dropout_rate,
             compute=compute,
         )
-        x = stack(block, config.num_layers, compute, x).hidden
+        x = stack(block, config.num_layers, compute, x, deterministic=deterministic).hidden
         x = LayerNorm(compute=compute, name="final_norm")(x)
         x = x[:, 0] if config.pooling == "cls" else x.mean(axis=1)
         chex.assert_shape(x, (len(images), config.width))

@@ -31,7 +31,7 @@ from jaxnlp.models.parameter_table import Table
 from jaxnlp.models.text_cnn import Convolution
 from jaxnlp.nn.dropout import Dropout, first_row_of_shard
 from jaxnlp.nn.recurrent import CellName, Recurrent, find_cell
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.text.word_inputs import FIRST_ID, PAD_ID, UNKNOWN_ID, WordInputs
 from jaxnlp.text.word_vectors import read_word_vectors
 from jaxnlp.typing import Params

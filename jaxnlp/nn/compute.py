@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from jaxnlp.config import Config
 from jaxnlp.ops.attention import Implementation
-from jaxnlp.ops.matmul import operand_dtype
-from jaxnlp.ops.recurrent import RecurrentImplementation
+from jaxnlp.ops.matrix_products import operand_dtype
+from jaxnlp.ops.recurrent_layers import RecurrentImplementation
 
 
 @dataclasses.dataclass(frozen=True)

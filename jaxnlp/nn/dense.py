@@ -8,7 +8,7 @@ import jax
 from jax.nn.initializers import Initializer, normal, zeros
 
 from jaxnlp.nn.compute import Compute
-from jaxnlp.ops.matmul import matmul
+from jaxnlp.ops.matrix_products import matmul
 
 
 class Dense(nn.Module):

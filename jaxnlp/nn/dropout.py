@@ -4,7 +4,7 @@ import chex
 import flax.linen as nn
 import jax
 
-from jaxnlp.ops.dropout import check_rate, dropout, keep_mask, locked_dropout, scaled
+from jaxnlp.ops.dropout_masks import check_rate, dropout, keep_mask, locked_dropout, scaled
 from jaxnlp.typing import BATCH_AXIS
 
 
@@ -26,7 +26,7 @@ class Dropout(nn.Module):
     Attributes:
       rate: share dropped, in [0, 1).
 
-    Source: Srivastava et al. 2014, section 4. Differs: counter-based masks (see `jaxnlp.ops.dropout`).
+    Source: Srivastava et al. 2014, section 4. Differs: counter-based masks (see `jaxnlp.ops.dropout_masks`).
     """
 
     rate: float

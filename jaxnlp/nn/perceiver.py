@@ -74,14 +74,25 @@ class DownProject(TransformerBlock):
     num_latents: int = 32
 
     @nn.compact
-    def __call__(self, inputs: jax.Array, positions: tuple[int, ...]) -> jax.Array:  # type: ignore[override]
-        """Args: inputs [B, T, D], and the positions of the first latents (`latent_positions`). Returns: [B, M, D]."""
+    def __call__(  # type: ignore[override]
+        self, inputs: jax.Array, positions: tuple[int, ...], *, deterministic: bool
+    ) -> jax.Array:
+        """Reads the inputs.
+
+        Args:
+          inputs: [B, T, D].
+          positions: of the first latents (`latent_positions`).
+          deterministic: no dropout.
+
+        Returns:
+          [B, M, D].
+        """
         chex.assert_rank(inputs, 3)
         latents = self.param("latents", _xavier, (1, self.num_latents, inputs.shape[-1]))
         latents = latents[:, : len(positions)].astype(self.compute.dtype)
         inputs = inputs[:, : positions[-1] + 1]  # no latent reads the inputs after the last latent's position
         mask = masks.not_later(np.array(positions), np.arange(inputs.shape[1]))
-        return super().__call__(latents, memory=inputs, memory_mask=mask)[0]
+        return super().__call__(latents, deterministic=deterministic, memory=inputs, memory_mask=mask)[0]
 
 
 class UpProject(TransformerBlock):
@@ -92,7 +103,13 @@ class UpProject(TransformerBlock):
 
     @nn.compact
     def __call__(  # type: ignore[override]
-        self, x: jax.Array, memory: jax.Array, positions: tuple[int, ...], first: int | jax.Array = 0
+        self,
+        x: jax.Array,
+        memory: jax.Array,
+        positions: tuple[int, ...],
+        first: int | jax.Array = 0,
+        *,
+        deterministic: bool,
     ) -> jax.Array:
         """Adds to each input what it reads.
 
@@ -101,10 +118,11 @@ class UpProject(TransformerBlock):
           memory: the latents, and with the placement `along` the inputs [B, S, D].
           positions: the position of each entry of the memory.
           first: [] int, position of the first input.
+          deterministic: no dropout.
 
         Returns:
           [B, T, D].
         """
         chex.assert_shape(memory, (x.shape[0], len(positions), x.shape[2]))
         mask = masks.not_later(first + jnp.arange(x.shape[1]), np.array(positions))
-        return super().__call__(x, memory=memory, memory_mask=mask)[0]
+        return super().__call__(x, deterministic=deterministic, memory=memory, memory_mask=mask)[0]

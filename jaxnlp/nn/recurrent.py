@@ -11,8 +11,8 @@ from jax.nn.initializers import Initializer
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.dropout import LockedDropout
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.dropout import check_rate, dropout
-from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, Cell, State, recurrent
+from jaxnlp.ops.dropout_masks import check_rate, dropout
+from jaxnlp.ops.recurrent_layers import GRU, LSTM, RNN_RELU, RNN_TANH, Cell, State, recurrent
 
 CellName = Literal["rnn_tanh", "rnn_relu", "gru", "lstm"]
 CELLS = {"rnn_tanh": RNN_TANH, "rnn_relu": RNN_RELU, "gru": GRU, "lstm": LSTM}
@@ -46,7 +46,7 @@ class RecurrentDirection(nn.Module):
     """One layer in one direction.
 
     Attributes:
-      cell: name of the network, see `ops.recurrent`; gates are in the order of PyTorch.
+      cell: name of the network, see `ops.recurrent_layers`; gates are in the order of PyTorch.
       width: K, of the state and the output.
       reverse: read from the last position to the first.
       weight_dropout_rate: share of the recurrent matrix's elements dropped in training, the same ones for all positions

@@ -56,7 +56,6 @@ class TransformerBlock(nn.Module):
     Attributes:
       num_heads: H.
       feed_forward_width: F.
-      deterministic: no dropout. An attribute here, since `nn.scan` passes only arrays.
       mixer: how positions are mixed: dot-product attention (dot); attention without dot products (synthesizer); or only
         attention to the memory, with no self-attention (memory). `UNREAD` lists the attributes that each does not read.
       cross: whether attention to a memory follows the self-attention.
@@ -85,7 +84,6 @@ class TransformerBlock(nn.Module):
 
     num_heads: int
     feed_forward_width: int
-    deterministic: bool
     mixer: Mixer = "dot"
     cross: bool = False
     context_length: int | None = None
@@ -110,6 +108,7 @@ class TransformerBlock(nn.Module):
         self,
         x: jax.Array,
         *,
+        deterministic: bool,
         attention_mask: jax.Array | None = None,
         memory: jax.Array | None = None,
         memory_mask: jax.Array | None = None,
@@ -120,6 +119,7 @@ class TransformerBlock(nn.Module):
 
         Args:
           x: [B, T, D]; with the mixer `memory` also [1, T, D], the same for all examples.
+          deterministic: no dropout; otherwise the random stream `dropout` is needed.
           attention_mask: of self-attention, see `nn.attention.SelfAttention`.
           memory: [B, S, D], for `cross` and the mixer `memory`.
           memory_mask: [B or 1, H or 1, T or 1, S] bool, True = may attend to the memory; None = all.
@@ -139,22 +139,23 @@ class TransformerBlock(nn.Module):
         self._check_arguments(attention_mask, memory, memory_mask, cache)
         shape, x = x.shape, rows(x)
         if self.mixer == "memory":
-            x = self._read(x.reshape(shape), memory, memory_mask)
+            x = self._read(x.reshape(shape), memory, memory_mask, deterministic)
             shape, x = x.shape, rows(x)
         else:
             own = None if cache is None else cache[: len(cache) - 2 * self.cross]
             attention_norm = self._norm("attention_norm")
             branch, new = self._self_attention()(
                 (attention_norm(x) if self.norm == "pre" else x).reshape(shape),
-                deterministic=self.deterministic,
+                deterministic=deterministic,
                 attention_mask=attention_mask,
                 cache=own,
                 cached_positions=cached_positions,
             )
-            x = x + rows(self._kept(branch))
+            x = x + rows(self._kept(branch, deterministic))
             x = x if self.norm == "pre" else attention_norm(x)
             if self.cross:
-                x = self._cross(x.reshape(shape), memory if cache is None else cache[-2:], memory_mask)
+                kept = memory if cache is None else cache[-2:]
+                x = self._cross(x.reshape(shape), kept, memory_mask, deterministic)
             cache = None if cache is None or new is None else (*new, *cache[len(new) :])
         feed_forward_norm = self._norm("feed_forward_norm")
         feed_forward = FeedForward(
@@ -167,8 +168,8 @@ class TransformerBlock(nn.Module):
             name="feed_forward",
         )
         branch = feed_forward_norm(x) if self.norm == "pre" else x
-        branch = feed_forward(branch.reshape(shape), deterministic=self.deterministic)
-        x = x + rows(self._kept(branch))
+        branch = feed_forward(branch.reshape(shape), deterministic=deterministic)
+        x = x + rows(self._kept(branch, deterministic))
         x = x if self.norm == "pre" else feed_forward_norm(x)
         return x.reshape(shape), cache
 
@@ -205,22 +206,22 @@ class TransformerBlock(nn.Module):
                 "CrossAttention.keys_and_values"
             )
 
-    def _read(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
+    def _read(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None, deterministic: bool) -> jax.Array:
         """x [B or 1, T, D] plus what it reads in the memory, without self-attention: [B, T, D]."""
         branch = self._norm("query_norm")(rows(x)).reshape(x.shape) if self.normalise_queries else x
         memory = self._norm("memory_norm")(rows(memory)).reshape(memory.shape)
         attention = self._attention(CrossAttention, "attention")
-        branch = attention(branch, memory, deterministic=self.deterministic, attention_mask=memory_mask)
+        branch = attention(branch, memory, deterministic=deterministic, attention_mask=memory_mask)
         x = jnp.broadcast_to(x, branch.shape)
-        return (rows(x) + rows(self._kept(branch))).reshape(branch.shape)
+        return (rows(x) + rows(self._kept(branch, deterministic))).reshape(branch.shape)
 
-    def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None) -> jax.Array:
+    def _cross(self, x: jax.Array, memory: Any, memory_mask: jax.Array | None, deterministic: bool) -> jax.Array:
         """x [B, T, D] plus what it reads in the memory: rows [B * T, D]."""
         norm = self._norm("cross_attention_norm")
         branch = norm(rows(x)).reshape(x.shape) if self.norm == "pre" else x
         attention = self._attention(CrossAttention, "cross_attention")
-        branch = attention(branch, memory, deterministic=self.deterministic, attention_mask=memory_mask)
-        y = rows(x) + rows(self._kept(branch))
+        branch = attention(branch, memory, deterministic=deterministic, attention_mask=memory_mask)
+        y = rows(x) + rows(self._kept(branch, deterministic))
         return y if self.norm == "pre" else norm(y)
 
     def _self_attention(self) -> SelfAttention | SynthesizerAttention:
@@ -248,9 +249,9 @@ class TransformerBlock(nn.Module):
             **more,
         )
 
-    def _kept(self, branch: jax.Array) -> jax.Array:
+    def _kept(self, branch: jax.Array, deterministic: bool) -> jax.Array:
         """A branch [B, T, D], with zeros for the examples that skip it."""
-        return LayerDropout(self.layer_dropout_rate)(branch, deterministic=self.deterministic)
+        return LayerDropout(self.layer_dropout_rate)(branch, deterministic=deterministic)
 
     def _norm(self, name: str) -> LayerNorm:
         return LayerNorm(self.epsilon, self.use_bias, self.compute, name=name)
@@ -276,6 +277,7 @@ def stack(
     compute: Compute,
     x: jax.Array,
     *,
+    deterministic: bool,
     attention_mask: jax.Array | None = None,
     memory: jax.Array | None = None,
     memory_mask: jax.Array | None = None,
@@ -295,7 +297,7 @@ def stack(
       layers: L.
       compute: whether to scan, and whether to recompute blocks in the backward pass.
       x: [B, T, D].
-      attention_mask, memory, memory_mask: see `TransformerBlock`.
+      deterministic, attention_mask, memory, memory_mask: see `TransformerBlock`.
       caches: one for each block, if x continues earlier positions; a block without one reads x as a whole sequence.
       cached_positions: [] int, the number of filled positions in the caches.
       return_layers: also return what each block returns. Not with caches.
@@ -317,14 +319,14 @@ def stack(
         blocks = [first, *(block(name=f"block_{number}") for number in range(1, layers))]
         kept, layer_outputs = [], []
         for one, cache in zip(blocks, caches or [None] * layers, strict=True):
-            x, cache = one(x, **read, cache=cache, cached_positions=cached_positions)
+            x, cache = one(x, deterministic=deterministic, **read, cache=cache, cached_positions=cached_positions)
             kept.append(cache)
             layer_outputs.append(x)
         found = jnp.stack(layer_outputs) if return_layers else None
         return StackOutput(x, found, None if caches is None else tuple(kept))
 
     def body(module: TransformerBlock, x: jax.Array, read: dict[str, Any]) -> tuple[jax.Array, jax.Array | None]:
-        x, _ = module(x, **read)
+        x, _ = module(x, deterministic=deterministic, **read)
         return x, x if return_layers else None
 
     scanned = nn.scan(

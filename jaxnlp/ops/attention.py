@@ -32,8 +32,8 @@ import numpy as np
 from jaxnlp.ops import masks
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
 from jaxnlp.ops.devices import cuda_capability, target_platform
-from jaxnlp.ops.dropout import check_rate, keep_mask, scaled
-from jaxnlp.ops.matmul import accumulator, product, row_major, transposed
+from jaxnlp.ops.dropout_masks import check_rate, keep_mask, scaled
+from jaxnlp.ops.matrix_products import accumulator, product, row_major, transposed
 
 Implementation = Literal["auto", "vjp", "xla", "cudnn"]
 
@@ -78,7 +78,7 @@ def attend(
       scale: factor on the scores; None = 1 / sqrt(K). A Python number; only "xla" takes a traced one.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
-      first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
+      first_row: position in the whole batch of this shard's first example (see `ops.dropout_masks`).
       implementation: one of
         "vjp": the gradient of this module's docstring. It has no forward mode: JAX "can't apply forward-mode autodiff
         (jvp)" to it.
@@ -294,7 +294,7 @@ def _blocks(queries: int, keys: int, settings: _Settings) -> list[_Block]:
 
 
 def _drop(x, block, shape, rate, key, first_row):
-    """Dropout of a block of the weights, whose whole shape is `shape`: a window of the mask of `ops.dropout`."""
+    """Dropout of a block of the weights, whose whole shape is `shape`: a window of the mask of `ops.dropout_masks`."""
     if key is None:
         return x
     kept = keep_mask(key, x.shape, rate, first_row=first_row, whole=shape, offset=(0, block.start, 0))

@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
-from jaxnlp.ops.matmul import accumulator
+from jaxnlp.ops.matrix_products import accumulator
 
 
 class ClassLosses(NamedTuple):
     """What training minimises and what it reports, as sums over examples; scalars in float32, or in float64.
+
+    All four can be differentiated.
 
     Attributes:
       objective: sum of the weighted losses; divide by `weight`.
@@ -81,7 +83,7 @@ def class_cross_entropy(
     return ClassLosses(
         objective=-(weights * aim * focus).sum(),
         weight=(weights * shares).sum(),
-        nll=jax.lax.stop_gradient(-(shares * log_p).sum()),
+        nll=-(shares * log_p).sum(),
         count=loss_mask.astype(wide).sum(),
     )
 
@@ -137,7 +139,7 @@ def several_cross_entropy(
     return ClassLosses(
         objective=jnp.where(loss_mask, losses, 0.0).sum(),
         weight=count,
-        nll=jax.lax.stop_gradient(jnp.where(loss_mask, plain_losses, 0.0).sum()),
+        nll=jnp.where(loss_mask, plain_losses, 0.0).sum(),
         count=count,
     )
 
@@ -154,7 +156,7 @@ def squared_error(outputs: jax.Array, targets: jax.Array, loss_mask: jax.Array) 
     # A masked row may have any values, also NaN, which a product with 0 would pass on to the gradient.
     difference = jnp.where(loss_mask, outputs[:, 0].astype(wide) - targets.astype(wide), 0.0)
     loss, count = jnp.square(difference).sum(), loss_mask.astype(wide).sum()
-    return ClassLosses(loss, count, jax.lax.stop_gradient(loss), count)
+    return ClassLosses(loss, count, loss, count)
 
 
 def _check_rates(label_smoothing: float, focal_gamma: float) -> None:

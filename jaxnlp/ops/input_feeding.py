@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from jaxnlp.ops import scores
 from jaxnlp.ops.checks import expect
 from jaxnlp.ops.lstm import lstm_cell
-from jaxnlp.ops.matmul import accumulator, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, product, transposed
 
 ScoreName = Literal["multiplicative", "dot", "additive"]
 

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.devices import target_platform
-from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
 
 
 class TokenLosses(NamedTuple):
     """What training minimises and what it reports, as sums over positions; scalars in float32, or in float64.
 
-    Divide by `count` for the unit: nats per token.
+    Divide by `count` for the unit: nats per token. All three can be differentiated.
 
     Attributes:
-      objective: sum of the weighted losses in nats, with label smoothing and z-loss. Gradients flow from here only.
+      objective: sum of the weighted losses in nats, with label smoothing and z-loss.
       nll: sum of the weighted negative log-likelihoods of the targets in nats, without smoothing and z-loss.
       count: sum of the weights.
     """
@@ -45,7 +45,7 @@ def cross_entropy(
     Args:
       logits: scores z [..., V], float.
       targets: [...] int, in [0, V); other targets have the loss NaN, unless they are masked.
-      loss_mask: [...] bool or float weights m; None = ones.
+      loss_mask: [...] bool or float weights m; None = ones. A weight of 0 has gradient 0.
       label_smoothing: e, the share of the target's probability that is spread evenly over all V.
       z_loss: c, which keeps the normaliser Z near 0, where float32 is exact.
 
@@ -101,12 +101,16 @@ def _losses_from(z, log_normaliser, targets, label_smoothing, z_loss):
 
 def _sums(losses, weights):
     """Weighted sums of what `_losses` returns."""
+    return tuple((each * weights).sum() for each in _counted(losses, weights))
+
+
+def _counted(losses, weights):
     # A masked target may be outside [0, V), where its loss is NaN.
-    return tuple(jnp.where(weights != 0, each * weights, 0.0).sum() for each in losses)
+    return tuple(jnp.where(weights != 0, each, 0.0) for each in losses)
 
 
 def _token_losses(sums, weights) -> TokenLosses:
-    return TokenLosses(sums[0], jax.lax.stop_gradient(sums[-1]), weights.sum())
+    return TokenLosses(sums[0], sums[-1], weights.sum())
 
 
 def linear_cross_entropy(
@@ -128,14 +132,15 @@ def linear_cross_entropy(
         dz = m ((1 + 2 c Z) softmax(z) - (1 - e) onehot(target) - e / V)
 
     and becomes dx, dW and db before the next chunk's logits are computed. The forward pass therefore computes all
-    gradients already; the backward scales them by the loss's cotangent.
+    gradients already; the backward scales them by the loss's cotangent. With e or c, the gradient of nll takes a second
+    pass; only a program that differentiates nll computes it.
 
     Args:
       x: [N, D], float.
       w: [D, V].
       b: [V] or None.
       targets: [N] int, in [0, V).
-      loss_mask: [N] bool or float weights m; None = ones. No gradient flows to it.
+      loss_mask: [N] bool or float weights m; None = ones. A weight of 0 has gradient 0.
       label_smoothing: e.
       z_loss: c.
       chunk: number of tokens in a chunk. The extra memory is about two arrays [chunk, V] in float32, with a gradient or
@@ -144,7 +149,7 @@ def linear_cross_entropy(
       matmul_dtype: dtype that the products' operands are rounded to; None = the dtype of x.
 
     Returns:
-      TokenLosses in float32, or in float64 for x in float64. Gradients flow from the objective to x, w and b.
+      TokenLosses in float32, or in float64 for x in float64.
 
     Raises:
       ValueError: when shapes do not fit, x, w or b is not float, targets are not int, e is outside [0, 1), or chunk
@@ -179,9 +184,9 @@ def linear_cross_entropy(
         return padded.reshape(chunk, chunks, *a.shape[1:]).swapaxes(0, 1)
 
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
-    sums = _linear_cross_entropy(
-        dealt(x), w, b, dealt(targets), dealt(jax.lax.stop_gradient(weights)), label_smoothing, z_loss, dtype
-    )
+    chunks_of = (dealt(x), w, b, dealt(targets), dealt(weights))
+    objective, *nll = _linear_cross_entropy(*chunks_of, label_smoothing, z_loss, dtype)
+    sums = (objective, *(_nll(jax.lax.stop_gradient(each), *chunks_of, dtype) for each in nll))
     return _token_losses(sums, weights)
 
 
@@ -269,20 +274,43 @@ def _linear_forward(x, w, b, targets, weights, label_smoothing, z_loss, dtype):
             db = db + column_sums(dz)
             chex.assert_shape(db, (vocabulary,))
         chex.assert_shape((dx, dw), [(tokens, width), (width, vocabulary)])
-        return (_added(totals, _sums(losses, weights)), dw, db), dx
+        return (_added(totals, _sums(losses, weights)), dw, db), (dx, _counted(losses, weights)[0])
 
     wide = accumulator(dtype)
     no_losses = _no_losses(label_smoothing, z_loss, weights.dtype)
     zeros = (no_losses, jnp.zeros(w.shape, wide), None if b is None else jnp.zeros(b.shape, wide))
-    (totals, dw, db), dx = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
-    return totals, (dx, dw.astype(w.dtype), None if db is None else db.astype(b.dtype))
+    (totals, dw, db), (dx, dweights) = jax.lax.scan(add_chunk, zeros, (x, targets, weights))
+    return totals, (dx, dw.astype(w.dtype), None if db is None else db.astype(b.dtype), None, dweights)
 
 
-def _linear_backward(label_smoothing, z_loss, dtype, residuals, cotangents):
+def _linear_backward(label_smoothing, z_loss, dtype, gradients, cotangents):
     del label_smoothing, z_loss, dtype
-    cotangent = cotangents[0]  # of the objective: the negative log-likelihood has no gradient
-    dx, dw, db = jax.tree.map(lambda g: g * cotangent.astype(g.dtype), residuals)
-    return dx, dw, db, None, None
+    return _scaled(gradients, cotangents[0])  # the negative log-likelihood has its gradient from `_nll`
+
+
+def _scaled(gradients, cotangent):
+    return jax.tree.map(lambda g: g * cotangent.astype(g.dtype), gradients)
 
 
 _linear_cross_entropy.defvjp(_linear_forward, _linear_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
+def _nll(value, x, w, b, targets, weights, dtype):
+    """The negative log-likelihood, whose value is known. A program that differentiates it computes all logits again."""
+    del x, w, b, targets, weights, dtype
+    return value
+
+
+def _nll_forward(value, x, w, b, targets, weights, dtype):
+    del dtype
+    return value, (x, w, b, targets, weights)
+
+
+def _nll_backward(dtype, arguments, cotangent):
+    x, w, b, targets, weights = arguments
+    _, gradients = _linear_forward(x, w, b, targets, weights, 0.0, 0.0, dtype)
+    return None, *_scaled(gradients, cotangent)
+
+
+_nll.defvjp(_nll_forward, _nll_backward)

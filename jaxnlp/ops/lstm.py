@@ -1,4 +1,4 @@
-"""The step of an LSTM, with its gradient by hand; `ops.recurrent` has the layer."""
+"""The step of an LSTM, with its gradient by hand; `ops.recurrent_layers` has the layer."""
 
 import chex
 import jax

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.devices import target_platform
-from jaxnlp.ops.matmul import accumulator, column_sums
+from jaxnlp.ops.matrix_products import accumulator, column_sums
 
 
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None = None, *, epsilon: float = 1e-5) -> jax.Array:

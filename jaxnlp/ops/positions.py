@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
-from jaxnlp.ops.matmul import accumulator
+from jaxnlp.ops.matrix_products import accumulator
 
 
 def sinusoidal_positions(positions: int, width: int) -> jax.Array:

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.attention import attention_weights
 from jaxnlp.ops.checks import expect, expect_float
-from jaxnlp.ops.dropout import dropout
-from jaxnlp.ops.matmul import accumulator
+from jaxnlp.ops.dropout_masks import dropout
+from jaxnlp.ops.matrix_products import accumulator
 
 
 def attend_relative(

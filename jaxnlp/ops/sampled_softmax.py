@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect, expect_float
 from jaxnlp.ops.losses import TokenLosses
-from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
 
 
 def sampled_cross_entropy(
@@ -42,7 +42,7 @@ def sampled_cross_entropy(
       w: [D, V].
       b: [V] or None.
       targets: [N] int, in [0, V); other targets have the loss NaN, unless they are masked.
-      loss_mask: [N] bool or float weights; None = ones. No gradient flows to it.
+      loss_mask: [N] bool or float weights; None = ones. A weight of 0 has gradient 0.
       frequent: [F] int, words that are always summed.
       rare: [R] int, all others: each word is in one of the two, once.
       samples: S, number of rare words that are drawn.
@@ -50,8 +50,8 @@ def sampled_cross_entropy(
       matmul_dtype: dtype that the operands of products are rounded to; None = the dtype of x.
 
     Returns:
-      TokenLosses in float32, or in float64 for x in float64; nll is the same estimate as the objective. Gradients flow
-      from the objective to x, and to w and b where words are summed.
+      TokenLosses in float32, or in float64 for x in float64; nll is the objective. Gradients reach x, the weights,
+      and w and b where words are summed.
 
     Raises:
       ValueError: when shapes do not fit, x, w or b is not float, targets are not int, or samples is below 1.
@@ -98,16 +98,16 @@ def sampled_cross_entropy(
     else:
         b_own = jnp.zeros(len(targets), wide)
     dtype = jax.dtypes.canonicalize_dtype(matmul_dtype or x.dtype).name
-    total = _estimate(x, w_summed, offsets, w_own, b_own, summed, targets, jax.lax.stop_gradient(weights), dtype)
-    return TokenLosses(total, jax.lax.stop_gradient(total), weights.sum())
+    total = _estimate(x, w_summed, offsets, w_own, b_own, weights, summed, targets, dtype)
+    return TokenLosses(total, total, weights.sum())
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(8,))
-def _estimate(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtype):
-    return _forward(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtype)[0]
+def _estimate(x, w_summed, offsets, w_own, b_own, weights, summed, targets, dtype):
+    return _forward(x, w_summed, offsets, w_own, b_own, weights, summed, targets, dtype)[0]
 
 
-def _forward(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtype):
+def _forward(x, w_summed, offsets, w_own, b_own, weights, summed, targets, dtype):
     """Computes all gradients too, as `losses.linear_cross_entropy`: logits and exponentials are not kept."""
     wide = weights.dtype
     (tokens, width), words = x.shape, len(summed)
@@ -137,13 +137,14 @@ def _forward(x, w_summed, offsets, w_own, b_own, summed, targets, weights, dtype
         column_sums(dz).astype(offsets.dtype),
         (d_own[:, None] * x).astype(w_own.dtype),
         d_own.astype(b_own.dtype),
+        jnp.where(weights != 0, losses, 0.0),
     )
     return total, gradients
 
 
 def _backward(dtype, gradients, cotangent):
     del dtype
-    return (*jax.tree.map(lambda g: g * cotangent.astype(g.dtype), gradients), None, None, None)
+    return (*jax.tree.map(lambda g: g * cotangent.astype(g.dtype), gradients), None, None)
 
 
 _estimate.defvjp(_forward, _backward)

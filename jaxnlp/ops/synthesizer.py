@@ -47,7 +47,7 @@ def synthesize(
       first_query: position of the first query, see `ops.attention.attend`.
       dropout_rate: share of the weights dropped, in [0, 1).
       dropout_key: random key for it; None = no dropout.
-      first_row: position in the whole batch of this shard's first example (see `ops.dropout`).
+      first_row: position in the whole batch of this shard's first example (see `ops.dropout_masks`).
 
     Returns:
       [B, T, H, K], dtype of z. A fully masked row is zero.

@@ -19,7 +19,7 @@ from configs import bert_cfimdb, lstm_lm_hw4
 from configs.gpt_shakespeare_cpu import get_config
 from jaxnlp.convert.bert import to_huggingface
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import target_decoder_of
+from jaxnlp.decoding.generation import target_decoder_of
 from jaxnlp.models.bert_classifier import BertClassifier
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig
 from jaxnlp.models.text_cnn import TextCNN

@@ -110,9 +110,11 @@ def run_code(
     Runs that the code loads and does not train are trained first, by the commands of the page, or else of the others.
     """
 
-    def run(name: str, after: str = "") -> tuple[dict[str, Any], str]:
+    def run(name: str, after: str = "", before: str = "") -> tuple[dict[str, Any], str]:
         page = next(page for page in PAGES if page.name == name)
-        text = page.read_text(encoding="utf-8").partition(after)[2] if after else page.read_text(encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
+        text = text.partition(after)[2] if after else text
+        text = text.partition(before)[0] if before else text
         code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE))
         monkeypatch.chdir(tmp_path)
         for file, content in SAMPLES.items():

@@ -47,7 +47,7 @@ def test_a_quotation_that_no_longer_fits_would_be_found():
 
 
 def test_every_step_of_both_passes_is_quoted():
-    path = "jaxnlp/ops/self_attention.py"
+    path = "jaxnlp/ops/single_head.py"
     source = (ROOT / path).read_text(encoding="utf-8")
     quoted = {line for quoted_path, quote in QUOTES if quoted_path == path for line in stripped(quote)}
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
@@ -112,7 +112,7 @@ def finite_differences(function, x, step=1e-6):
 
 def test_worked_example_agrees_with_finite_differences_of_plain_numpy(example):
     """Each array's gradient is that of the loss sum(dY * Y) when only this array is moved."""
-    from jaxnlp.ops.self_attention import self_attention_gradients
+    from jaxnlp.ops.single_head import self_attention_gradients
 
     inputs = [example[name] for name in ("x", "w_q", "w_k", "w_v", "dy")]
     steps, gradients = self_attention_gradients(*inputs, causal=True)

@@ -33,6 +33,17 @@ def test_notebooks_are_stored_without_outputs(path):
     assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
 
 
+def assert_losses_fall(folder):
+    """The training losses of the runs in a folder, where there are several."""
+    falls = []
+    for file in folder.rglob("metrics.jsonl"):
+        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        losses = [row["loss"] for row in rows if row["split"] == "train"]
+        falls += [losses[-1] < losses[0]] if len(losses) > 1 else []
+    assert falls
+    assert all(falls)
+
+
 @pytest.mark.parametrize(
     ("path", "figures"),
     [
@@ -49,3 +60,5 @@ def test_notebooks_run(path, figures, shown, capsys):
     assert len(shown) == figures
     assert capsys.readouterr().out
     assert found.get("STEPS", 2) == 2
+    if "STEPS" in found:
+        assert_losses_fall(found["folder"])

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import re
+import sys
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -176,6 +177,18 @@ def test_the_environment_names_trusted_packages(names, monkeypatch):
     serialization.TRUSTED.remove(PACKAGE)
     monkeypatch.setenv("JAXNLP_TRUST", names)
     assert from_json(through_text(Animal()), Animal) == Animal()
+
+
+def test_a_package_that_the_environment_names_may_be_in_the_current_folder_and_hides_no_library(monkeypatch, tmp_path):
+    (tmp_path / "my_animals.py").write_text("class Cat: pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("JAXNLP_TRUST", "my_animals")
+    try:
+        assert find_class("my_animals:Cat").__name__ == "Cat"
+    finally:
+        sys.modules.pop("my_animals", None)
+    assert sys.path[-1] == str(tmp_path)
 
 
 @pytest.mark.parametrize("names", ["", ",", "other", f"{PACKAGE}_2", __name__])

@@ -1,6 +1,7 @@
 import importlib
 import json
 import re
+import sys
 import types
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 from train.command_line import RunOptions, parse
 from train.config import TrainConfig, update
-from train.recipes import load_recipe, recipe_names
+from train.recipes import UnknownRecipeError, load_recipe, recipe_names
 
 FILES = sorted(Path(configs.__file__).parent.glob("*.py"))
 RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
@@ -35,6 +36,16 @@ RECIPES = [path.stem for path in FILES if path.stem != "__init__"]
 def test_all_recipes_are_found_by_their_file_name():
     assert len(RECIPES) >= 4
     assert recipe_names() == RECIPES
+
+
+@pytest.mark.parametrize("name", ["train", "data", "numpy"])
+def test_the_folder_of_a_recipe_hides_no_module(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("train.recipes._given", {})
+    (tmp_path / f"{name}.py").write_text("raise SystemExit")
+    with pytest.raises(UnknownRecipeError, match=rf"{name}.py has the name of another module, .*; rename the file"):
+        load_recipe(str(tmp_path / f"{name}.py"))
+    assert sys.path[-1] == str(tmp_path)
 
 
 @pytest.mark.parametrize("name", RECIPES)

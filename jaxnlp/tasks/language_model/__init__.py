@@ -27,7 +27,7 @@ from jaxnlp.tasks.language_model.evaluators import (
     RecurrentValidation,
     Validation,
 )
-from jaxnlp.text import UnknownTokenError
+from jaxnlp.tasks.language_model.prompts import check_prompt
 from jaxnlp.typing import Array, Batch, Metrics, Params, PRNGKey, PyTree
 
 _SAMPLE = 0x5A3
@@ -55,7 +55,8 @@ class LanguageModel(Task):
     num_frequent: int = 4_000
     """With num_sampled: the N most frequent tokens are always part of the normaliser."""
     sample_prompt: str | None = None
-    """Generate text from this prompt at each evaluation, for the report; None = no samples."""
+    """Generate text from this prompt at each evaluation, for the report; None = no samples. A vocabulary that lacks it
+    starts with its first token."""
     sample_tokens: int = 200
     """Number of tokens in each sample."""
 
@@ -110,7 +111,7 @@ class LanguageModel(Task):
         if self.num_sampled is not None and corpus.token_counts is None:
             raise DataError("task.num_sampled needs token counts, which this data set does not have")
         if self.sample_prompt is not None:
-            _check_prompt(self.sample_prompt, model.max_length, corpus.processor)
+            check_prompt(self.sample_prompt, model.max_length, corpus.processor)
 
     def build(self, model: ModelConfig, processor: Any) -> tuple[nn.Module, tuple[jax.ShapeDtypeStruct, ...]]:
         return model.build(processor.size), (jax.ShapeDtypeStruct((1, 1), jnp.int32),)
@@ -304,19 +305,3 @@ def _mean_square(x: Array, mask: Array) -> Array:
     """The mean square of x [B, T, K] over the positions [B, T] where the mask is True, in float32."""
     squares = jnp.square(x.astype(jnp.float32)).mean(axis=-1)
     return jnp.where(mask, squares, 0.0).sum() / jnp.maximum(mask.sum().astype(jnp.float32), 1.0)
-
-
-def _check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:
-    """Raises DataError for a prompt that would fail at the first evaluation."""
-    try:
-        length = len(vocabulary.encode(prompt))
-    except UnknownTokenError as error:
-        raise DataError(
-            f"--task.sample-prompt {prompt!r}: {error}. Give another prompt, or None for no samples"
-        ) from error
-    if not length or (max_length is not None and length > max_length):
-        expected = "at least one token" if max_length is None else f"1 to {max_length} tokens"
-        raise DataError(
-            f"--task.sample-prompt {prompt!r}: expected {expected}, got {length}. Give another prompt, or None for no "
-            "samples"
-        )

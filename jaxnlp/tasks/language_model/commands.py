@@ -11,23 +11,25 @@ import numpy as np
 import tyro
 
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import decoder_of
-from jaxnlp.decoding.generate import generate as generate_tokens
+from jaxnlp.decoding.generation import decoder_of
+from jaxnlp.decoding.generation import generate as generate_tokens
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.inference import one_or_many, require_texts
 from jaxnlp.options import LIKELY
 from jaxnlp.tasks import Command, Trained
+from jaxnlp.tasks.language_model.prompts import known_prompt
 from jaxnlp.text.words import WordVocabulary
 
 _logger = logging.getLogger(__name__)
+LINE_BREAK = "\n"
 
 
 @dataclasses.dataclass(frozen=True)
 class Generate(Command):
     """Generates text from a prompt, streaming it to the terminal."""
 
-    prompt: Annotated[str, LIKELY] = "\n"
-    """Text to continue."""
+    prompt: Annotated[str, LIKELY] = LINE_BREAK
+    """Text to continue. A vocabulary without a line break starts with its first token."""
     max_new_tokens: int = 500
     """Number of tokens to generate."""
     sampling: Annotated[Sampling, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Sampling)
@@ -69,6 +71,15 @@ class Generate(Command):
           ValueError: for a stop that is not one token, and for a prompt that is empty or longer than the context; with
             beams, when the context is too short for all new tokens.
         """
+        self._started(trained)._print(trained)
+
+    def _started(self, trained: Trained) -> "Generate":
+        """This request, with a prompt that the vocabulary has in place of the default prompt."""
+        if self.prompt != LINE_BREAK:
+            return self
+        return dataclasses.replace(self, prompt=known_prompt(self.prompt, trained.processor))
+
+    def _print(self, trained: Trained) -> None:
         vocabulary = trained.processor
         if isinstance(vocabulary, WordVocabulary) and (unknown := vocabulary.count_unknown(self.prompt)):
             _logger.warning("unknown words of the prompt become %s; their number: %d", vocabulary.unknown, unknown)
@@ -117,12 +128,12 @@ class Generate(Command):
 
     def text(self, trained: Trained) -> str:
         """The prompt and one continuation."""
-        stop = self._stop_token(trained)
-        if self.num_beams > 1:
-            row = self._found(trained, stop)[0].tolist()
+        given, stop = self._started(trained), self._stop_token(trained)
+        if given.num_beams > 1:
+            row = given._found(trained, stop)[0].tolist()
         else:
-            row = [int(tokens[0]) for tokens in self._drawn(trained, stop)]
-        return self.prompt + trained.processor.decode(row)
+            row = [int(tokens[0]) for tokens in given._drawn(trained, stop)]
+        return given.prompt + trained.processor.decode(row)
 
     def _drawn(self, trained: Trained, stop: int | None) -> Iterator[np.ndarray]:
         return generate_tokens(

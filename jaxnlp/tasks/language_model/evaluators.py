@@ -12,12 +12,13 @@ import tyro
 from jaxnlp.blocks import MarkedText
 from jaxnlp.corpus import DataError, NumpyBatch
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import Decoder, decoder_of, generate
+from jaxnlp.decoding.generation import Decoder, decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.metrics import total
 from jaxnlp.ops.neural_cache import cache_probability, remembered
 from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scoring, Trained
+from jaxnlp.tasks.language_model.prompts import known_prompt
 from jaxnlp.tasks.language_model.words import word_blocks
 from jaxnlp.text.windows import NextWordWindow
 from jaxnlp.text.words import EOL, WordVocabulary
@@ -73,15 +74,16 @@ def sample_blocks(scoring: Scoring) -> list[Block]:
     if task.sample_prompt is None:
         return []
     vocabulary = scoring.trained.processor
+    prompt = known_prompt(task.sample_prompt, vocabulary)
     tokens = generate(
         decoder(scoring),
         scoring.params_here(),
-        vocabulary.encode(task.sample_prompt)[None],
+        vocabulary.encode(prompt)[None],
         max_new_tokens=task.sample_tokens,
         key=jax.random.key(scoring.trained.config.get("seed", 0)),
     )
     text = vocabulary.decode(int(token[0]) for token in tokens)
-    return [Block("Samples", MarkedText(paragraphs=(((task.sample_prompt, True), (text, False)),)), keep="all")]
+    return [Block("Samples", MarkedText(paragraphs=(((prompt, True), (text, False)),)), keep="all")]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxnlp import batches
 from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
-from jaxnlp.decoding.parse import Trees, beam_parse
+from jaxnlp.decoding.parsing import Trees, beam_parse
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from jaxnlp.decoding.complete import complete
-from jaxnlp.decoding.generate import Decoder
+from jaxnlp.decoding.completion import complete
+from jaxnlp.decoding.generation import Decoder
 from jaxnlp.text import UnknownTokenError
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question

@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from jaxnlp.commands.files import blank_rows, chunks, report_blank, rows_of
-from jaxnlp.decoding.generate import decoder_of
+from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.inference import one_or_many, require_texts, unless_blank
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.question_answering.answers import answer, one_line

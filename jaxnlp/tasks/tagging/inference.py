@@ -12,7 +12,7 @@ from jaxnlp import batches
 from jaxnlp.batches import Compute, Shape, in_batches, text_shapes
 from jaxnlp.models.tagger import LabelScores
 from jaxnlp.ops.crf import Chain, crf_marginals
-from jaxnlp.ops.viterbi import viterbi
+from jaxnlp.ops.viterbi_paths import viterbi
 from jaxnlp.tasks import Trained
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.typing import Array, Batch, Params

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxnlp.config import Config
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import SMALLEST_BUCKET, Decoder, target_decoder_of
+from jaxnlp.decoding.generation import SMALLEST_BUCKET, Decoder, target_decoder_of
 from jaxnlp.text.subwords import END, START
 from jaxnlp.typing import Array, Params
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.generate import Decoder
+from jaxnlp.decoding.generation import Decoder
 from jaxnlp.typing import Params
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from jaxnlp.decoding import beam
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.complete import complete
-from jaxnlp.decoding.generate import Decoder, decoder_of, pad_to_bucket
+from jaxnlp.decoding.completion import complete
+from jaxnlp.decoding.generation import Decoder, decoder_of, pad_to_bucket
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig

@@ -8,7 +8,7 @@ import pytest
 import scipy.special
 
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import generate, target_decoder_of
+from jaxnlp.decoding.generation import generate, target_decoder_of
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models.attention_lstm import AttentionLSTMConfig
 from jaxnlp.models.encoder_decoder import EncoderDecoderConfig

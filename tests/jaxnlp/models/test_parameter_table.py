@@ -52,10 +52,12 @@ def test_every_parameter_of_a_block_has_an_entry_with_its_axes(settings, use_bia
         grouped=settings.get("num_key_heads") == SIZES["G"],
         use_bias=use_bias,
     )
-    module = TransformerBlock(SIZES["H"], SIZES["F"], deterministic=True, use_bias=use_bias, **settings)
+    module = TransformerBlock(SIZES["H"], SIZES["F"], use_bias=use_bias, **settings)
     x = np.zeros((2, 5, SIZES["D"]), np.float32)
     memory = x if settings.get("cross") or settings.get("mixer") == "memory" else None
-    params = jax.eval_shape(lambda key: module.init(key, x, memory=memory)["params"], jax.random.key(0))
+    params = jax.eval_shape(
+        lambda key: module.init(key, x, deterministic=True, memory=memory)["params"], jax.random.key(0)
+    )
     expected = {
         path: tuple(int(letter) if letter.isdigit() else SIZES[letter] for letter in letters)
         for path, letters in axes.items()

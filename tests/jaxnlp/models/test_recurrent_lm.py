@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from jaxnlp.decoding.generate import decoder_of, generate
+from jaxnlp.decoding.generation import decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig

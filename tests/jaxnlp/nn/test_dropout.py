@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxnlp.nn.dropout import Dropout, LayerDropout, LockedDropout, first_row_of_shard
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.typing import BATCH_AXIS
 
 X = np.random.default_rng(0).normal(size=(16, 3, 5)).astype(np.float32)

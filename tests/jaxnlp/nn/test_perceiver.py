@@ -22,7 +22,6 @@ ARGUMENTS = {
     "residual_dropout_rate": 0.0,
     "use_bias": True,
     "residual_stddev": 0.02,
-    "deterministic": True,
 }
 SHORT, LONG = 3, 7  # fewer positions than latents, and more
 
@@ -107,7 +106,8 @@ def make_up(**changes):
 def apply(module, params, x, memory, positions, dropout_key=None):
     """Into the latents where there is no memory, else out of it."""
     arguments = (x, positions) if memory is None else (x, memory, positions)
-    return module.apply({"params": params}, *arguments, rngs=None if dropout_key is None else {"dropout": dropout_key})
+    rngs = None if dropout_key is None else {"dropout": dropout_key}
+    return module.apply({"params": params}, *arguments, deterministic=dropout_key is None, rngs=rngs)
 
 
 def assert_near(found, expected):
@@ -182,7 +182,9 @@ def test_a_latent_sees_the_inputs_up_to_its_position_and_no_others(placement):
 def test_an_output_sees_its_own_input_and_the_memory_up_to_its_position(first):
     positions = (1, 4, 6, 9, 0, 3)  # of latents and inputs, in no order
     params, x, memory = random_params(down=False), random_inputs(5), random_inputs(len(positions), seed=3)
-    read = jax.jit(lambda x, memory: make_up().apply({"params": params}, x, memory, positions, first))
+    read = jax.jit(
+        lambda x, memory: make_up().apply({"params": params}, x, memory, positions, first, deterministic=True)
+    )
     before = np.asarray(read(x, memory))
     for s, position in enumerate(positions):
         changed = memory.copy()
@@ -227,7 +229,9 @@ def test_weights_asked_for_mix_the_values_to_what_attention_adds():
     params, x, latents = random_params(down=False), random_inputs(LONG), random_inputs(LATENTS, seed=3)
     params["feed_forward"]["down"] = jax.tree.map(np.zeros_like, params["feed_forward"]["down"])
     apply_up = jax.jit(
-        lambda params: make_up().apply({"params": params}, x, latents, (1, 3, 4, 6), mutable=["intermediates"])
+        lambda params: make_up().apply(
+            {"params": params}, x, latents, (1, 3, 4, 6), deterministic=True, mutable=["intermediates"]
+        )
     )
     y, found = apply_up(params)
     (weights,) = jax.tree.leaves(found["intermediates"])
@@ -247,7 +251,7 @@ def test_weights_asked_for_mix_the_values_to_what_attention_adds():
 @pytest.mark.parametrize("rates", [{"attention_dropout_rate": 0.5}, {"residual_dropout_rate": 0.5}], ids=str)
 def test_dropout_is_a_function_of_its_key(rates):
     params, x = random_params(down=True), random_inputs(LONG)
-    module = make_down(**rates, deterministic=False)
+    module = make_down(**rates)
     first, again, other = (apply(module, params, x, None, (0, 1, 2, 3), jax.random.key(seed)) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other)
@@ -259,7 +263,7 @@ def test_dropout_is_a_function_of_its_key(rates):
 @pytest.mark.thorough
 def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
     params, x = random_params(down=True), random_inputs(LONG, batch=4)
-    module = make_down(attention_dropout_rate=0.3, residual_dropout_rate=0.3, deterministic=False)
+    module = make_down(attention_dropout_rate=0.3, residual_dropout_rate=0.3)
 
     def run(x):
         return apply(module, params, x, None, (0, 1, 2, 3), jax.random.key(4))
@@ -272,7 +276,7 @@ def test_shards_of_a_batch_drop_what_the_whole_batch_drops():
 def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
     module, params = make_down(compute=Compute(**dtypes)), random_params(down=True)
     x = jnp.asarray(random_inputs(LONG), dtypes.get("dtype", "float32"))
-    shapes = jax.eval_shape(lambda key: module.init(key, x, (0, 1))["params"], jax.random.key(0))
+    shapes = jax.eval_shape(lambda key: module.init(key, x, (0, 1), deterministic=True)["params"], jax.random.key(0))
     assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
     y = apply(module, params, x, None, (0, 1, 2, 3))
     assert y.dtype == x.dtype
@@ -283,7 +287,7 @@ def test_short_types_keep_float32_parameters_and_stay_near_float32(dtypes):
 def test_latents_begin_within_pytorchs_xavier_bound_and_writers_have_their_own_spread():
     module = make_down(num_latents=32, feed_forward_width=128, residual_stddev=0.004)
     x = np.zeros((1, 1, 64), np.float32)
-    params = jax.jit(lambda key: module.init(key, x, (0,)))(jax.random.key(0))["params"]
+    params = jax.jit(lambda key: module.init(key, x, (0,), deterministic=True))(jax.random.key(0))["params"]
     theirs = torch.nn.init.xavier_uniform_(torch.empty(1, 32, 64)).numpy()
     latents = np.asarray(params["latents"])
     bound = np.sqrt(6.0 / (33 * 64))
@@ -305,7 +309,9 @@ def test_latents_begin_within_pytorchs_xavier_bound_and_writers_have_their_own_s
 
 def test_without_biases_there_is_no_bias_leaf():
     module = make_down(use_bias=False)
-    params = jax.eval_shape(lambda key: module.init(key, random_inputs(2), (0, 1))["params"], jax.random.key(0))
+    params = jax.eval_shape(
+        lambda key: module.init(key, random_inputs(2), (0, 1), deterministic=True)["params"], jax.random.key(0)
+    )
     assert not [path for path, _ in jax.tree_util.tree_leaves_with_path(params) if path[-1].key == "bias"]
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxnlp.convert.torch_recurrent import from_torch, to_torch
 from jaxnlp.nn.compute import Compute
 from jaxnlp.nn.recurrent import CELLS, Recurrent, RecurrentDirection, empty_states, uniform_of_width
-from jaxnlp.ops.dropout import dropout
+from jaxnlp.ops.dropout_masks import dropout
 
 pytestmark = pytest.mark.sweep
 

@@ -25,7 +25,6 @@ def make_block(**changes):
         "residual_dropout_rate": 0.0,
         "use_bias": True,
         "residual_stddev": 0.02,
-        "deterministic": True,
     }
     return TransformerBlock(**(settings | changes))
 
@@ -54,7 +53,8 @@ def random_params():
 @functools.partial(jax.jit, static_argnums=0)
 def apply(block, params, x, cache=None, cached_positions=0, dropout_key=None, **memory):
     rngs = None if dropout_key is None else {"dropout": dropout_key}
-    return block.apply({"params": params}, x, cache=cache, cached_positions=cached_positions, rngs=rngs, **memory)
+    read = {"deterministic": dropout_key is None, "cache": cache, "cached_positions": cached_positions} | memory
+    return block.apply({"params": params}, x, rngs=rngs, **read)
 
 
 def test_equals_a_pre_norm_block_of_pytorch():
@@ -110,7 +110,7 @@ def test_dropout_acts_on_each_branch_and_not_on_the_residual_stream(kept, silenc
     last = {"attention": "out", "feed_forward": "down"}[silenced]
     params[silenced][last] = jax.tree.map(np.zeros_like, params[silenced][last])
     branch = np.asarray(apply(make_block(), params, X)[0]) - X
-    block = make_block(residual_dropout_rate=0.5, deterministic=False)
+    block = make_block(residual_dropout_rate=0.5)
     dropped = np.asarray(apply(block, params, X, dropout_key=jax.random.key(0))[0])
     untouched = dropped == X
     assert 0.2 < untouched.mean() < 0.8, kept
@@ -120,7 +120,7 @@ def test_dropout_acts_on_each_branch_and_not_on_the_residual_stream(kept, silenc
 def test_weights_that_write_to_the_residual_stream_have_their_own_spread():
     block = make_block(residual_stddev=0.004, feed_forward_width=128)
     x = np.zeros((1, 1, 64), np.float32)
-    params = jax.jit(lambda key: block.init(key, x))(jax.random.key(0))["params"]
+    params = jax.jit(lambda key: block.init(key, x, deterministic=True))(jax.random.key(0))["params"]
     attention, feed_forward = params["attention"], params["feed_forward"]
     for layer, stddev in (
         (attention["qkv"], 0.02),
@@ -134,7 +134,7 @@ def test_weights_that_write_to_the_residual_stream_have_their_own_spread():
 
 def test_without_biases_there_is_no_bias_leaf():
     block = make_block(use_bias=False)
-    params = jax.eval_shape(lambda key: block.init(key, X)["params"], jax.random.key(0))
+    params = jax.eval_shape(lambda key: block.init(key, X, deterministic=True)["params"], jax.random.key(0))
     assert not [path for path, _ in jax.tree_util.tree_leaves_with_path(params) if path[-1].key == "bias"]
 
 
@@ -178,11 +178,9 @@ def test_equals_pytorchs_post_norm_layer_with_padding():
         },
         "feed_forward_norm": {"scale": array(theirs.norm2.weight), "bias": array(theirs.norm2.bias)},
     }
-    block = TransformerBlock(
-        heads, hidden, deterministic=True, causal=False, norm="post", epsilon=1e-12, activation="gelu"
-    )
+    block = TransformerBlock(heads, hidden, causal=False, norm="post", epsilon=1e-12, activation="gelu")
     mask = masks.padding(jnp.asarray(lengths), positions)
-    ours, _ = jax.jit(block.apply)({"params": params}, x, attention_mask=mask)
+    ours, _ = apply(block, params, x, attention_mask=mask)
     padded = torch.arange(positions)[None] >= torch.from_numpy(lengths)[:, None]
     theirs.train()  # PyTorch's fast path for inference leaves padded positions as zeros
     expected = theirs(torch.from_numpy(x), src_key_padding_mask=padded).detach().numpy()
@@ -195,7 +193,9 @@ MEMORY = np.random.default_rng(4).normal(size=(BATCH, 4, WIDTH)).astype(np.float
 def cross_params(block):
     """Of a block with cross-attention, all of ordinary size."""
     generator = np.random.default_rng(5)
-    shapes = jax.eval_shape(lambda key: block.init(key, X, memory=MEMORY)["params"], jax.random.key(0))
+    shapes = jax.eval_shape(
+        lambda key: block.init(key, X, deterministic=True, memory=MEMORY)["params"], jax.random.key(0)
+    )
     return jax.tree.map(lambda leaf: np.float32(0.5 * generator.normal(size=leaf.shape)), shapes)
 
 
@@ -263,9 +263,10 @@ class Stack(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        block = functools.partial(make_block, compute=self.compute, residual_dropout_rate=0.3, deterministic=False)
+        block = functools.partial(make_block, compute=self.compute, residual_dropout_rate=0.3)
         caches = (None,) * 3 if self.caches else None
-        return stack(block, 3, self.compute, x, caches=caches, return_layers=not self.caches)
+        read = {"deterministic": False, "caches": caches, "return_layers": not self.caches}
+        return stack(block, 3, self.compute, x, **read)
 
 
 @pytest.mark.thorough
@@ -378,4 +379,4 @@ def test_arguments_that_a_block_lacks_or_would_ignore_are_refused(settings, argu
 )
 def test_a_stack_refuses_caches_of_other_blocks_and_layers_with_caches(arguments, message):
     with pytest.raises(ValueError, match=message):
-        stack(make_block, 3, Compute(), X, **arguments)
+        stack(make_block, 3, Compute(), X, deterministic=True, **arguments)

@@ -11,7 +11,7 @@ import pytest
 from jax.test_util import check_grads
 
 from jaxnlp.ops.attention import MAX_QUERY_BLOCKS, QUERY_BLOCK, attend
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.ops.dropout_masks import keep_mask
 from tests.jaxnlp.ops.attention_helpers import (
     BATCH,
     BY_AUTODIFF,

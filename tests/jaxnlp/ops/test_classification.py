@@ -1,6 +1,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -20,6 +21,7 @@ TARGETS = np.array([0, 3, 1, 1, 2, 0, 3], np.int32)
 MASK = np.array([True, True, False, True, True, False, True])
 WEIGHTS = np.array([0.5, 2.0, 1.0, 3.0], np.float32)
 SHARES = GENERATOR.dirichlet(np.ones(CLASSES), ROWS).astype(np.float32)
+SEVERAL = (GENERATOR.random((ROWS, CLASSES)) < 0.4).astype(np.float32)
 
 
 def mean(logits, targets=TARGETS, mask=MASK, **options):
@@ -89,6 +91,24 @@ def test_the_plain_loss_has_no_weights_and_masked_rows_may_hold_anything():
     assert not np.asarray(gradient)[~MASK].any()
 
 
+@pytest.mark.parametrize(
+    ("loss", "targets", "plain"),
+    [
+        (class_cross_entropy, TARGETS, lambda z: -jax.nn.log_softmax(z)[np.arange(ROWS), TARGETS]),
+        (several_cross_entropy, SEVERAL, lambda z: (jax.nn.softplus(z) - SEVERAL * z).mean(axis=1)),
+    ],
+)
+def test_the_plain_loss_has_its_gradient(loss, targets, plain):
+    options = {"class_weights": WEIGHTS, "label_smoothing": 0.3, "focal_gamma": 2.0}
+    gradient, expected = jax.jit(
+        lambda z: (
+            jax.grad(lambda z: loss(z, targets, MASK, **options).nll)(z),
+            jax.grad(lambda z: jnp.where(MASK, plain(z), 0.0).sum())(z),
+        )
+    )(LOGITS)
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
 def test_balanced_weights_are_those_of_scikit_learn():
     expected = compute_class_weight("balanced", classes=np.arange(CLASSES), y=TARGETS)
     found = np.asarray(jax.jit(balanced_weights)(np.bincount(TARGETS)))
@@ -108,9 +128,6 @@ def test_balanced_weights_are_those_of_scikit_learn():
 def test_what_does_not_fit_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         mean(LOGITS, **arguments)
-
-
-SEVERAL = (GENERATOR.random((ROWS, CLASSES)) < 0.4).astype(np.float32)
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])

@@ -12,9 +12,9 @@ from jaxnlp.ops import devices
 from jaxnlp.ops.attention import attend
 from jaxnlp.ops.devices import compile_for, compiled_for, cuda_capability, target_platform
 from jaxnlp.ops.losses import linear_cross_entropy
-from jaxnlp.ops.matmul import column_sums
+from jaxnlp.ops.matrix_products import column_sums
 from jaxnlp.ops.normalization import layer_norm
-from jaxnlp.ops.recurrent import LSTM, recurrent
+from jaxnlp.ops.recurrent_layers import LSTM, recurrent
 
 TARGETS = np.zeros(3, np.int32)
 

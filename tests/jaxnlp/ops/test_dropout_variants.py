@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.ops.dropout import embedding_dropout, keep_mask, locked_dropout
+from jaxnlp.ops.dropout_masks import embedding_dropout, keep_mask, locked_dropout
 from jaxnlp.typing import BATCH_AXIS
 
 SIGMAS = 5.0

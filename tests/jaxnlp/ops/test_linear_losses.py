@@ -93,25 +93,42 @@ def test_loss_by_chunks_equals_that_of_the_whole_logits(bias, loss_mask, setting
         np.testing.assert_allclose(count, 12 if loss_mask is None else loss_mask.sum(), rtol=1e-12)
 
 
-@pytest.mark.thorough
-def test_nll_by_chunks_is_the_plain_cross_entropy_with_a_gradient_and_without():
-    settings = {"chunk": 5, "label_smoothing": 0.1, "z_loss": 0.05}
+SMOOTHED = {"label_smoothing": 0.1, "z_loss": 0.05}
 
-    def loss(x, w, b):
-        losses = linear_cross_entropy(x, w, b, TOKEN_TARGETS, TOKEN_WEIGHTS, **settings)
-        return losses.objective + 3.0 * losses.nll, losses
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("settings", [SMOOTHED, {}], ids=["smoothed", "plain"])
+def test_every_result_by_chunks_has_the_gradient_of_the_whole_logits(settings):
+    def by_chunks(x, w, b, weights):
+        return linear_cross_entropy(x, w, b, TOKEN_TARGETS, weights, chunk=5, **settings)
+
+    def whole(x, w, b, weights):
+        return cross_entropy(x @ w + b[None], TOKEN_TARGETS, weights, **settings)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def gradients(losses, *arguments):
+        def loss(*arguments):
+            found = losses(*arguments)
+            return (found.objective + 3.0 * found.nll) / found.count, found
+
+        return jax.grad(loss, argnums=(0, 1, 2, 3), has_aux=True)(*arguments)
 
     with jax.enable_x64(True):
-        arguments = (TOKENS, MATRIX, BIAS)
-        with_gradient, gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(*arguments)[::-1]
-        without = compiled_linear_loss(*arguments, TOKEN_TARGETS, TOKEN_WEIGHTS, **settings)
-        plain = compiled_linear_loss(*arguments, TOKEN_TARGETS, TOKEN_WEIGHTS, chunk=5)
-        for found in (with_gradient, without):
-            np.testing.assert_allclose(found.nll, plain.objective, rtol=1e-12)
-            assert abs(found.objective - found.nll) > 0.1
-        # No gradient flows from the nll.
-        expected = plain_sum_and_gradients(*arguments, TOKEN_TARGETS, TOKEN_WEIGHTS, label_smoothing=0.1, z_loss=0.05)
-        assert_near(gradients, expected[1], 1e-10)
+        arguments = (TOKENS, MATRIX, BIAS, TOKEN_WEIGHTS)
+        assert_near(gradients(by_chunks, *arguments), gradients(whole, *arguments), 1e-10)
+
+
+def test_only_a_program_that_differentiates_the_nll_computes_the_logits_again():
+    def products(loss):
+        program = jax.jit(
+            jax.grad(lambda x: loss(linear_cross_entropy(x, w, b, TOKEN_TARGETS, **SMOOTHED)), has_aux=True)
+        )
+        return program.lower(x).as_text().count("dot_general")
+
+    x, w, b = narrow(TOKENS, MATRIX, BIAS)
+    alone = products(lambda found: (found.objective, None))
+    assert products(lambda found: (found.objective, found.nll)) == alone
+    assert products(lambda found: (found.objective + found.nll, None)) > alone
 
 
 @pytest.mark.sweep(1)

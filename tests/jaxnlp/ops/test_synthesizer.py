@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.ops.dropout import keep_mask
+from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.ops.synthesizer import synthesize, synthesizer_weights
 
 # As many features as positions: values of the unit matrix give the weights themselves.

@@ -179,7 +179,7 @@ def test_throughput_and_schedules_count_what_the_data_is_made_of(setup):
 
 @pytest.mark.sweep(1)
 def test_an_objective_is_for_the_platform_that_it_is_traced_for(config, monkeypatch):
-    monkeypatch.setattr("jaxnlp.ops.matmul._cpu_multiplies_bfloat16", lambda: False)
+    monkeypatch.setattr("jaxnlp.ops.matrix_products._cpu_multiplies_bfloat16", lambda: False)
     compute = Compute(matmul_dtype="auto")
     setup = set_up(begin(dataclasses.replace(config, model=dataclasses.replace(config.model, compute=compute))))
     state, batch = setup.abstract_state(), next(iter(setup.corpus.train))

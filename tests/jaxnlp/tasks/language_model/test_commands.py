@@ -11,6 +11,7 @@ import scipy.special
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
 from jaxnlp.tasks.language_model.commands import Generate
+from jaxnlp.text.characters import CharacterVocabulary, UnknownCharacterError
 from jaxnlp.text.words import WordVocabulary
 
 
@@ -158,6 +159,18 @@ def test_a_run_that_lacks_a_file_is_named_without_a_traceback(finished_run, tmp_
     out, err = capsys.readouterr()
     assert out == ""
     assert re.fullmatch(f"error: .*{re.escape(str(copy))}.*\n", err)
+
+
+def test_without_a_prompt_a_model_of_texts_without_line_breaks_starts_with_a_character_of_theirs(finished_run, capsys):
+    trained = load_run(finished_run.folder)
+    letters = CharacterVocabulary("abcdefghijklmnop"[: trained.processor.size])
+    trained = dataclasses.replace(trained, processor=letters)
+    Generate(max_new_tokens=3)(trained)
+    text = capsys.readouterr().out
+    assert re.fullmatch(r"a[a-p]{3}\n", text)
+    assert trained.generate("\n", max_new_tokens=3) == text[:-1]
+    with pytest.raises(UnknownCharacterError, match=r"characters: '\\n' "):
+        Generate(prompt="a\n", max_new_tokens=3)(trained)
 
 
 @pytest.fixture

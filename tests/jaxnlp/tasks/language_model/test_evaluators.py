@@ -8,7 +8,7 @@ import pytest
 
 from jaxnlp.corpus import DataError, Split
 from jaxnlp.decoding.beam import beam_search
-from jaxnlp.decoding.generate import decoder_of, generate
+from jaxnlp.decoding.generation import decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.models.recurrent_lm import RecurrentLMConfig
 from jaxnlp.tasks import MetricKind, Trained

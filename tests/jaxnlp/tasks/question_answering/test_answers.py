@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxnlp.decoding.generate import Decoder
+from jaxnlp.decoding.generation import Decoder
 from jaxnlp.tasks.question_answering.answers import MAX_ANSWER, QuestionError, answer, exact_match, one_line
 from jaxnlp.text.characters import MASK, PAD, CharacterVocabulary
 from jaxnlp.text.questions import Question

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.generate import decoder_of
+from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.tasks import Trained
 from jaxnlp.tasks.question_answering import QuestionAnswering

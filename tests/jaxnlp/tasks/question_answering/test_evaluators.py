@@ -4,7 +4,7 @@ import pytest
 
 from jaxnlp.blocks import HeatMap
 from jaxnlp.corpus import DataError, Split
-from jaxnlp.decoding.generate import decoder_of
+from jaxnlp.decoding.generation import decoder_of
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig
 from jaxnlp.models.synthesizer import SynthesizerConfig

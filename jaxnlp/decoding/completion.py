@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jaxnlp.decoding.generate import Decoder, generate
+from jaxnlp.decoding.generation import Decoder, generate
 from jaxnlp.decoding.sampling import Sampling
 from jaxnlp.typing import Params
 

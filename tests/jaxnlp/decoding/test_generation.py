@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.generate import Decoder, bucket_length, decoder_of, generate
+from jaxnlp.decoding.generation import Decoder, bucket_length, decoder_of, generate
 from jaxnlp.decoding.sampling import Sampling, sample
 from jaxnlp.models.gpt import GPTConfig
 from jaxnlp.models.perceiver import PerceiverConfig

@@ -9,7 +9,7 @@ from jax.test_util import check_grads
 
 from jaxnlp.ops import masks
 from jaxnlp.ops.attention import attend
-from jaxnlp.ops.self_attention import SelfAttentionGradients, self_attention, self_attention_gradients
+from jaxnlp.ops.single_head import SelfAttentionGradients, self_attention, self_attention_gradients
 
 pytestmark = pytest.mark.sweep
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.parse import beam_parse
+from jaxnlp.decoding.parsing import beam_parse
 from jaxnlp.text.conllu import tree_problem
 from jaxnlp.text.transitions import Configuration, kinds_of_transitions, num_transitions
 

@@ -32,7 +32,7 @@ from jax.experimental import rnn
 from jaxnlp.ops.checks import UnavailableError, expect, expect_float
 from jaxnlp.ops.devices import cuda_capability, target_platform
 from jaxnlp.ops.lstm import lstm_cell
-from jaxnlp.ops.matmul import accumulator, column_sums, product, transposed
+from jaxnlp.ops.matrix_products import accumulator, column_sums, product, transposed
 
 State = tuple[jax.Array, ...]
 """The state of a layer, arrays [B, K]; the output h first."""
@@ -108,7 +108,7 @@ def recurrent(
       lengths: [B] int, from 0 to T: number of real positions of each sequence; the rest is padding. None = all are
         real. Padding does not change the state, and its outputs are 0.
       reverse: read from each sequence's last position to its first.
-      matmul_dtype: dtype that the products' operands are rounded to, see `ops.matmul`; None = the dtype of x.
+      matmul_dtype: dtype that the products' operands are rounded to, see `ops.matrix_products`; None = the dtype of x.
       implementation: "scan": the above; "cudnn": cuDNN's LSTM on an Nvidia GPU, in float32, which vmap cannot map;
         "auto": cudnn where it is available, for several positions without lengths; else scan.
 

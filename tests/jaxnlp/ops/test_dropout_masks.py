@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxnlp.ops.dropout import dropout, embedding_dropout, keep_mask, locked_dropout
+from jaxnlp.ops.dropout_masks import dropout, embedding_dropout, keep_mask, locked_dropout
 from jaxnlp.typing import BATCH_AXIS
 
 pytestmark = pytest.mark.sweep

@@ -2,8 +2,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxnlp.decoding.complete import complete
-from jaxnlp.decoding.generate import Decoder
+from jaxnlp.decoding.completion import complete
+from jaxnlp.decoding.generation import Decoder
 
 CAPACITY = 64
 

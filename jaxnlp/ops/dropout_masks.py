@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxnlp.ops.checks import expect
-from jaxnlp.ops.matmul import accumulator
+from jaxnlp.ops.matrix_products import accumulator
 
 
 def _mix(x: jax.Array) -> jax.Array:

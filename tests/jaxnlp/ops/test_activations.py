@@ -5,7 +5,7 @@ import pytest
 import torch
 from jax.test_util import check_grads
 
-from jaxnlp.ops.softmax import softmax
+from jaxnlp.ops.activations import softmax
 
 compiled_softmax = jax.jit(softmax)
 

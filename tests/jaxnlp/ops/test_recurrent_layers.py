@@ -8,9 +8,9 @@ import pytest
 import torch
 from jax.experimental import rnn
 
-from jaxnlp.ops import recurrent as module
+from jaxnlp.ops import recurrent_layers as module
 from jaxnlp.ops.checks import UnavailableError
-from jaxnlp.ops.recurrent import GRU, LSTM, RNN_RELU, RNN_TANH, recurrent
+from jaxnlp.ops.recurrent_layers import GRU, LSTM, RNN_RELU, RNN_TANH, recurrent
 
 pytestmark = pytest.mark.sweep
 

@@ -5,7 +5,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxnlp.decoding.sampling import Sampling, filtered_logits
-from jaxnlp.ops.top_k import top_k
+from jaxnlp.ops.largest import top_k
 
 
 @pytest.mark.parametrize("jit", [False, True])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxnlp.ops.devices import compile_for
-from jaxnlp.ops.matmul import (
+from jaxnlp.ops.matrix_products import (
     accumulator,
     column_sums,
     has_bfloat16,
@@ -285,7 +285,7 @@ def test_operands_are_rounded_as_chosen_and_by_themselves_where_the_processor_ga
     assert operand_dtype(None) is None
     assert operand_dtype("bfloat16") == "bfloat16"
     for gains, expected in ((True, "bfloat16"), (False, None)):
-        monkeypatch.setattr("jaxnlp.ops.matmul._cpu_multiplies_bfloat16", lambda gains=gains: gains)
+        monkeypatch.setattr("jaxnlp.ops.matrix_products._cpu_multiplies_bfloat16", lambda gains=gains: gains)
         assert operand_dtype("auto") == expected
     for platform in ("gpu", "tpu"):
         with compile_for(platform):

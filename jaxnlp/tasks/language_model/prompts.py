@@ -1,0 +1,44 @@
+"""Prompts of samples: one that the vocabulary lacks is replaced."""
+
+import logging
+from typing import Any
+
+from jaxnlp.corpus import DataError
+from jaxnlp.text import UnknownTokenError
+
+_logger = logging.getLogger(__name__)
+
+
+def known_prompt(prompt: str, vocabulary: Any) -> str:
+    """The prompt, or the vocabulary's first token if the vocabulary lacks a token of the prompt."""
+    try:
+        tokens = vocabulary.encode(prompt)
+    except UnknownTokenError:
+        return vocabulary.decode([0])
+    # A vocabulary of words without a line end reads a line break as white space.
+    return prompt if len(tokens) or not prompt else vocabulary.decode([0])
+
+
+def check_prompt(prompt: str, max_length: int | None, vocabulary: Any) -> None:
+    """Checks `task.sample_prompt` before training; says when samples start with another prompt, see `known_prompt`.
+
+    Args:
+      prompt: as given.
+      max_length: of the model; None = any length.
+      vocabulary: of the data.
+
+    Raises: DataError for an empty prompt, and for one that is longer than the model's context.
+    """
+    known = known_prompt(prompt, vocabulary)
+    if known != prompt:
+        _logger.warning(
+            "--task.sample-prompt %r is not in the vocabulary of this data; samples start with %r", prompt, known
+        )
+    prompt = known
+    length = len(vocabulary.encode(prompt))
+    if not length or (max_length is not None and length > max_length):
+        expected = "at least one token" if max_length is None else f"1 to {max_length} tokens"
+        raise DataError(
+            f"--task.sample-prompt {prompt!r}: expected {expected}, got {length}. Give another prompt, or None for no "
+            "samples"
+        )
