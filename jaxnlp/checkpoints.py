@@ -19,10 +19,13 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
+from jaxnlp.messages import logging_unchanged
 from jaxnlp.serialization import differences
 from jaxnlp.typing import PyTree
+
+with logging_unchanged():
+    import orbax.checkpoint as ocp
 
 _logger = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ MAX_RUNS_SHOWN = 20
 """How many runs in a folder a message names."""
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
-BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints")
+BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
 """Fields of a run's config that may change whenever it continues, like `model.compute`. With `nt_asgd_patience` the
 interval of evaluations may not change."""
 
@@ -61,6 +64,7 @@ class Record:
       losses: the plain validation losses of all evaluations so far.
       data_state: state of the data's iterator after the last batch.
       items: for each item, the CRC-32 of each array, by its path.
+      scores: the best metric of all evaluations so far, negated if lower is better; [] = of an earlier version.
     """
 
     step: int
@@ -73,6 +77,7 @@ class Record:
     losses: list[float]
     data_state: dict[str, Any]
     items: dict[str, dict[str, int]]
+    scores: list[float] = dataclasses.field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """The record and its digest."""
@@ -126,6 +131,7 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
     return checkpoint
 
 
+@logging_unchanged()
 def read_record(folder: Path, step: int) -> Record:
     """Reads and checks the metadata of a checkpoint.
 
@@ -214,6 +220,7 @@ def read_params(folder: Path, step: int, like: PyTree) -> PyTree:
     return restored
 
 
+@logging_unchanged()
 def restore_items(place: Path, **like: PyTree) -> Any:
     """Arrays of one checkpoint's folder, by item.
 

@@ -24,7 +24,6 @@ from rich.console import Console
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.config import Config
-from jaxnlp.messages import show_plain_warnings
 from jaxnlp.typing import Array
 from train.begin import begin
 from train.command_line import WRONG_COMMANDS, parse
@@ -154,7 +153,6 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 = done, 1 = no suggestion, 2 = wrong command."""
     console = Console(soft_wrap=True)
-    show_plain_warnings()
     try:
         config, options = parse(sys.argv[1:] if arguments is None else arguments, FindOptions(), program=PROGRAM)
         use_compilation_cache(None)
