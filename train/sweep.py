@@ -23,9 +23,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jaxnlp.checkpoints import checkpoint_steps
 from jaxnlp.files import write_file
-from jaxnlp.messages import reason, show_plain_warnings, usage_text
+from jaxnlp.messages import reason, usage_text
 from jaxnlp.serialization import to_json
 from train import run_folder
 from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
@@ -77,8 +76,8 @@ class SweptRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has a checkpoint of its last step."""
-        return checkpoint_steps(self.folder)[-1:] == [self.config.total_steps]
+        """Whether the run has done its last step, or has stopped early."""
+        return run_folder.has_ended(self.folder, self.config)
 
     @property
     def log(self) -> Path:
@@ -295,7 +294,6 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command. Returns: 0 if all runs are finished, 1 if some failed, 2 for a wrong command, 130 if it was
     interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    show_plain_warnings()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage_text(USAGE))
         return 0 if arguments else 2

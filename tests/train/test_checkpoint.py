@@ -1,15 +1,18 @@
+import errno
 import logging
 import shutil
+import types
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from jaxnlp.checkpoints import DamagedCheckpointError, read_record
-from train.checkpoint import Checkpoints
+from train.checkpoint import Checkpoints, _items, bytes_on_disk
 from train.run_folder import RunMismatchError, RunSpec
 from train.step import init_state
 
@@ -34,6 +37,7 @@ def facts(step, losses=None):
         "train_seconds": step + 0.5,
         "metrics": None if loss is None else {"score": -loss, "loss": loss},
         "losses": [],
+        "scores": [],
         "data_state": {"next_index": step},
     }
 
@@ -290,6 +294,31 @@ def test_the_checkpoint_that_is_restored_is_checked_and_not_only_the_newest(run)
         checkpoints.restore_latest(like(make_state(0)), check)
     assert seen == [3, 2]
     assert contents(run) == before
+
+
+def test_a_full_disk_is_found_before_a_checkpoint_is_written(tmp_path, monkeypatch):
+    save(tmp_path, [1])
+    written = sum(path.stat().st_blocks * 512 for path in (tmp_path / "checkpoints" / "1").rglob("*"))
+    needed = bytes_on_disk(_items(make_state(1)))
+    assert written <= needed
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=needed - 1))
+    with pytest.raises(OSError, match="no space left for a checkpoint: ") as caught:
+        save(tmp_path, [2])
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
+    assert steps_on_disk(tmp_path) == [1]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=needed))
+    save(tmp_path, [2])
+    assert steps_on_disk(tmp_path) == [1, 2]
+
+
+def test_an_error_of_the_disk_while_a_checkpoint_is_written_names_the_folder(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise ValueError("RESOURCE_EXHAUSTED: Error writing: [OS error 28: ENOSPC No space left on device]")
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        save(tmp_path, [1])
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
 
 
 @pytest.mark.sweep(1)
