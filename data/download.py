@@ -354,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (options,) = read_options(
             [Options], arguments, program="python -m data.download", description=Options.__doc__ or ""
         )
-        return run(options, Console())
+        return run(options, Console(markup=False, emoji=False))
     except OSError as error:
         print(f"error: {reason(error)}", file=sys.stderr)
         return 1

@@ -7,13 +7,16 @@ missing item are errors.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import json
 import logging
 import math
+import re
+import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +34,7 @@ _logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
+PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 MAX_RUNS_SHOWN = 20
 """How many runs in a folder a message names."""
 CHECKPOINTS = "checkpoints"
@@ -264,13 +268,28 @@ def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any
     if missing:
         raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
     try:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
-            return checkpointer.restore(place, args=ocp.args.Composite(**args))
+        with plain_path(place) as path, ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
+            return checkpointer.restore(path, args=ocp.args.Composite(**args))
     except MemoryError:
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.
     except Exception as error:
         raise DamagedCheckpointError(f"checkpoint {place} cannot be read; choose another: {error}") from error
+
+
+@contextlib.contextmanager
+def plain_path(folder: Path) -> Iterator[Path]:
+    """An absolute folder, by a path with plain characters: a link, if its own path has others.
+
+    Orbax finds its files by glob, for which `lr[0.1]` is a pattern. For TensorStore a backslash separates folders.
+    """
+    if PLAIN.fullmatch(str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        link = Path(directory) / "link"
+        link.symlink_to(folder, target_is_directory=True)
+        yield link
 
 
 def checksums(tree: PyTree) -> dict[str, int]:

@@ -31,7 +31,9 @@ PROGRAM = program_name("train")
 def main() -> int:
     """Exit status: 0 done; 1 a run that went wrong; 2 a wrong command; 130 stopped by SIGINT and saved, 143 by SIGTERM,
     129 by SIGHUP."""
-    console = Console(soft_wrap=True)
+    console = Console(
+        soft_wrap=True, markup=False, emoji=False, highlight=False
+    )  # folders may have the signs of rich's markup
     workdir: Path | None = None
     typed: str | None = shlex.join(["python", "-m", "train", *sys.argv[1:]])
     try:
@@ -69,7 +71,7 @@ def main() -> int:
     if stopped_by is not None:
         step = int(outcome.state.step)
         console.print(f"stopped by {stopped_by} at step {step}; saved; repeat the command to resume")
-    console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}", highlight=False)
+    console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}")
     return 0 if stopped_by is None else exit_status(stopped_by)
 
 

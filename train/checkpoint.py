@@ -2,11 +2,9 @@
 
 import contextlib
 import errno
-import glob
 import logging
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +25,7 @@ from jaxnlp.checkpoints import (
     checkpoint_steps,
     checksums,
     json_digest,
+    plain_path,
     read_record,
     restore_items,
 )
@@ -76,7 +75,7 @@ class Checkpoints:
                 preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
             )
             self._folder.mkdir(parents=True, exist_ok=True)
-            place = self._on_exit.enter_context(_without_wildcards(self._folder))
+            place = self._on_exit.enter_context(plain_path(self._folder))
             self._manager = ocp.CheckpointManager(place, options=options)
         return self._manager
 
@@ -231,19 +230,6 @@ class Checkpoints:
 def bytes_on_disk(items: Any) -> int:
     """An upper bound of what a checkpoint of these items takes on the disk."""
     return BYTES_OF_FILES + sum(array.nbytes + BYTES_OF_METADATA for array in jax.tree.leaves(items))
-
-
-@contextlib.contextmanager
-def _without_wildcards(folder: Path) -> Iterator[Path]:
-    """The folder by a path without `*`, `?` and brackets. Orbax finds the files that it has written by glob, which
-    fails in a folder such as `lr[0.1]` and gives an incomplete checkpoint."""
-    if glob.escape(str(folder)) == str(folder):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        link = Path(directory) / folder.name
-        link.symlink_to(folder, target_is_directory=True)
-        yield link
 
 
 class _NewestAndBest(checkpoint_managers.PreservationPolicy):

@@ -289,7 +289,7 @@ class RunLog:
 
     def _print(self, line: str) -> None:
         if self._writes:
-            self._console.print(line, highlight=False, markup=False)
+            self._console.print(line, highlight=False, markup=False, emoji=False)
 
 
 def _losses(values: Mapping[str, float]) -> str:

@@ -98,7 +98,11 @@ def fit(
         parameters are not finite at a step that is logged or saved.
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
-    workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
+    workdir, console, layout = (
+        Path(workdir),
+        console or Console(markup=False, emoji=False, highlight=False),
+        make_parallel(parallel),
+    )
     with locked(workdir):
         begun = begin(config, workdir)
         run_folder.check(workdir, to_json(begun.config), extend=extend)
@@ -170,13 +174,13 @@ def _create_folder(workdir: Path, setup: Setup, begun: Initialisation) -> None:
 def _announce(console: Console, setup: Setup, begun: Initialisation, run: Progress) -> None:
     if run_folder.writes_folder():
         for line in announcement(setup, begun, step=run.step, scores=run.scores):
-            console.print(line, highlight=False, markup=False)
+            console.print(line, highlight=False, markup=False, emoji=False)
 
 
 def _announce_end(console: Console, workdir: Path, setup: Setup, run: Progress) -> None:
     if run_folder.writes_folder():
         for line in ending(workdir, setup, scores=run.scores):
-            console.print(line, highlight=False, markup=False)
+            console.print(line, highlight=False, markup=False, emoji=False)
 
 
 def _record_environment(

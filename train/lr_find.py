@@ -152,7 +152,7 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 = done, 1 = no suggestion, 2 = wrong command."""
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
     try:
         config, options = parse(sys.argv[1:] if arguments is None else arguments, FindOptions(), program=PROGRAM)
         use_compilation_cache(None)

@@ -86,6 +86,8 @@ def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
         not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
     """
     check_place(workdir)
+    for text in (str(workdir), json.dumps(config, ensure_ascii=False)):
+        refuse_undecoded(text)
     path = workdir / CONFIG_FILE
     if path.exists():
         refuse_config_change(read_json(path), config, f"{workdir} holds a run with another config", extend=extend)
@@ -121,6 +123,17 @@ def check_place(workdir: Path) -> None:
             raise RunMismatchError(
                 f"{path} is a link to {path.readlink()}, which does not exist; give another --workdir"
             )
+
+
+def refuse_undecoded(text: str) -> None:
+    """Raises RunMismatchError for a name of a file that is not UTF-8: the files of a run could not hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        near = text[max(error.start - 20, 0) : error.end + 20]
+        raise RunMismatchError(
+            f"{text[error.start]!r} in {near!r} is not a character of UTF-8; rename the file or folder"
+        ) from error
 
 
 def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: bool = False) -> None:

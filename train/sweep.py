@@ -194,7 +194,7 @@ def plan(command: SweepCommand) -> list[SweptRun]:
         folder = command.workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
         fields = flat_fields(to_json(config))
         shown = {name: changed.get(name, str(fields[name])) for name in values}
-        runs.append(SweptRun(shown, (*arguments, "--workdir", str(folder)), config, folder))
+        runs.append(SweptRun(shown, (*arguments, f"--workdir={folder}"), config, folder))
     configs = [to_json(run.config) for run in runs]
     for number, run in enumerate(runs):
         first = runs[configs.index(configs[number])]

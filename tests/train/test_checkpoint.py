@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from jaxnlp.checkpoints import DamagedCheckpointError, read_record
+from tests.run_folders import EVERY_SIGN
 from train.checkpoint import Checkpoints, _items, bytes_on_disk
 from train.run_folder import RunMismatchError, RunSpec
 from train.step import init_state
@@ -395,8 +396,9 @@ def test_nothing_is_written_before_the_first_save(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_with_brackets_in_its_name_can_be_read(tmp_path):
-    folder = tmp_path / "lr[0.1]"
+@pytest.mark.parametrize("name", [EVERY_SIGN, "\\"], ids=["every sign", "a backslash"])
+def test_a_folder_of_any_name_can_be_read(tmp_path, name):
+    folder = tmp_path / name
     save(folder, [1, 2], keep=1)
     assert_restored(restore(folder), 2)
     assert steps_on_disk(folder) == [2]

@@ -326,12 +326,13 @@ def test_an_interruption_outside_the_loop_has_no_traceback(main, capsys):
 
 def test_the_last_lines_name_the_run_and_its_report(main, capsys, tmp_path):
     last = types.SimpleNamespace(step=load_recipe("gpt_python_docs").total_steps)
-    assert main(FitResult(state=last, stopped_by=None)) == 0
+    workdir = tmp_path / "lr[red]:cat:"  # rich would print a picture of a cat
+    assert main(FitResult(state=last, stopped_by=None), "gpt_python_docs", "--workdir", str(workdir)) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[-3:] == [
-        f"run     {tmp_path}",
-        f"report  {tmp_path / 'report.html'}",
-        f"plots   {tmp_path / 'plots'}",
+        f"run     {workdir}",
+        f"report  {workdir / 'report.html'}",
+        f"plots   {workdir / 'plots'}",
     ]
     assert "stopped" not in printed
 
