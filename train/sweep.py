@@ -291,8 +291,8 @@ def _last_line(log: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns: 0 if all runs are finished, 1 if some failed, 2 for a wrong command, 130 if it was
-    interrupted."""
+    """Runs the command. Returns: 0 if all runs are finished, 1 if some failed or a file cannot be written, 2 for a
+    wrong command, 130 if it was interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage_text(USAGE))
@@ -308,6 +308,9 @@ def main(arguments: list[str] | None = None) -> int:
     except WRONG_COMMANDS as error:
         print(f"error: {reason(error)}", file=sys.stderr)
         return 2
+    except OSError as error:  # such as a full disk; the runs say their errors themselves
+        print(f"error: {reason(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted; to resume, repeat the command", file=sys.stderr)
         return 130

@@ -1,20 +1,10 @@
 import errno
 import os
-import resource
 from pathlib import Path
 
 import pytest
 
 from jaxnlp.files import AppendedFile, naming, require_place, write_file
-
-
-@pytest.fixture
-def small_disk():
-    """Files may have a hundred bytes: a write of more takes a part, and then there is an error, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_record_is_appended_whole_or_not_at_all(tmp_path, small_disk):
