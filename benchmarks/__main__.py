@@ -1,5 +1,12 @@
 """`python -m benchmarks [CASE ...] [--json FILE]`: speed compared with PyTorch, in one run on one machine."""
 
+from jaxnlp.closed_pipes import end_on_closed_pipe
+from jaxnlp.messages import show_plain_warnings
+
+if __name__ == "__main__":
+    end_on_closed_pipe()
+    show_plain_warnings()
+
 import argparse
 import datetime
 import importlib
@@ -14,7 +21,6 @@ from rich.table import Table
 
 from benchmarks.case import Case
 from benchmarks.measure import matmul_limits, measure, measure_against
-from jaxnlp.closed_pipes import end_on_closed_pipe
 from train.run_folder import commit, device_name, write_json
 
 MODULES = (
@@ -59,7 +65,6 @@ def rows_of(module: str, limit_gflops: float, against: Path | None = None) -> It
 
 def main() -> int:
     """Exit status: 0 = done, 2 = wrong command."""
-    end_on_closed_pipe()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(MODULES)}; none = all")
     parser.add_argument("--json", type=Path, help="write the rows to this file")

@@ -27,7 +27,7 @@ from data.archives import short_reason
 from data.data_sets import DATA_SETS, DataSet, RemoteFile
 from jaxnlp.caches import cache_folder
 from jaxnlp.closed_pipes import end_on_closed_pipe
-from jaxnlp.messages import reason
+from jaxnlp.messages import reason, show_plain_warnings
 from jaxnlp.options import read_options
 
 _logger = logging.getLogger(__name__)
@@ -349,11 +349,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 1 a download failed or a checksum differs, 2 a wrong command, 130 interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
     end_on_closed_pipe()
+    show_plain_warnings()
     try:
         (options,) = read_options(
             [Options], arguments, program="python -m data.download", description=Options.__doc__ or ""
         )
-        return run(options, Console())
+        return run(options, Console(markup=False, emoji=False))
     except OSError as error:
         print(f"error: {reason(error)}", file=sys.stderr)
         return 1

@@ -13,7 +13,7 @@ import tyro
 from data import DataError
 from jaxnlp.closed_pipes import end_on_closed_pipe
 from jaxnlp.files import write_file
-from jaxnlp.messages import reason
+from jaxnlp.messages import reason, show_plain_warnings
 from jaxnlp.options import read_options
 
 Item = TypeVar("Item")
@@ -253,6 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 done, 2 a wrong command, or a folder that cannot be written to."""
     arguments = sys.argv[1:] if arguments is None else arguments
     end_on_closed_pipe()
+    show_plain_warnings()
     try:
         (options,) = read_options(
             [Options], arguments, program="python -m data.invented_people", description=Options.__doc__ or ""

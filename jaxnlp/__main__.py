@@ -65,8 +65,8 @@ def run(arguments: list[str]) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a damaged run, 2 a wrong command, or a file that cannot be read or written."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    show_plain_warnings()
     end_on_closed_pipe()
+    show_plain_warnings()
     try:
         return run(arguments)
     except KeyboardInterrupt:

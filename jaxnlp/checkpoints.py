@@ -7,32 +7,39 @@ missing item are errors.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import json
 import logging
 import math
+import re
+import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
+from jaxnlp.messages import logging_unchanged
 from jaxnlp.serialization import differences
 from jaxnlp.typing import PyTree
+
+with logging_unchanged():
+    import orbax.checkpoint as ocp
 
 _logger = logging.getLogger(__name__)
 
 CONFIG_FILE = "config.json"
 PROCESSOR_FILE = "processor.json"
+PLAIN = re.compile(r"[A-Za-z0-9_./-]+")
 MAX_RUNS_SHOWN = 20
 """How many runs in a folder a message names."""
 CHECKPOINTS = "checkpoints"
 PARAMS, EMA, TRAINING, RECORD = "params", "ema", "training", "record"
-BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints")
+BOOKKEEPING = ("log_every_steps", "evaluate_every_steps", "checkpoint_every_steps", "keep_checkpoints", "stop_after")
 """Fields of a run's config that may change whenever it continues, like `model.compute`. With `nt_asgd_patience` the
 interval of evaluations may not change."""
 
@@ -61,6 +68,7 @@ class Record:
       losses: the plain validation losses of all evaluations so far.
       data_state: state of the data's iterator after the last batch.
       items: for each item, the CRC-32 of each array, by its path.
+      scores: the best metric of all evaluations so far, negated if lower is better; [] = of an earlier version.
     """
 
     step: int
@@ -73,6 +81,7 @@ class Record:
     losses: list[float]
     data_state: dict[str, Any]
     items: dict[str, dict[str, int]]
+    scores: list[float] = dataclasses.field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """The record and its digest."""
@@ -126,6 +135,7 @@ def find_checkpoint(folder: Path, checkpoint: int | Literal["best", "latest"]) -
     return checkpoint
 
 
+@logging_unchanged()
 def read_record(folder: Path, step: int) -> Record:
     """Reads and checks the metadata of a checkpoint.
 
@@ -214,6 +224,7 @@ def read_params(folder: Path, step: int, like: PyTree) -> PyTree:
     return restored
 
 
+@logging_unchanged()
 def restore_items(place: Path, **like: PyTree) -> Any:
     """Arrays of one checkpoint's folder, by item.
 
@@ -257,13 +268,28 @@ def _restore(place: Path, handlers: dict[str, Any], args: dict[str, Any]) -> Any
     if missing:
         raise DamagedCheckpointError(f"checkpoint {place} is incomplete; missing: {', '.join(missing)}")
     try:
-        with ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
-            return checkpointer.restore(place, args=ocp.args.Composite(**args))
+        with plain_path(place) as path, ocp.Checkpointer(ocp.CompositeCheckpointHandler(**handlers)) as checkpointer:
+            return checkpointer.restore(path, args=ocp.args.Composite(**args))
     except MemoryError:
         raise
     # Orbax and TensorStore raise errors of many types for damaged files.
     except Exception as error:
         raise DamagedCheckpointError(f"checkpoint {place} cannot be read; choose another: {error}") from error
+
+
+@contextlib.contextmanager
+def plain_path(folder: Path) -> Iterator[Path]:
+    """An absolute folder, by a path with plain characters: a link, if its own path has others.
+
+    Orbax finds its files by glob, for which `lr[0.1]` is a pattern. For TensorStore a backslash separates folders.
+    """
+    if PLAIN.fullmatch(str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        link = Path(directory) / "link"
+        link.symlink_to(folder, target_is_directory=True)
+        yield link
 
 
 def checksums(tree: PyTree) -> dict[str, int]:

@@ -1,12 +1,66 @@
-"""Atomic file writes."""
+"""Atomic file writes, whose errors name the file."""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+_REASONS = {
+    os.strerror(code): code for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
+}
+"""Errors of a file system, by their texts: libraries that are not written in Python have only the text."""
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A context in which each error of the file system is an OSError that names this file or folder.
+
+    Python's own errors have no name when a write fails, as on a full disk. Those of other libraries are no OSErrors.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError):
+            code = error.errno
+        else:
+            code = next((code for text, code in _REASONS.items() if text in str(error)), None)
+        if code is None:
+            raise
+        raise OSError(code, os.strerror(code), str(path)) from error
+
+
+class AppendedFile:
+    """A file to which records are appended. A record is in the file as soon as `append` returns, or not at all.
+
+    Args:
+      path: of the file; it is created if it does not exist.
+
+    Raises: OSError, as `append`.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._file = path.open("ab", buffering=0)
+
+    def append(self, record: bytes) -> None:
+        """Appends a record. Raises: OSError naming the file."""
+        end, written = os.fstat(self._file.fileno()).st_size, 0
+        try:
+            with naming(self._path):
+                while written < len(record):  # a full disk takes a part, and gives an error only for the rest
+                    written += self._file.write(record[written:])
+        except OSError:
+            self._file.truncate(end)
+            raise
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Writes a file atomically, and creates its folders. Raises: OSError."""
+    """Writes a file atomically, and creates its folders. Raises: OSError naming the file."""
     if (
         path.exists() and not path.is_file()
     ):  # a folder, which gives an error with its name; or a pipe, which cannot be replaced
@@ -15,12 +69,9 @@ def write_file(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # not with the name of the temporary file
+        with naming(path):  # not the temporary file
+            temporary.write_bytes(content)
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 

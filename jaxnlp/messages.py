@@ -1,5 +1,7 @@
 """Messages of all programs: a first line, warnings as plain lines, and text wrapped to the terminal's width."""
 
+import contextlib
+import errno
 import inspect
 import logging
 import os
@@ -8,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 
@@ -28,21 +30,51 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
     return not arguments or any(word.partition("=")[0] in ("-h", "--help", "--list") for word in arguments)
 
 
-def show_plain_warnings() -> None:
-    """Shows each warning as one line, `warning: ...`, without names of modules; also warnings of Python's `warnings`.
+OURS = ("jaxnlp", "data", "train", "configs", "benchmarks", "__main__")
+"""The packages whose notes are shown; of other packages only warnings are."""
+SILENT = ("absl", "asyncio")
+"""Packages whose messages are not shown: Orbax warns at each save without a validation loss, and its errors are also
+raised."""
 
-    Call it at the start of a program.
+
+def show_plain_warnings() -> None:
+    """Shows each logged message on standard error, once: `note: ...` (level INFO), `warning: ...` or `error: ...`,
+    without names of modules; also warnings of Python's `warnings`.
+
+    Call it at the start of a program, and not in the library: there, logging is the user's.
     """
     logging.basicConfig(level=logging.WARNING, handlers=[_PlainLines()])
-    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns at each save without a validation loss
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
     warnings.showwarning = _show_warning
 
 
+@contextlib.contextmanager
+def logging_unchanged() -> Iterator[None]:
+    """A context in which no library adds a handler to Python's root logger.
+
+    absl, in which Orbax logs, adds one where there is none. A later `logging.basicConfig` of the user would then have
+    no effect, and each warning would have a prefix, such as `WARNING:jaxnlp.runs:`.
+    """
+    root, stand_in = logging.getLogger(), logging.lastResort
+    if root.handlers or stand_in is None:
+        yield
+        return
+    root.addHandler(stand_in)
+    try:
+        yield
+    finally:
+        root.removeHandler(stand_in)
+
+
 def reason(error: Exception) -> str:
-    """An error's message without Python's error number: `FILE: no such file or directory`."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{os.fspath(error.filename)}: {error.strerror[:1].lower()}{error.strerror[1:]}"
-    return str(error)
+    """An error's message without Python's error number: `FILE: no such file or directory`; on a full disk with what to
+    do."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    file = "" if error.filename is None else f"{os.fspath(error.filename)}: "
+    remedy = "; free some space there, and repeat the command" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return f"{file}{error.strerror[:1].lower()}{error.strerror[1:]}{remedy}"
 
 
 def usage_text(text: str) -> str:
@@ -87,8 +119,19 @@ def table(rows: Sequence[tuple[str, str]]) -> str:
 class _PlainLines(logging.Handler):
     """Prints to the current sys.stderr, because a progress bar may replace it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: set[str] = set()
+
     def emit(self, record: logging.LogRecord) -> None:
-        print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
+        package = record.name.partition(".")[0]
+        if package in SILENT or record.levelno < (logging.INFO if package in OURS else logging.WARNING):
+            return
+        kind = "note" if record.levelno < logging.WARNING else record.levelname.lower()
+        line = f"{kind}: {record.getMessage()}"
+        if line not in self._shown:
+            self._shown.add(line)
+            print(line, file=sys.stderr)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

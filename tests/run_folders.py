@@ -8,6 +8,9 @@ import orbax.checkpoint as ocp
 
 from jaxnlp.checkpoints import checkpoint_steps, read_record
 
+EVERY_SIGN = "-a\\b c%20#?*[x]{y}\"'é海:$&~,;"
+"""A folder's name with the signs that shells, globs, URLs and other systems read."""
+
 
 def rows(workdir):
     """Complete lines of metrics.jsonl so far, without the times."""

@@ -129,7 +129,7 @@ FORBIDDEN = {
     "jaxnlp.checkout": ("jax", "flax", "optax", "orbax", "chex"),
     "train.launcher": ("jax", "flax", "optax", "orbax", "chex"),
     "data": ("jax", "flax", "optax", "orbax", "chex", "torch"),
-    "train": ("torch", "transformers"),
+    "train": ("torch", "transformers", "tensorboardX"),  # tensorboardX imports torch
     "configs": ("jax", "flax", "torch"),
 }
 

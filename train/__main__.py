@@ -18,8 +18,8 @@ from pathlib import Path  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from jaxnlp.caches import use_compilation_cache  # noqa: E402
-from jaxnlp.checkpoints import DamagedCheckpointError  # noqa: E402
-from jaxnlp.messages import reason, show_plain_warnings  # noqa: E402
+from jaxnlp.checkpoints import DamagedCheckpointError, checkpoint_steps  # noqa: E402
+from jaxnlp.messages import reason  # noqa: E402
 from train.command_line import WRONG_COMMANDS, RunOptions, parse, parse_resumed, print_config, refuse_resume  # noqa: E402
 from train.loop import NonFiniteError, fit  # noqa: E402
 from train.run_folder import read_environment  # noqa: E402
@@ -31,8 +31,10 @@ PROGRAM = program_name("train")
 def main() -> int:
     """Exit status: 0 done; 1 a run that went wrong; 2 a wrong command; 130 stopped by SIGINT and saved, 143 by SIGTERM,
     129 by SIGHUP."""
-    show_plain_warnings()
-    console = Console(soft_wrap=True)
+    console = Console(
+        soft_wrap=True, markup=False, emoji=False, highlight=False
+    )  # folders may have the signs of rich's markup
+    workdir: Path | None = None
     typed: str | None = shlex.join(["python", "-m", "train", *sys.argv[1:]])
     try:
         if sys.argv[1:2] == ["--resume"]:
@@ -60,17 +62,23 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:  # such as a full disk, or a folder that must not be written to
-        print(f"error: {reason(error)}; what was saved before is kept", file=sys.stderr)
+        print(f"error: {reason(error)}; {last_checkpoint(workdir)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted; the last checkpoint is kept", file=sys.stderr)
+        print(f"interrupted; {last_checkpoint(workdir)}; repeat the command to resume", file=sys.stderr)
         return 130
-    step = int(outcome.state.step)
-    stopped_by = outcome.stopped_by if step < config.total_steps else None
+    stopped_by = outcome.stopped_by
     if stopped_by is not None:
+        step = int(outcome.state.step)
         console.print(f"stopped by {stopped_by} at step {step}; saved; repeat the command to resume")
-    console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}", highlight=False)
+    console.print(f"run     {workdir}\nreport  {workdir / 'report.html'}\nplots   {workdir / 'plots'}")
     return 0 if stopped_by is None else exit_status(stopped_by)
+
+
+def last_checkpoint(workdir: Path | None) -> str:
+    """What is left of a run that an error ended; None = the error was in its command."""
+    steps = [] if workdir is None else checkpoint_steps(workdir)
+    return f"the last checkpoint is step {steps[-1]}" if steps else "no checkpoint was saved"
 
 
 def command_of_resumed(workdir: Path, fields: list[str]) -> str | None:

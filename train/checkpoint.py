@@ -1,11 +1,10 @@
 """Checkpoints of a run: state, data iterator and digests in one atomic item. Damaged checkpoints are moved."""
 
 import contextlib
-import glob
+import errno
 import logging
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,15 +25,20 @@ from jaxnlp.checkpoints import (
     checkpoint_steps,
     checksums,
     json_digest,
+    plain_path,
     read_record,
     restore_items,
 )
+from jaxnlp.files import naming
+from jaxnlp.messages import logging_unchanged
 from train.run_folder import RunSpec, writes_folder
 from train.step import TrainState
 
 _logger = logging.getLogger(__name__)
 
 DAMAGED = "damaged_checkpoints"
+BYTES_OF_FILES, BYTES_OF_METADATA = 200_000, 2_000
+"""What a checkpoint takes on the disk at most: without its arrays, and for an array besides its values."""
 
 
 class Restored(NamedTuple):
@@ -63,6 +67,7 @@ class Checkpoints:
     def _open(self) -> ocp.CheckpointManager:
         """Orbax's manager; made at the first save, since it writes."""
         if self._manager is None:
+            self._on_exit.enter_context(logging_unchanged())
             for step in checkpoint_steps(self._workdir):
                 with contextlib.suppress(DamagedCheckpointError):  # a damaged checkpoint is never the best
                     self._rank(read_record(self._workdir, step))
@@ -70,7 +75,7 @@ class Checkpoints:
                 preservation_policy=_NewestAndBest(self._keep, self._ranks), cleanup_tmp_directories=True
             )
             self._folder.mkdir(parents=True, exist_ok=True)
-            place = self._on_exit.enter_context(_without_wildcards(self._folder))
+            place = self._on_exit.enter_context(plain_path(self._folder))
             self._manager = ocp.CheckpointManager(place, options=options)
         return self._manager
 
@@ -93,6 +98,7 @@ class Checkpoints:
         train_seconds: float,
         metrics: dict[str, float] | None,
         losses: Sequence[float],
+        scores: Sequence[float],
         data_state: dict[str, Any],
     ) -> None:
         """Starts to save; the arrays may be donated as soon as this returns.
@@ -103,6 +109,7 @@ class Checkpoints:
           train_seconds: spent on training so far.
           metrics: `score` and `loss` of this state, when it was evaluated; see `Record`.
           losses: of all evaluations so far, including this step's.
+          scores: of the same evaluations.
           data_state: state of the data's iterator after the last batch.
         """
         step = int(state.step)
@@ -121,17 +128,28 @@ class Checkpoints:
             train_seconds=train_seconds,
             metrics=metrics,
             losses=list(losses),
+            scores=list(scores),
             data_state=data_state,
             items={name: checksums(tree) for name, tree in items.items()},
         )
+        self._require_space(bytes_on_disk(items))
         self._rank(record)
-        manager.save(
-            step,
-            args=ocp.args.Composite(
-                **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
-                **{RECORD: ocp.args.JsonSave(record.to_json())},
-            ),
-        )
+        with naming(self._folder):
+            manager.save(
+                step,
+                args=ocp.args.Composite(
+                    **{name: ocp.args.StandardSave(tree) for name, tree in items.items()},
+                    **{RECORD: ocp.args.JsonSave(record.to_json())},
+                ),
+            )
+
+    def _require_space(self, needed: int) -> None:
+        """Raises OSError when the disk has no space for a checkpoint. (Orbax would notice that in several threads,
+        each with an error and half-written files.)"""
+        free = shutil.disk_usage(self._folder).free
+        if free < needed:
+            sizes = f"{free / 1e6:.2f} MB are free, and it takes up to {needed / 1e6:.2f} MB"
+            raise OSError(errno.ENOSPC, f"no space left for a checkpoint: {sizes}", str(self._folder))
 
     def restore_latest(
         self, like: TrainState, check: Callable[[Record], None] = lambda record: None
@@ -204,22 +222,14 @@ class Checkpoints:
 
     def __exit__(self, *_: object) -> None:
         """Waits until all saved checkpoints are on disk. Raises: errors of the writing."""
-        with self._on_exit:
+        with self._on_exit, naming(self._folder):
             if self._manager is not None:
                 self._manager.close()
 
 
-@contextlib.contextmanager
-def _without_wildcards(folder: Path) -> Iterator[Path]:
-    """The folder by a path without `*`, `?` and brackets. Orbax finds the files that it has written by glob, which
-    fails in a folder such as `lr[0.1]` and gives an incomplete checkpoint."""
-    if glob.escape(str(folder)) == str(folder):
-        yield folder
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        link = Path(directory) / folder.name
-        link.symlink_to(folder, target_is_directory=True)
-        yield link
+def bytes_on_disk(items: Any) -> int:
+    """An upper bound of what a checkpoint of these items takes on the disk."""
+    return BYTES_OF_FILES + sum(array.nbytes + BYTES_OF_METADATA for array in jax.tree.leaves(items))
 
 
 class _NewestAndBest(checkpoint_managers.PreservationPolicy):

@@ -23,7 +23,7 @@ import tyro
 from jaxnlp.blocks import Line, Lines, Table
 from jaxnlp.checkpoints import runs_inside
 from jaxnlp.files import write_file
-from jaxnlp.messages import reason, show_plain_warnings
+from jaxnlp.messages import reason
 from jaxnlp.options import read_options
 from train.json_lines import read_lines
 from train.report.blocks import render_content, render_table
@@ -33,6 +33,7 @@ from train.report.metrics import (
     best,
     capitalized,
     declared_metrics,
+    early_stop,
     main_split,
     progress_of,
     title_of,
@@ -89,8 +90,9 @@ class ComparedRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has finished all its steps."""
-        return self.step >= self.fields.get("total_steps", 0)
+        """Whether the run has finished all its steps, or has stopped early."""
+        rows = [*map(dict, self.rows)]
+        return self.step >= self.fields.get("total_steps", 0) or bool(early_stop(self.fields, self.environment, rows))
 
     def best(self, metric: str) -> float | None:
         """The best value of a metric, or None if it was not measured."""
@@ -173,7 +175,7 @@ def table_of_results(runs: Sequence[ComparedRun]) -> Table:
                 _unbroken(duration(seconds[-1])) if seconds else ABSENT,
                 run.speed,
                 short(parameters) if is_finite(parameters) and parameters else ABSENT,
-                f"{run.step:,}" if run.finished else f"{run.step:,} of {run.fields.get('total_steps', 0):,}",
+                _steps(run.step, run.fields.get("total_steps", 0)),
                 *(run.best(name) for name in metrics[1:]),
             )
         )
@@ -253,6 +255,10 @@ def _short_names(folders: Sequence[Path]) -> list[str]:
     return [os.path.join(*part[-depth:]) for part in parts]
 
 
+def _steps(step: int, total: int) -> str:
+    return f"{step:,}" if step >= total else f"{step:,} of {total:,}"
+
+
 def _unbroken(words: str) -> str:
     """A text with blanks at which no line breaks."""
     return words.replace(" ", "\u00a0")
@@ -275,7 +281,6 @@ class Options:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command. Returns: the exit status; 2 for a wrong command."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    show_plain_warnings()
     try:
         (options,) = read_options([Options], arguments, program=PROGRAM, description=Options.__doc__ or "")
         if len(options.runs) < 2:

@@ -46,6 +46,8 @@ class TrainConfig(Config):
 
     total_steps: int = 1000
     """Number of training steps."""
+    stop_after: int | None = None
+    """Early stopping: end the run after N evaluations without a better best metric; None = train all steps."""
     seed: int = 0
     """Seed of initial parameters, dropout and data order."""
 
@@ -70,6 +72,14 @@ class TrainConfig(Config):
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.stop_after is not None:
+            if self.stop_after < 1:
+                raise ValueError(f"stop_after must be at least 1 or None, got {self.stop_after}")
+            if self.evaluate_every_steps >= self.total_steps:
+                raise ValueError(
+                    f"stop_after needs evaluations before the last step; set evaluate_every_steps, which is "
+                    f"{self.evaluate_every_steps}, to less than total_steps, {self.total_steps}"
+                )
         if self.ema_decay is not None and not 0.0 < self.ema_decay < 1.0:
             raise ValueError(f"ema_decay must be in (0, 1) or be None, got {self.ema_decay}")
         if self.nt_asgd_patience is not None and self.nt_asgd_patience < 0:

@@ -19,7 +19,7 @@ from jaxnlp.caches import use_compilation_cache
 from jaxnlp.checkpoints import DamagedCheckpointError, RunError, checkpoint_steps
 from jaxnlp.config import Config
 from jaxnlp.corpus import DataError
-from jaxnlp.messages import reason, show_plain_warnings, usage_text
+from jaxnlp.messages import reason, usage_text
 from jaxnlp.options import read_options
 from jaxnlp.runs import Checkpoint, find_task, load_run, read_config
 from jaxnlp.serialization import differences, to_json
@@ -214,9 +214,12 @@ def record(scores: Scores, folder: Path, place: Path) -> None:
         raise DataError(f"--record: {scores.split} has no targets, so there is nothing to record")
     ledger.append(ledger.entries(scores.trained, scores.config, scores.split, evaluation), place, folder)
     print(f"recorded in {place}")
-    newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
-    if newest < last:
-        print(f"note: {folder} has not finished: {newest:,} of {last:,} steps; the entry is of an unfinished run")
+    if not run_folder.has_ended(folder, scores.config):
+        newest, last = checkpoint_steps(folder)[-1], scores.config.total_steps
+        _logger.info(
+            "%s has not finished: %s of %s steps; the entry is of an unfinished run",
+            *(folder, f"{newest:,}", f"{last:,}"),
+        )
 
 
 def run(arguments: list[str]) -> int:
@@ -257,7 +260,6 @@ def run(arguments: list[str]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 a damaged run, 2 a wrong command."""
-    show_plain_warnings()
     try:
         return run(sys.argv[1:] if arguments is None else arguments)
     except DamagedCheckpointError as error:

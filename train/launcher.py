@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxnlp.closed_pipes import end_on_closed_pipe
-from jaxnlp.messages import say_that_jax_loads
+from jaxnlp.messages import say_that_jax_loads, show_plain_warnings
 from train.recipes import print_overview_if_asked
 
 TYPED = "JAXNLP_TYPED"
@@ -90,7 +90,7 @@ def start(
 ) -> None:
     """Starts a program: restarts it with huge pages, prints the overview where it is asked for, or else a first line.
 
-    From here on the program ends silently on a closed pipe.
+    From here on the program ends silently on a closed pipe, and shows warnings as plain lines.
 
     Call it first, before slow imports.
 
@@ -102,6 +102,7 @@ def start(
       results: whether the program prints results: its first line then goes to standard error.
     """
     end_on_closed_pipe()
+    show_plain_warnings()  # before the imports, with which absl would set the format of all messages
     if huge_pages:
         use_huge_pages(started)
     arguments = sys.argv[1:]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from jaxnlp.files import naming
 from train import run_folder
 
 LOCK_FILE = run_folder.LOCK_FILE
@@ -53,5 +54,6 @@ def _acquire(workdir: Path) -> int:
             break
         os.close(descriptor)
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
+    with naming(path):
+        os.write(descriptor, str(os.getpid()).encode())
     return descriptor

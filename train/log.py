@@ -6,17 +6,19 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from jaxnlp.blocks import MarkedText
+from jaxnlp.files import AppendedFile
 from jaxnlp.metrics import means, total
 from jaxnlp.tasks import Block
 from jaxnlp.typing import Metrics
 from train.compile_time import compile_seconds
+from train.event_file import EventFile
 from train.report.blocks import block_to_json
 from train.run_folder import BLOCKS_FILE, METRICS_FILE, keep_lines_until, logged_steps, writes_folder
 
@@ -97,8 +99,8 @@ class RunLog:
         self._last_shown = float("-inf")
         self._status = "compiling"
         self._bar: Progress | None = None
-        self._files: dict[str, IO[str]] = {}
-        self._board: Any = None
+        self._files: dict[str, AppendedFile] = {}
+        self._board: EventFile | None = None
 
     def __enter__(self) -> "RunLog":
         if self._writes:
@@ -111,8 +113,7 @@ class RunLog:
         for name in (METRICS_FILE, BLOCKS_FILE):
             keep_lines_until(self._workdir / name, self._first_step)
         for name in (METRICS_FILE, BLOCKS_FILE):
-            # JSON reads the escape \udc80 back as the lone surrogate that UTF-8 cannot encode.
-            self._files[name] = (self._workdir / name).open("a", encoding="utf-8", errors="backslashreplace")
+            self._files[name] = AppendedFile(self._workdir / name)
         if self._console.is_terminal:
             columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[status]}"))
             self._bar = Progress(*columns, console=self._console)
@@ -238,8 +239,7 @@ class RunLog:
             self._append(BLOCKS_FILE, row)
             if isinstance(block.content, MarkedText) and self._writes:
                 paragraphs = ("".join(text for text, _ in paragraph) for paragraph in block.content.paragraphs)
-                text = "\n\n".join(paragraphs).encode("utf-8", "replace").decode()
-                self._tensorboard().add_text(block.name, text, step)
+                self._tensorboard().add_text(block.name, "\n\n".join(paragraphs), step)
 
     def _write(self, step: int, split: str, values: Mapping[str, Any]) -> None:
         self._append(METRICS_FILE, {"step": step, "split": split, **values})
@@ -249,15 +249,13 @@ class RunLog:
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         if self._writes:
-            self._files[name].write(json.dumps(row, ensure_ascii=False) + "\n")
-            self._files[name].flush()
+            line = json.dumps(row, ensure_ascii=False) + "\n"
+            # JSON reads the escape \udc80 back as the lone surrogate that UTF-8 cannot encode.
+            self._files[name].append(line.encode("utf-8", "backslashreplace"))
 
-    def _tensorboard(self) -> Any:
-        if self._board is None:
-            # Imported here, because it takes seconds and the first step should not wait for it.
-            from tensorboardX import SummaryWriter
-
-            self._board = SummaryWriter(str(self._workdir / "tensorboard"), purge_step=self._first_step + 1)
+    def _tensorboard(self) -> EventFile:
+        if self._board is None:  # a start that logs nothing makes no file
+            self._board = EventFile(self._workdir / "tensorboard", first_step=self._first_step + 1)
         return self._board
 
     def _is_due(self) -> bool:
@@ -291,7 +289,7 @@ class RunLog:
 
     def _print(self, line: str) -> None:
         if self._writes:
-            self._console.print(line, highlight=False, markup=False)
+            self._console.print(line, highlight=False, markup=False, emoji=False)
 
 
 def _losses(values: Mapping[str, float]) -> str:

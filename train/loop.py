@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +17,11 @@ from rich.console import Console
 from jaxnlp.serialization import to_json
 from jaxnlp.tasks import Evaluation
 from train import run_folder
-from train.announcement import announcement
+from train.announcement import announcement, ending
 from train.begin import TYPED_MODEL_FILE, Initialisation, begin
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
+from train.early_stopping import stops_early
 from train.lock import locked
 from train.log import RunLog
 from train.optimizer import plateau_scale
@@ -38,7 +39,7 @@ class NonFiniteError(ArithmeticError):
 
 
 class FitResult(NamedTuple):
-    """The last state of a call of `fit`, and the name of the signal that stopped it early, or None."""
+    """The last state of a call of `fit`, and the name of the signal that stopped the run before its end, or None."""
 
     state: TrainState
     stopped_by: str | None
@@ -54,13 +55,18 @@ class Due(NamedTuple):
 
 @dataclasses.dataclass
 class Progress:
-    """The progress of a run: its state, the number of steps, the seconds of training, and the validation loss of each
-    evaluation so far."""
+    """The progress of a run: its state, the number of steps, the seconds of training, and the validation loss and the
+    score of each evaluation so far."""
 
     state: TrainState
     step: int = 0
     train_seconds: float = 0.0
-    losses: tuple[float, ...] = ()
+    losses: Sequence[float] = ()
+    scores: Sequence[float] = ()
+
+    def ended(self, config: TrainConfig) -> bool:
+        """Whether the run has done its last step, or stops early."""
+        return self.step >= config.total_steps or stops_early(self.scores, config.stop_after)
 
 
 def fit(
@@ -73,7 +79,8 @@ def fit(
     started: float | None = None,
     command: str | None = None,
 ) -> FitResult:
-    """Trains until `total_steps`, starting from the latest checkpoint in the folder, if there is one.
+    """Trains until `total_steps`, or until the run stops early, starting from the latest checkpoint in the folder, if
+    there is one.
 
     Args:
       config: the config of the run.
@@ -91,7 +98,11 @@ def fit(
         parameters are not finite at a step that is logged or saved.
       DamagedCheckpointError: when there are checkpoints, but none of them can be read.
     """
-    workdir, console, layout = Path(workdir), console or Console(), make_parallel(parallel)
+    workdir, console, layout = (
+        Path(workdir),
+        console or Console(markup=False, emoji=False, highlight=False),
+        make_parallel(parallel),
+    )
     with locked(workdir):
         begun = begin(config, workdir)
         run_folder.check(workdir, to_json(begun.config), extend=extend)
@@ -104,12 +115,12 @@ def fit(
             setup, begun = setup.release(), begun._replace(params={}, params_for=None)
             _create_folder(workdir, setup, begun)
             _announce(console, setup, begun, run)
-            if run.step < config.total_steps:
+            if not run.ended(config):
                 _record_environment(workdir, setup, begun, parallel, command)
             train_step = layout.compile_train(step_function(setup), setup.abstract_state())
             validate = Validation(setup, layout, workdir)
             with _report_at_end(workdir, console), _open_log(workdir, console, setup, run) as log:
-                while run.step < config.total_steps:
+                while not run.ended(config):
                     batch = layout.put_batch(next(batches), config.accumulation_steps)
                     run.state, output = train_step(run.state, batch)
                     run.step += 1
@@ -124,12 +135,13 @@ def fit(
                         _check_finite(run, output, config, checkpoints, workdir)
                     with log.paused():
                         evaluation = validate(run.step, run.state, log) if due.evaluate else None
-                        _after_evaluation(run, evaluation, config, layout, workdir)
+                        _after_evaluation(run, evaluation, setup, layout, workdir)
                         if due.save:
                             _save(checkpoints, run, evaluation, setup, layout, batches.get_state(), log.train_seconds)
                     if stopped:
                         break
-        return FitResult(layout.fetch(run.state), stop.received)
+        _announce_end(console, workdir, setup, run)
+        return FitResult(layout.fetch(run.state), None if run.ended(config) else stop.received)
 
 
 def _initialise(setup: Setup, layout: Parallel) -> Progress:
@@ -150,7 +162,7 @@ def _restore(
         return None
     record = restored.record
     batches.set_state(record.data_state)
-    return Progress(layout.place(restored.state), record.step, record.train_seconds, tuple(record.losses))
+    return Progress(layout.place(restored.state), record.step, record.train_seconds, record.losses, record.scores)
 
 
 def _create_folder(workdir: Path, setup: Setup, begun: Initialisation) -> None:
@@ -161,8 +173,14 @@ def _create_folder(workdir: Path, setup: Setup, begun: Initialisation) -> None:
 
 def _announce(console: Console, setup: Setup, begun: Initialisation, run: Progress) -> None:
     if run_folder.writes_folder():
-        for line in announcement(setup, begun, step=run.step):
-            console.print(line, highlight=False, markup=False)
+        for line in announcement(setup, begun, step=run.step, scores=run.scores):
+            console.print(line, highlight=False, markup=False, emoji=False)
+
+
+def _announce_end(console: Console, workdir: Path, setup: Setup, run: Progress) -> None:
+    if run_folder.writes_folder():
+        for line in ending(workdir, setup, scores=run.scores):
+            console.print(line, highlight=False, markup=False, emoji=False)
 
 
 def _record_environment(
@@ -238,13 +256,15 @@ def _check_finite(
 
 
 def _after_evaluation(
-    run: Progress, evaluation: Evaluation | None, config: TrainConfig, layout: Parallel, workdir: Path
+    run: Progress, evaluation: Evaluation | None, setup: Setup, layout: Parallel, workdir: Path
 ) -> None:
-    """Records the validation loss, and updates the report. If the loss has stopped improving, it starts averaging
-    (NT-ASGD), or lowers the learning rate (plateau)."""
+    """Records the validation loss and the score, and updates the report. If the loss has stopped improving, it starts
+    averaging (NT-ASGD), or lowers the learning rate (plateau)."""
     if evaluation is None:
         return
-    run.losses += (evaluation.metrics["loss"].value,)
+    config, score = setup.config, checkpoint_score(evaluation, setup)
+    run.losses = [*run.losses, score["loss"]]
+    run.scores = [*run.scores, score["score"]]
     patience = config.nt_asgd_patience
     if patience is not None and not np.any(layout.fetch(run.state.averaged)) and has_stalled(run.losses, patience):
         run.state = dataclasses.replace(run.state, averaged=layout.place(jnp.int32(1)))
@@ -252,7 +272,7 @@ def _after_evaluation(
     if scale is not None:
         scaled = with_plateau_scale(run.state.opt_state, layout.place(jnp.float32(scale)))
         run.state = dataclasses.replace(run.state, opt_state=scaled)
-    if run.step < config.total_steps:  # the report of the last step is written when everything is saved
+    if not run.ended(config):  # the report of the last step is written when everything is saved
         _write_report(workdir)
 
 
@@ -271,6 +291,7 @@ def _save(
         train_seconds=train_seconds,
         metrics=None if evaluation is None else checkpoint_score(evaluation, setup),
         losses=run.losses,
+        scores=run.scores,
         data_state=data_state,
     )
 
@@ -280,11 +301,12 @@ def _report_at_end(workdir: Path, console: Console) -> Iterator[None]:
     """A context that writes the report when it ends, also after an error."""
     try:
         yield
-    except BaseException:
+    except BaseException as ended:
         try:
             _write_report(workdir)
         except Exception as error:  # of any kind: it must not hide the error of the run
-            logging.getLogger(__name__).warning("no report: %s", error)
+            if not isinstance(ended, OSError):  # such as a full disk, on which there is no space for a report either
+                logging.getLogger(__name__).warning("no report: %s", error)
         raise
     if run_folder.writes_folder():
         console.print("writing the report")

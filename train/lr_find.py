@@ -14,6 +14,7 @@ if __name__ == "__main__":
     start("train.lr_find", started=start_time(time.time()), recipes=True)
 
 import dataclasses
+import io
 import math
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from rich.console import Console
 
 from jaxnlp.caches import use_compilation_cache
 from jaxnlp.config import Config
-from jaxnlp.messages import show_plain_warnings
+from jaxnlp.files import write_file
+from jaxnlp.messages import reason
 from jaxnlp.typing import Array
 from train.begin import begin
 from train.command_line import WRONG_COMMANDS, parse
@@ -147,29 +149,29 @@ def draw(path: Path, rates: np.ndarray, losses: np.ndarray, suggestion: float) -
     axes.set_ylim(top=min(losses.max(), 1.2 * losses[0]) + 0.1)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:].lower())
+    write_file(path, content.getvalue())
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 = done, 1 = no suggestion, 2 = wrong command."""
-    console = Console(soft_wrap=True)
-    show_plain_warnings()
+    """Exit status: 0 = done, 1 = no suggestion, or the plot cannot be written, 2 = wrong command."""
+    console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
     try:
         config, options = parse(sys.argv[1:] if arguments is None else arguments, FindOptions(), program=PROGRAM)
         use_compilation_cache(None)
         console.print("compiling the training step")
         rates, losses = range_test(config, smallest=options.smallest, largest=options.largest, steps=options.steps)
     except WRONG_COMMANDS as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 2
+    plot = options.plot or Path("runs") / f"{config.recipe}.lr_find.svg"
     try:
         suggestion = suggest(rates, losses)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        draw(plot, rates, losses, suggestion)
+    except (ValueError, OSError) as error:  # OSError: such as a full disk
+        print(f"error: {reason(error)}", file=sys.stderr)
         return 1
-    plot = options.plot or Path("runs") / f"{config.recipe}.lr_find.svg"
-    draw(plot, rates, losses, suggestion)
     console.print(f"{len(rates)} steps, loss {losses[0]:.4f}, lowest (smoothed) {smoothed(losses).min():.4f}")
     console.print(
         f"suggested  --optimizer.learning-rate {suggestion:.2g}   (the recipe has {config.optimizer.learning_rate:g})"

@@ -14,7 +14,9 @@ from jaxnlp.checkpoints import (
     CHECKPOINTS,
     CONFIG_FILE,
     PROCESSOR_FILE,
+    DamagedCheckpointError,
     Record,
+    checkpoint_steps,
     identity,
     is_longer,
     json_digest,
@@ -25,6 +27,7 @@ from jaxnlp.files import write_file
 from jaxnlp.ops.matrix_products import operand_dtype
 from jaxnlp.serialization import ConfigError, UntrustedError, differences, from_json, processor_to_json, to_json
 from train.config import TrainConfig
+from train.early_stopping import stops_early
 from train.json_lines import Line, read_lines
 
 ENVIRONMENT_FILE = "environment.json"
@@ -83,6 +86,8 @@ def check(workdir: Path, config: Any, *, extend: bool = False) -> None:
         not a run's folder; when the run's checkpoints were deleted; and when a line of its files is not valid.
     """
     check_place(workdir)
+    for text in (str(workdir), json.dumps(config, ensure_ascii=False)):
+        refuse_undecoded(text)
     path = workdir / CONFIG_FILE
     if path.exists():
         refuse_config_change(read_json(path), config, f"{workdir} holds a run with another config", extend=extend)
@@ -118,6 +123,17 @@ def check_place(workdir: Path) -> None:
             raise RunMismatchError(
                 f"{path} is a link to {path.readlink()}, which does not exist; give another --workdir"
             )
+
+
+def refuse_undecoded(text: str) -> None:
+    """Raises RunMismatchError for a name of a file that is not UTF-8: the files of a run could not hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        near = text[max(error.start - 20, 0) : error.end + 20]
+        raise RunMismatchError(
+            f"{text[error.start]!r} in {near!r} is not a character of UTF-8; rename the file or folder"
+        ) from error
 
 
 def check_continuation(record: Record, run: RunSpec, workdir: Path, *, extend: bool = False) -> None:
@@ -329,6 +345,29 @@ def logged_steps(path: Path, split: str | None = None) -> list[int]:
     Raises: RunMismatchError, like `keep_lines_until`.
     """
     return [line.row["step"] for line in _lines(path) if split is None or line.row.get("split") == split]
+
+
+def learning_rate(path: Path, step: int) -> float | None:
+    """The learning rate that a metrics.jsonl has of the last logged step up to this one; None = it has none.
+
+    Raises: RunMismatchError, like `keep_lines_until`.
+    """
+    rows = (line.row for line in _lines(path))
+    return max(
+        ((row["step"], row["learning_rate"]) for row in rows if "learning_rate" in row and row["step"] <= step),
+        default=(0, None),
+    )[1]
+
+
+def has_ended(workdir: Path, config: TrainConfig) -> bool:
+    """Whether a run with this config has a checkpoint of its last step, or has stopped early."""
+    newest = checkpoint_steps(workdir)[-1:]
+    if newest >= [config.total_steps] or not newest or config.stop_after is None:
+        return newest >= [config.total_steps]
+    try:
+        return stops_early(read_record(workdir, newest[0]).scores, config.stop_after)
+    except DamagedCheckpointError:  # the next start sets it aside, and trains its steps again
+        return False
 
 
 def _lines(path: Path) -> list[Line]:

@@ -24,9 +24,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jaxnlp.checkout import program_command
-from jaxnlp.checkpoints import checkpoint_steps
 from jaxnlp.files import write_file
-from jaxnlp.messages import reason, show_plain_warnings, usage_text
+from jaxnlp.messages import reason, usage_text
 from jaxnlp.serialization import to_json
 from train import run_folder
 from train.command_line import WRONG_COMMANDS, RunOptions, UsageError, parse, similar
@@ -78,8 +77,8 @@ class SweptRun:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has a checkpoint of its last step."""
-        return checkpoint_steps(self.folder)[-1:] == [self.config.total_steps]
+        """Whether the run has done its last step, or has stopped early."""
+        return run_folder.has_ended(self.folder, self.config)
 
     @property
     def log(self) -> Path:
@@ -196,7 +195,7 @@ def plan(command: SweepCommand) -> list[SweptRun]:
         folder = command.workdir / "".join(c if c.isalnum() or c in "=,.-_+" else "_" for c in name)
         fields = flat_fields(to_json(config))
         shown = {name: changed.get(name, str(fields[name])) for name in values}
-        runs.append(SweptRun(shown, (*arguments, "--workdir", str(folder)), config, folder))
+        runs.append(SweptRun(shown, (*arguments, f"--workdir={folder}"), config, folder))
     configs = [to_json(run.config) for run in runs]
     for number, run in enumerate(runs):
         first = runs[configs.index(configs[number])]
@@ -294,10 +293,9 @@ def _last_line(log: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command. Returns: 0 if all runs are finished, 1 if some failed, 2 for a wrong command, 130 if it was
-    interrupted."""
+    """Runs the command. Returns: 0 if all runs are finished, 1 if some failed or a file cannot be written, 2 for a
+    wrong command, 130 if it was interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    show_plain_warnings()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage_text(USAGE))
         return 0 if arguments else 2
@@ -312,6 +310,9 @@ def main(arguments: list[str] | None = None) -> int:
     except WRONG_COMMANDS as error:
         print(f"error: {reason(error)}", file=sys.stderr)
         return 2
+    except OSError as error:  # such as a full disk; the runs say their errors themselves
+        print(f"error: {reason(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted; to resume, repeat the command", file=sys.stderr)
         return 130

@@ -30,6 +30,7 @@ from jaxnlp.convert.sentence_transformers import (
     pooling_of,
     tokenizer_max_length,
 )
+from jaxnlp.files import naming
 from jaxnlp.models.bert import BertConfig
 from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
 from jaxnlp.typing import Params
@@ -214,11 +215,12 @@ def save_pretrained(
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
-        vocabulary.save(partial, max_length=config.max_positions)
-        for name, content in {**files, **(further_files or {})}.items():
-            (partial / name).parent.mkdir(exist_ok=True)
-            (partial / name).write_bytes(content)
+        with naming(folder):
+            save_file(tensors, partial / WEIGHTS, metadata={"format": "pt"})
+            vocabulary.save(partial, max_length=config.max_positions)
+            for name, content in {**files, **(further_files or {})}.items():
+                (partial / name).parent.mkdir(exist_ok=True)
+                (partial / name).write_bytes(content)
         partial.chmod(0o755)  # only the owner can read temporary folders and what safetensors writes
         (partial / WEIGHTS).chmod(0o644)
         partial.replace(folder)

@@ -1,9 +1,50 @@
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from jaxnlp.files import require_place, write_file
+from jaxnlp.files import AppendedFile, naming, require_place, write_file
+
+
+def test_a_record_is_appended_whole_or_not_at_all(tmp_path, small_disk):
+    file = AppendedFile(tmp_path / "x")
+    file.append(b"a" * 60)
+    with pytest.raises(OSError, match="File too large") as caught:
+        file.append(b"b" * 60)
+    assert caught.value.filename == str(tmp_path / "x")
+    file.append(b"c" * 30)
+    file.close()
+    assert (tmp_path / "x").read_bytes() == b"a" * 60 + b"c" * 30
+
+
+def test_a_file_that_does_not_fit_is_named_and_the_earlier_one_kept(tmp_path, small_disk):
+    write_file(tmp_path / "x", b"one")
+    with pytest.raises(OSError, match="File too large") as caught:
+        write_file(tmp_path / "x", b"2" * 200)
+    assert caught.value.filename == str(tmp_path / "x")
+    assert os.listdir(tmp_path) == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.ENOSPC, "No space left on device", "temporary"), True),
+        (ValueError('RESOURCE_EXHAUSTED: Error writing "x" [OS error 28: ENOSPC No space left on device]'), True),
+        (OSError("a message"), False),
+        (ValueError("2 is too many"), False),
+    ],
+    ids=str,
+)
+def test_errors_of_the_file_system_name_the_file_whoever_raises_them(error, named):
+    with pytest.raises((OSError, ValueError)) as caught, naming(Path("a/b")):
+        raise error
+    if named:
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "a/b")
+    else:
+        assert caught.value is error
 
 
 def test_files_are_whole_or_not_there(tmp_path, monkeypatch):

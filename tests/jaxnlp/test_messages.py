@@ -1,3 +1,4 @@
+import errno
 import importlib
 import io
 import logging
@@ -6,10 +7,13 @@ import sys
 import warnings
 from pathlib import Path
 
+import absl.logging
 import pytest
 
 from jaxnlp.messages import (
+    OURS,
     asks_for_help,
+    logging_unchanged,
     reason,
     say_that_jax_loads,
     show_plain_warnings,
@@ -55,19 +59,56 @@ def test_the_first_line_is_printed_before_jax_is_imported_and_for_no_help(monkey
     assert file.getvalue() == "loading JAX\n"
 
 
-def test_warnings_are_plain_lines_without_names_of_modules(monkeypatch, capsys):
+def as_in_a_new_process(monkeypatch):
+    """Sets Python's logging back. (Not in a fixture: pytest adds its handlers after them.)"""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
-    monkeypatch.setattr(logging.getLogger("absl"), "level", logging.WARNING)
+    for name in ("", *OURS):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.WARNING)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+
+def test_warnings_and_notes_are_plain_lines_without_names_of_modules(monkeypatch, capsys):
+    as_in_a_new_process(monkeypatch)
     show_plain_warnings()
     logging.getLogger("train.tasks").warning("%s: 3 texts were truncated", "sst")
+    logging.getLogger("__main__").warning("no tokens")
     logging.getLogger("absl").warning("a checkpoint without metrics")
-    logging.getLogger("train.tasks").info("loaded")
+    logging.getLogger("asyncio").error("Future exception was never retrieved")
+    logging.getLogger("data.tables").info("2 rows are blank")
+    logging.getLogger("train.tasks").debug("loaded")
+    logging.getLogger("urllib3").info("a connection")
+    logging.getLogger("urllib3").error("no connection")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("this is slow", stacklevel=1)
-    assert capsys.readouterr() == ("", "warning: sst: 3 texts were truncated\nwarning: this is slow\n")
+    assert capsys.readouterr() == (
+        "",
+        "warning: sst: 3 texts were truncated\nwarning: no tokens\nnote: 2 rows are blank\nerror: no connection\n"
+        "warning: this is slow\n",
+    )
+
+
+def test_a_message_is_shown_once_although_a_program_asks_twice(monkeypatch, capsys):
+    as_in_a_new_process(monkeypatch)
+    show_plain_warnings()
+    show_plain_warnings()
+    for _ in range(2):
+        logging.getLogger("jaxnlp.runs").warning("the checkpoint is damaged")
+    assert capsys.readouterr().err == "warning: the checkpoint is damaged\n"
+
+
+def test_libraries_leave_the_logging_of_a_users_program_alone(monkeypatch, capsys):
+    as_in_a_new_process(monkeypatch)
+    with logging_unchanged():
+        absl.logging.vlog(1, "as Orbax does when it is imported")
+        logging.getLogger("jaxnlp.runs").warning("shown as Python shows it")
+    assert logging.getLogger().handlers == []
+    assert capsys.readouterr().err == "shown as Python shows it\n"
+    ours = logging.NullHandler()
+    logging.getLogger().addHandler(ours)
+    with logging_unchanged():
+        assert logging.getLogger().handlers == [ours]
+    assert logging.getLogger().handlers == [ours]
 
 
 def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch):
@@ -89,6 +130,10 @@ def test_paragraphs_are_filled_to_the_width_and_indented_lines_kept(monkeypatch)
         (PermissionError(13, "Permission denied", Path("c")), "c: permission denied"),
         (FileNotFoundError("the recipe x does not exist"), "the recipe x does not exist"),
         (ValueError("2 is too many"), "2 is too many"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "a/b"),
+            "a/b: no space left on device; free some space there, and repeat the command",
+        ),
     ],
     ids=str,
 )

@@ -45,6 +45,7 @@ def unscored_run(finished_run, tmp_path_factory):
                 train_seconds=0.0,
                 metrics=metrics,
                 losses=[],
+                scores=[],
                 data_state={},
             )
     return folder
@@ -99,17 +100,18 @@ def test_the_task_of_a_run_is_known_before_its_parameters_are_read(moved):
     assert find_task(moved) == LanguageModel()
 
 
-def test_a_run_of_many_devices_is_read_on_one(finished_run):
+def test_a_run_of_many_devices_is_read_on_one_and_leaves_logging_to_the_user(finished_run):
     script = (
-        "import jax, json, sys; from jaxnlp.checkpoints import checksums; from jaxnlp.runs import load_run; "
-        "print(json.dumps([jax.device_count(), checksums(load_run(sys.argv[1], checkpoint=2).params)]))"
+        "import jax, json, logging, sys; from jaxnlp.checkpoints import checksums; from jaxnlp.runs import load_run; "
+        "run = load_run(sys.argv[1], checkpoint=2); "
+        "print(json.dumps([jax.device_count(), checksums(run.params), logging.getLogger().handlers]))"
     )
     environment = os.environ | {"XLA_FLAGS": "", "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", script, str(finished_run.folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((finished_run.folder / "environment.json").read_text())["devices"] == 8
-    assert json.loads(done.stdout) == [1, checksums(finished_run.state.params)]
+    assert json.loads(done.stdout) == [1, checksums(finished_run.state.params), []]
 
 
 def test_a_run_of_a_gpu_s_attention_is_read_where_there_is_no_gpu(finished_run, moved):

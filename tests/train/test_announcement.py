@@ -1,9 +1,10 @@
 import dataclasses
+import json
 
 import pytest
 
 from data import Split
-from train.announcement import announcement, notes_of_splits, settings_for_longer_runs
+from train.announcement import announcement, notes_of_splits, schedule_state, settings_for_longer_runs
 from train.begin import begin
 from train.config import update
 from train.setup import set_up
@@ -17,6 +18,40 @@ def begun(tiny_config):
 @pytest.fixture
 def setup(begun):
     return set_up(begun)
+
+
+def steps_logged(folder):
+    """A metrics.jsonl whose learning rate at step n is n / 10."""
+    rows = [{"step": step, "split": "train", "learning_rate": step / 10} for step in (3, 6, 9)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "state"),
+    [
+        ({"schedule": "cosine"}, "the learning rate 0.6 is at step 6 of 12 of the schedule cosine"),
+        ({"schedule": "linear", "decay_steps": 8}, "the learning rate 0.6 is at step 6 of 8 of the schedule linear"),
+        ({"schedule": "cosine", "decay_steps": 4}, "the learning rate 0.6 is at step 4 of 4 of the schedule cosine"),
+        (
+            {"schedule": "linear", "decay_tokens": 900},
+            "the learning rate 0.6 follows the schedule linear, of 900 tokens",
+        ),
+        ({"schedule": "constant"}, "the learning rate 0.6 follows the schedule constant"),
+        ({"schedule": "plateau"}, "the learning rate 0.6 follows the schedule plateau"),
+    ],
+    ids=str,
+)
+def test_the_state_of_each_schedule_is_said(tiny_config, tmp_path, optimizer, state):
+    steps_logged(tmp_path)
+    config = tiny_config(**{f"optimizer.{name}": value for name, value in optimizer.items()})
+    assert (
+        schedule_state(tmp_path, config, 6) == schedule_state(tmp_path, config, 8).replace("step 8", "step 6") == state
+    )
+
+
+def test_a_schedule_without_logged_rates_is_said_without_one(tiny_config, tmp_path):
+    expected = "the learning rate is at step 6 of 12 of the schedule cosine"
+    assert schedule_state(tmp_path, tiny_config(), 6) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,6 +97,16 @@ def test_a_plateau_that_cannot_be_found_is_announced(tiny_config, patience, step
     line = (
         f"the schedule plateau needs at least {patience + 2} evaluations, but the run has {steps}; evaluate more "
         "often, or lower --optimizer.plateau-patience"
+    )
+    assert settings_for_longer_runs(config) == [line] * given
+
+
+@pytest.mark.parametrize(("patience", "steps", "given"), [(2, 3, True), (1, 2, True), (2, 4, False)])
+def test_too_few_evaluations_to_stop_early_are_announced(tiny_config, patience, steps, given):
+    config = tiny_config(stop_after=patience, total_steps=steps, evaluate_every_steps=1)
+    line = (
+        f"early stopping needs at least {patience + 2} evaluations, but the run has {steps}; evaluate more often, or "
+        "lower --stop-after"
     )
     assert settings_for_longer_runs(config) == [line] * given
 

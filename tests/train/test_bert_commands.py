@@ -11,6 +11,7 @@ import transformers
 from jaxnlp.__main__ import main
 from jaxnlp.convert import load_pretrained
 from jaxnlp.serialization import ConfigError
+from tests.run_folders import EVERY_SIGN
 from tests.text_task_files import write_tables
 from train import evaluate
 from train.begin import begin
@@ -28,7 +29,8 @@ def config_of(*arguments):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory, quick_fit):
     """A small BERT that `bert_pretrain` made of a text file, as a folder."""
-    folder = tmp_path_factory.mktemp("bert")
+    folder = tmp_path_factory.mktemp("bert") / EVERY_SIGN
+    folder.mkdir()
     generator = np.random.default_rng(0)
     documents = ("".join(f"{' '.join(generator.choice(WORDS, 8))}\n" for _ in range(5)) for _ in range(30))
     (folder / "text.txt").write_text("\n".join(documents))
@@ -45,8 +47,8 @@ def test_what_was_pretrained_is_fine_tuned_scored_asked_and_exported(
     exported, quick_fit, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(evaluate, "use_compilation_cache", lambda folder: None)
-    (tmp_path / "tables").mkdir()
-    data = ["--data.path", write_tables(tmp_path / "tables"), "--data.max-length", "16", "--data.batch-size", "10"]
+    (tmp_path / EVERY_SIGN).mkdir()
+    data = ["--data.path", write_tables(tmp_path / EVERY_SIGN), "--data.max-length", "16", "--data.batch-size", "10"]
     quick_fit(config_of("bert_sst", "--init-from", exported, *data, *FEW_STEPS), tmp_path / "run")
     run = str(tmp_path / "run")
     assert evaluate.main([run]) == 0

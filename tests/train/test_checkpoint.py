@@ -1,15 +1,19 @@
+import errno
 import logging
 import shutil
+import types
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from jaxnlp.checkpoints import DamagedCheckpointError, read_record
-from train.checkpoint import Checkpoints
+from tests.run_folders import EVERY_SIGN
+from train.checkpoint import Checkpoints, _items, bytes_on_disk
 from train.run_folder import RunMismatchError, RunSpec
 from train.step import init_state
 
@@ -34,6 +38,7 @@ def facts(step, losses=None):
         "train_seconds": step + 0.5,
         "metrics": None if loss is None else {"score": -loss, "loss": loss},
         "losses": [],
+        "scores": [],
         "data_state": {"next_index": step},
     }
 
@@ -292,6 +297,31 @@ def test_the_checkpoint_that_is_restored_is_checked_and_not_only_the_newest(run)
     assert contents(run) == before
 
 
+def test_a_full_disk_is_found_before_a_checkpoint_is_written(tmp_path, monkeypatch):
+    save(tmp_path, [1])
+    written = sum(path.stat().st_blocks * 512 for path in (tmp_path / "checkpoints" / "1").rglob("*"))
+    needed = bytes_on_disk(_items(make_state(1)))
+    assert written <= needed
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=needed - 1))
+    with pytest.raises(OSError, match="no space left for a checkpoint: ") as caught:
+        save(tmp_path, [2])
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
+    assert steps_on_disk(tmp_path) == [1]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: types.SimpleNamespace(free=needed))
+    save(tmp_path, [2])
+    assert steps_on_disk(tmp_path) == [1, 2]
+
+
+def test_an_error_of_the_disk_while_a_checkpoint_is_written_names_the_folder(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise ValueError("RESOURCE_EXHAUSTED: Error writing: [OS error 28: ENOSPC No space left on device]")
+
+    monkeypatch.setattr(ocp.CheckpointManager, "save", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        save(tmp_path, [1])
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "checkpoints"))
+
+
 @pytest.mark.sweep(1)
 @pytest.mark.parametrize(
     "left", [(), ("params",), ("params", "training"), ("record",)], ids=lambda x: "-".join(x) or "none"
@@ -366,8 +396,9 @@ def test_nothing_is_written_before_the_first_save(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_with_brackets_in_its_name_can_be_read(tmp_path):
-    folder = tmp_path / "lr[0.1]"
+@pytest.mark.parametrize("name", [EVERY_SIGN, "\\"], ids=["every sign", "a backslash"])
+def test_a_folder_of_any_name_can_be_read(tmp_path, name):
+    folder = tmp_path / name
     save(folder, [1, 2], keep=1)
     assert_restored(restore(folder), 2)
     assert steps_on_disk(folder) == [2]

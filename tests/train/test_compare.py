@@ -1,6 +1,5 @@
 import json
 import re
-import warnings
 import xml.etree.ElementTree
 from urllib.parse import unquote
 
@@ -126,18 +125,6 @@ def test_objects_of_a_config_are_named_by_their_class():
         "model.inner": "D",
         "model.inner.list": [1, 2],
     }
-
-
-def test_warnings_are_plain_lines(three, tmp_path, capsys, monkeypatch):
-    def warn(*_):
-        warnings.warn("this is slow", stacklevel=1)
-        return tmp_path
-
-    monkeypatch.setattr("train.compare.write_comparison", warn)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        assert main([*map(str, three)]) == 0
-    assert capsys.readouterr().err == "warning: this is slow\n"
 
 
 def test_what_is_no_run_is_named_in_one_line(three, tmp_path, capsys):

@@ -80,6 +80,11 @@ def test_a_model_that_starts_from_nothing_is_refused_on_streams():
     [
         ({"nonfinite": "skp"}, "nonfinite must be one of stop, skip, got 'skp'; did you mean skip"),
         ({"init_ignore": ("classifier.",)}, "init_ignore applies only to pretrained weights"),
+        ({"stop_after": 0}, "stop_after must be at least 1 or None, got 0"),
+        (
+            {"stop_after": 3, "evaluate_every_steps": 9, "total_steps": 9},
+            "stop_after needs evaluations before the last",
+        ),
     ],
 )
 def test_choices_and_options_that_nothing_reads_are_checked(fields, message):

@@ -98,14 +98,15 @@ def test_a_file_that_is_no_ledger_stays_as_it_was(run, tmp_path, capsys):
     assert not ledger.with_suffix(".metrics.jsonl").exists()
 
 
-def test_recording_an_unfinished_run_says_so(run, tmp_path, capsys):
+def test_recording_an_unfinished_run_says_so(run, tmp_path, caplog):
+    caplog.set_level("INFO", logger="train")
     command = [str(run), "--record", str(tmp_path / "ledger.json")]
     assert evaluate.main(command) == 0
-    assert "note:" not in capsys.readouterr().out
+    assert "has not finished" not in caplog.text
     config = run / CONFIG_FILE
     config.write_text(config.read_text().replace('"total_steps": 4', '"total_steps": 9'))
     assert evaluate.main(command) == 0
-    assert f"note: {run} has not finished: 4 of 9 steps; the entry is of an unfinished run" in capsys.readouterr().out
+    assert f"{run} has not finished: 4 of 9 steps; the entry is of an unfinished run" in caplog.text
 
 
 @pytest.fixture

@@ -1,20 +1,24 @@
 """The programs started here are tiny; one is `python -m train --help`, as people start it."""
 
+import importlib.util
 import json
 import os
 import platform
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from jaxnlp.checkout import MODULES
 from train.launcher import (
     KEEP,
     STARTED,
     SWITCH,
     TRANSPARENT_HUGE_PAGES,
     TUNABLES,
+    start,
     start_time,
     tunables_for,
     use_huge_pages,
@@ -151,6 +155,24 @@ def test_nothing_is_started_on_another_c_library(monkeypatch, tmp_path):
     monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))
     with pytest.raises(AssertionError, match="started"):
         use_huge_pages(0.0)
+
+
+@pytest.mark.parametrize("module", [*MODULES.values()])
+def test_every_program_starts_before_the_imports_that_would_set_the_format_of_its_messages(module):
+    source = Path(importlib.util.find_spec(module).origin)
+    if source.name == "__init__.py":
+        source = source.with_name("__main__.py")
+    before, _, _ = source.read_text().partition(f'start("{module}", started=')
+    imported = {line.split()[1] for line in before.splitlines() if line.startswith(("import ", "from "))}
+    assert imported == {"sys", "time", "train.launcher"}
+
+
+def test_a_program_shows_plain_warnings_from_its_start_on(monkeypatch):
+    called = []
+    monkeypatch.setattr("train.launcher.show_plain_warnings", lambda: called.append("warnings"))
+    monkeypatch.setattr("train.launcher.say_that_jax_loads", lambda *_: called.append("first line"))
+    start("train.compare", started=0.0, huge_pages=False)
+    assert called == ["warnings", "first line"]
 
 
 @can_have_huge_pages

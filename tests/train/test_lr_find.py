@@ -98,6 +98,15 @@ def test_plots_of_known_formats_are_accepted(name):
     assert lr_find.FindOptions(plot=Path(name)).plot == Path(name)
 
 
+def test_a_plot_that_cannot_be_written_is_a_line(monkeypatch, tmp_path, capsys):
+    rates, losses = np.geomspace(1e-4, 1.0, 40), np.concatenate([np.linspace(5, 1, 30), np.linspace(1, 9, 10)])
+    monkeypatch.setattr(lr_find, "range_test", lambda *_, **__: (rates, losses))
+    monkeypatch.setattr(lr_find, "use_compilation_cache", lambda _: None)
+    (tmp_path / "file").touch()
+    assert lr_find.main(["gpt_python_docs", "--plot", str(tmp_path / "file" / "plot.svg")]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'file'}: ")
+
+
 def test_a_plot_of_an_unknown_format_is_refused_before_the_run(monkeypatch, capsys):
     monkeypatch.setattr(lr_find, "range_test", None)  # not to be called
     assert lr_find.main(["gpt_python_docs", "--plot", "plot.xyz"]) == 2

@@ -231,18 +231,6 @@ def test_changed_data_is_refused_before_anything_is_written(run, finished, quick
     assert files(run) == before
 
 
-@pytest.mark.thorough
-def test_a_folder_with_brackets_in_its_name_trains_resumes_and_loads(
-    tiny_config, tiny_gpt, tmp_path, quick_fit, stop_at
-):
-    folder = tmp_path / "lr[0.1]"
-    config = tiny_config(model=tiny_gpt, total_steps=4)
-    with stop_at(2):
-        quick_fit(config, folder)
-    assert int(quick_fit(config, folder).state.step) == 4
-    assert load_run(folder).step == 4
-
-
 def test_given_parameters_of_unknown_names_or_shapes_are_refused(tiny_config, monkeypatch):
     from jaxnlp.tasks.language_model import LanguageModel
     from train.begin import begin

@@ -1,4 +1,5 @@
 import csv
+import errno
 import json
 from pathlib import Path
 
@@ -210,6 +211,15 @@ def test_wrong_commands_end_with_2_and_an_interrupted_one_with_130(tmp_path, mon
     monkeypatch.setattr(module, "sweep", interrupted)
     assert main(["gpt_shakespeare_cpu", "--grid", "model.width=16", "--workdir", str(tmp_path)]) == 130
     assert "to resume, repeat the command" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_a_line(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/sweep.csv")
+
+    monkeypatch.setattr(module, "sweep", full)
+    assert main(["gpt_shakespeare_cpu", "--grid", "model.width=16", "--workdir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("error: runs/sweep.csv: no space left on device; free some space there")
 
 
 def test_fields_are_those_of_the_recipe(tiny_config):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from jaxnlp.checkpoints import DamagedCheckpointError, check_run_files, checkpoint_steps, read_record, runs_inside
-from jaxnlp.messages import reason, show_plain_warnings, usage_text
+from jaxnlp.messages import reason, usage_text
 from train.report import write_report
 
 PROGRAM = program_name("train.report")
@@ -50,7 +50,6 @@ def _fail(message: str) -> NoReturn:
 
 def command(arguments: list[str]) -> int:
     """Runs the command. Returns: the exit status; 2 for a wrong command."""
-    show_plain_warnings()
     if arguments in ([], ["-h"], ["--help"]):
         print(usage_text(USAGE))
         return 0 if arguments else 2

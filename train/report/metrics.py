@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from train.early_stopping import reason_to_stop, stops_early
 from train.report.formats import is_finite
 
 Rows = Sequence[dict[str, Any]]
@@ -171,6 +172,24 @@ def best(rows: Rows, metric: str, better: str) -> tuple[str, float, int] | None:
         return None
     value, step = min(found) if better == "lower" else min(found, key=lambda pair: (-pair[0], pair[1]))
     return split, value, step
+
+
+def early_stop(config: Mapping[str, Any], environment: Mapping[str, Any], rows: Rows) -> str:
+    """Why a run has stopped early; "" = it has not.
+
+    Args:
+      config: the run's config as JSON.
+      environment: of the run, with the declarations of its metrics.
+      rows: of its metrics.jsonl.
+    """
+    name, patience = str(environment.get("best_metric")), config.get("stop_after")
+    declared = declared_metrics(environment).get(name)
+    if declared is None or not is_finite(patience):
+        return ""
+    sign = 1.0 if declared.better == "higher" else -1.0
+    measured = [row[name] for row in rows if row["split"] == "validation" and name in row]
+    scores = [sign * value if is_finite(value) else float("nan") for value in measured]
+    return reason_to_stop(name, scores) if stops_early(scores, patience) else ""
 
 
 def _file_name(words: str) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from train.report.blocks import Drawn, render_blocks
 from train.report.formats import duration, is_finite, number, short, text
-from train.report.metrics import OBJECTIVE, Declared, best, progress_of, spaced, title_of
+from train.report.metrics import OBJECTIVE, Declared, best, early_stop, progress_of, spaced, title_of
 from train.report.plots import inline
 
 Object = dict[str, Any]
@@ -191,7 +191,9 @@ def render_page(
       files: paths in the folder; the page links to them.
     """
     step, total = max((row["step"] for row in rows), default=0), config.get("total_steps")
+    early = early_stop(config, environment, rows)
     finished = total is not None and step >= total
+    status = "Finished" if finished else "Stopped early" if early else "Unfinished"
     recipe = config.get("recipe", "run")
     device = " x ".join(str(environment[key]) for key in ("devices", "device") if key in environment)
     shown_environment = {key: value for key, value in environment.items() if key not in ("metrics", "best_metric")}
@@ -200,9 +202,9 @@ def render_page(
         title=text(recipe if folder == recipe else f"{folder} ({recipe})"),
         recipe=text(recipe),
         place=f"Run <code>{text(folder)}</code>" + (f" on {text(device)}" if device else ""),
-        state="finished" if finished else "unfinished",
-        status="Finished" if finished else "Unfinished",
-        progress=f"at step {step:,}" + (f" of {total:,}" if total else ""),
+        state="finished" if finished or early else "unfinished",
+        status=status,
+        progress=f"at step {step:,}" + (f" of {total:,}" if total else "") + (f": {text(early)}" if early else ""),
         percent=f"{100 * min(1, step / total) if total else 0:.1f}",
         warnings="".join(f'<p class="warning">{text(line)}</p>' for line in _warnings(rows, metrics)),
         tiles="".join(
@@ -216,7 +218,7 @@ def render_page(
         files=_files(files),
         config="".join(_section(*section) for section in _sections("run", config)),
         environment="".join(_section(*section) for section in _sections("machine", shown_environment)),
-        continuation="" if finished else _continuation(environment),
+        continuation="" if finished or early else _continuation(environment),
     )
 
 

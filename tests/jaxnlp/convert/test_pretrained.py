@@ -186,6 +186,14 @@ def test_a_failed_export_leaves_nothing(folder, tmp_path, monkeypatch):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_an_export_that_does_not_fit_on_the_disk_names_its_folder_and_leaves_nothing(folder, tmp_path, small_disk):
+    held = load_pretrained(folder)
+    with pytest.raises(OSError, match="File too large") as caught:
+        save_pretrained(tmp_path / "out" / "new", held)
+    assert caught.value.filename == str(tmp_path / "out" / "new")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_minilm_encodes_as_pytorch_does_and_finds_the_similar_sentences():
     """Real weights: six layers, 384 wide, of sentence-transformers/all-MiniLM-L6-v2."""
     folder = get_model_path()

@@ -1,5 +1,4 @@
 import json
-import warnings
 
 import pytest
 
@@ -56,18 +55,6 @@ def test_a_folder_of_runs_names_them(tmp_path, capsys):
 def test_help_names_what_is_wanted(capsys, arguments, status):
     assert command(arguments) == status
     assert capsys.readouterr().out.startswith("usage: python -m train.report RUN\n")
-
-
-def test_warnings_are_plain_lines(tmp_path, capsys, monkeypatch):
-    def warn(run):
-        warnings.warn("this is slow", stacklevel=1)
-        return run
-
-    monkeypatch.setattr("train.report.__main__.write_report", warn)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        assert command([str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "warning: this is slow\n"
 
 
 def test_more_than_a_run_is_a_wrong_command(capsys):

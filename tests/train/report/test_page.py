@@ -162,6 +162,16 @@ def test_finished_run_is_told_from_an_unfinished_one():
     assert "width: 75.0%" in page(rows=ROWS[:3])
 
 
+def test_a_run_that_stopped_early_is_told_from_both_and_why():
+    rows = [*ROWS[:3], *({"step": 150, "split": "validation", "loss": loss} for loss in (1.0, 2.0, 3.0))]
+    environment = ENVIRONMENT | {"best_metric": "loss"}
+    stopped = page(rows=rows, config=CONFIG | {"stop_after": 2}, environment=environment)
+    reason = "the validation loss has not improved in 2 evaluations"
+    assert f'<span class="state">Stopped early</span> at step 150 of 200: {reason}' in stopped
+    assert "the same command continues it" not in stopped
+    assert "Unfinished" in page(rows=rows, config=CONFIG | {"stop_after": 3}, environment=environment)
+
+
 def test_unfinished_run_shows_the_recorded_command_that_continues_it():
     continues = "the same command continues it"
     assert continues not in page()
