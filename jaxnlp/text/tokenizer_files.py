@@ -117,7 +117,8 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     class_name = class_name or _BERT[0]
     if class_name not in (*_BERT, *_AS_WRITTEN):
         raise ValueError(
-            f"{folder}: the tokenizer class {class_name} is not supported, only {', '.join((*_BERT, *_AS_WRITTEN))}"
+            f"{folder}: the tokenizer class {class_name} is not supported; expected {', '.join((*_BERT, *_AS_WRITTEN))}. "
+            f"If its tokens are a BERT's, set tokenizer_class to {_BERT[0]} in {SETTINGS} of a copy"
         )
     _check_settings(folder, settings, whole)
     file = next((folder / name for name in (WHOLE, PIECES) if (folder / name).is_file()), None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding, Tokenizer, normalizers
 from tokenizers.trainers import WordPieceTrainer
 
 from jaxnlp.inference import as_texts, padded_rows
@@ -175,6 +175,15 @@ class WordPieceVocabulary:
     def lowercase(self) -> bool:
         """Whether texts are lowercased."""
         return bool(getattr(self.tokenizer.normalizer, "lowercase", False))
+
+    def lowercased(self) -> "WordPieceVocabulary":
+        """The same tokens, for texts that are lowercased first."""
+        if self.lowercase:
+            return self
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+        return WordPieceVocabulary(tokenizer)
 
     def id_of(self, piece: str) -> int:
         """The id of a token. Raises: KeyError when the vocabulary does not have the token."""

@@ -14,6 +14,7 @@ from jaxnlp.inference import one_or_many, refuse_blank, require_texts
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.tasks import Trained
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
 
@@ -50,6 +51,11 @@ def max_length_of(trained: Trained) -> int:
     return getattr(trained.processor, "max_length", None) or encoder_config(trained).max_positions
 
 
+def embedding_settings_of(trained: Trained) -> EmbeddingSettings:
+    """The prompts of a pretrained encoder, and the truncation of its embeddings."""
+    return getattr(trained.processor, "embeddings", PLAIN)
+
+
 def encoder_config(trained: Trained) -> Any:
     """The config of a model's BERT. Raises: ValueError when the model does not have one."""
     model: Any = trained.model
@@ -72,6 +78,8 @@ def embed_texts(
 ) -> TextOutputs:
     """The embedding of each text [N, D]; L2-normalised where the task has `normalize_embeddings`.
 
+    The default prompt of a pretrained encoder goes before each text, and its embeddings are truncated at last.
+
     Args:
       trained: a model with a BERT.
       texts: N of them, at least one.
@@ -85,12 +93,13 @@ def embed_texts(
     if pooling == "pooler" and not encoder.use_pooler:
         raise ValueError("this encoder has no pooler; set pooling to cls or mean")
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
-    found = in_batches(
-        trained, [texts], functools.partial(_embed, bert, pooling, trained.params["encoder"]), batch_tokens
-    )
-    if not getattr(trained.task, "normalize_embeddings", False):
-        return found
-    return found._replace(values=l2_normalize(found.values))
+    settings, limit = embedding_settings_of(trained), max_length_of(trained)
+    prompt = vocabulary_of(trained).tokenize([settings.prompt], max_length=limit).tokens[0]
+    skip = 0 if settings.include_prompt or not settings.prompt else len(prompt) - 1
+    compute = functools.partial(_embed, bert, pooling, skip, trained.params["encoder"])
+    found = in_batches(trained, [texts], compute, batch_tokens)
+    values = l2_normalize(found.values) if getattr(trained.task, "normalize_embeddings", False) else found.values
+    return found._replace(values=values[:, : settings.truncate_dim])
 
 
 @one_or_many
@@ -141,10 +150,10 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     return TextAttention(" | ".join([text, pair] if pair is not None else [text]), (maps,), bool(found.truncated))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _embed(bert: Bert, pooling: Pooling, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _embed(bert: Bert, pooling: Pooling, skip: int, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     output: Any = bert.apply({"params": params}, tokens[:, 0], None, mask[:, 0])
-    return pool(output, mask[:, 0], pooling).astype(jnp.float32)
+    return pool(output, mask[:, 0], pooling, skip=skip).astype(jnp.float32)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -171,7 +180,9 @@ def in_batches(
     if not columns[0]:
         raise ValueError("there is no text")
     limit, vocabulary = max_length_of(trained), vocabulary_of(trained)
-    tokenized = [vocabulary.tokenize(column, max_length=limit) for column in columns]
+    prompt = embedding_settings_of(trained).prompt
+    prompted = [[prompt + text for text in column] for column in columns]
+    tokenized = [vocabulary.tokenize(column, max_length=limit) for column in prompted]
     rows = list(zip(*(part.tokens for part in tokenized), strict=True))
     by_length = defaultdict(list)
     for number, row in enumerate(rows):

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxnlp.inference import one_or_many, refuse_blank, require_texts
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.bert_verbs.encodings import BATCH_TOKENS, TextOutputs, in_batches
+from jaxnlp.tasks.bert_verbs.encodings import BATCH_TOKENS, TextOutputs, embed_texts, in_batches, l2_normalize
 from jaxnlp.text.labels import Labels, number_of_texts
 from jaxnlp.typing import Batch, Params
 
@@ -48,6 +48,11 @@ def predict_texts(
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, of second texts: {len(pairs)}")
     columns = [texts] if pairs is None else [texts, pairs]
+    if not trained.model.config.has_head(labels):  # the cosine of embeddings, with their prompts and their truncation
+        first, second = (embed_texts(trained, column, batch_tokens=batch_tokens) for column in columns)
+        cosines = (l2_normalize(first.values) * l2_normalize(second.values)).sum(axis=1)
+        values = np.clip(cosines, 0.0, 1.0) * np.float32(labels.highest)
+        return TextOutputs(values, [*first.truncated_rows, *second.truncated_rows])
     compute = functools.partial(_predict, trained.model, trained.params, part)
     return in_batches(trained, columns, compute, batch_tokens)
 
