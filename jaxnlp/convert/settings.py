@@ -57,7 +57,7 @@ MODEL = ForeignSettings(
         ),
         "no model of Transformers reads it": (
             *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
-            *("pooler_size_per_head", "pooler_type", "tf_legacy_loss"),
+            *("pooler_size_per_head", "pooler_type", "tf_legacy_loss", "language", "name"),
         ),
         "where the files came from": ("_name_or_path", "name_or_path", "_commit_hash", "transformers_version"),
     },

@@ -116,8 +116,9 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     class_name = settings.get("tokenizer_class") or settings_in(folder / "config.json").get("tokenizer_class")
     class_name = class_name or _BERT[0]
     if class_name not in (*_BERT, *_AS_WRITTEN):
+        expected = ", ".join((*_BERT, *_AS_WRITTEN))
         raise ValueError(
-            f"{folder}: the tokenizer class {class_name} is not supported; expected {', '.join((*_BERT, *_AS_WRITTEN))}. "
+            f"{folder}: the tokenizer class {class_name} is not supported; expected {expected}. "
             f"If its tokens are a BERT's, set tokenizer_class to {_BERT[0]} in {SETTINGS} of a copy"
         )
     _check_settings(folder, settings, whole)

@@ -43,8 +43,8 @@ class Embed(Command):
     similarities: bool = False
     """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
     pooling: Pooling | None = None
-    """A text's embedding: that of its first token (cls), the pooler's, or the mean over its tokens. None = the
-    model's."""
+    """A text's embedding: that of its first token (cls), the pooler's, the mean over its tokens, or another pooling of
+    sentence-transformers. None = the model's."""
 
     def __call__(self, trained: Trained) -> None:
         """Writes or prints the embeddings.
