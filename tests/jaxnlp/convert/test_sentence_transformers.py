@@ -161,7 +161,7 @@ def test_each_pooling_of_one_mode_is_written_for_sentence_transformers(mode):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"config_sentence_transformers__json": {"model_type": "SparseEncoder"}}, "model_type 'SparseEncoder', expec"),
+        ({"config_sentence_transformers__json": {"model_type": "SparseEncoder"}}, "model_type 'SparseEncoder', exp"),
         ({"config_sentence_transformers__json": {"default_prompt_name": "x"}}, "'x' is not among the prompts: none"),
         ({"config_sentence_transformers__json": {"prompts": ["x"]}}, "expected prompts by name"),
         ({"config_sentence_transformers__json": {"prompts": {"x": 1}}}, "prompts must be texts by name"),
