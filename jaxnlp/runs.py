@@ -18,7 +18,7 @@ from jaxnlp.checkpoints import (
     read_record,
     runs_inside,
 )
-from jaxnlp.convert import PretrainedError, exported_task, pretrained_type
+from jaxnlp.convert import PretrainedError, exported_task, is_pretrained, pretrained_type
 from jaxnlp.models import ModelConfig
 from jaxnlp.serialization import ConfigError, from_json, on_any_machine, processor_from_json
 from jaxnlp.serialization import trust as trust_package
@@ -113,7 +113,7 @@ def _pretrained_task(place: str | Path, *, whole: bool = True) -> type[Task]:
     Raises: PretrainedError when the library does not have their model; ConfigError for an unknown task.
     """
     inside = runs_inside(Path(place))
-    if inside and not (Path(place) / CONFIG_FILE).exists():
+    if inside and not is_pretrained(place):
         raise RunError(f"{place} is not a training run{inside}")
     kind = pretrained_type(place)
     exported = exported_task(place) if whole else None

@@ -1,7 +1,7 @@
 """Conversion of weights from and to other libraries."""
 
 from jaxnlp.convert.folders import PretrainedError
-from jaxnlp.convert.model_types import exported_task, pretrained_type
+from jaxnlp.convert.model_types import exported_task, is_pretrained, pretrained_type
 from jaxnlp.convert.pretrained import load_pretrained, save_pretrained
 
-__all__ = ["PretrainedError", "exported_task", "load_pretrained", "pretrained_type", "save_pretrained"]
+__all__ = ["PretrainedError", "exported_task", "is_pretrained", "load_pretrained", "pretrained_type", "save_pretrained"]

@@ -3,19 +3,27 @@
 import contextlib
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from jaxnlp.convert.settings import REFUSED_FILES
+from jaxnlp.text import tokenizer_files
+from jaxnlp.text.foreign_settings import ForeignSettings
+
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
-MODULES, LENGTH = "modules.json", "sentence_bert_config.json"
+MODULES, EMBEDDINGS = "modules.json", "config_sentence_transformers.json"
+_FAMILIES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+LENGTHS = tuple(f"sentence_{family}_config.json" for family in _FAMILIES)
+"""Names that sentence-transformers gave to the file with the maximum length; the first that exists is read."""
+LENGTH = LENGTHS[0]
 EXPORTED = "jaxnlp.json"
 """File of an exported model with heads: its task, its model's config and its processor, for this library."""
-_PARTS = (CONFIG, WEIGHTS, INDEX, "tokenizer.json", "tokenizer_config.json", "vocab.txt", LENGTH)
-FILES = (*_PARTS, MODULES, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
+_PARTS = (CONFIG, WEIGHTS, INDEX, *tokenizer_files.FILES, *LENGTHS, *REFUSED_FILES)
+FILES = (*_PARTS, MODULES, EMBEDDINGS, EXPORTED, "*.safetensors", *(f"*/{name}" for name in _PARTS))
 """Patterns of the files to download from the Hub; sentence-transformers may put the encoder and the pooling into
 subfolders."""
 
@@ -70,6 +78,14 @@ def read_object(file: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise PretrainedError(f"{file}: expected an object, got {type(found).__name__}")
     return found
+
+
+def refuse_settings(file: Path, found: Mapping[str, Any], known: ForeignSettings) -> None:
+    """Raises: PretrainedError, with the file, for settings that are not supported or not known."""
+    try:
+        known.check(file, found)
+    except ValueError as error:
+        raise PretrainedError(str(error)) from error
 
 
 def read_tensors(folder: Path, name: str) -> dict[str, np.ndarray]:

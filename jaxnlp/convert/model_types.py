@@ -3,8 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.convert.folders import CONFIG, EXPORTED, PretrainedError, find_folder, read_object
+from jaxnlp.convert.folders import CONFIG, EXPORTED, MODULES, PretrainedError, find_folder, read_object
 from jaxnlp.convert.sentence_transformers import encoder_folder
+
+
+def is_pretrained(folder: str | Path) -> bool:
+    """Whether a folder has the config of pretrained weights, or the modules of sentence-transformers."""
+    return any((Path(folder) / name).is_file() for name in (CONFIG, MODULES))
 
 
 def pretrained_type(folder_or_name: str | Path) -> str:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_type_hints
+from typing import Literal, NamedTuple, get_type_hints
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -14,8 +14,7 @@ from safetensors.numpy import save_file
 from jaxnlp.convert.bert import WeightsError, from_huggingface, to_huggingface
 from jaxnlp.convert.folders import (
     CONFIG,
-    LENGTH,
-    MODULES,
+    EXPORTED,
     WEIGHTS,
     PretrainedError,
     find_folder,
@@ -23,15 +22,18 @@ from jaxnlp.convert.folders import (
     read_tensors,
 )
 from jaxnlp.convert.sentence_transformers import (
+    embedding_settings,
     encoder_folder,
     input_settings,
     module_files,
-    modules_of,
+    modules_after_pooling,
     pooling_of,
     tokenizer_max_length,
 )
+from jaxnlp.convert.settings import FIELDS, MODEL, REFUSED_FILES
 from jaxnlp.files import naming
 from jaxnlp.models.bert import BertConfig
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.wordpiece import PAD, WordPieceVocabulary
 from jaxnlp.typing import Params
 
@@ -48,6 +50,7 @@ class Pretrained(NamedTuple):
         sentence-transformers uses. None = unknown, as in folders that sentence-transformers did not write.
       max_length: maximum length of a text in tokens; None = unknown.
       modules_after_pooling: modules of sentence-transformers after the pooling, such as `Normalize`, in order.
+      embeddings: prompts, and truncation of embeddings.
     """
 
     config: BertConfig
@@ -57,6 +60,7 @@ class Pretrained(NamedTuple):
     pooling: str | None = None
     max_length: int | None = None
     modules_after_pooling: tuple[str, ...] = ()
+    embeddings: EmbeddingSettings = PLAIN
 
 
 Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
@@ -83,28 +87,6 @@ class Classifier(NamedTuple):
     each_token: bool = False
 
 
-FIELDS = {
-    "num_hidden_layers": "num_layers",
-    "num_attention_heads": "num_heads",
-    "hidden_size": "width",
-    "intermediate_size": "feed_forward_width",
-    "max_position_embeddings": "max_positions",
-    "type_vocab_size": "num_segments",
-    "hidden_dropout_prob": "dropout_rate",
-    "attention_probs_dropout_prob": "attention_dropout_rate",
-    "layer_norm_eps": "epsilon",
-}
-"""Fields of Transformers' config, and the corresponding fields of `BertConfig`."""
-FIXED = {
-    "model_type": "bert",
-    "hidden_act": "gelu",
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-}
-"""Fields of Transformers' config for which this BERT supports only one value."""
-
-
 def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ()) -> Pretrained:
     """Reads a BERT from a folder that Transformers or sentence-transformers wrote, or from the Hugging Face Hub.
 
@@ -118,20 +100,19 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
     """
     whole = find_folder(folder_or_name)
     folder = encoder_folder(whole)
-    settings = read_object(folder / CONFIG)
-    config, size = _config_of(settings, folder / CONFIG)
+    config, size = _config_of(folder / CONFIG, exported=(whole / EXPORTED).is_file())
+    for name, reason in REFUSED_FILES.items():
+        if (folder / name).is_file():
+            raise PretrainedError(f"{folder / name}: not supported: {reason}")
     try:
         vocabulary = WordPieceVocabulary.of_folder(folder)
     except (FileNotFoundError, ValueError) as error:
         raise PretrainedError(str(error)) from error
     max_length, lowered = input_settings(folder)
-    if max_length is None and (whole / MODULES).is_file():
+    if max_length is None:
         max_length = tokenizer_max_length(folder, config.max_positions)
-    if lowered and not vocabulary.lowercase:
-        raise PretrainedError(
-            f"{folder / LENGTH} lowercases text, but its tokenizer is cased; set this in the tokenizer_config.json of "
-            'the same folder: "do_lower_case": true, "strip_accents": false'
-        )
+    if lowered:
+        vocabulary = vocabulary.lowercased()
     if vocabulary.size > size:
         raise PretrainedError(
             f"{folder}: the tokenizer has {vocabulary.size} tokens, but the model has {size} embeddings"
@@ -149,9 +130,16 @@ def load_pretrained(folder_or_name: str | Path, *, ignore: tuple[str, ...] = ())
         raise WeightsError(f"{folder}: {error}") from error
     if vocabulary.size < size:
         config = dataclasses.replace(config, padded_vocabulary_size=size)
-    kinds = [kind for kind, _ in modules_of(whole)]
-    after_pooling = tuple(kind for kind in kinds if kind not in ("Transformer", "Pooling"))
-    return Pretrained(config, params, heads, vocabulary, pooling_of(whole), max_length, after_pooling)
+    return Pretrained(
+        config,
+        params,
+        heads,
+        vocabulary,
+        pooling_of(whole),
+        max_length,
+        modules_after_pooling(whole),
+        embedding_settings(whole),
+    )
 
 
 def save_pretrained(
@@ -195,7 +183,7 @@ def save_pretrained(
         "architectures": [architecture(heads, classifier)],
         **{theirs: getattr(config, ours) for theirs, ours in FIELDS.items()},
         "intermediate_size": config.feed_forward_width or 4 * config.width,
-        **{name: value for name, value in FIXED.items() if name not in ("is_decoder", "add_cross_attention")},
+        **{name: MODEL.supported[name][0] for name in ("model_type", "hidden_act", "position_embedding_type")},
         "initializer_range": 0.02,
         "pad_token_id": vocabulary.id_of(PAD),
         "vocab_size": size,
@@ -240,12 +228,15 @@ def architecture(heads: Params | None, classifier: Classifier | None = None) -> 
     return "BertForPreTraining" if "token_bias" in heads else "BertForNextSentencePrediction"
 
 
-def _config_of(settings: dict[str, Any], file: Path) -> tuple[BertConfig, int]:
-    strange = [
-        f"{name} {settings[name]!r}, expected {value!r}"
-        for name, value in FIXED.items()
-        if name in settings and settings[name] != value
-    ]
+def _config_of(file: Path, *, exported: bool) -> tuple[BertConfig, int]:
+    """The model's shape, and V.
+
+    Args:
+      file: the config.
+      exported: whether this library wrote it, perhaps with settings for the program next to it.
+    """
+    settings = read_object(file)
+    strange = MODEL.problems({name: settings[name] for name in settings if not exported or name in MODEL.names})
     types = get_type_hints(BertConfig)
     for theirs, ours in (*FIELDS.items(), ("vocab_size", None)):
         number = ours is not None and types[ours] is float

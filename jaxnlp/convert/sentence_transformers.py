@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxnlp.convert.folders import CONFIG, LENGTH, MODULES, PretrainedError, read_json, read_object
+from jaxnlp.convert.folders import (
+    CONFIG,
+    EMBEDDINGS,
+    LENGTH,
+    LENGTHS,
+    MODULES,
+    PretrainedError,
+    read_json,
+    read_object,
+    refuse_settings,
+)
+from jaxnlp.convert.settings import MODULE, NORMALIZE, POOLING, POOLING_MODES, SENTENCE_MODEL, TRANSFORMER
+from jaxnlp.text.embedding_settings import EmbeddingSettings
 
 
 def encoder_folder(folder: Path) -> Path:
@@ -15,58 +27,100 @@ def encoder_folder(folder: Path) -> Path:
 
 
 def modules_of(folder: Path) -> list[tuple[str, Path]]:
-    """The modules of a sentence-transformers model, in order: their types, such as Pooling, and their folders."""
-    if not (folder / MODULES).is_file():
+    """The modules of a sentence-transformers model, in order: their types, such as Pooling, and their folders.
+
+    Raises: PretrainedError for modules of other packages, and unless they are a Transformer, one pooling, and others.
+    """
+    file = folder / MODULES
+    if not file.is_file():
         return []
-    modules = read_json(folder / MODULES)
+    modules = read_json(file)
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-        raise PretrainedError(f"{folder / MODULES}: expected a list of objects, as sentence-transformers writes it")
-    return [
-        (str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", ""))) for module in modules
-    ]
+        raise PretrainedError(f"{file}: expected a list of objects, as sentence-transformers writes it")
+    types = [str(module.get("type", "")) for module in modules]
+    foreign = [kind for kind in types if not kind.startswith("sentence_transformers.")]
+    if foreign:
+        raise PretrainedError(f"{file}: code of other packages is not supported: {', '.join(foreign)}")
+    for module in modules:
+        refuse_settings(file, module, MODULE)
+    kinds = [kind.rpartition(".")[2] for kind in types]
+    if (
+        kinds[:1] != ["Transformer"]
+        or kinds.count("Pooling") > 1
+        or kinds[1:2] != ["Pooling"][: kinds.count("Pooling")]
+    ):
+        raise PretrainedError(f"{file}: expected the modules Transformer, Pooling and others, got {', '.join(kinds)}")
+    return [(kind, folder / str(module.get("path", ""))) for kind, module in zip(kinds, modules, strict=True)]
 
 
-_MODES = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
-"""Sentence-transformers' names of the supported poolings, and ours."""
+def modules_after_pooling(folder: Path) -> tuple[str, ...]:
+    """The modules after the pooling that change embeddings, such as Normalize."""
+    modules = [(kind, place) for kind, place in modules_of(folder) if kind not in ("Transformer", "Pooling", "Dropout")]
+    for kind, place in modules:
+        if kind == "Normalize" and (place / CONFIG).is_file():
+            refuse_settings(place / CONFIG, read_object(place / CONFIG), NORMALIZE)
+    return tuple(kind for kind, _ in modules)
 
 
 def pooling_of(folder: Path) -> str | None:
-    """The pooling of a text's tokens: `cls`, `mean`, or another name of sentence-transformers; None = not specified."""
+    """The pooling of a text's tokens, as sentence-transformers names it: `cls`, `mean`, `mean and max`; None = not
+    specified."""
     place = dict(modules_of(folder)).get("Pooling")
     if place is None:
         return None
     settings = read_object(place / CONFIG)
+    refuse_settings(place / CONFIG, settings, POOLING)
     mode = settings.get("pooling_mode")
-    if isinstance(mode, str):
-        return mode
-    if isinstance(mode, list):
-        return " and ".join(map(str, mode)) or None
-    modes = [name for name, chosen in settings.items() if name.startswith("pooling_mode_") and chosen]
-    return " and ".join(_MODES.get(name, name.removeprefix("pooling_mode_")) for name in modes) or None
+    if mode is None:
+        mode = [name for key, name in POOLING_MODES.items() if settings.get(key)] or "mean"
+    return mode if isinstance(mode, str) else " and ".join(map(str, mode))
+
+
+def embedding_settings(folder: Path) -> EmbeddingSettings:
+    """Prompts and truncation of embeddings. Raises: PretrainedError when they are not supported."""
+    place, file = dict(modules_of(folder)).get("Pooling"), folder / EMBEDDINGS
+    pooling = {} if place is None else read_object(place / CONFIG)
+    settings = read_object(file) if file.is_file() and (folder / MODULES).is_file() else {}
+    refuse_settings(file, settings, SENTENCE_MODEL)
+    prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise PretrainedError(f"{file}: expected prompts by name, got {prompts!r}")
+    try:
+        return EmbeddingSettings(
+            tuple((name, "" if text is None else text) for name, text in prompts.items()),
+            settings.get("default_prompt_name"),
+            pooling.get("include_prompt", True),
+            settings.get("truncate_dim"),
+            settings.get("similarity_fn_name"),
+        )
+    except ValueError as error:
+        raise PretrainedError(f"{file}: {error}") from error
 
 
 def module_files(
-    width: int, pooling: str | None, max_length: int | None, after_pooling: Sequence[str]
+    width: int,
+    pooling: str | None,
+    max_length: int | None,
+    after_pooling: Sequence[str],
+    embeddings: EmbeddingSettings,
 ) -> dict[str, Any]:
-    """Pooling and maximum length as sentence-transformers writes them: contents by path.
+    """Pooling, maximum length and prompts as sentence-transformers writes them: contents by path.
 
     Args:
       width: width of a token's vector.
-      pooling: `cls`, `mean`, `pooler` or None, as in `Pretrained`.
-      max_length: maximum length in tokens; None = unknown.
-      after_pooling: modules after the pooling.
+      pooling, max_length, after_pooling, embeddings: as in `Pretrained`.
 
     Raises: PretrainedError for poolings and modules that this library does not support.
     """
     strange = [kind for kind in after_pooling if kind != "Normalize"]
-    if pooling not in (None, "pooler", *_MODES.values()):
+    if pooling not in (None, "pooler", *POOLING_MODES.values()):
         strange.insert(0, f"the pooling {pooling}")
     if strange:
         raise PretrainedError(
             f"this model computes embeddings with {', '.join(strange)}, which is not supported; to save without, use "
             'pretrained._replace(pooling="mean", modules_after_pooling=())'
         )
-    kinds = ["Transformer", *(["Pooling"] if pooling in _MODES.values() else []), *after_pooling]
+    kinds = ["Transformer", *(["Pooling"] if pooling in POOLING_MODES.values() else []), *after_pooling]
     files: dict[str, Any] = {}
     if len(kinds) > 1:
         files[MODULES] = [
@@ -79,30 +133,43 @@ def module_files(
             for place, kind in enumerate(kinds)
         ]
     if "Pooling" in kinds:
-        modes = (*_MODES, "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
-        files[f"1_Pooling/{CONFIG}"] = {
-            "word_embedding_dimension": width,
-            **{mode: _MODES.get(mode) == pooling for mode in modes},
-        }
+        modes = {key: mode == pooling for key, mode in POOLING_MODES.items() if mode in _FIRST_MODES or mode == pooling}
+        include = {} if embeddings.include_prompt else {"include_prompt": False}
+        files[f"1_Pooling/{CONFIG}"] = {"word_embedding_dimension": width, **modes, **include}
     if files or max_length is not None:
         # Required if there are modules. The tokenizer handles letter case.
         files[LENGTH] = {"max_seq_length": max_length, "do_lower_case": False}
+    written = {
+        "prompts": dict(embeddings.prompts),
+        "default_prompt_name": embeddings.default_prompt,
+        "truncate_dim": embeddings.truncate_dim,
+        "similarity_fn_name": embeddings.similarity_fn_name,
+    }
+    if files and any(written.values()):
+        files[EMBEDDINGS] = written
     return files
+
+
+_FIRST_MODES = ("cls", "mean", "max", "mean_sqrt_len_tokens")
+"""Poolings that every version of sentence-transformers writes."""
 
 
 def input_settings(folder: Path) -> tuple[int | None, bool]:
     """The maximum length in tokens, and whether texts are lowercased first."""
-    if not (folder / LENGTH).is_file():
+    file = next((folder / name for name in LENGTHS if (folder / name).is_file()), None)
+    if file is None:
         return None, False
-    settings = read_object(folder / LENGTH)
+    settings = read_object(file)
+    refuse_settings(file, settings, TRANSFORMER)
     max_length = settings.get("max_seq_length")
     if max_length is not None and (type(max_length) is not int or max_length < 3):
-        raise PretrainedError(f"{folder / LENGTH}: max_seq_length must be at least 3, got {max_length!r}")
+        raise PretrainedError(f"{file}: max_seq_length must be at least 3, got {max_length!r}")
     return max_length, bool(settings.get("do_lower_case"))
 
 
 def tokenizer_max_length(folder: Path, most: int) -> int | None:
     """The maximum length in the tokenizer's settings: newer sentence-transformers writes it only there."""
     file = folder / "tokenizer_config.json"
-    max_length = read_object(file).get("model_max_length") if file.is_file() else None
+    settings = read_object(file) if file.is_file() else {}
+    max_length = settings.get("model_max_length", settings.get("max_len"))
     return max_length if type(max_length) is int and 3 <= max_length < most else None

@@ -19,7 +19,8 @@ from jaxnlp.nn.dropout import first_row_of_shard
 from jaxnlp.ops.dropout_masks import keep_mask
 from jaxnlp.targets import Targets
 
-Pooling = Literal["cls", "pooler", "mean"]
+Pooling = Literal["cls", "pooler", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+"""Poolings, with the names of sentence-transformers."""
 
 
 class TargetHead(NamedTuple):
@@ -43,7 +44,9 @@ class TextVectorsConfig(BertModelConfig):
     ignores: ClassVar[tuple[str, ...]] = ("compute.recurrence",)
 
     pooling: Pooling = "pooler"
-    """A text's vector: that of its first token (cls), the pooler's, or the mean over its tokens."""
+    """A text's vector: that of its first token (cls), the pooler's, or the mean over its tokens; or, over its tokens,
+    the maximum of each entry (max), the sum divided by the root of their number (mean_sqrt_len_tokens), or the mean
+    weighted by position (weightedmean); or that of its last token."""
     cosine_logit: tuple[float, float] | None = None
     """Slope and threshold, for pairs whose texts are encoded separately: add slope * (cosine - threshold) to the logit
     of a paraphrase, or of the second of two classes. It helps sentence encoders before the head is trained. None = only
@@ -126,17 +129,32 @@ def embed(
     return vectors
 
 
-def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling) -> jax.Array:
-    """A vector of each text [B, D]: that of its first token, the pooler's, or the mean over its tokens."""
-    if pooling == "cls":
-        return output.hidden[:, 0]
+def pool(output: BertOutput, attention_mask: jax.Array, pooling: Pooling, *, skip: int = 0) -> jax.Array:
+    """A vector of each text [B, D].
+
+    Args:
+      output: of the encoder.
+      attention_mask: [B, T] bool, False for padding.
+      pooling: as in `TextVectorsConfig`.
+      skip: number of first tokens to leave out, such as those of a prompt; the pooler reads them.
+    """
     if pooling == "pooler":
         if output.pooled is None:
             raise ValueError("this encoder has no pooler; set pooling to cls or mean")
         return output.pooled
-    weights = attention_mask[:, :, None].astype(jnp.float32)
-    total = (output.hidden.astype(jnp.float32) * weights).sum(axis=1)
-    return (total / jnp.maximum(weights.sum(axis=1), 1.0)).astype(output.hidden.dtype)
+    skip = min(skip, attention_mask.shape[1] - 1)
+    hidden, mask = output.hidden[:, skip:], attention_mask[:, skip:, None]
+    positions = 1.0 + jnp.arange(skip, attention_mask.shape[1], dtype=jnp.float32)[:, None]
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "max":
+        return jnp.where(mask, hidden, -jnp.inf).max(axis=1)
+    if pooling == "lasttoken":
+        last = jnp.where(mask, positions, 0.0).argmax(axis=1, keepdims=True)
+        return jnp.take_along_axis(hidden, last, axis=1)[:, 0]
+    weights = jnp.where(mask, positions if pooling == "weightedmean" else 1.0, 0.0)
+    total, count = (hidden.astype(jnp.float32) * weights).sum(axis=1), jnp.maximum(weights.sum(axis=1), 1.0)
+    return (total / (jnp.sqrt(count) if pooling == "mean_sqrt_len_tokens" else count)).astype(hidden.dtype)
 
 
 def pair_features(u: jax.Array, v: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from jaxnlp.inference import as_texts
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.labels import Labels
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 
@@ -19,11 +20,13 @@ class TextProcessor:
       vocabulary: the tokenizer.
       max_length: maximum length of a text in tokens, special tokens included; longer texts are truncated.
       parts: (name, labels) of each part.
+      embeddings: prompts and truncation of a pretrained encoder's embeddings; trained models do not have any.
     """
 
     vocabulary: WordPieceVocabulary
     max_length: int
     parts: tuple[tuple[str, Labels], ...]
+    embeddings: EmbeddingSettings = PLAIN
 
     def __post_init__(self):
         if self.max_length < 3:
@@ -37,6 +40,7 @@ class TextProcessor:
         Raises: ValueError for arguments that are not texts.
         """
         columns = [as_texts(texts)] if pairs is None else [as_texts(texts), as_texts(pairs)]
+        columns = [[self.embeddings.prompt + text for text in column] for column in columns]
         tokens = [self.vocabulary.tokenize(column, max_length=self.max_length).tokens for column in columns]
         rows = list(zip(*tokens, strict=True))
         ids, mask = padded_texts(rows, len(rows), max(len(text) for row in rows for text in row))
@@ -60,6 +64,7 @@ class TextProcessor:
             "vocabulary": self.vocabulary.to_json(),
             "max_length": self.max_length,
             "parts": [[name, labels.to_json()] for name, labels in self.parts],
+            **({} if self.embeddings == PLAIN else {"embeddings": self.embeddings.to_json()}),
         }
 
     @classmethod
@@ -73,4 +78,6 @@ class TextProcessor:
             if not isinstance(part, list) or len(part) != 2 or not isinstance(part[0], str):
                 raise ValueError(f"text processor: a part must be a name and its labels, got {part!r}")
             parts.append((part[0], Labels.from_json(part[1])))
-        return cls(WordPieceVocabulary.from_json(fields["vocabulary"]), fields["max_length"], tuple(parts))
+        vocabulary = WordPieceVocabulary.from_json(fields["vocabulary"])
+        embeddings = EmbeddingSettings.from_json(fields["embeddings"]) if "embeddings" in fields else PLAIN
+        return cls(vocabulary, fields["max_length"], tuple(parts), embeddings)

@@ -6,14 +6,26 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer, decoders, normalizers, pre_tokenizers, processors
-from tokenizers.models import WordPiece
+from tokenizers import Encoding, Tokenizer, normalizers
 from tokenizers.trainers import WordPieceTrainer
 
 from jaxnlp.inference import as_texts, padded_rows
+from jaxnlp.text.tokenizer_files import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL,
+    UNK,
+    bert_tokenizer,
+    ids_of,
+    read_tokenizer,
+    refuse_lacking,
+    refuse_other_models,
+    write_tokenizer,
+)
 
-PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIAL = (PAD, UNK, CLS, SEP, MASK)
+__all__ = ["CLS", "MASK", "PAD", "SEP", "SPECIAL", "UNK", "TokenizedTexts", "WordPieceVocabulary", "padded_texts"]
 
 
 class TokenizedTexts(NamedTuple):
@@ -71,9 +83,9 @@ class WordPieceVocabulary:
 
         Raises: ValueError unless it is a WordPiece with BERT's special tokens whose V tokens have the ids 0..V - 1.
         """
-        _refuse_other_models(tokenizer)
+        refuse_other_models(tokenizer)
         ids = tokenizer.get_vocab()  # before the copy, which loses one of two tokens with the same id
-        _refuse_lacking(ids)
+        refuse_lacking(ids)
         _refuse_gaps(ids)
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self.tokenizer.no_truncation()
@@ -99,18 +111,9 @@ class WordPieceVocabulary:
         Raises:
           ValueError: when tokens are not distinct, or special tokens are missing.
         """
-        ids = {piece: number for number, piece in enumerate(pieces)}
-        if len(ids) != len(pieces):
-            twice = next(piece for number, piece in enumerate(pieces) if ids[piece] != number)
-            raise ValueError(f"the tokens of a vocabulary must be distinct, but {twice!r} occurs twice")
-        _refuse_lacking(ids)
-        tokenizer = Tokenizer(WordPiece(ids, unk_token=UNK))
-        tokenizer.normalizer = normalizers.BertNormalizer(
-            clean_text=True, handle_chinese_chars=split_chinese, strip_accents=strip_accents, lowercase=lowercase
+        tokenizer = bert_tokenizer(
+            ids_of(pieces), lowercase=lowercase, strip_accents=strip_accents, split_chinese=split_chinese
         )
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece()
-        tokenizer.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
         tokenizer.add_special_tokens(list(SPECIAL))
         return cls(tokenizer)
 
@@ -155,33 +158,13 @@ class WordPieceVocabulary:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "WordPieceVocabulary":
-        """Reads `tokenizer.json` or `vocab.txt`, and `tokenizer_config.json` next to them, as Transformers does.
-
-        The config's settings of case and accents take precedence over those of `tokenizer.json`; [CLS] and [SEP] are
-        always at BERT's positions.
+        """Reads the tokenizer files of a folder: as `jaxnlp.text.tokenizer_files.read_tokenizer`.
 
         Raises:
-          FileNotFoundError: when neither file exists.
-          ValueError: naming the file, when it is not a tokenizer or a vocabulary.
+          FileNotFoundError: when the folder has neither tokenizer.json nor vocab.txt.
+          ValueError: naming the file, when it is not a tokenizer that this library supports.
         """
-        whole, pieces, settings = (folder / name for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
-        if not whole.is_file() and not pieces.is_file():
-            raise FileNotFoundError(f"{folder} has neither tokenizer.json nor vocab.txt")
-        file = whole if whole.is_file() else pieces
-        held = _letters(settings) if settings.is_file() else {}
-        try:
-            if file == whole:
-                return cls(_as_bert(Tokenizer.from_file(str(whole)), held))
-            return cls.of_pieces(
-                # Not splitlines(), which also splits at other characters; some of them are tokens.
-                [line.rstrip("\r") for line in pieces.read_text(encoding="utf-8").removesuffix("\n").split("\n")],
-                lowercase=held.get("do_lower_case", True),
-                strip_accents=held.get("strip_accents"),
-                split_chinese=held.get("tokenize_chinese_chars", True),
-            )
-        # The library raises plain Exceptions for files that are not tokenizers.
-        except Exception as error:
-            raise ValueError(f"{file} is not a WordPiece tokenizer: {error}") from error
+        return cls(read_tokenizer(folder))
 
     @property
     def size(self) -> int:
@@ -192,6 +175,15 @@ class WordPieceVocabulary:
     def lowercase(self) -> bool:
         """Whether texts are lowercased."""
         return bool(getattr(self.tokenizer.normalizer, "lowercase", False))
+
+    def lowercased(self) -> "WordPieceVocabulary":
+        """The same tokens, for texts that are lowercased first."""
+        if self.lowercase:
+            return self
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+        return WordPieceVocabulary(tokenizer)
 
     def id_of(self, piece: str) -> int:
         """The id of a token. Raises: KeyError when the vocabulary does not have the token."""
@@ -287,79 +279,13 @@ class WordPieceVocabulary:
             raise ValueError(f"wordpiece: not a WordPiece tokenizer: {error}") from error
 
     def save(self, folder: Path, *, max_length: int | None = None) -> None:
-        """Writes `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, which Transformers reads.
+        """Writes tokenizer files, which Transformers and `of_folder` read.
 
         Args:
           folder: an existing folder.
           max_length: maximum input length in tokens, to which Transformers then truncates; None = not known.
         """
-        normalizer = self.tokenizer.normalizer
-        settings = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": self.lowercase,
-            "strip_accents": getattr(normalizer, "strip_accents", None),
-            "tokenize_chinese_chars": getattr(normalizer, "handle_chinese_chars", True),
-            **({} if max_length is None else {"model_max_length": max_length}),
-            **dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True)),
-        }
-        pieces = "".join(f"{piece}\n" for piece in self.tokens(range(self.size)))
-        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
-        (folder / "vocab.txt").write_text(pieces, encoding="utf-8")
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-
-
-def _letters(file: Path) -> dict[str, Any]:
-    """The settings of case and accents in a tokenizer_config.json. Raises: ValueError naming the file and the
-    setting."""
-    try:
-        held = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON: {error}") from error
-    if not isinstance(held, dict):
-        raise ValueError(f"{file}: expected an object, got {type(held).__name__}")
-    names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-    found = {name: held[name] for name in names if name in held}
-    for name, value in found.items():
-        if not isinstance(value, bool) and not (value is None and name == "strip_accents"):
-            raise ValueError(f"{file}: {name} must be true or false, got {value!r}")
-    return found
-
-
-def _as_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> Tokenizer:
-    """A tokenizer that works as BERT's. Its case and accents are those of the settings, or else of its normaliser."""
-    _refuse_other_models(tokenizer)
-    own = tokenizer.normalizer
-    if not isinstance(own, normalizers.BertNormalizer):
-        if "do_lower_case" not in settings:
-            raise ValueError(
-                f"its normaliser is {type(own).__name__}, not BertNormalizer; set do_lower_case in "
-                "tokenizer_config.json"
-            )
-        own = normalizers.BertNormalizer()
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", own.handle_chinese_chars),
-        strip_accents=settings.get("strip_accents", own.strip_accents),
-        lowercase=settings.get("do_lower_case", own.lowercase),
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ids = tokenizer.get_vocab()
-    _refuse_lacking(ids)
-    tokenizer.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
-    tokenizer.add_special_tokens(list(SPECIAL))  # a file may have them only as plain tokens
-    return tokenizer
-
-
-def _refuse_other_models(tokenizer: Tokenizer) -> None:
-    kind = type(tokenizer.model).__name__
-    if kind != "WordPiece":
-        raise ValueError(f"expected a WordPiece tokenizer, as BERT has, got {kind}")
-
-
-def _refuse_lacking(pieces: Mapping[str, int]) -> None:
-    missing = [token for token in SPECIAL if token not in pieces]
-    if missing:
-        raise ValueError(f"a BERT vocabulary needs {', '.join(SPECIAL)}; missing: {', '.join(missing)}")
+        write_tokenizer(self.tokenizer, folder, max_length=max_length)
 
 
 def _refuse_gaps(pieces: Mapping[str, int]) -> None:

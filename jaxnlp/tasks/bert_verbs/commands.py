@@ -20,6 +20,7 @@ from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.attention import Attention
 from jaxnlp.tasks.bert_verbs.encodings import (
     embed_texts,
+    embedding_settings_of,
     encoder_config,
     l2_normalize,
     max_length_of,
@@ -45,8 +46,8 @@ class Embed(Command):
     similarities: bool = False
     """Print the cosine similarity of all pairs of texts, tab-separated, one line a text, instead of embeddings."""
     pooling: Pooling | None = None
-    """A text's embedding: that of its first token (cls), the pooler's, or the mean over its tokens. None = the
-    model's."""
+    """A text's embedding: that of its first token (cls), the pooler's, the mean over its tokens, or another pooling of
+    sentence-transformers. None = the model's."""
 
     def __call__(self, trained: Trained) -> None:
         """Writes or prints the embeddings.
@@ -160,7 +161,15 @@ def pretrained_of(trained: Trained) -> Pretrained:
     config: Any = trained.model.config
     found = Pretrained(encoder, params["encoder"], heads if "token_bias" in heads else None, vocabulary_of(trained))
     pooling = getattr(config, "pooling", None)
-    return found if pooling is None else found._replace(pooling=pooling, max_length=max_length_of(trained))
+    if pooling is None:
+        return found
+    normalize = getattr(trained.task, "normalize_embeddings", False) and pooling != "pooler"
+    return found._replace(
+        pooling=pooling,
+        max_length=max_length_of(trained),
+        modules_after_pooling=("Normalize",) if normalize else (),
+        embeddings=embedding_settings_of(trained),
+    )
 
 
 def classifier_of(trained: Trained) -> Classifier | None:

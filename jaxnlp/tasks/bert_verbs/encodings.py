@@ -14,6 +14,7 @@ from jaxnlp.inference import one_or_many, refuse_blank, require_texts
 from jaxnlp.models.bert import Bert, BertModelConfig
 from jaxnlp.models.text_vectors import Pooling, pool
 from jaxnlp.tasks import Trained
+from jaxnlp.text.embedding_settings import PLAIN, EmbeddingSettings
 from jaxnlp.text.wordpiece import WordPieceVocabulary, padded_texts
 from jaxnlp.typing import Params
 
@@ -45,6 +46,11 @@ def max_length_of(trained: Trained) -> int:
     return getattr(trained.processor, "max_length", None) or encoder_config(trained).max_positions
 
 
+def embedding_settings_of(trained: Trained) -> EmbeddingSettings:
+    """The prompts of a pretrained encoder, and the truncation of its embeddings."""
+    return getattr(trained.processor, "embeddings", PLAIN)
+
+
 def encoder_config(trained: Trained) -> Any:
     """The config of a model's BERT. Raises: ValueError when the model does not have one."""
     model: Any = trained.model
@@ -61,6 +67,8 @@ def has_bert(model: Any) -> bool:
 def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | None = None) -> TextOutputs:
     """The embedding of each text [N, D]; L2-normalised where the task has `normalize_embeddings`.
 
+    The default prompt of a pretrained encoder goes before each text, and its embeddings are truncated at last.
+
     Args:
       trained: a model with a BERT.
       texts: N of them; the embedding of a blank text is zero.
@@ -75,6 +83,7 @@ def embed_texts(trained: Trained, texts: Sequence[str], *, pooling: Pooling | No
         values[kept] = found.values
     if getattr(trained.task, "normalize_embeddings", False):
         values = l2_normalize(values)
+    values = values[:, : embedding_settings_of(trained).truncate_dim]
     return TextOutputs(values, [kept[row] for row in found.truncated_rows])
 
 
@@ -104,7 +113,10 @@ def _embedder(trained: Trained, pooling: Pooling | None) -> Callable[[np.ndarray
     if pooling == "pooler" and not encoder.use_pooler:
         raise ValueError("this encoder has no pooler; set pooling to cls or mean")
     bert = Bert(encoder, trained.model.vocabulary_size, trained.model.config.compute)
-    return functools.partial(_embed, bert, pooling, trained.separate_params["encoder"])
+    settings, limit = embedding_settings_of(trained), max_length_of(trained)
+    prompt = vocabulary_of(trained).tokenize([settings.prompt], max_length=limit).tokens[0]
+    skip = 0 if settings.include_prompt or not settings.prompt else len(prompt) - 1
+    return functools.partial(_embed, bert, pooling, skip, trained.separate_params["encoder"])
 
 
 def l2_normalize(vectors: np.ndarray) -> np.ndarray:
@@ -140,10 +152,10 @@ def attend(trained: Trained, text: str, pair: str | None = None, *, max_length: 
     return TextAttention(" | ".join([text, pair] if pair is not None else [text]), (maps,), bool(found.truncated))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _embed(bert: Bert, pooling: Pooling, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _embed(bert: Bert, pooling: Pooling, skip: int, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
     output: Any = bert.apply({"params": params}, tokens[:, 0], None, mask[:, 0])
-    return pool(output, mask[:, 0], pooling).astype(jnp.float32)
+    return pool(output, mask[:, 0], pooling, skip=skip).astype(jnp.float32)
 
 
 def attention_of(
@@ -175,7 +187,9 @@ def outputs_of(
       compute: from tokens and mask [B, S, T] to values [B, ...].
     """
     limit, vocabulary = max_length_of(trained), vocabulary_of(trained)
-    tokenized = [vocabulary.tokenize(column, max_length=limit) for column in columns]
+    prompt = embedding_settings_of(trained).prompt
+    prompted = [[prompt + text for text in column] for column in columns]
+    tokenized = [vocabulary.tokenize(column, max_length=limit) for column in prompted]
     rows = list(zip(*(part.tokens for part in tokenized), strict=True))
     found = in_batches(
         [max(map(len, row)) for row in rows],

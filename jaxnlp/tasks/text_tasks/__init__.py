@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import flax.linen as nn
 import jax
@@ -14,6 +14,7 @@ from jaxnlp.convert import PretrainedError, exported_task, load_pretrained
 from jaxnlp.corpus import Corpus, DataError, DataFacts, Split
 from jaxnlp.models import ModelConfig
 from jaxnlp.models.text_tasks import TextTasksConfig
+from jaxnlp.models.text_vectors import Pooling
 from jaxnlp.ops.gradient_surgery import project_conflicts
 from jaxnlp.ops.losses import cross_entropy
 from jaxnlp.serialization import from_json
@@ -192,11 +193,12 @@ class TextTasks(Task):
         found = load_pretrained(place, ignore=ignore)
         others = [kind for kind in found.modules_after_pooling if kind != "Normalize"]
         pooling: Any = found.pooling or "mean"
-        if others or pooling not in ("cls", "pooler", "mean"):
+        if others or pooling not in get_args(Pooling):
             what = ", ".join(others) or f"pooling {pooling}"
             raise PretrainedError(f"{place} computes embeddings with {what}, which is not supported")
         max_length = min(found.max_length or found.config.max_positions, found.config.max_positions)
-        processor = TextProcessor(found.vocabulary, max_length, ((SIMILARITY, Labels("similarity", 2, highest=1.0)),))
+        parts = ((SIMILARITY, Labels("similarity", 2, highest=1.0)),)
+        processor = TextProcessor(found.vocabulary, max_length, parts, found.embeddings)
         config = TextTasksConfig(encoder=found.config, pooling=pooling)
         task = cls(normalize_embeddings="Normalize" in found.modules_after_pooling)
         model, _ = task.build(config, processor)

@@ -10,7 +10,14 @@ import numpy as np
 
 from jaxnlp.inference import one_or_many, require_texts, unless_blank
 from jaxnlp.tasks import Trained
-from jaxnlp.tasks.bert_verbs.encodings import TextOutputs, outputs_of, warm_up_texts
+from jaxnlp.tasks.bert_verbs.encodings import (
+    TextOutputs,
+    embed_texts,
+    l2_normalize,
+    outputs_of,
+    warm_up_embed,
+    warm_up_texts,
+)
 from jaxnlp.text.labels import Labels, number_of_texts
 from jaxnlp.typing import Batch, Params
 
@@ -38,13 +45,23 @@ def predict_texts(
         raise ValueError(f"{part} takes {number_of_texts(labels.texts)}; {remedy}")
     if pairs is not None and len(pairs) != len(texts):
         raise ValueError(f"each text needs a second one; number of texts: {len(texts)}, of second texts: {len(pairs)}")
-    return outputs_of(trained, [texts] if pairs is None else [texts, pairs], _predictor(trained, part))
+    columns = [texts] if pairs is None else [texts, pairs]
+    if not trained.model.config.has_head(labels):  # the cosine of embeddings, with their prompts and their truncation
+        first, second = (embed_texts(trained, column) for column in columns)
+        cosines = (l2_normalize(first.values) * l2_normalize(second.values)).sum(axis=1)
+        values = np.clip(cosines, 0.0, 1.0) * np.float32(labels.highest)
+        return TextOutputs(values, [*first.truncated_rows, *second.truncated_rows])
+    return outputs_of(trained, columns, _predictor(trained, part))
 
 
 def warm_up(trained: Trained, *, part: str | None = None) -> None:
     """Compiles the programs of `predict` ahead: of one part, or of all."""
     for name in trained.processor.names if part is None else (part,):
-        warm_up_texts(trained, trained.processor.labels(name).texts, _predictor(trained, name))
+        labels = trained.processor.labels(name)
+        if trained.model.config.has_head(labels):
+            warm_up_texts(trained, labels.texts, _predictor(trained, name))
+        else:
+            warm_up_embed(trained)
 
 
 def _predictor(trained: Trained, part: str) -> Callable[[np.ndarray, np.ndarray], jax.Array]:

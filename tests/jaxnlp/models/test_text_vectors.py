@@ -3,6 +3,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from jaxnlp.models.bert import BertOutput
 from jaxnlp.models.text_vectors import cosine, pair_features, pool
@@ -34,6 +36,24 @@ def test_pooling_takes_the_first_token_or_the_mean_without_padding():
     np.testing.assert_array_equal(pool(encoding, mask, "mean"), jnp.stack([hidden[0, :2].mean(0), hidden[1].mean(0)]))
     with pytest.raises(ValueError, match="this encoder has no pooler"):
         pool(encoding, mask, "pooler")
+
+
+@pytest.mark.parametrize("skip", [0, 2])
+@pytest.mark.parametrize("pooling", Pooling.POOLING_MODES)
+def test_each_pooling_is_that_of_sentence_transformers(pooling, skip):
+    hidden = np.random.default_rng(0).normal(size=(3, 5, 4)).astype(np.float32)
+    mask = np.arange(5) < np.array([[3], [5], [4]])
+    theirs = Pooling(4, pooling, include_prompt=False)
+    features = {"token_embeddings": torch.tensor(hidden), "attention_mask": torch.tensor(mask).long()}
+    expected = theirs(features | {"prompt_length": skip})["sentence_embedding"]
+    found = pool(BertOutput(jnp.asarray(hidden), None, hidden[None]), jnp.asarray(mask), pooling, skip=skip)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_text_of_nothing_but_a_prompt_has_a_finite_vector():
+    hidden = jnp.ones((1, 2, 4))
+    for pooling in ("cls", "mean", "lasttoken"):
+        assert jnp.isfinite(pool(BertOutput(hidden, None, hidden[None]), jnp.ones((1, 2), bool), pooling, skip=2)).all()
 
 
 def test_vectors_of_another_number_of_rows_are_refused():

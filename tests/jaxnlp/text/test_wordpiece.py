@@ -224,8 +224,9 @@ TUTORIAL = {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "Lower
         ({"do_lower_case": True, "strip_accents": False}, {}),
         ({"do_lower_case": True}, {"post_processor": None}),
         ({"do_lower_case": True}, {"normalizer": TUTORIAL, "pre_tokenizer": None}),
+        ({}, {"normalizer": TUTORIAL}),
     ],
-    ids=["cased", "accents", "no_cls", "tutorial"],
+    ids=["cased", "accents", "no_cls", "tutorial", "silent"],
 )
 def test_the_config_of_a_tokenizer_goes_before_its_file_as_in_transformers(tmp_path, settings, parts):
     vocabulary = WordPieceVocabulary.of_pieces([*PIECES, "THE", "caf", "##e", "##é"])
@@ -270,12 +271,6 @@ def test_broken_settings_are_named(tmp_path, small, content, message):
         WordPieceVocabulary.of_folder(tmp_path)
 
 
-def test_a_normaliser_of_another_kind_is_refused_where_nothing_says_what_it_does(tmp_path, small):
-    altered(tmp_path, small, {}, normalizer=TUTORIAL)
-    with pytest.raises(ValueError, match=r"its normaliser is Sequence, not BertNormalizer; set do_lower_case in"):
-        WordPieceVocabulary.of_folder(tmp_path)
-
-
 def test_ids_are_written_as_text_without_special_tokens(small):
     (tokens,), _, _ = small.tokenize(["the cats"], max_length=9)
     assert small.decode(tokens) == "the cats"
@@ -308,7 +303,7 @@ def test_another_kind_of_tokenizer_is_refused(tmp_path):
 @pytest.mark.parametrize("content", ["", "no json", "{}", "[]"])
 def test_files_that_hold_something_else_are_named(tmp_path, content):
     (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(ValueError, match=r"tokenizer.json is not a WordPiece"):
+    with pytest.raises(ValueError, match=r"tokenizer.json(: expected an object| is not JSON| is not a WordPiece)"):
         WordPieceVocabulary.of_folder(tmp_path)
 
 

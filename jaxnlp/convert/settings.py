@@ -1,0 +1,131 @@
+"""What this library does with each setting of a BERT's files, as Transformers and sentence-transformers write them.
+
+The tokenizer's files are in `jaxnlp.text.tokenizer_files`.
+"""
+
+from jaxnlp.text.foreign_settings import ForeignSettings
+
+FIELDS = {
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "hidden_size": "width",
+    "intermediate_size": "feed_forward_width",
+    "max_position_embeddings": "max_positions",
+    "type_vocab_size": "num_segments",
+    "hidden_dropout_prob": "dropout_rate",
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+    "layer_norm_eps": "epsilon",
+}
+"""Fields of Transformers' config, and the corresponding fields of `BertConfig`."""
+
+MODEL = ForeignSettings(
+    applied=(*FIELDS, "vocab_size", "tokenizer_class"),
+    supported={
+        "model_type": ("bert",),
+        "hidden_act": ("gelu",),
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+        "add_cross_attention": (False,),
+        "is_encoder_decoder": (False,),
+        "pruned_heads": ({}, None),
+        "quantization_config": (None,),
+        "per_layer_config": ({}, None),
+    },
+    ignored={
+        "training and its first parameters": ("initializer_range", "gradient_checkpointing"),
+        "padding is masked": ("pad_token_id",),
+        "heads, which are tensors of their own": (
+            *("architectures", "id2label", "label2id", "num_labels", "_num_labels", "problem_type"),
+            *("classifier_dropout", "finetuning_task", "task_specific_params", "sentence_transformers"),
+        ),
+        "the output layer is compared with the embedding": ("tie_word_embeddings",),
+        "the same numbers, computed or returned in another way": (
+            *("chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict", "use_return_dict"),
+            *("torchscript", "attn_implementation", "_attn_implementation", "_attn_implementation_autoset"),
+            *("_attn_implementation_internal", "experts_implementation", "_experts_implementation_internal"),
+        ),
+        "tensors have types of their own": ("dtype", "torch_dtype", "use_bfloat16"),
+        "decoders": ("use_cache", "cross_attention_hidden_size", "tie_encoder_decoder", "output_past"),
+        "generated texts": (
+            *("bos_token_id", "eos_token_id", "sep_token_id", "decoder_start_token_id", "prefix", "max_length"),
+            *("min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty"),
+            *("temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty"),
+            *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences"),
+            *("output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id"),
+            *("remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens"),
+            "begin_suppress_tokens",
+        ),
+        "no model of Transformers reads it": (
+            *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+            *("pooler_size_per_head", "pooler_type", "tf_legacy_loss", "language", "name"),
+        ),
+        "where the files came from": ("_name_or_path", "name_or_path", "_commit_hash", "transformers_version"),
+    },
+)
+"""config.json."""
+
+TRANSFORMER = ForeignSettings(
+    applied=("max_seq_length", "do_lower_case"),
+    supported={
+        "transformer_task": ("feature-extraction",),
+        "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
+        "module_output_name": ("token_embeddings",),
+        "tokenizer_name_or_path": (None,),
+        **dict.fromkeys(("query_length", "document_length", "query_expansion"), (None,)),
+        **dict.fromkeys(
+            (
+                *("processing_kwargs", "model_kwargs", "processor_kwargs", "config_kwargs"),
+                *("model_args", "tokenizer_args", "config_args"),
+            ),
+            ({}, None),
+        ),
+    },
+    ignored={"the same numbers, computed in another way": ("unpad_inputs", "backend")},
+)
+"""sentence_bert_config.json."""
+
+POOLING_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+"""The older spelling of each pooling, in the order in which several are concatenated."""
+
+POOLING = ForeignSettings(
+    applied=("pooling_mode", *POOLING_MODES, "include_prompt"),
+    supported={},
+    ignored={"it is the encoder's width": ("word_embedding_dimension", "embedding_dimension")},
+)
+"""config.json of the module Pooling."""
+
+NORMALIZE = ForeignSettings(
+    applied=(),
+    supported=dict.fromkeys(("module_input_name", "module_output_name"), ("sentence_embedding",)),
+    ignored={},
+)
+"""config.json of the module Normalize."""
+
+MODULE = ForeignSettings(
+    applied=("path", "type"),
+    supported={},
+    ignored={"names": ("idx", "name"), "arguments that callers may give": ("kwargs",)},
+)
+"""An entry of modules.json."""
+
+SENTENCE_MODEL = ForeignSettings(
+    applied=("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name"),
+    supported={"model_type": ("SentenceTransformer",)},
+    ignored={"versions": ("__version__", "requirements")},
+)
+"""config_sentence_transformers.json."""
+
+REFUSED_FILES = {
+    "adapter_config.json": "an adapter that changes the weights; merge it into them with PEFT's merge_and_unload()",
+    "processor_config.json": "a processor of other inputs than texts",
+    "preprocessor_config.json": "a processor of other inputs than texts",
+    "video_preprocessor_config.json": "a processor of other inputs than texts",
+}
+"""Files that change what a model computes, and that this library does not read. All others change nothing."""

@@ -1,0 +1,58 @@
+"""Settings in the files of other libraries: each is applied, is known to change nothing, or is refused by name."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class ForeignSettings(NamedTuple):
+    """What this library does with the settings of one kind of file.
+
+    Attributes:
+      applied: names of the settings that this library reads.
+      supported: by name, the only values of a setting that agree with what this library computes.
+      ignored: by reason, names of settings that change nothing here.
+    """
+
+    applied: tuple[str, ...]
+    supported: Mapping[str, tuple[Any, ...]]
+    ignored: Mapping[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All known names, each once."""
+        return (*self.applied, *self.supported, *(name for names in self.ignored.values() for name in names))
+
+    def problems(self, found: Mapping[str, Any]) -> list[str]:
+        """The settings that this library does not apply although they may change a result, each with its remedy."""
+        wrong = [
+            f"{name} {found[name]!r}, expected {' or '.join(map(repr, values))}"
+            for name, values in self.supported.items()
+            if name in found and not any(type(found[name]) is type(value) and found[name] == value for value in values)
+        ]
+        unknown = sorted(found.keys() - set(self.names))
+        if unknown:
+            wrong.append(
+                f"unknown settings: {', '.join(unknown)}; if they change nothing, remove them from a copy of the file"
+            )
+        return wrong
+
+    def check(self, file: Path, found: Mapping[str, Any]) -> None:
+        """Raises: ValueError with the file and its `problems`, if there are any."""
+        wrong = self.problems(found)
+        if wrong:
+            raise ValueError(f"{file}: not supported: {'; '.join(wrong)}")
+
+
+def settings_in(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; {} when there is no file. Raises: ValueError naming a file with other content."""
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{file}: expected an object, got {type(found).__name__}")
+    return found
