@@ -75,6 +75,21 @@ def require_texts(texts: Sequence[Any], what: str = "texts", *, keep_blank: bool
     return list(texts)
 
 
+def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
+    """Texts, or lists of their words.
+
+    Raises: ValueError as `require_texts`, and naming a word that is not a text, or is blank.
+    """
+    found = [list(one) if isinstance(one, list | tuple | np.ndarray) else one for one in texts]
+    for number, words in enumerate(found, 1):
+        for place, word in enumerate(words if isinstance(words, list) else ()):
+            if not isinstance(word, str) or not word.strip():
+                shown = repr(word) if isinstance(word, str) else type(word).__name__
+                raise ValueError(f"text {number}: expected words, got {shown} at index {place}")
+    require_texts([" ".join(one) if isinstance(one, list) else one for one in found])
+    return found
+
+
 def refuse_blank(row: Sequence[Any], number: int) -> None:
     """Raises: ValueError, with the number of the row, for a text without characters, or a pair with such a text."""
     if any(isinstance(text, str) and not text.strip() for text in row):

@@ -12,7 +12,7 @@ import tyro
 from jaxnlp.commands.attention_page import TextAttention
 from jaxnlp.commands.files import chunks, name_of, one_line, read_text, report_skipped, rows_of
 from jaxnlp.files import require_place, write_file
-from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.inference import one_or_many, require_sentences
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
@@ -21,7 +21,7 @@ from jaxnlp.tasks.parsing.predicted_tags import require_tagger, require_tags, wi
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
-from jaxnlp.text.word_split import split_words
+from jaxnlp.text.word_split import placed_words
 
 MOST_DRAWN = 200
 """Maximum number of sentences in a picture or on a page."""
@@ -163,18 +163,19 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 @one_or_many
 def parse(
-    trained: Trained, texts: Sequence[str], *, tagger: Trained | None = None, num_beams: int = 1
+    trained: Trained, texts: Sequence[str | Sequence[str]], *, tagger: Trained | None = None, num_beams: int = 1
 ) -> list[ParsedSentence]:
     """The dependency tree of each sentence, or of one.
 
     Args:
-      texts: one sentence, or a list of N; a simple rule splits them into words.
+      texts: one sentence, or a list of N; a simple rule splits them into words. In the list, a sentence may also be a
+        list of its words: `[["Ann", "sleeps"]]`.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: sequences of transitions that beam search keeps.
 
     Raises: ValueError for a sentence that is blank or too long, and when tags are missing.
     """
-    sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
+    sentences = [sentence_of_text(text, number) for number, text in enumerate(require_sentences(texts), 1)]
     tagged = _tagged(sentences, trained.processor, tagger)
     trees = SentenceParser(trained, num_beams=num_beams)(tagged)
     return [
@@ -183,9 +184,9 @@ def parse(
     ]
 
 
-def sentence_of_text(text: str, number: int) -> TreeSentence:
-    """A text as a sentence of words, with its number."""
-    words = [placed.word for placed in split_words(one_line(text))]
+def sentence_of_text(text: str | Sequence[str], number: int) -> TreeSentence:
+    """A text, or a list of words, as a sentence with its number."""
+    words = [one_line(placed.word) for placed in placed_words(text)]
     return dataclasses.replace(sentence_of(words, name=str(number)), line=number)
 
 

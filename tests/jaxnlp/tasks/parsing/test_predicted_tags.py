@@ -148,7 +148,7 @@ def test_scores_with_predicted_tags_stand_beside_those_with_gold_tags(run, tmp_p
 def test_in_python_a_sentence_has_its_tree(parser, make_tagger):
     several = parser.parse(["The dog sleeps.", "The dog sleeps."], tagger=make_tagger())
     one = parser.parse("The dog sleeps.", tagger=make_tagger())
-    assert several == [one, one]
+    assert several == [one, one] == parser.parse([WORDS, tuple(WORDS)], tagger=make_tagger())
     assert one.words == tuple(WORDS)
     assert set(one.tags) <= set(parser.processor.tags)
     assert one.heads.count(0) == 1
