@@ -21,7 +21,16 @@ from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, re
 from data.tagged_summary import Counts, summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.columns import position
-from jaxnlp.text.tag_schemes import Scheme, convert, find_scheme, illegal_places, labels_of, prefix_and_type, spans_of
+from jaxnlp.text.tag_schemes import (
+    Scheme,
+    convert,
+    find_scheme,
+    illegal_places,
+    labels_of,
+    misspelt_entities,
+    prefix_and_type,
+    spans_of,
+)
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit
@@ -85,7 +94,7 @@ class TaggedSentences(DataConfig):
     """Column of the word in your files of columns, from 0."""
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
-    scheme: Literal["auto", "bio", "iob1", "bioes", "bmes", "none"] = "auto"
+    scheme: Literal["auto"] | Scheme = "auto"
     """Scheme of the labels in your files; none = labels of words that are not entities; auto = found in the labels."""
     train_scheme: Literal["bio", "bioes", "bmes"] = "bioes"
     """Scheme of the labels that the model predicts, where labels are entities."""
@@ -167,7 +176,7 @@ class TaggedSentences(DataConfig):
             occur in the training sentences.
         """
         files = self._files(seed)
-        scheme = self._scheme(files["train"][1])
+        scheme = self._scheme(*files["train"])
         for name, sentences in files.values():
             check_labels(Path(name), sentences, scheme)
         found = self._processor(files["train"][1], scheme, processor)
@@ -257,13 +266,19 @@ class TaggedSentences(DataConfig):
             for labels in (one.labels if self.predict == "entities" else one.tags,)
         ]
 
-    def _scheme(self, sentences: Sequence[RawSentence]) -> Scheme:
+    def _scheme(self, name: str, sentences: Sequence[RawSentence]) -> Scheme:
         if self.source == "small_grammar":
             return "bio" if self.predict == "entities" else "none"
         known = KNOWN.get(self.source)
         if known is not None:
             return known.scheme
-        return find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
+        if self.scheme != "auto":
+            return self.scheme
+        labels = [one.labels or () for one in sentences]
+        found = find_scheme(labels)
+        if found == "none" and (problem := misspelt_entities(labels)):
+            raise DataError(f"{name}: {problem}. If labels are not those of entities, set --data.scheme none")
+        return found
 
     def _processor(self, train: Sequence[RawSentence], scheme: Scheme, given: Any) -> TaggerProcessor:
         """The vocabularies, and the labels of the training sentences. Raises: DataError when an earlier run, whose

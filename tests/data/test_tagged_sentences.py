@@ -162,9 +162,22 @@ def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus
         GRAMMAR.read_file(path, corpus.processor)
 
 
+def test_labels_of_bilou_are_entities_and_written_as_in_the_file(tmp_path):
+    found = files(tmp_path, TEXT.replace("B-PER", "U-PER").replace("I-LOC", "L-LOC")).load(0)
+    example = found.splits["validation"].examples[0]
+    assert (example.labels, example.scheme) == (("S-PER", "O", "B-LOC", "E-LOC"), "bilou")
+    assert "labels are read as bilou and converted to bioes" in found.description
+    assert "may not follow" not in found.description
+
+
 @pytest.mark.parametrize(
     ("text", "fields", "message"),
     [
+        (
+            TEXT.replace("-", "_"),
+            {},
+            r"train.txt: B_PER looks like .* as B-PER. If .* set --data.scheme none",
+        ),
         (TEXT.replace("I-LOC", "X-LOC", 1), {"scheme": "bio"}, r"line 4 \(sentence 1, word 4\): the label 'X-LOC'"),
         ("Ann O\n\n" * 20, {}, "the training sentences have no entities"),
         ("Ann B-PER\n\n" * 2, {}, "expected at least 10 sentences, to hold out a tenth of them, got 2"),
