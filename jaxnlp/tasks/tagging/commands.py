@@ -18,7 +18,7 @@ from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
 from jaxnlp.text.columns import parse_columns, without_positions
-from jaxnlp.text.tag_schemes import convert
+from jaxnlp.text.tag_schemes import OUTSIDE, convert
 from jaxnlp.text.tagger_processor import TaggerProcessor
 from jaxnlp.text.word_split import PlacedWord, placed_words
 
@@ -45,8 +45,8 @@ class Predict(Command):
     """Also write a page with coloured entities."""
     conll: Path | None = None
     """A file of columns, a word a line and an empty line after each sentence; - = standard input. Its lines are printed
-    with the predicted label as a further column. If the last column has labels of entities, predictions are in their
-    scheme, such as BIO; otherwise in the training scheme."""
+    with the predicted label as a further column, which is O in lines between documents. If the last column has labels
+    of entities, predictions are in their scheme, such as BIO; otherwise in the training scheme."""
     word_column: int = 0
     """Column of the word in the file of --conll, from 0."""
     out: Path | None = None
@@ -108,12 +108,8 @@ class Predict(Command):
                 raise ValueError(f"{file}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
         found = label_sentences(trained, words)
         scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
-        lines = list(columns.lines)
-        for sentence, labelled in zip(columns.sentences, found, strict=True):
-            labels = labelled.labels if scheme == trained.processor.scheme else convert(labelled.labels, scheme)
-            for place, label in zip(sentence.lines, labels, strict=True):
-                lines[place - 1] += columns.separator + label
-        text = "\n".join(lines) + "\n"
+        labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in found]
+        text = columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
         if self.out is None:
             print(text, end="")
         else:

@@ -61,6 +61,10 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys, on_standar
     assert main([*arguments, "--out", str(out)]) == 0
     assert out.read_text() == printed
     assert capsys.readouterr().out == f"{out}\n"
+    path.write_bytes(b"-DOCSTART- -X- O\r\n\r\nAnna NNP U-PER\r\nsleeps VBZ O")
+    assert main(["predict", str(run), "--conll", str(path)]) == 0
+    # BILOU, as in the file, and as many columns in each line.
+    assert capsys.readouterr().out == "-DOCSTART- -X- O O\n\nAnna NNP U-PER U-PER\nsleeps VBZ O O\n"
     path.write_text("Anna\tPROPN\nsleeps\tVERB\n")
     assert main(["predict", str(run), "--conll", str(path)]) == 0
     assert capsys.readouterr().out == "Anna\tPROPN\tS-PER\nsleeps\tVERB\tO\n"
