@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from data import DataError
 from data.text_sources import read_utf8
 from jaxnlp.text.columns import parse_columns, position
-from jaxnlp.text.conllu import parse_conllu
+from jaxnlp.text.conllu import BLANK, parse_conllu
 from jaxnlp.text.tag_schemes import LabelledSpan, Scheme, check_label, labels_of_spans
 from jaxnlp.text.word_split import PlacedWord, Unit, split_words
 
@@ -140,9 +140,16 @@ def _conllu_sentences(path: Path, text: str) -> Iterator[RawSentence]:
     except ValueError as error:
         raise DataError(str(error)) from error
     for number, sentence in enumerate(found, 1):
-        labels = None if set(sentence.upos) == {"_"} else sentence.upos
-        lines = (place for place, line in enumerate(sentence.lines, sentence.line) if line.split("\t")[0].isdecimal())
-        yield RawSentence(tuple(lines), number, sentence.words, labels)
+        labels = None if set(sentence.upos) == {BLANK} else sentence.upos
+        places = enumerate(sentence.lines, sentence.line)
+        lines = tuple(place for place, line in places if line.split("\t")[0].isdecimal())
+        if labels and BLANK in labels:
+            word = labels.index(BLANK)
+            where = position(str(path), lines[word], number, word + 1)
+            raise DataError(
+                f"{where}: expected a tag in the column UPOS, as other words of the sentence have, got {BLANK}"
+            )
+        yield RawSentence(lines, number, sentence.words, labels)
 
 
 def _json_sentences(path: Path, text: str, unit: Unit) -> Iterator[RawSentence]:

@@ -179,7 +179,9 @@ class TaggedSentences(DataConfig):
         scheme = self._scheme(*files["train"])
         for name, sentences in files.values():
             check_labels(Path(name), sentences, scheme)
-        found = self._processor(files["train"][1], scheme, processor)
+        # A type that only occurs in sentences that are held out is a type of the training file.
+        held_out = files["validation"][1] if self.source == "files" and self.validation is None else []
+        found = self._processor(files["train"][1], held_out, scheme, processor)
         counts = {split: Counts() for split in files}
         rows = {split: self._rows(name, sents, found, counts[split], scheme) for split, (name, sents) in files.items()}
         train = rows.pop("train")
@@ -188,10 +190,9 @@ class TaggedSentences(DataConfig):
                 f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
             )
         description = summary(found, {"training": train, **rows}, scheme, counts["train"])
-        if self.source == "files" and self.validation is None:
-            parts = {split: len(sentences) for split, (_, sentences) in files.items()}
-            held_out = parts["validation"]
-            description += "\n" + held_out_note(held_out, held_out + parts["train"], files["train"][0])
+        if held_out:
+            name, kept = files["train"]
+            description += "\n" + held_out_note(len(held_out), len(held_out) + len(kept), name)
         digest = hashlib.sha256(repr((found.to_json(), train, rows)).encode("utf-8", errors="surrogatepass"))
         return Corpus(
             train=self._training_batches(train, found, seed),
@@ -280,17 +281,15 @@ class TaggedSentences(DataConfig):
             raise DataError(f"{name}: {problem}. If labels are not those of entities, set --data.scheme none")
         return found
 
-    def _processor(self, train: Sequence[RawSentence], scheme: Scheme, given: Any) -> TaggerProcessor:
-        """The vocabularies, and the labels of the training sentences. Raises: DataError when an earlier run, whose
-        vocabularies are used, has other options."""
-        labelled = [one.labels or () for one in train]
-        if scheme == "none":
-            counts = Counter(label for labels in labelled for label in labels)
-        else:
-            counts = Counter(span.type for labels in labelled for span in spans_of(labels))
-        if not counts:
+    def _processor(
+        self, train: Sequence[RawSentence], held_out: Sequence[RawSentence], scheme: Scheme, given: Any
+    ) -> TaggerProcessor:
+        """The vocabularies of the training sentences, and the labels of these and of held-out ones. Raises: DataError
+        when an earlier run, whose vocabularies are used, has other options."""
+        types = _types(train, scheme)
+        if not types:
             raise DataError("the training sentences have no entities; give other files, or data.scheme none")
-        types = sorted(counts, key=lambda kind: (-counts[kind], kind))
+        types += [kind for kind in _types(held_out, scheme) if kind not in types]
         mine: Scheme = "none" if scheme == "none" else self.train_scheme
         inputs = getattr(given, "inputs", None)
         if isinstance(inputs, WordInputs):
@@ -375,6 +374,16 @@ class TaggedSentences(DataConfig):
             scored=all(one.labels is not None for one in sentences),
             notes=counts.notes(),
         )
+
+
+def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> list[str]:
+    """The types of entities, or with the scheme none the labels; the most frequent first."""
+    labelled = [one.labels or () for one in sentences]
+    if scheme == "none":
+        counts = Counter(label for labels in labelled for label in labels)
+    else:
+        counts = Counter(span.type for labels in labelled for span in spans_of(labels))
+    return sorted(counts, key=lambda kind: (-counts[kind], kind))
 
 
 def _inside(labels: Sequence[str]) -> list[bool]:

@@ -78,6 +78,15 @@ def test_the_held_out_sentences_do_not_depend_on_the_seed(tmp_path):
     assert first == second
 
 
+def test_a_type_that_only_a_held_out_sentence_has_is_a_label(tmp_path):
+    (held_out, _) = files(tmp_path).load(0).splits["validation"].examples
+    sentences = TEXT.split("\n\n")[:20]
+    sentences[int(held_out.name) - 1] = "Mars B-GOD"
+    found = files(tmp_path, "\n\n".join(sentences)).load(0)
+    assert found.splits["validation"].examples[0].labels == ("S-GOD",)
+    assert found.processor.types == ("LOC", "PER", "GOD")
+
+
 def test_a_run_that_starts_from_an_earlier_one_does_not_score_what_that_has_learned(tmp_path):
     held_out = files(tmp_path)
     held_out.check_after(held_out)

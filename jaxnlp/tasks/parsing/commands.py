@@ -85,10 +85,14 @@ class Parse(Command):
         if tagger is None and self.conllu is not None:
             sentences = list(sentences)
             require_tags(sentences, processor)
+            for note in processor.untagged_note(sentences):
+                print(f"note: {note}", file=sys.stderr)
         drawn, lines = list[Drawn](), list[str]()
         count, skipped = 0, list[str]()
         try:
             for chunk in chunks(sentences):
+                if tagger is None and self.conllu is None:
+                    require_tags(chunk, processor)
                 for sentence, tree in _parsed(chunk, parse, processor, tagger):
                     if count and not self.json:
                         print()
@@ -212,7 +216,9 @@ def _parsed(
             found[number] = sentence, f"{sentence.where}: {problem}"
         elif sentence.words:
             chosen.append(number)
-    tagged = _tagged([sentences[number] for number in chosen], processor, tagger)
+    tagged = [sentences[number] for number in chosen]
+    if tagger is not None:
+        tagged = with_predicted_tags(tagger, tagged, processor)
     for number, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
         found[number] = sentence, tree
     return found
