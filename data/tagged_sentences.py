@@ -15,10 +15,11 @@ from data.buckets import bucketed
 from data.download import locate_folder
 from data.earlier_options import require_same_options
 from data.held_out import held_out_note, hold_out, refuse_learned
+from data.raw_sentences import Counts, RawSentence
 from data.sentence_classes import find_file
 from data.small_grammar import GrammarSentence, grammar_sentences
-from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, read_tagged
-from data.tagged_summary import Counts, summary
+from data.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
+from data.tagged_summary import summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.columns import position
 from jaxnlp.text.tag_schemes import (
@@ -62,17 +63,15 @@ KNOWN = {
     "ud_en_ewt": Known("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", scheme="none"),
 }
 
-_File = tuple[str, list[RawSentence]]
-"""The name of a file or of generated sentences, and the sentences."""
-
 
 @dataclasses.dataclass(frozen=True)
 class TaggedSentences(DataConfig):
     """Sentences of words with a label each.
 
-    Files have columns (a word a line, an empty line after each sentence), JSON lines ({"text": "...", "entities":
-    [{"start": 0, "end": 5, "type": "PER"}]}, or lists of words and labels), or are CoNLL-U, of which the column UPOS is
-    read. Sentences that are too long are divided, not within an entity where it can be avoided.
+    Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
+    0, "end": 5, "type": "PER"}]}, words and labels, or the exports of Doccano, Prodigy and Label Studio), or are
+    CoNLL-U, of which the column UPOS is read. Sentences that are too long are divided, not within an entity where it
+    can be avoided.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -89,7 +88,8 @@ class TaggedSentences(DataConfig):
     test: str | None = None
     """Your test file; None = no test split."""
     format: FileFormat = "auto"
-    """Format of your files; auto = JSON lines for .json and .jsonl, CoNLL-U for .conllu, and columns for all others."""
+    """Format of your files; auto = JSON for .json, .jsonl and files that begin with a JSON object or a list of them,
+    CoNLL-U for .conllu, and columns for all others."""
     word_column: int = 0
     """Column of the word in your files of columns, from 0."""
     label_column: int = -1
@@ -176,27 +176,26 @@ class TaggedSentences(DataConfig):
             occur in the training sentences.
         """
         files = self._files(seed)
-        scheme = self._scheme(*files["train"])
-        for name, sentences in files.values():
-            check_labels(Path(name), sentences, scheme)
+        scheme = self._scheme(files["train"])
+        for file in files.values():
+            check_labels(file, scheme)
         # A type that only occurs in sentences that are held out is a type of the training file.
-        held_out = files["validation"][1] if self.source == "files" and self.validation is None else []
-        found = self._processor(files["train"][1], held_out, scheme, processor)
-        counts = {split: Counts() for split in files}
-        rows = {split: self._rows(name, sents, found, counts[split], scheme) for split, (name, sents) in files.items()}
+        held_out = files["validation"].sentences if self.source == "files" and self.validation is None else []
+        found = self._processor(files["train"].sentences, held_out, scheme, processor)
+        rows = {split: self._rows(file, found, scheme) for split, file in files.items()}
         train = rows.pop("train")
         if len(train) < self.batch_size:
             raise DataError(
                 f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
             )
-        description = summary(found, {"training": train, **rows}, scheme, counts["train"])
+        description = summary(found, {"training": train, **rows}, scheme, files["train"].counts)
         if held_out:
-            name, kept = files["train"]
-            description += "\n" + held_out_note(len(held_out), len(held_out) + len(kept), name)
+            kept = len(files["train"].sentences)
+            description += "\n" + held_out_note(len(held_out), len(held_out) + kept, files["train"].name)
         digest = hashlib.sha256(repr((found.to_json(), train, rows)).encode("utf-8", errors="surrogatepass"))
         return Corpus(
             train=self._training_batches(train, found, seed),
-            splits={split: self._split(sentences, found, counts[split]) for split, sentences in rows.items()},
+            splits={split: self._split(sentences, found, files[split].counts) for split, sentences in rows.items()},
             processor=found,
             description=description,
             fingerprint=digest.hexdigest(),
@@ -205,7 +204,8 @@ class TaggedSentences(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split:
         """A file of labelled sentences, or of sentences without labels. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TaggerProcessor)
-        sentences = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
+        file = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
+        sentences = file.sentences
         if sentences[0].labels is None:
             scheme = processor.scheme
         else:
@@ -214,22 +214,22 @@ class TaggedSentences(DataConfig):
                 scheme = "bio"  # so that the message names the first label that is not an entity label
             if not processor.has_entities:
                 scheme = "none"
-        check_labels(path, sentences, scheme)
-        counts = Counts()
-        return self._split(self._rows(str(path), sentences, processor, counts, scheme), processor, counts)
+        check_labels(file, scheme)
+        return self._split(self._rows(file, processor, scheme), processor, file.counts)
 
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
         if isinstance(earlier, TaggedSentences) and self.source == earlier.source == "files":
             refuse_learned(self, earlier)
 
-    def _files(self, seed: int) -> dict[str, _File]:
+    def _files(self, seed: int) -> dict[str, TaggedFile]:
         """The sentences of `train`, `validation` and, if there is a file, `test`."""
         if self.source == "small_grammar":
-            validation = grammar_sentences(self.held_out_sentences, seed=0)
-            train = grammar_sentences(self.sentences, seed=1 + seed, without=validation)
-            drawn = {"train": train, "validation": validation}
-            return {split: ("the small grammar", self._raw(sentences)) for split, sentences in drawn.items()}
+            held_out = grammar_sentences(self.held_out_sentences, seed=0)
+            drawn = {"train": grammar_sentences(self.sentences, seed=1 + seed, without=held_out)}
+            drawn["validation"] = held_out
+            name = "the small grammar"
+            return {split: TaggedFile(name, self._raw(sentences), Counts()) for split, sentences in drawn.items()}
         known = KNOWN.get(self.source)
         if known is not None:
             holds = f"{known.train} and {known.validation}"
@@ -241,23 +241,21 @@ class TaggedSentences(DataConfig):
             given = {"train": self.train, "validation": self.validation, "test": self.test}
             paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
         found = {
-            split: (
-                str(path),
-                read_tagged(
-                    path,
-                    format=self.format,
-                    columns=self._columns,
-                    unit=self._unit,
-                    labelled=None if split == "test" else True,
-                ),
+            split: read_tagged(
+                path,
+                format=self.format,
+                columns=self._columns,
+                unit=self._unit,
+                labelled=None if split == "test" else True,
             )
             for split, path in paths.items()
         }
         if "validation" in found:
             return found
-        name, sentences = found["train"]
-        kept, held_out = hold_out(sentences, name)
-        return found | {"train": (name, kept), "validation": (name, held_out)}
+        train = found["train"]
+        kept, validation = hold_out(train.sentences, train.name)
+        split = {"train": train._replace(sentences=kept), "validation": TaggedFile(train.name, validation, Counts())}
+        return found | split
 
     def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
         """Sentences of the small grammar in the form of a file, one sentence a line."""
@@ -267,7 +265,7 @@ class TaggedSentences(DataConfig):
             for labels in (one.labels if self.predict == "entities" else one.tags,)
         ]
 
-    def _scheme(self, name: str, sentences: Sequence[RawSentence]) -> Scheme:
+    def _scheme(self, train: TaggedFile) -> Scheme:
         if self.source == "small_grammar":
             return "bio" if self.predict == "entities" else "none"
         known = KNOWN.get(self.source)
@@ -275,10 +273,10 @@ class TaggedSentences(DataConfig):
             return known.scheme
         if self.scheme != "auto":
             return self.scheme
-        labels = [one.labels or () for one in sentences]
+        labels = [one.labels or () for one in train.sentences]
         found = find_scheme(labels)
         if found == "none" and (problem := misspelt_entities(labels)):
-            raise DataError(f"{name}: {problem}. If labels are not those of entities, set --data.scheme none")
+            raise DataError(f"{train.name}: {problem}. If labels are not those of entities, set --data.scheme none")
         return found
 
     def _processor(
@@ -312,10 +310,9 @@ class TaggedSentences(DataConfig):
             )
         return TaggerProcessor(inputs, labels_of(types, mine), mine, self._unit)
 
-    def _rows(
-        self, name: str, sentences: Sequence[RawSentence], processor: TaggerProcessor, counts: Counts, scheme: Scheme
-    ) -> list[TaggedSentence]:
-        """Sentences with the labels that the model predicts; divides long ones and adds to `counts`."""
+    def _rows(self, file: TaggedFile, processor: TaggerProcessor, scheme: Scheme) -> list[TaggedSentence]:
+        """Sentences with the labels that the model predicts; divides long ones and counts them in `file.counts`."""
+        name, sentences, counts = file
         rows = []
         for one in sentences:
             labels, written_in = one.labels, None

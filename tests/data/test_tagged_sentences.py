@@ -107,7 +107,7 @@ def test_illegal_labels_and_long_sentences_are_counted(tmp_path):
     split = found.splits["validation"]
     illegal = "1 label may not follow the one before it and begins an entity (first: sentence 22, line 111, word 2)"
     divided = "1 sentence is too long and divided (first: sentence 21, line 101, 9 words)"
-    assert split.notes == (illegal, divided)
+    assert split.notes == (divided, illegal)
     # A run prints the notes of its splits after the description.
     assert f"training: {illegal}" in found.description
     assert found.description.count(illegal) == 1

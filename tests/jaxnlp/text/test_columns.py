@@ -49,6 +49,7 @@ def test_numbers_of_words_mark_multiword_tokens_and_empty_nodes():
         # Lines between documents have all columns.
         ("-DOCSTART- -X- O\n\na b O\n", "-DOCSTART- -X- O O\n\na b O X\n"),
         ("-DOCSTART-\n\na b O\n", "-DOCSTART- O O O\n\na b O X\n"),
+        ("-DOCSTART- -X- O\na -X- _ O\n", "-DOCSTART- -X- O O O\na -X- _ O X\n"),  # Label Studio's export
         ("-DOCSTART- -X- O\n\na\tb\tO\n", "-DOCSTART-\t-X-\tO\tO\n\na\tb\tO\tX\n"),
         ("-DOCSTART- (1 EU)\na\tO\n", "-DOCSTART-\t(1\tEU)\na\tO\tX\n"),
         # One separator between columns, and none at the end of a line.

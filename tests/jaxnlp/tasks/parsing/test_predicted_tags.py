@@ -155,7 +155,6 @@ def test_scores_with_predicted_tags_stand_beside_those_with_gold_tags(run, tmp_p
         assert f" {name} " in out
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("tagger_is_found")
 def test_a_file_of_trees_without_tags_is_scored_with_predicted_tags_only(run, tmp_path, capsys):
     path = tmp_path / "gold.conllu"
