@@ -146,7 +146,7 @@ class Treebank(DataConfig):
             f"; {len(processor.inputs.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations"
             f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         )
-        description += "".join(f"\ntraining: {note}" for note in processor.untagged_note(kept))
+        description += "".join(f"\ntraining: {note}" for note in processor.tag_note(kept))
         if self.source == "files" and self.validation is None:
             held_out = len(found["validation"])
             description += "\n" + held_out_note(held_out, held_out + len(train), str(self.train))
@@ -246,7 +246,7 @@ class Treebank(DataConfig):
         trees = [self._derived(sentence, processor) for sentence in sentences]
         crossed = sum(not is_projective(sentence.heads) for sentence in sentences if sentence.heads is not None)
         notes = [f"{crossed:,} of {len(sentences):,} trees are not projective"] if crossed else []
-        notes += processor.untagged_note(sentences)
+        notes += processor.tag_note(sentences)
         notes += processor.relation_note(sentences)
         shapes = Shapes(self._lengths, self.evaluation_batch_words)
         return tree_split(sentences, trees, processor, shapes, notes=tuple(notes))

@@ -127,9 +127,11 @@ class ParserProcessor:
         tags = tags_of(sentence, self.tag_column)
         return sum(BLANK in tag.split(" ") and tag not in self._tag_ids for tag in tags)
 
-    def untagged_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
-        """A remark that counts the words without a tag; [] if there are none."""
-        return _note(sentences, map(self.untagged, sentences), "no tag and are read with the unknown tag")
+    def tag_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
+        """A remark that counts the words without a tag of training sentences; [] if there are none."""
+        tags = (tags_of(one, self.tag_column) if self.tags else () for one in sentences)
+        unknown = (sum(tag not in self._tag_ids for tag in of_sentence) for of_sentence in tags)
+        return _note(sentences, unknown, "no known tag and are read with the unknown tag")
 
     def relation_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
         """A remark that counts the words whose relation no training sentence has; [] if there are none."""

@@ -193,12 +193,14 @@ def test_a_word_of_any_split_without_a_tag_has_the_unknown_tag_and_is_counted(fi
     corpus = files([whole], [whole, part], tags=tags).load(0)
     split = corpus.splits["validation"]
     (note,) = split.notes
-    assert note.startswith("1 of 4 words have no tag and are read with the unknown tag (first: ")
+    assert note.startswith("1 of 4 words have no known tag and are read with the unknown tag (first: ")
     assert note.endswith("validation.conllu, line 6, sentence 1)")
     assert (split.batches[0]["tags"] == UNKNOWN_ID).sum() == 1
     learned = files([whole, part], [whole], tags=tags).load(0)
-    assert "training: 1 of 4 words have no tag" in learned.description
+    assert "training: 1 of 4 words have no known tag" in learned.description
     assert {*learned.processor.tags} == {*corpus.processor.tags}
+    (note,) = files([whole], [tagged(["X", "NEW"], ["Y", "NEW"])], tags=tags).load(0).splits["validation"].notes
+    assert note.startswith("1 of 2 words have no known tag")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class Parse(Command):
         if tagger is None and self.conllu is not None:
             sentences = list(sentences)
             require_tags(sentences, processor)
-            for note in processor.untagged_note(sentences):
+            for note in processor.tag_note(sentences):
                 print(f"note: {note}", file=sys.stderr)
         drawn, lines = list[Drawn](), list[str]()
         count, skipped = 0, list[str]()

@@ -173,7 +173,7 @@ def test_words_without_a_tag_are_counted_and_the_others_keep_theirs(run, tmp_pat
     assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--json"]) == 0
     printed, error = capsys.readouterr()
     assert [json.loads(line)["tags"] for line in printed.splitlines()] == [["PRON", "_"], ["_", "_"]]
-    note = "3 of 4 words have no tag and are read with the unknown tag"
+    note = "3 of 4 words have no known tag and are read with the unknown tag"
     assert f"note: {note} (first: {path}, line 1, sentence x)" in error
 
 
