@@ -275,8 +275,12 @@ class TaggedSentences(DataConfig):
             return self.scheme
         labels = [one.labels or () for one in train.sentences]
         found = find_scheme(labels)
-        if found == "none" and (problem := misspelt_entities(labels)):
-            raise DataError(f"{train.name}: {problem}. If labels are not those of entities, set --data.scheme none")
+        if found == "none" and (misspelt := misspelt_entities(labels)):
+            label, right = misspelt
+            raise DataError(
+                f"{train.name}: {label} looks like the label of an entity; write it as {right}, and others in the same "
+                "way, or set --data.scheme none if labels are not those of entities"
+            )
         return found
 
     def _processor(

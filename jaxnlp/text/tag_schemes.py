@@ -192,23 +192,23 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
     return min(PREFIXES, key=errors)
 
 
-def misspelt_entities(sentences: Iterable[Sequence[str]]) -> str | None:
-    """Why labels outside all schemes are probably those of entities, and their right spelling; None = they are not.
+def misspelt_entities(sentences: Iterable[Sequence[str]]) -> tuple[str, str] | None:
+    """A label outside all schemes that is probably that of an entity, and its right spelling; None = there is none.
+
+    Labels are probably those of entities if half of them have a prefix in another spelling, or if most words are O.
 
     >>> misspelt_entities([["B_PER", "L_PER", "O"]])
-    'B_PER looks like the label of an entity; write it as B-PER'
+    ('B_PER', 'B-PER')
+    >>> misspelt_entities([["PERSON", "O", "O"]])
+    ('PERSON', 'I-PERSON')
     """
     counts = Counter(label for labels in sentences for label in labels)
     others = [label for label in counts if label not in (OUTSIDE, OUTSIDE.lower())]
     for pattern, right in _SPELLINGS:
         fitting = [label for label in others if pattern.fullmatch(label)]
         if fitting and 2 * len(fitting) >= len(others):
-            return f"{fitting[0]} looks like the label of an entity; write it as {pattern.sub(right, fitting[0])}"
-    if others and 2 * counts[OUTSIDE] > counts.total():
-        return (
-            f"{others[0]} looks like the type of an entity, since most words are {OUTSIDE}; write it as I-{others[0]}"
-        )
-    return None
+            return fitting[0], pattern.sub(right, fitting[0])
+    return (others[0], f"I-{others[0]}") if others and 2 * counts[OUTSIDE] > counts.total() else None
 
 
 def allowed_labels(labels: Sequence[str], scheme: Scheme) -> AllowedLabels:

@@ -185,7 +185,7 @@ def test_labels_of_bilou_are_entities_and_written_as_in_the_file(tmp_path):
         (
             TEXT.replace("-", "_"),
             {},
-            r"train.txt: B_PER looks like .* as B-PER. If .* set --data.scheme none",
+            r"train.txt: B_PER looks like .* as B-PER, .* set --data.scheme none",
         ),
         (TEXT.replace("I-LOC", "X-LOC", 1), {"scheme": "bio"}, r"line 4 \(sentence 1, word 4\): the label 'X-LOC'"),
         ("Ann O\n\n" * 20, {}, "the training sentences have no entities"),

@@ -106,8 +106,11 @@ class Predict(Command):
         for sentence, row in zip(columns.sentences, words, strict=True):
             if problem := trained.processor.inputs.problem(row):
                 raise ValueError(f"{file}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
+        try:
+            scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
+        except ValueError as error:
+            raise ValueError(f"{file}, last column: {error}") from error
         found = label_sentences(trained, words)
-        scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
         labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in found]
         text = columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
         if self.out is None:

@@ -65,6 +65,9 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys, on_standar
     assert main(["predict", str(run), "--conll", str(path)]) == 0
     # BILOU, as in the file, and as many columns in each line.
     assert capsys.readouterr().out == "-DOCSTART- -X- O O\n\nAnna NNP U-PER U-PER\nsleeps VBZ O O\n"
+    path.write_text("Anna B_PER\nsleeps O\n")
+    assert main(["predict", str(run), "--conll", str(path)]) == 2
+    assert f"{path}, last column: B_PER looks like the label of an entity" in capsys.readouterr().err
     path.write_text("Anna\tPROPN\nsleeps\tVERB\n")
     assert main(["predict", str(run), "--conll", str(path)]) == 0
     assert capsys.readouterr().out == "Anna\tPROPN\tS-PER\nsleeps\tVERB\tO\n"
