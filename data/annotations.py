@@ -79,7 +79,7 @@ def annotated_sentences(text: str, file: str, unit: Unit, counts: Counts) -> Ite
             annotated = _annotated(found, where, place, counts)
             if annotated is None:
                 continue
-            words, labels = _labelled_words(annotated, unit, where)
+            words, labels = _labelled_words(annotated, unit, where, place, counts)
         if words:
             yield RawSentence((line,) * len(words), number, words, labels)
         else:
@@ -123,8 +123,10 @@ def _loaded(text: str, file: str, line: int) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        where = f"{file}, line {line + error.lineno - 1}"
-        raise DataError(f"{where}: not JSON: {error.msg} at character {error.colno}") from error
+        raise DataError(
+            f"{file}, line {line + error.lineno - 1}: not JSON: {error.msg} at character {error.colno}; expected an "
+            "object a line, or a list of objects"
+        ) from error
 
 
 def _split_already(found: dict[str, Any], where: str) -> Words:
@@ -199,10 +201,13 @@ def _regions(annotation: dict[str, Any], where: str) -> list[Any]:
     return sorted(found, key=repr)
 
 
-def _labelled_words(annotated: _Annotated, unit: Unit, where: str) -> Words:
+def _labelled_words(annotated: _Annotated, unit: Unit, where: str, place: str, counts: Counts) -> Words:
     text, entities = annotated
     spans = None if entities is None else _spans([_entity(one, where) for one in entities], text, where)
-    placed = _split_at(split_words(text, unit), {place for span in spans or () for place in span[:2]})
+    whole = split_words(text, unit)
+    placed = _split_at(whole, {place for span in spans or () for place in span[:2]})
+    if len(placed) > len(whole):  # perhaps wrong positions
+        counts.add_sentence("divided inside a word, where an entity begins or ends", place)
     words = tuple(word for word, _, _ in placed)
     if spans is None:
         return words, None

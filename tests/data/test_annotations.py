@@ -74,12 +74,16 @@ def test_all_tools_give_the_same_sentence(found):
 
 
 def test_words_may_have_labels_and_texts_are_divided_at_entities():
+    counts = Counts()
     first, second = read(
         '{"words": ["Rome"], "labels": ["B-LOC"]}\n'
-        '{"text": "underworld", "entities": [{"start": 5, "end": 10, "label": "X"}]}\n'
+        '{"text": "underworld", "entities": [{"start": 5, "end": 10, "label": "X"}]}\n',
+        counts=counts,
     )
     assert (first.words, first.labels) == (("Rome",), ("B-LOC",))
     assert (second.words, second.labels) == (("under", "world"), ("O", "B-X"))
+    note = "1 sentence is divided inside a word, where an entity begins or ends (first: sentence 2, line 2)"
+    assert counts.notes() == (note,)
     (characters,) = read({"text": "在 北京", "entities": [[2, 4, "LOC"]]}, "characters")
     assert (characters.words, characters.labels) == (("在", "北", "京"), ("O", "B-LOC", "I-LOC"))
     (space,) = read({"text": "Ann is", "spans": [[0, 4, "PER"]]})
