@@ -15,13 +15,23 @@ from data.buckets import bucketed
 from data.download import locate_folder
 from data.earlier_options import require_same_options
 from data.held_out import held_out_note, hold_out, refuse_learned
+from data.raw_sentences import Counts, RawSentence
 from data.sentence_classes import find_file
 from data.small_grammar import GrammarSentence, grammar_sentences
-from data.tagged_files import Columns, FileFormat, RawSentence, check_labels, read_tagged
-from data.tagged_summary import Counts, summary
+from data.tagged_files import Columns, FileFormat, TaggedFile, check_labels, read_tagged
+from data.tagged_summary import summary
 from jaxnlp.config import ReadWhen, refuse_unread
 from jaxnlp.text.columns import position
-from jaxnlp.text.tag_schemes import Scheme, convert, find_scheme, illegal_places, labels_of, prefix_and_type, spans_of
+from jaxnlp.text.tag_schemes import (
+    Scheme,
+    convert,
+    find_scheme,
+    illegal_places,
+    labels_of,
+    misspelt_entities,
+    prefix_and_type,
+    spans_of,
+)
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
 from jaxnlp.text.word_split import Unit
@@ -53,17 +63,15 @@ KNOWN = {
     "ud_en_ewt": Known("en_ewt-ud-train.conllu", "en_ewt-ud-dev.conllu", scheme="none"),
 }
 
-_File = tuple[str, list[RawSentence]]
-"""The name of a file or of generated sentences, and the sentences."""
-
 
 @dataclasses.dataclass(frozen=True)
 class TaggedSentences(DataConfig):
     """Sentences of words with a label each.
 
-    Files have columns (a word a line, an empty line after each sentence), JSON lines ({"text": "...", "entities":
-    [{"start": 0, "end": 5, "type": "PER"}]}, or lists of words and labels), or are CoNLL-U, of which the column UPOS is
-    read. Sentences that are too long are divided, not within an entity where it can be avoided.
+    Files have columns (a word a line, an empty line after each sentence), JSON ({"text": "...", "entities": [{"start":
+    0, "end": 5, "type": "PER"}]}, words and labels, or the exports of Doccano, Prodigy and Label Studio), or are
+    CoNLL-U, of which the column UPOS is read. Sentences that are too long are divided, not within an entity where it
+    can be avoided.
     """
 
     usual = ("source", "path", "train", "batch_size")
@@ -80,12 +88,13 @@ class TaggedSentences(DataConfig):
     test: str | None = None
     """Your test file; None = no test split."""
     format: FileFormat = "auto"
-    """Format of your files; auto = JSON lines for .json and .jsonl, CoNLL-U for .conllu, and columns for all others."""
+    """Format of your files; auto = JSON for .json, .jsonl and files that begin with a JSON object or a list of them,
+    CoNLL-U for .conllu, and columns for all others."""
     word_column: int = 0
     """Column of the word in your files of columns, from 0."""
     label_column: int = -1
     """Column of the label in your files of columns, from 0; -1 = the last one."""
-    scheme: Literal["auto", "bio", "iob1", "bioes", "bmes", "none"] = "auto"
+    scheme: Literal["auto"] | Scheme = "auto"
     """Scheme of the labels in your files; none = labels of words that are not entities; auto = found in the labels."""
     train_scheme: Literal["bio", "bioes", "bmes"] = "bioes"
     """Scheme of the labels that the model predicts, where labels are entities."""
@@ -167,26 +176,26 @@ class TaggedSentences(DataConfig):
             occur in the training sentences.
         """
         files = self._files(seed)
-        scheme = self._scheme(files["train"][1])
-        for name, sentences in files.values():
-            check_labels(Path(name), sentences, scheme)
-        found = self._processor(files["train"][1], scheme, processor)
-        counts = {split: Counts() for split in files}
-        rows = {split: self._rows(name, sents, found, counts[split], scheme) for split, (name, sents) in files.items()}
+        scheme = self._scheme(files["train"])
+        for file in files.values():
+            check_labels(file, scheme)
+        # A type that only occurs in sentences that are held out is a type of the training file.
+        held_out = files["validation"].sentences if self.source == "files" and self.validation is None else []
+        found = self._processor(files["train"].sentences, held_out, scheme, processor)
+        rows = {split: self._rows(file, found, scheme) for split, file in files.items()}
         train = rows.pop("train")
         if len(train) < self.batch_size:
             raise DataError(
                 f"{len(train)} training sentences are fewer than a batch; set --data.batch-size to {len(train)} or less"
             )
-        description = summary(found, {"training": train, **rows}, scheme, counts["train"])
-        if self.source == "files" and self.validation is None:
-            parts = {split: len(sentences) for split, (_, sentences) in files.items()}
-            held_out = parts["validation"]
-            description += "\n" + held_out_note(held_out, held_out + parts["train"], files["train"][0])
+        description = summary(found, {"training": train, **rows}, scheme, files["train"].counts)
+        if held_out:
+            kept = len(files["train"].sentences)
+            description += "\n" + held_out_note(len(held_out), len(held_out) + kept, files["train"].name)
         digest = hashlib.sha256(repr((found.to_json(), train, rows)).encode("utf-8", errors="surrogatepass"))
         return Corpus(
             train=self._training_batches(train, found, seed),
-            splits={split: self._split(sentences, found, counts[split]) for split, sentences in rows.items()},
+            splits={split: self._split(sentences, found, files[split].counts) for split, sentences in rows.items()},
             processor=found,
             description=description,
             fingerprint=digest.hexdigest(),
@@ -195,7 +204,8 @@ class TaggedSentences(DataConfig):
     def read_file(self, path: Path, processor: Any) -> Split:
         """A file of labelled sentences, or of sentences without labels. Raises: FileNotFoundError, DataError."""
         processor = require_processor(processor, TaggerProcessor)
-        sentences = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
+        file = read_tagged(path, format=self.format, columns=self._columns, unit=processor.unit, labelled=None)
+        sentences = file.sentences
         if sentences[0].labels is None:
             scheme = processor.scheme
         else:
@@ -204,22 +214,22 @@ class TaggedSentences(DataConfig):
                 scheme = "bio"  # so that the message names the first label that is not an entity label
             if not processor.has_entities:
                 scheme = "none"
-        check_labels(path, sentences, scheme)
-        counts = Counts()
-        return self._split(self._rows(str(path), sentences, processor, counts, scheme), processor, counts)
+        check_labels(file, scheme)
+        return self._split(self._rows(file, processor, scheme), processor, file.counts)
 
     def check_after(self, earlier: DataConfig) -> None:
         """Raises DataError when an earlier run was trained on sentences of the validation or test split."""
         if isinstance(earlier, TaggedSentences) and self.source == earlier.source == "files":
             refuse_learned(self, earlier)
 
-    def _files(self, seed: int) -> dict[str, _File]:
+    def _files(self, seed: int) -> dict[str, TaggedFile]:
         """The sentences of `train`, `validation` and, if there is a file, `test`."""
         if self.source == "small_grammar":
-            validation = grammar_sentences(self.held_out_sentences, seed=0)
-            train = grammar_sentences(self.sentences, seed=1 + seed, without=validation)
-            drawn = {"train": train, "validation": validation}
-            return {split: ("the small grammar", self._raw(sentences)) for split, sentences in drawn.items()}
+            held_out = grammar_sentences(self.held_out_sentences, seed=0)
+            drawn = {"train": grammar_sentences(self.sentences, seed=1 + seed, without=held_out)}
+            drawn["validation"] = held_out
+            name = "the small grammar"
+            return {split: TaggedFile(name, self._raw(sentences), Counts()) for split, sentences in drawn.items()}
         known = KNOWN.get(self.source)
         if known is not None:
             holds = f"{known.train} and {known.validation}"
@@ -231,23 +241,21 @@ class TaggedSentences(DataConfig):
             given = {"train": self.train, "validation": self.validation, "test": self.test}
             paths = {split: Path(file).expanduser() for split, file in given.items() if file is not None}
         found = {
-            split: (
-                str(path),
-                read_tagged(
-                    path,
-                    format=self.format,
-                    columns=self._columns,
-                    unit=self._unit,
-                    labelled=None if split == "test" else True,
-                ),
+            split: read_tagged(
+                path,
+                format=self.format,
+                columns=self._columns,
+                unit=self._unit,
+                labelled=None if split == "test" else True,
             )
             for split, path in paths.items()
         }
         if "validation" in found:
             return found
-        name, sentences = found["train"]
-        kept, held_out = hold_out(sentences, name)
-        return found | {"train": (name, kept), "validation": (name, held_out)}
+        train = found["train"]
+        kept, validation = hold_out(train.sentences, train.name)
+        split = {"train": train._replace(sentences=kept), "validation": TaggedFile(train.name, validation, Counts())}
+        return found | split
 
     def _raw(self, sentences: Sequence[GrammarSentence]) -> list[RawSentence]:
         """Sentences of the small grammar in the form of a file, one sentence a line."""
@@ -257,25 +265,33 @@ class TaggedSentences(DataConfig):
             for labels in (one.labels if self.predict == "entities" else one.tags,)
         ]
 
-    def _scheme(self, sentences: Sequence[RawSentence]) -> Scheme:
+    def _scheme(self, train: TaggedFile) -> Scheme:
         if self.source == "small_grammar":
             return "bio" if self.predict == "entities" else "none"
         known = KNOWN.get(self.source)
         if known is not None:
             return known.scheme
-        return find_scheme([one.labels or () for one in sentences]) if self.scheme == "auto" else self.scheme
+        if self.scheme != "auto":
+            return self.scheme
+        labels = [one.labels or () for one in train.sentences]
+        found = find_scheme(labels)
+        if found == "none" and (misspelt := misspelt_entities(labels)):
+            label, right = misspelt
+            raise DataError(
+                f"{train.name}: {label} looks like the label of an entity; write it as {right}, and others in the same "
+                "way, or set --data.scheme none if labels are not those of entities"
+            )
+        return found
 
-    def _processor(self, train: Sequence[RawSentence], scheme: Scheme, given: Any) -> TaggerProcessor:
-        """The vocabularies, and the labels of the training sentences. Raises: DataError when an earlier run, whose
-        vocabularies are used, has other options."""
-        labelled = [one.labels or () for one in train]
-        if scheme == "none":
-            counts = Counter(label for labels in labelled for label in labels)
-        else:
-            counts = Counter(span.type for labels in labelled for span in spans_of(labels))
-        if not counts:
+    def _processor(
+        self, train: Sequence[RawSentence], held_out: Sequence[RawSentence], scheme: Scheme, given: Any
+    ) -> TaggerProcessor:
+        """The vocabularies of the training sentences, and the labels of these and of held-out ones. Raises: DataError
+        when an earlier run, whose vocabularies are used, has other options."""
+        types = _types(train, scheme)
+        if not types:
             raise DataError("the training sentences have no entities; give other files, or data.scheme none")
-        types = sorted(counts, key=lambda kind: (-counts[kind], kind))
+        types += [kind for kind in _types(held_out, scheme) if kind not in types]
         mine: Scheme = "none" if scheme == "none" else self.train_scheme
         inputs = getattr(given, "inputs", None)
         if isinstance(inputs, WordInputs):
@@ -298,10 +314,9 @@ class TaggedSentences(DataConfig):
             )
         return TaggerProcessor(inputs, labels_of(types, mine), mine, self._unit)
 
-    def _rows(
-        self, name: str, sentences: Sequence[RawSentence], processor: TaggerProcessor, counts: Counts, scheme: Scheme
-    ) -> list[TaggedSentence]:
-        """Sentences with the labels that the model predicts; divides long ones and adds to `counts`."""
+    def _rows(self, file: TaggedFile, processor: TaggerProcessor, scheme: Scheme) -> list[TaggedSentence]:
+        """Sentences with the labels that the model predicts; divides long ones and counts them in `file.counts`."""
+        name, sentences, counts = file
         rows = []
         for one in sentences:
             labels, written_in = one.labels, None
@@ -360,6 +375,16 @@ class TaggedSentences(DataConfig):
             scored=all(one.labels is not None for one in sentences),
             notes=counts.notes(),
         )
+
+
+def _types(sentences: Sequence[RawSentence], scheme: Scheme) -> list[str]:
+    """The types of entities, or with the scheme none the labels; the most frequent first."""
+    labelled = [one.labels or () for one in sentences]
+    if scheme == "none":
+        counts = Counter(label for labels in labelled for label in labels)
+    else:
+        counts = Counter(span.type for labels in labelled for span in spans_of(labels))
+    return sorted(counts, key=lambda kind: (-counts[kind], kind))
 
 
 def _inside(labels: Sequence[str]) -> list[bool]:

@@ -1,52 +1,16 @@
 """The summary of a data set of labelled sentences that a run prints at its start."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from data.tagged_files import RawSentence
+from data.raw_sentences import Counts
 from jaxnlp.text.tag_schemes import Scheme
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 
 SHOWN_TYPES = 20
 """Maximum number of types whose counts the summary shows."""
-
-
-@dataclasses.dataclass
-class Counts:
-    """Counts of irregular labels and long sentences of a file."""
-
-    illegal: int = 0
-    divided: int = 0
-    first_illegal: str = ""
-    first_divided: str = ""
-
-    def add_illegal(self, sentence: RawSentence, places: Sequence[int]) -> None:
-        """Counts labels that may not follow the label before them."""
-        if places and not self.illegal:
-            self.first_illegal = f"sentence {sentence.number}, line {sentence.line}, word {places[0] + 1}"
-        self.illegal += len(places)
-
-    def add_divided(self, sentence: RawSentence) -> None:
-        """Counts a sentence that is too long."""
-        if not self.divided:
-            self.first_divided = f"sentence {sentence.number}, line {sentence.line}, {len(sentence.words):,} words"
-        self.divided += 1
-
-    def notes(self) -> tuple[str, ...]:
-        """Remarks that evaluation prints."""
-        found = []
-        if self.illegal:
-            what = "label may not follow the one before it and begins an entity"
-            if self.illegal > 1:
-                what = "labels may not follow the ones before them and begin entities"
-            found.append(f"{self.illegal:,} {what} (first: {self.first_illegal})")
-        if self.divided:
-            what = "sentence is" if self.divided == 1 else "sentences are"
-            found.append(f"{self.divided:,} {what} too long and divided (first: {self.first_divided})")
-        return tuple(found)
 
 
 def summary(

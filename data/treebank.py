@@ -18,7 +18,7 @@ from data.text_sources import read_utf8
 from data.transition_oracle import is_projective
 from data.tree_batches import DerivedTree, derived, training_batches, tree_split
 from jaxnlp.config import ReadWhen, refuse_unread
-from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of
+from jaxnlp.text.conllu import BLANK, TreeSentence, parse_conllu, sentence_of
 from jaxnlp.text.parser_processor import ParserProcessor, TagColumn, tags_of
 from jaxnlp.text.transitions import System
 from jaxnlp.text.word_inputs import WordInputs
@@ -27,6 +27,7 @@ from jaxnlp.text.wordpiece import WordPieceVocabulary
 TreebankSource = Literal["small_grammar", "ud_en_ewt", "files"]
 OWN_FILES = "for your own sentences, set --data.source files and give --data.train FILE --data.validation FILE"
 """What to do without the files of UD English EWT."""
+TAG_COLUMNS = ("upos", "xpos")
 EWT_FILES = {"train": "en_ewt-ud-train.conllu.gz", "validation": "en_ewt-ud-dev.conllu"}
 
 
@@ -123,6 +124,8 @@ class Treebank(DataConfig):
           DataError: when a file cannot be read, naming its line; or when no training sentence is left.
         """
         found = self._sentences(seed)
+        for sentences in found.values():
+            self._require_tags(sentences)
         train = found.pop("train")
         short = [sentence for sentence in train if len(sentence.words) <= self.max_length]
         kept = [sentence for sentence in short if is_projective(sentence.heads or ())]
@@ -143,6 +146,7 @@ class Treebank(DataConfig):
             f"; {len(processor.inputs.words):,} words, {len(processor.tags)} tags, {processor.num_relations} relations"
             f"; {processor.system.replace('_', '-')}, {processor.num_transitions} transitions"
         )
+        description += "".join(f"\ntraining: {note}" for note in processor.tag_note(kept))
         if self.source == "files" and self.validation is None:
             held_out = len(found["validation"])
             description += "\n" + held_out_note(held_out, held_out + len(train), str(self.train))
@@ -192,6 +196,16 @@ class Treebank(DataConfig):
                 )
         return found
 
+    def _require_tags(self, sentences: Sequence[TreeSentence]) -> None:
+        """Raises DataError when no word of a split has a tag of a column that the parser reads."""
+        tagged = [name for name in TAG_COLUMNS if any(set(getattr(one, name)) != {BLANK} for one in sentences)]
+        for name in TAG_COLUMNS:
+            if self.tags in (name, "both") and name not in tagged:
+                raise DataError(
+                    f"{sentences[0].file}: data.tags is {self.tags}, and no word has a tag in the column "
+                    f"{name.upper()}; set --data.tags {tagged[0] if tagged else 'none'}, or give files with these tags"
+                )
+
     def _drawn(self, seed: int) -> dict[str, list[TreeSentence]]:
         try:
             held = grammar_sentences(self.held_out_sentences, seed=0)
@@ -231,8 +245,11 @@ class Treebank(DataConfig):
     def _split(self, sentences: Sequence[TreeSentence], processor: ParserProcessor) -> Split[TreeSentence]:
         trees = [self._derived(sentence, processor) for sentence in sentences]
         crossed = sum(not is_projective(sentence.heads) for sentence in sentences if sentence.heads is not None)
-        notes = (f"{crossed:,} of {len(sentences):,} trees are not projective",) if crossed else ()
-        return tree_split(sentences, trees, processor, Shapes(self._lengths, self.evaluation_batch_words), notes=notes)
+        notes = [f"{crossed:,} of {len(sentences):,} trees are not projective"] if crossed else []
+        notes += processor.tag_note(sentences)
+        notes += processor.relation_note(sentences)
+        shapes = Shapes(self._lengths, self.evaluation_batch_words)
+        return tree_split(sentences, trees, processor, shapes, notes=tuple(notes))
 
 
 def _tokenizer(given: Any) -> WordPieceVocabulary | None:

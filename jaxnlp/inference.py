@@ -96,3 +96,18 @@ def refuse_blank(row: Sequence[Any]) -> None:
     """Raises: ValueError for a text without characters, or a pair with such a text."""
     if is_blank(row):
         raise ValueError(f"the text is blank{', or its pair is' if len(row) == 2 else ''}; give a text with characters")
+
+
+def require_sentences(texts: Sequence[Any]) -> list[str | list[str]]:
+    """Texts, or lists of their words.
+
+    Raises: ValueError as `require_texts`, and naming a word that is not a text, or is blank.
+    """
+    found = [list(one) if isinstance(one, list | tuple | np.ndarray) else one for one in texts]
+    for number, words in enumerate(found, 1):
+        for place, word in enumerate(words if isinstance(words, list) else ()):
+            if not isinstance(word, str) or not word.strip():
+                shown = repr(word) if isinstance(word, str) else type(word).__name__
+                raise ValueError(f"text {number}: expected words, got {shown} at index {place}")
+    require_texts([" ".join(one) if isinstance(one, list) else one for one in found])
+    return found

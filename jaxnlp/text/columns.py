@@ -2,6 +2,14 @@
 
 All lines have the same number of columns, separated by tabs or by spaces. Other white space does not separate columns:
 a no-break space is part of a word, as in "10 000".
+
+These lines have no word:
+
+- Lines with -DOCSTART- separate documents.
+- Comments begin with # and white space, or with #begin or #end, come before the words of a sentence, and have another
+  number of columns than these.
+- If the first column numbers the words of each sentence, lines numbered as 8-9 and 8.1 are multiword tokens and empty
+  nodes, as in CoNLL-U.
 """
 
 import re
@@ -14,6 +22,8 @@ SHOWN = 60
 """Maximum number of characters of a line in a message."""
 
 _WITH_POSITION = re.compile(r".\d+")
+_COMMENT = re.compile(r"#(?:[ \t]+\S|(?:begin|end) )")
+_NO_WORD = re.compile(r"\d+[-.]\d+")
 
 
 class ColumnSentence(NamedTuple):
@@ -58,6 +68,30 @@ class ColumnFile(NamedTuple):
     width: int
     sentences: list[ColumnSentence]
 
+    def with_column(self, values: Sequence[Sequence[str]], otherwise: str) -> str:
+        """The text with a further column.
+
+        All lines have the same number of columns, but comments, which stay unchanged, and empty lines. So scorers that
+        split lines at each separator can read the text.
+
+        Args:
+          values: the value of each word, for each sentence.
+          otherwise: the value of lines without a word, and of all columns that a line between documents lacks.
+        """
+        rows = {
+            line: (*row, value)
+            for sentence, column in zip(self.sentences, values, strict=True)
+            for line, row, value in zip(sentence.lines, sentence.rows, column, strict=True)
+        }
+        found = []
+        for number, line in enumerate(self.lines, 1):
+            fields = rows.get(number)
+            if fields is None and line.strip(" \t\r") and not _COMMENT.match(line):
+                fields = tuple(_fields(line, self.separator == "\t") if self.separator in line else line.split())
+                fields += (otherwise,) * (self.width + 1 - len(fields))
+            found.append(line.strip(" \t\r") if fields is None else self.separator.join(fields))
+        return "\n".join(found) + "\n"
+
 
 def position(file: str, line: int, sentence: int, word: int) -> str:
     """The position of a word, for messages; all numbers start at 1."""
@@ -85,12 +119,14 @@ def parse_columns(text: str, file: str) -> ColumnFile:
       place of spaces; the message names the file, the line, the sentence and the word, and says what was expected.
     """
     lines = text.removesuffix("\n").split("\n")
-    first = next((number for number, line in enumerate(lines, 1) if _has_word(line)), None)
-    if first is None:
+    with_word = [number for number, line in enumerate(lines, 1) if _has_word(line)]
+    if not with_word:
         raise ValueError(f"{file} has no sentences; expected a word a line, and an empty line after each sentence")
+    first = next((number for number in with_word if not _COMMENT.match(lines[number - 1])), with_word[0])
     tabs = "\t" in lines[first - 1]
     width = len(_fields(lines[first - 1], tabs))
-    return ColumnFile(lines, "\t" if tabs else " ", width, list(_sentences(lines, file, first, width, tabs=tabs)))
+    sentences = list(_sentences(lines, file, first, width, tabs=tabs))
+    return ColumnFile(lines, "\t" if tabs else " ", width, _numbered(sentences) or sentences)
 
 
 def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: bool) -> Iterator[ColumnSentence]:
@@ -102,13 +138,15 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
                 yield ColumnSentence(number, tuple(places), tuple(rows))
                 number, places, rows = number + 1, [], []
             continue
+        row, fits = _fields(line, tabs), ("\t" in line) == tabs or len(line.split()) < 2
+        if not rows and _COMMENT.match(line) and not (fits and len(row) == width):
+            continue
         where = position(file, place, number, len(rows) + 1)
         shown = repr(line[:SHOWN] + ("..." if len(line) > SHOWN else ""))
-        if ("\t" in line) != tabs and len(line.split()) > 1:
+        if not fits:
             raise ValueError(
                 f"{where}: expected {between} between the columns, as in line {first}, got {other}: {shown}"
             )
-        row = _fields(line, tabs)
         if len(row) != width:
             columns = "1 column" if width == 1 else f"{width} columns between {between}"
             raise ValueError(f"{where}: expected {columns}, as in line {first}, got {len(row)}: {shown}")
@@ -116,8 +154,19 @@ def _sentences(lines: list[str], file: str, first: int, width: int, *, tabs: boo
         rows.append(tuple(row))
 
 
+def _numbered(sentences: Sequence[ColumnSentence]) -> list[ColumnSentence]:
+    """The sentences without multiword tokens and empty nodes; [] if the first column does not number the words."""
+    found = []
+    for number, lines, rows in sentences:
+        words = [(line, row) for line, row in zip(lines, rows, strict=True) if not _NO_WORD.fullmatch(row[0])]
+        if [row[0] for _, row in words] != [str(place) for place in range(1, len(words) + 1)] or not words:
+            return []
+        found.append(ColumnSentence(number, tuple(line for line, _ in words), tuple(row for _, row in words)))
+    return found
+
+
 def _has_word(line: str) -> bool:
-    """Whether a line has a word; empty lines and lines between documents do not."""
+    """Whether a line may have a word; empty lines and lines between documents do not."""
     return bool(line.strip(" \t\r")) and DOCUMENT not in line.split()
 
 

@@ -14,7 +14,8 @@ COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DE
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
 ROOT = "root"
 """The relation of the word that has no head."""
-_NOTHING = "_"
+BLANK = "_"
+"""The value of a column that is not given."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,7 @@ class TreeSentence:
 
     def without_tree(self) -> "TreeSentence":
         """The same sentence with _ as HEAD and DEPREL of each word. All other columns stay the same."""
-        nothing = (_NOTHING,) * len(self.words)
+        nothing = (BLANK,) * len(self.words)
         lines = self._lines_with({HEAD: nothing, DEPREL: nothing})
         return dataclasses.replace(self, heads=None, relations=None, lines=lines)
 
@@ -92,10 +93,10 @@ def sentence_of(
     for word in words:
         if not word or any(character in word for character in "\t\n\r"):
             raise ValueError(f"a word must not be empty or have a tab or a line break, got {word!r}")
-    tags = tuple(upos) or (_NOTHING,) * len(words)
+    tags = tuple(upos) or (BLANK,) * len(words)
     lines = [f"# sent_id = {name}", f"# text = {' '.join(words)}"]
     for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        head, relation = (_NOTHING, _NOTHING)
+        head, relation = (BLANK, BLANK)
         if heads is not None and relations is not None:
             head, relation = str(heads[place]), relations[place]
         lines.append("\t".join([str(place + 1), word, "_", tag, "_", "_", head, relation, "_", "_"]))
@@ -103,7 +104,7 @@ def sentence_of(
         name,
         tuple(words),
         tags,
-        (_NOTHING,) * len(words),
+        (BLANK,) * len(words),
         None if heads is None else tuple(heads),
         None if relations is None else tuple(relations),
         tuple(lines),
@@ -168,8 +169,9 @@ def _sentence(lines: list[str], first: int, number: int, file: str) -> TreeSente
     if not words:
         raise ValueError(f"{file}, line {first}, sentence {name}: no words; expected a line for each word")
     heads, relations = _tree(words, places, f"{file}, line {{}}, sentence {name}")
-    columns = list(zip(*words, strict=True))
-    return TreeSentence(name, columns[FORM], columns[UPOS], columns[XPOS], heads, relations, tuple(lines), first, file)
+    forms, upos, xpos = (tuple(fields[column] for fields in words) for column in (FORM, UPOS, XPOS))
+    upos, xpos = (tuple(tag if tag.strip() else BLANK for tag in tags) for tags in (upos, xpos))
+    return TreeSentence(name, forms, upos, xpos, heads, relations, tuple(lines), first, file)
 
 
 def _hint(line: str) -> str:
@@ -193,7 +195,7 @@ def _tree(
     words: list[list[str]], places: list[int], where: str
 ) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
     """Heads and relations; None and None if no word has a head."""
-    if all(fields[HEAD] == _NOTHING for fields in words):
+    if all(fields[HEAD] == BLANK for fields in words):
         return None, None
     heads = []
     for fields, place in zip(words, places, strict=True):
@@ -202,7 +204,7 @@ def _tree(
                 f"{where.format(place)}: the HEAD of {fields[FORM]!r} must be a number from 0 to {len(words)}, got "
                 f"{fields[HEAD]!r}"
             )
-        if fields[DEPREL] in ("", _NOTHING):
+        if fields[DEPREL] in ("", BLANK):
             raise ValueError(f"{where.format(place)}: {fields[FORM]!r} has a HEAD and no DEPREL")
         heads.append(int(fields[HEAD]))
     problem = tree_problem(heads)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from jaxnlp.text import list_of_strings
-from jaxnlp.text.conllu import ROOT, TreeSentence, universal
+from jaxnlp.text.conllu import BLANK, ROOT, TreeSentence, universal
 from jaxnlp.text.transitions import System, num_transitions
 from jaxnlp.text.word_inputs import FIRST_ID, UNKNOWN_ID, WordInputs
 
@@ -61,8 +61,13 @@ class ParserProcessor:
         subtypes: bool,
         system: System,
     ) -> Self:
-        """The processor with the tags and the relations of training sentences; the arguments are those of the class."""
+        """The processor with the tags and the relations of training sentences; the arguments are those of the class.
+
+        A word without a tag has the unknown tag.
+        """
         tags = Counter(tag for sentence in sentences for tag in tags_of(sentence, tag_column))
+        for blank in (BLANK, f"{BLANK} {BLANK}"):
+            del tags[blank]
         relations = Counter(
             shown(relation, subtypes) for sentence in sentences for relation in sentence.relations or ()
         )
@@ -111,6 +116,27 @@ class ParserProcessor:
     def unknown_words(self, sentences: Iterable[TreeSentence]) -> int:
         """Number of words that are not in the vocabulary."""
         return sum(self.inputs.unknown(sentence.words) for sentence in sentences)
+
+    def untagged(self, sentence: TreeSentence) -> int:
+        """Number of words without a tag, or without one of both; 0 if the parser reads no tags.
+
+        Pairs such as "PUNCT _" are tags if training sentences have them.
+        """
+        if not self.tags:
+            return 0
+        tags = tags_of(sentence, self.tag_column)
+        return sum(BLANK in tag.split(" ") and tag not in self._tag_ids for tag in tags)
+
+    def tag_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
+        """A remark that counts the words without a tag of training sentences; [] if there are none."""
+        tags = (tags_of(one, self.tag_column) if self.tags else () for one in sentences)
+        unknown = (sum(tag not in self._tag_ids for tag in of_sentence) for of_sentence in tags)
+        return _note(sentences, unknown, "no known tag and are read with the unknown tag")
+
+    def relation_note(self, sentences: Sequence[TreeSentence]) -> list[str]:
+        """A remark that counts the words whose relation no training sentence has; [] if there are none."""
+        unknown = ([*map(self.relation_id, one.relations or ())].count(None) for one in sentences)
+        return _note(sentences, unknown, "a relation that no training sentence has")
 
     def encode(self, sentence: TreeSentence) -> EncodedSentence:
         """The arrays of a sentence: those of `WordInputs.encode`, and `tags` [n] int32, 0 if the parser reads no tags.
@@ -182,6 +208,15 @@ def shown(relation: str, subtypes: bool) -> str:
     """A relation with or without its subtype. All kinds of root become root, without a subtype."""
     short = universal(relation)
     return relation if subtypes and short != ROOT else short
+
+
+def _note(sentences: Sequence[TreeSentence], counts: Iterable[int], what: str) -> list[str]:
+    """A remark on words. Args: counts: the number of these words in each sentence; what: what they have."""
+    found = [(one, count) for one, count in zip(sentences, counts, strict=True) if count]
+    if not found:
+        return []
+    number, words = sum(count for _, count in found), sum(len(one.words) for one in sentences)
+    return [f"{number:,} of {words:,} words have {what} (first: {found[0][0].where})"]
 
 
 def _with_length(x: np.ndarray, length: int) -> np.ndarray:

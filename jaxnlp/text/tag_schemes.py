@@ -2,31 +2,52 @@
 
     scheme   first word   inside   last word   single word   otherwise
     bio      B-X          I-X      I-X         B-X           O
-    iob1     I-X          I-X      I-X         I-X           O; B-X only after an entity of the same type
+    iob1     I-X          I-X      I-X         I-X           O; B-X for a first word after an entity of the same type
     bioes    B-X          I-X      E-X         S-X           O
+    bilou    B-X          I-X      L-X         U-X           O
     bmes     B-X          M-X      E-X         S-X           O
+    bmewo    B-X          M-X      E-X         W-X           O
+    ioe2     I-X          I-X      E-X         E-X           O
+    ioe1     I-X          I-X      I-X         I-X           O; E-X for a last word before an entity of the same type
+    io       I-X          I-X      I-X         I-X           O
     none     labels are classes of words and not entities, such as parts of speech
 
 X is the type of the entity. Illegal sequences are read as in the evaluation of CoNLL-2003: a label other than O that
 cannot continue the label before it starts an entity.
 
-Sources: Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999; Xue 2003 for BMES.
+Sources: Ramshaw and Marcus 1995; Tjong Kim Sang and Veenstra 1999; Xue 2003 for BMES; Ratinov and Roth 2009 for BILOU.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-Scheme = Literal["bio", "iob1", "bioes", "bmes", "none"]
-PREFIXES: dict[str, tuple[str, ...]] = {
+Scheme = Literal["bio", "iob1", "bioes", "bmes", "bilou", "bmewo", "ioe2", "ioe1", "io", "none"]
+PREFIXES: dict[Scheme, tuple[str, ...]] = {
     "bio": ("B", "I"),
     "iob1": ("B", "I"),
     "bioes": ("B", "I", "E", "S"),
     "bmes": ("B", "M", "E", "S"),
+    "bilou": ("B", "I", "L", "U"),
+    "bmewo": ("B", "M", "E", "W"),
+    "ioe2": ("I", "E"),
+    "ioe1": ("I", "E"),
+    "io": ("I",),
 }
+"""The prefixes of each scheme. If several schemes fit the labels of a file, `find_scheme` chooses the first."""
 OUTSIDE = "O"
+_ENDS = ("E", "L", "S", "U", "W")
+"""Prefixes of an entity's last word."""
+_SPELLINGS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"([BIMELSUW])[_:/|.+](.+)"), r"\1-\2"),
+    (re.compile(r"(.+)[-_:/|.+]([BIMELSUW])"), r"\2-\1"),
+    (re.compile(r"([bimelsuw])[-_](.+)"), lambda found: f"{found[1].upper()}-{found[2]}"),
+    (re.compile(r"([BIMELSUW])"), r"\1-ENTITY"),
+)
+"""Labels of entities that no scheme has, and their spelling in a scheme."""
 
 
 class LabelledSpan(NamedTuple):
@@ -70,16 +91,17 @@ def labels_of(types: Iterable[str], scheme: Scheme) -> tuple[str, ...]:
 
 def may_follow(before: str | None, after: str | None, scheme: Scheme) -> bool:
     """Whether a label may follow another; None is the start, or the end, of a sentence."""
-    if scheme == "none":
-        return True
     first, kind = prefix_and_type(before or OUTSIDE)
     then, next_kind = prefix_and_type(after or OUTSIDE)
     same = kind == next_kind
-    if scheme == "iob1":
-        return then != "B" or (first in ("B", "I") and same)
-    if scheme == "bio":
-        return then != "I" or (first in ("B", "I") and same)
-    is_open, goes_on = first in ("B", "I", "M"), then in ("I", "M", "E")
+    match scheme:
+        case "none" | "io":
+            return True
+        case "bio" | "iob1":
+            return then != ("I" if scheme == "bio" else "B") or (first in ("B", "I") and same)
+        case "ioe2" | "ioe1":
+            return first != ("I" if scheme == "ioe2" else "E") or (then in ("I", "E") and same)
+    is_open, goes_on = first in ("B", "I", "M"), then in ("I", "M", "E", "L")
     return same if is_open and goes_on else is_open == goes_on
 
 
@@ -99,12 +121,12 @@ def spans_of(labels: Sequence[str]) -> list[LabelledSpan]:
     start, kind, complete = -1, "", False
     for place, label in enumerate([*labels, OUTSIDE]):
         prefix, new_kind = prefix_and_type(label)
-        if start >= 0 and (prefix in (OUTSIDE, "B", "S") or new_kind != kind or complete):
+        if start >= 0 and (prefix in (OUTSIDE, "B", "S", "U", "W") or new_kind != kind or complete):
             found.append(LabelledSpan(start, place, kind))
             start = -1
         if start < 0 and prefix != OUTSIDE:
             start, kind = place, new_kind
-        complete = prefix in ("E", "S")
+        complete = prefix in _ENDS
     return found
 
 
@@ -112,21 +134,29 @@ def labels_of_spans(spans: Iterable[LabelledSpan], length: int, scheme: Scheme) 
     """The labels of a sentence with these entities. Raises: ValueError when two entities share a word."""
     if scheme == "none":
         raise ValueError("the scheme none has no entities")
-    labels, end_of_last = [OUTSIDE] * length, ("", -1)
+    labels, last_before = [OUTSIDE] * length, ("", -1)
     for start, stop, kind in sorted(spans):
         if not 0 <= start < stop <= length:
             raise ValueError(f"an entity of the words {start} to {stop - 1} does not fit a sentence of {length} words")
         if any(label != OUTSIDE for label in labels[start:stop]):
             raise ValueError(f"two entities share a word of the words {start} to {stop - 1}")
+        follows = last_before == (kind, start)
+        if follows and scheme == "ioe1":
+            labels[start - 1] = f"E-{kind}"
         first, inside, last, single = {
             "bio": "BIIB",
-            "iob1": "BIIB" if end_of_last == (kind, start) else "IIII",
+            "iob1": "BIIB" if follows else "IIII",
             "bioes": "BIES",
             "bmes": "BMES",
+            "bilou": "BILU",
+            "bmewo": "BMEW",
+            "ioe2": "IIEE",
+            "ioe1": "IIII",
+            "io": "IIII",
         }[scheme]
         inner = [first, *inside * (stop - start - 2), last] if stop - start > 1 else [single]
         labels[start:stop] = [f"{prefix}-{kind}" for prefix in inner]
-        end_of_last = (kind, stop)
+        last_before = (kind, stop)
     return labels
 
 
@@ -137,7 +167,7 @@ def convert(labels: Sequence[str], scheme: Scheme) -> list[str]:
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
-    """The scheme that fits labelled sentences best; the first one, bio before all others, if several fit equally.
+    """The scheme that fits labelled sentences best; the first one of `PREFIXES` if several fit equally.
 
     The best one has the fewest labels outside it, and labels that may not follow the label before them, together. So
     one wrong label does not decide for a whole file.
@@ -159,8 +189,26 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> Scheme:
             total += count * (outside + (not may_follow(before, after, scheme)))
         return total
 
-    schemes: tuple[Scheme, ...] = ("bio", "iob1", "bioes", "bmes")
-    return min(schemes, key=errors)
+    return min(PREFIXES, key=errors)
+
+
+def misspelt_entities(sentences: Iterable[Sequence[str]]) -> tuple[str, str] | None:
+    """A label outside all schemes that is probably that of an entity, and its right spelling; None = there is none.
+
+    Labels are probably those of entities if half of them have a prefix in another spelling, or if most words are O.
+
+    >>> misspelt_entities([["B_PER", "L_PER", "O"]])
+    ('B_PER', 'B-PER')
+    >>> misspelt_entities([["PERSON", "O", "O"]])
+    ('PERSON', 'I-PERSON')
+    """
+    counts = Counter(label for labels in sentences for label in labels)
+    others = [label for label in counts if label not in (OUTSIDE, OUTSIDE.lower())]
+    for pattern, right in _SPELLINGS:
+        fitting = [label for label in others if pattern.fullmatch(label)]
+        if fitting and 2 * len(fitting) >= len(others):
+            return fitting[0], pattern.sub(right, fitting[0])
+    return (others[0], f"I-{others[0]}") if others and 2 * counts[OUTSIDE] > counts.total() else None
 
 
 def allowed_labels(labels: Sequence[str], scheme: Scheme) -> AllowedLabels:

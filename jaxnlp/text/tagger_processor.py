@@ -14,6 +14,7 @@ from jaxnlp.text.tag_schemes import (
     Scheme,
     allowed_labels,
     find_scheme,
+    misspelt_entities,
     prefix_and_type,
     spans_of,
 )
@@ -96,9 +97,16 @@ class TaggerProcessor:
 
         Args:
           sentences: a list of labels [T] for each sentence, or another column of the file.
+
+        Raises: ValueError for labels of these types in another spelling, such as B_PER.
         """
         types = {prefix_and_type(label)[1] for labels in sentences for label in labels}
-        if not self.has_entities or types.isdisjoint(self.types):
+        if not self.has_entities:
+            return self.scheme
+        if types.isdisjoint(self.types):
+            label, right = misspelt_entities(sentences) or ("", "")
+            if prefix_and_type(right)[1] in self.types:
+                raise ValueError(f"{label} looks like the label of an entity; write it as {right}")
             return self.scheme
         found = find_scheme(sentences)
         return self.scheme if found == "none" else found

@@ -21,6 +21,7 @@ import functools
 import itertools
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Unit = Literal["words", "characters"]
@@ -55,6 +56,17 @@ def split_words(text: str, unit: Unit = "words") -> list[PlacedWord]:
     """
     pattern = _words() if unit == "words" else re.compile(r"\S")
     return [PlacedWord(found.group(), *found.span()) for found in pattern.finditer(text)]
+
+
+def placed_words(sentence: str | Sequence[str], unit: Unit = "words") -> list[PlacedWord]:
+    """The words of a text, as `split_words` finds them; or the words of a list, with their indices as positions.
+
+    >>> placed_words(["New York", "sleeps"])[1]
+    PlacedWord(word='sleeps', start=1, stop=2)
+    """
+    if isinstance(sentence, str):
+        return split_words(sentence, unit)
+    return [PlacedWord(word, place, place + 1) for place, word in enumerate(sentence)]
 
 
 @functools.cache

@@ -78,6 +78,15 @@ def test_the_held_out_sentences_do_not_depend_on_the_seed(tmp_path):
     assert first == second
 
 
+def test_a_type_that_only_a_held_out_sentence_has_is_a_label(tmp_path):
+    (held_out, _) = files(tmp_path).load(0).splits["validation"].examples
+    sentences = TEXT.split("\n\n")[:20]
+    sentences[int(held_out.name) - 1] = "Mars B-GOD"
+    found = files(tmp_path, "\n\n".join(sentences)).load(0)
+    assert found.splits["validation"].examples[0].labels == ("S-GOD",)
+    assert found.processor.types == ("LOC", "PER", "GOD")
+
+
 def test_a_run_that_starts_from_an_earlier_one_does_not_score_what_that_has_learned(tmp_path):
     held_out = files(tmp_path)
     held_out.check_after(held_out)
@@ -98,7 +107,7 @@ def test_illegal_labels_and_long_sentences_are_counted(tmp_path):
     split = found.splits["validation"]
     illegal = "1 label may not follow the one before it and begins an entity (first: sentence 22, line 111, word 2)"
     divided = "1 sentence is too long and divided (first: sentence 21, line 101, 9 words)"
-    assert split.notes == (illegal, divided)
+    assert split.notes == (divided, illegal)
     # A run prints the notes of its splits after the description.
     assert f"training: {illegal}" in found.description
     assert found.description.count(illegal) == 1
@@ -162,9 +171,22 @@ def test_files_to_be_scored_may_have_other_schemes_or_no_labels(tmp_path, corpus
         GRAMMAR.read_file(path, corpus.processor)
 
 
+def test_labels_of_bilou_are_entities_and_written_as_in_the_file(tmp_path):
+    found = files(tmp_path, TEXT.replace("B-PER", "U-PER").replace("I-LOC", "L-LOC")).load(0)
+    example = found.splits["validation"].examples[0]
+    assert (example.labels, example.scheme) == (("S-PER", "O", "B-LOC", "E-LOC"), "bilou")
+    assert "labels are read as bilou and converted to bioes" in found.description
+    assert "may not follow" not in found.description
+
+
 @pytest.mark.parametrize(
     ("text", "fields", "message"),
     [
+        (
+            TEXT.replace("-", "_"),
+            {},
+            r"train.txt: B_PER looks like .* as B-PER, .* set --data.scheme none",
+        ),
         (TEXT.replace("I-LOC", "X-LOC", 1), {"scheme": "bio"}, r"line 4 \(sentence 1, word 4\): the label 'X-LOC'"),
         ("Ann O\n\n" * 20, {}, "the training sentences have no entities"),
         ("Ann B-PER\n\n" * 2, {}, "expected at least 10 sentences, to hold out a tenth of them, got 2"),

@@ -1,5 +1,5 @@
-from data.tagged_files import RawSentence
-from data.tagged_summary import Counts, summary
+from data.raw_sentences import Counts, RawSentence
+from data.tagged_summary import summary
 from jaxnlp.text.tag_schemes import labels_of
 from jaxnlp.text.tagger_processor import TaggedSentence, TaggerProcessor
 from jaxnlp.text.word_inputs import WordInputs
@@ -26,7 +26,3 @@ def test_a_summary_says_what_the_data_has():
         "length of training sentences: median 2, 95% have at most 2",
         "3 words and 7 characters in the vocabulary, 5 labels",
     ]
-    assert Counts().notes() == ()
-    counts.add_illegal(RawSentence((7, 8), 3, ("a", "b"), ("I-Y", "I-X")), [0, 1])
-    note = "3 labels may not follow the ones before them and begin entities (first: sentence 3, line 7, word 2)"
-    assert counts.notes()[0] == note

@@ -9,6 +9,7 @@ import pytest
 from data import DataError
 from data.treebank import Treebank
 from jaxnlp.text.conllu import sentence_of, written
+from jaxnlp.text.word_inputs import UNKNOWN_ID
 from jaxnlp.text.wordpiece import SPECIAL, WordPieceVocabulary
 
 DRAWN = Treebank(sentences=60, held_out_sentences=20)
@@ -175,6 +176,55 @@ def test_wrong_fields_are_refused(fields, message):
 def test_the_last_length_is_the_maximum():
     assert dataclasses.replace(DRAWN, max_length=20).shapes.lengths == (8, 16, 20)
     assert dataclasses.replace(DRAWN, lengths=(), max_length=20).shapes.lengths == (20,)
+
+
+def tagged(upos, xpos, relation="dep"):
+    one = sentence_of(["a", "b"], upos, [0, 1], ["root", relation])
+    lines = [
+        "\t".join([*line.split("\t")[:4], xpos[int(line[0]) - 1], *line.split("\t")[5:]]) if line[0].isdigit() else line
+        for line in one.lines
+    ]
+    return dataclasses.replace(one, xpos=tuple(xpos), lines=tuple(lines))
+
+
+@pytest.mark.parametrize("tags", ["upos", "xpos", "both"])
+def test_a_word_of_any_split_without_a_tag_has_the_unknown_tag_and_is_counted(files, tags):
+    whole, part = tagged(["X", "Z"], ["Y", "Q"]), tagged(["_", "X"], ["_", "Y"])
+    corpus = files([whole], [whole, part], tags=tags).load(0)
+    split = corpus.splits["validation"]
+    (note,) = split.notes
+    assert note.startswith("1 of 4 words have no known tag and are read with the unknown tag (first: ")
+    assert note.endswith("validation.conllu, line 6, sentence 1)")
+    assert (split.batches[0]["tags"] == UNKNOWN_ID).sum() == 1
+    learned = files([whole, part], [whole], tags=tags).load(0)
+    assert "training: 1 of 4 words have no known tag" in learned.description
+    assert {*learned.processor.tags} == {*corpus.processor.tags}
+    (note,) = files([whole], [tagged(["X", "NEW"], ["Y", "NEW"])], tags=tags).load(0).splits["validation"].notes
+    assert note.startswith("1 of 2 words have no known tag")
+
+
+@pytest.mark.parametrize(
+    ("tags", "train", "validation", "message"),
+    [
+        ("xpos", ["X"], ["_"], r"train.conllu: data.tags is xpos, and no word has .* XPOS; set --data.tags upos, or"),
+        ("both", ["X"], ["_"], r"train.conllu: data.tags is both, and no word has .* XPOS; set --data.tags upos, or"),
+        ("upos", ["_"], ["Y"], r"train.conllu: data.tags is upos, and no word has .* UPOS; set --data.tags xpos, or"),
+        ("upos", ["_"], ["_"], r"train.conllu: data.tags is upos, and no word has .* UPOS; set --data.tags none, or"),
+    ],
+)
+def test_a_treebank_without_the_tags_that_the_parser_reads_is_refused(files, tags, train, validation, message):
+    without, whole = tagged(train * 2, validation * 2), tagged(["X", "X"], ["Y", "Y"])
+    with pytest.raises(DataError, match=message):
+        files([without], [whole], tags=tags).load(0)
+    with pytest.raises(DataError, match=message.replace("train", "validation")):
+        files([whole], [without], tags=tags).load(0)
+    assert files([without], [whole], tags="none").load(0).processor.tags == ()
+
+
+def test_relations_that_training_does_not_have_are_counted(files):
+    corpus = files(PLAIN, [*PLAIN, tagged(["X", "X"], ["_", "_"], "new")]).load(0)
+    (note,) = corpus.splits["validation"].notes
+    assert note.startswith("1 of 7 words have a relation that no training sentence has")
 
 
 @pytest.mark.realdata

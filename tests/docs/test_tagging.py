@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from configs import conll_bilstm_crf, conll_tagger
-from jaxnlp.text.tag_schemes import LabelledSpan, labels_of_spans
+from data.annotations import annotated_sentences
+from data.raw_sentences import Counts
+from jaxnlp.text.tag_schemes import PREFIXES, LabelledSpan, labels_of_spans
 
 
 @pytest.fixture
@@ -27,11 +29,18 @@ def test_the_code_of_the_page_runs(page, capsys):
 
 
 def test_the_schemes_of_the_page_write_entities_so(page):
-    rows = re.findall(r"^\| `(\w+)` \| (\w)-X[^|]*\| (\w)-X \| (\w)-X \| (\w)-X \|$", page, re.M)
-    assert {scheme for scheme, *_ in rows} == {"bio", "iob1", "bioes", "bmes"}
+    rows = re.findall(r"^\| `(\w+)` \| (\w)-X[^|]*\| (\w)-X \| (\w)-X[^|]*\| (\w)-X \|$", page, re.M)
+    assert {scheme for scheme, *_ in rows} == {*PREFIXES}
     for scheme, first, inside, last, single in rows:
         assert labels_of_spans([LabelledSpan(0, 3, "X")], 3, scheme) == [f"{p}-X" for p in (first, inside, last)]
         assert labels_of_spans([LabelledSpan(0, 1, "X")], 1, scheme) == [f"{single}-X"]
+
+
+def test_the_exports_of_annotation_tools_are_read_so(page):
+    objects = re.findall(r'`(\{"(?:text|data)": .*?\})`', page)
+    assert len(objects) == 5
+    for one in annotated_sentences("\n".join(objects), "docs/tagging.md", "words", Counts()):
+        assert (one.words, one.labels) == (("Ann", "is", "in", "Rome", "."), ("B-PER", "O", "O", "O", "O"))
 
 
 def test_the_models_of_the_page_are_those_of_the_recipes(page):

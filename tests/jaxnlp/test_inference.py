@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxnlp.inference import as_texts, one_or_many, refuse_blank, require_texts
+from jaxnlp.inference import as_texts, one_or_many, refuse_blank, require_sentences, require_texts
 
 
 @one_or_many
@@ -76,3 +76,20 @@ def test_a_pair_with_a_blank_text_is_refused_by_its_number():
     for row in (("a", ""), (" ", "b")):
         with pytest.raises(ValueError, match=r"^text 3 is blank, or its pair is; give texts with characters$"):
             refuse_blank(row, 3)
+
+
+def test_sentences_are_texts_or_lists_of_words():
+    assert require_sentences(["a b", ["a", "New York"], ("c",), np.array(["d"])]) == [
+        "a b",
+        ["a", "New York"],
+        ["c"],
+        ["d"],
+    ]
+    for words, message in (
+        (["a", 3], "text 2: expected words, got int at index 1"),
+        ([" "], "text 2: expected words, got ' ' at index 0"),
+        ([["a"]], "text 2: expected words, got list at index 0"),
+        (3, "expected texts, got int at index 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            require_sentences(["a", words])

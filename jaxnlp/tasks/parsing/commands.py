@@ -12,7 +12,7 @@ import tyro
 from jaxnlp.commands.attention_page import TextAttention
 from jaxnlp.commands.files import chunks, name_of, one_line, read_text, report_blank, report_skipped, rows_of
 from jaxnlp.files import require_place, write_file
-from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.inference import one_or_many, require_sentences
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.parsing.drawing import Drawn, as_html, as_svg, as_text
@@ -21,7 +21,7 @@ from jaxnlp.tasks.parsing.predicted_tags import require_tagger, require_tags, wi
 from jaxnlp.tasks.parsing.scores import Tree
 from jaxnlp.text.conllu import TreeSentence, parse_conllu, sentence_of, written
 from jaxnlp.text.parser_processor import ParserProcessor, tags_of
-from jaxnlp.text.word_split import split_words
+from jaxnlp.text.word_split import placed_words
 
 MOST_DRAWN = 200
 """Maximum number of sentences in a picture or on a page."""
@@ -85,10 +85,14 @@ class Parse(Command):
         if tagger is None and self.conllu is not None:
             sentences = list(sentences)
             require_tags(sentences, processor)
+            for note in processor.tag_note(sentences):
+                print(f"note: {note}", file=sys.stderr)
         drawn, lines = list[Drawn](), list[str]()
         count, skipped, blank = 0, list[str](), list[int]()
         try:
             for chunk in chunks(sentences):
+                if tagger is None and self.conllu is None:
+                    require_tags(chunk, processor)
                 for sentence, tree in _parsed(chunk, parse, processor, tagger):
                     if count and not self.json:
                         print()
@@ -165,18 +169,19 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 @one_or_many
 def parse(
-    trained: Trained, texts: Sequence[str], *, tagger: Trained | None = None, num_beams: int = 1
+    trained: Trained, texts: Sequence[str | Sequence[str]], *, tagger: Trained | None = None, num_beams: int = 1
 ) -> list[ParsedSentence]:
     """The dependency tree of each sentence, or of one; that of a blank text has no words.
 
     Args:
-      texts: one sentence, or a list of N; a simple rule splits them into words.
+      texts: one sentence, or a list of N; a simple rule splits them into words. In the list, a sentence may also be a
+        list of its words: `[["Ann", "sleeps"]]`.
       tagger: a trained tagger; parsers that read tags need it.
       num_beams: sequences of transitions that beam search keeps.
 
     Raises: ValueError for a sentence that is too long, and when tags are missing.
     """
-    sentences = [sentence_of_text(text, number) for number, text in enumerate(require_texts(texts), 1)]
+    sentences = [sentence_of_text(text, number) for number, text in enumerate(require_sentences(texts), 1)]
     parser, processor = SentenceParser(trained, num_beams=num_beams), trained.processor
     found = []
     for sentence, tree in _parsed(sentences, parser, processor, tagger):
@@ -191,9 +196,9 @@ def warm_up(trained: Trained, *, num_beams: int = 1) -> None:
     SentenceParser(trained, num_beams=num_beams).warm_up()
 
 
-def sentence_of_text(text: str, number: int) -> TreeSentence:
-    """A text as a sentence of words, with its number."""
-    words = [placed.word for placed in split_words(one_line(text))]
+def sentence_of_text(text: str | Sequence[str], number: int) -> TreeSentence:
+    """A text, or a list of words, as a sentence with its number."""
+    words = [one_line(placed.word) for placed in placed_words(text)]
     return dataclasses.replace(sentence_of(words, name=str(number)), line=number)
 
 
@@ -219,7 +224,9 @@ def _parsed(
             found[number] = sentence, f"{sentence.where}: {problem}"
         elif sentence.words:
             chosen.append(number)
-    tagged = _tagged([sentences[number] for number in chosen], processor, tagger)
+    tagged = [sentences[number] for number in chosen]
+    if tagger is not None:
+        tagged = with_predicted_tags(tagger, tagged, processor)
     for number, sentence, tree in zip(chosen, tagged, parse.trees_or_problems(tagged), strict=True):
         found[number] = sentence, tree
     return found

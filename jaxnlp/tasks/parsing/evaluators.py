@@ -9,7 +9,7 @@ from jaxnlp.tasks import Block, Evaluation, Evaluator, Metric, MetricKind, Scori
 from jaxnlp.tasks.parsing.parser import SentenceParser, parse_of, trees_of
 from jaxnlp.tasks.parsing.predicted_tags import require_tags, tag_accuracy, with_predicted_tags
 from jaxnlp.tasks.parsing.scores import Tree, blocks, exact_match, judged, scores, worst
-from jaxnlp.text.conllu import TreeSentence, universal, written
+from jaxnlp.text.conllu import BLANK, TreeSentence, universal, written
 
 MAX_ERRORS = 10
 """Maximum number of wrong sentences in the report."""
@@ -61,7 +61,7 @@ class Validation(Evaluator):
             with_tags = SentenceParser(trained, num_beams=self.num_beams)(tagged, scoring.params_here())
             if scoring.split.scored:
                 measured = _measured_with_tags(sentences, tagged, with_tags)
-            else:
+            if not scoring.split.scored or not any(tag != BLANK for one in sentences for tag in one.upos):
                 trees = with_tags
         parsed = [sentence.with_tree(*tree) for sentence, tree in zip(sentences, trees, strict=True)]
         files = {"predictions.conllu": written(parsed)}
@@ -80,8 +80,8 @@ def _measured_with_tags(
 ) -> dict[str, Metric]:
     """The metrics of `PREDICTED`."""
     found = scores(judged(sentences, trees))
-    values = (tag_accuracy(sentences, tagged), found["uas"].value, found["las"].value)
-    return {name: Metric(value, found["uas"].count) for name, value in zip(PREDICTED, values, strict=True)}
+    values = (tag_accuracy(sentences, tagged), found["uas"], found["las"])
+    return dict(zip(PREDICTED, values, strict=True))
 
 
 def error_blocks(sentences: Sequence[TreeSentence], trees: Sequence[Tree]) -> list[Block]:

@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Sequence
 
-from jaxnlp.tasks import Trained
+from jaxnlp.tasks import Metric, Trained
 from jaxnlp.tasks.tagging import Tagging
 from jaxnlp.tasks.tagging.inference import label_sentences
-from jaxnlp.text.conllu import TreeSentence
-from jaxnlp.text.parser_processor import ParserProcessor, tags_of
+from jaxnlp.text.conllu import BLANK, TreeSentence
+from jaxnlp.text.parser_processor import ParserProcessor
 
 
 def require_tagger(tagger: Trained, processor: ParserProcessor) -> None:
@@ -51,22 +51,21 @@ def with_predicted_tags(
 
 
 def require_tags(sentences: Sequence[TreeSentence], processor: ParserProcessor) -> None:
-    """Raises ValueError when a parser reads tags and words lack them; "_" is a tag if training sentences have it."""
-    if not processor.tags:
+    """Raises ValueError when a parser reads tags and no word has one. Some words without a tag have the unknown tag."""
+    words = sum(len(sentence.words) for sentence in sentences)
+    if not words or sum(map(processor.untagged, sentences)) < words:
         return
     tagger = "--tagger RUN (tagger=RUN in Python)"
     if processor.tag_column != "upos":
         tagger = f"a parser that was trained with --data.tags upos, together with {tagger}"
-    for sentence in sentences:
-        found = set(tags_of(sentence, processor.tag_column)).difference(processor.tags)
-        if any("_" in tag.split(" ") for tag in found):
-            raise ValueError(
-                f"{sentence.where}: this parser reads tags ({processor.tag_column}), and some words have none; "
-                f"give {tagger}, a CoNLL-U file with tags, or a parser that was trained with --data.tags none"
-            )
+    raise ValueError(
+        f"{sentences[0].where}: this parser reads tags ({processor.tag_column}), and the words have none; "
+        f"give {tagger}, a CoNLL-U file with tags, or a parser that was trained with --data.tags none"
+    )
 
 
-def tag_accuracy(sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence]) -> float:
-    """The share of words whose predicted tag equals the tag of the treebank."""
+def tag_accuracy(sentences: Sequence[TreeSentence], tagged: Sequence[TreeSentence]) -> Metric:
+    """The share of right tags among the words with a tag in the treebank; 0 if no word has one."""
     pairs = [pair for a, b in zip(sentences, tagged, strict=True) for pair in zip(a.upos, b.upos, strict=True)]
-    return sum(a == b for a, b in pairs) / len(pairs)
+    right = [gold == found for gold, found in pairs if gold != BLANK]
+    return Metric(sum(right) / max(len(right), 1), len(right))

@@ -22,15 +22,15 @@ from jaxnlp.commands.files import (
     rows_of,
 )
 from jaxnlp.files import require_place, write_file
-from jaxnlp.inference import one_or_many, require_texts
+from jaxnlp.inference import one_or_many, require_sentences
 from jaxnlp.tasks import Command, Trained
 from jaxnlp.tasks.bert_verbs.word_attention import attend_words
 from jaxnlp.tasks.tagging.entities_page import Entity, render_page
 from jaxnlp.tasks.tagging.inference import Labelled, label_sentences
 from jaxnlp.text.columns import parse_columns, without_positions
-from jaxnlp.text.tag_schemes import convert
+from jaxnlp.text.tag_schemes import OUTSIDE, convert
 from jaxnlp.text.tagger_processor import TaggerProcessor
-from jaxnlp.text.word_split import PlacedWord, split_words
+from jaxnlp.text.word_split import PlacedWord, placed_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Predict(Command):
     """Also write a page with coloured entities."""
     conll: Path | None = None
     """A file of columns, a word a line and an empty line after each sentence; - = standard input. Its lines are printed
-    with the predicted label as a further column. If the last column has labels of entities, predictions are in their
-    scheme, such as BIO; otherwise in the training scheme."""
+    with the predicted label as a further column, which is O in lines between documents. If the last column has labels
+    of entities, predictions are in their scheme, such as BIO; otherwise in the training scheme."""
     word_column: int = 0
     """Column of the word in the file of --conll, from 0."""
     out: Path | None = None
@@ -116,14 +116,13 @@ class Predict(Command):
         for sentence, row in zip(columns.sentences, words, strict=True):
             if problem := trained.processor.inputs.problem(row):
                 raise ValueError(f"{file}, line {sentence.lines[0]} (sentence {sentence.number}): {problem}")
+        try:
+            scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
+        except ValueError as error:
+            raise ValueError(f"{file}, last column: {error}") from error
         found = label_sentences(trained, words)
-        scheme = trained.processor.file_scheme([[row[-1] for row in one.rows] for one in columns.sentences])
-        lines = list(columns.lines)
-        for sentence, labelled in zip(columns.sentences, found, strict=True):
-            labels = labelled.labels if scheme == trained.processor.scheme else convert(labelled.labels, scheme)
-            for place, label in zip(sentence.lines, labels, strict=True):
-                lines[place - 1] += columns.separator + label
-        text = "\n".join(lines) + "\n"
+        labels = [one.labels if scheme == trained.processor.scheme else convert(one.labels, scheme) for one in found]
+        text = columns.with_column(labels, OUTSIDE if trained.processor.has_entities else "_")
         if self.out is None:
             print(text, end="")
         else:
@@ -144,49 +143,52 @@ def attend(trained: Trained, text: str, *, max_length: int | None = None) -> Tex
 
 
 @one_or_many
-def tag(trained: Trained, texts: Sequence[str]) -> list[list[Entity]]:
+def tag(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Entity]]:
     """The entities in each text, or the labels of its words. A single text gives a single list; a blank text has none.
 
     Args:
-      texts: one text, or a list of N.
+      texts: one text, or a list of N. In the list, a text may also be a list of its words: `[["Ann", "is", "here"]]`.
+        The positions of its entities are then indices of words.
 
     Raises: ValueError naming the text, for a word that is too long for the BERT.
     """
     found = list[list[Entity]]()
-    for number, one in enumerate(entities_or_problems(trained, require_texts(texts)), 1):
+    for number, one in enumerate(entities_or_problems(trained, require_sentences(texts)), 1):
         if isinstance(one, str):
             raise ValueError(f"text {number}: {one}")
         found.append(one)
     return found
 
 
-def entities_or_problems(trained: Trained, texts: Sequence[str]) -> list[list[Entity] | str]:
+def entities_or_problems(trained: Trained, texts: Sequence[str | Sequence[str]]) -> list[list[Entity] | str]:
     """The entities of each text, or the reason why the text cannot be labelled. A blank text has no entities."""
     processor: TaggerProcessor = trained.processor
-    placed = [split_words(text, processor.unit) for text in texts]
+    placed = [placed_words(text, processor.unit) for text in texts]
     words = [[word.word for word in row] for row in placed]
     found: list[list[Entity] | str] = [processor.inputs.problem(row) or [] for row in words]
     chosen = [number for number, row in enumerate(words) if row and not found[number]]
     for number, labelled in zip(chosen, label_sentences(trained, [words[i] for i in chosen]), strict=True):
-        found[number] = entities_of(processor, placed[number], labelled)
+        found[number] = entities_of(processor, texts[number], placed[number], labelled)
     return found
 
 
-def entities_of(processor: TaggerProcessor, words: Sequence[PlacedWord], found: Labelled) -> list[Entity]:
-    """The entities of a text, in characters. If labels mark no entities: its words with their labels."""
-    return [
-        Entity(words[start].start, words[stop - 1].stop, kind, min(found.confidence[start:stop]))
-        for start, stop, kind in processor.spans(found.labels)
-    ]
+def entities_of(
+    processor: TaggerProcessor, text: str | Sequence[str], words: Sequence[PlacedWord], found: Labelled
+) -> list[Entity]:
+    """The entities of a text, or of a list of words. If labels mark no entities: its words with their labels."""
+    between = "" if processor.unit == "characters" or isinstance(text, str) else " "
+    entities = list[Entity]()
+    for first, after, kind in processor.spans(found.labels):
+        start, stop = words[first].start, words[after - 1].stop
+        confidence = min(found.confidence[first:after])
+        entities.append(Entity(start, stop, kind, confidence, between.join(text[start:stop])))
+    return entities
 
 
 def _lines(text: str, entities: Sequence[Entity] | str) -> str:
     if isinstance(entities, str):
         return f"{one_line(text)}\n  not labelled: {entities}"
-    rows = [
-        f"  {kind}\t{start}-{stop}\t{confidence:.2f}\t{one_line(text[start:stop])}"
-        for start, stop, kind, confidence in entities
-    ]
+    rows = [f"  {one.type}\t{one.start}-{one.stop}\t{one.confidence:.2f}\t{one_line(one.text)}" for one in entities]
     return "\n".join([one_line(text), *rows])
 
 
@@ -194,7 +196,13 @@ def _json_line(processor: TaggerProcessor, text: str, entities: Sequence[Entity]
     found: list[dict[str, Any]] | None = None
     if not isinstance(entities, str):
         found = [
-            {"type": kind, "start": start, "end": stop, "text": text[start:stop], "confidence": round(confidence, 6)}
-            for start, stop, kind, confidence in entities
+            {
+                "type": one.type,
+                "start": one.start,
+                "end": one.stop,
+                "text": one.text,
+                "confidence": round(one.confidence, 6),
+            }
+            for one in entities
         ]
     return json.dumps({"text": text, "entities" if processor.has_entities else "words": found}, ensure_ascii=False)

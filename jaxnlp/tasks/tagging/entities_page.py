@@ -22,12 +22,21 @@ GOLDEN_ANGLE = 137.5
 
 
 class Entity(NamedTuple):
-    """An entity of a text: characters `start` to `stop` - 1, its type, and the probability of its labels."""
+    """An entity of a sentence.
+
+    Attributes:
+      start: its first character; or its first word, if the sentence is a list of words.
+      stop: the character, or the word, after its last one.
+      type: its type.
+      confidence: the lowest probability of its words' labels.
+      text: its characters; or its words with blanks between them, without blanks where words are single characters.
+    """
 
     start: int
     stop: int
     type: str
     confidence: float
+    text: str
 
 
 def render_page(texts: Sequence[str], entities: Sequence[Sequence[Entity]], types: Sequence[str], name: str) -> str:

@@ -22,6 +22,50 @@ def test_a_line_between_documents_ends_a_sentence_and_needs_no_columns():
     assert [one.rows for one in found.sentences] == [(("a", "X"),), (("b", "Y"),)]
 
 
+def test_comments_have_no_word_unless_they_have_the_columns_of_one():
+    text = "# id 5\tdomain=en\n# _ O\nAnn _ O\n\n#begin document (a); part 0\n\n# newpar\nRome _ O\n"
+    first, second = parse_columns(text, "file").sentences
+    assert (first.rows, first.lines) == ((("#", "_", "O"), ("Ann", "_", "O")), (2, 3))
+    assert (second.rows, second.lines, second.number) == ((("Rome", "_", "O"),), (8,), 2)
+    (only,) = parse_columns("# O\n", "file").sentences
+    assert only.rows == (("#", "O"),)
+    with pytest.raises(ValueError, match=r"file, line 2 \(sentence 1, word 2\): expected 2 columns"):
+        parse_columns("a O\n# id 5\n", "file")
+    with pytest.raises(ValueError, match=r"file, line 3 \(sentence 2, word 1\): expected 2 columns"):
+        parse_columns("a O\n\n#tag\n", "file")
+
+
+def test_numbers_of_words_mark_multiword_tokens_and_empty_nodes():
+    text = "1-2\tdont\t_\n1\tdo\tO\n2\tnt\tO\n2.1\tx\t_\n\n1\tgo\tO\n"
+    first, second = parse_columns(text, "file").sentences
+    assert (first.lines, first.column(1, "file"), second.lines) == ((2, 3), ("do", "nt"), (6,))
+    (words,) = parse_columns("1-2 O\n1 O\n3 O\n", "file").sentences
+    assert len(words.rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        # Lines between documents have all columns.
+        ("-DOCSTART- -X- O\n\na b O\n", "-DOCSTART- -X- O O\n\na b O X\n"),
+        ("-DOCSTART-\n\na b O\n", "-DOCSTART- O O O\n\na b O X\n"),
+        ("-DOCSTART- -X- O\na -X- _ O\n", "-DOCSTART- -X- O O O\na -X- _ O X\n"),  # Label Studio's export
+        ("-DOCSTART- -X- O\n\na\tb\tO\n", "-DOCSTART-\t-X-\tO\tO\n\na\tb\tO\tX\n"),
+        ("-DOCSTART- (1 EU)\na\tO\n", "-DOCSTART-\t(1\tEU)\na\tO\tX\n"),
+        # One separator between columns, and none at the end of a line.
+        ("a   b  O  \n \t\nc d O", "a b O X\n\nc d O X\n"),
+        ("a \tO \nb c\tO\n\n\n", "a\tO\tX\nb c\tO\tX\n\n\n"),
+        ("a\t\n", "a\t\tX\n"),
+        # Multiword tokens have the column, and comments stay.
+        ("# t = a\n1-2\tab\n1\ta\n2\tb\n", "# t = a\n1-2\tab\tO\n1\ta\tX\n2\tb\tX\n"),
+    ],
+)
+def test_a_further_column_leaves_all_lines_with_the_same_number_of_columns(text, written):
+    columns = parse_columns(text, "file")
+    values = [["X"] * len(one.rows) for one in columns.sentences]
+    assert columns.with_column(values, "O") == written
+
+
 @pytest.mark.parametrize("space", ["\u00a0", "\u3000", "\u2028", "\x0c"])
 def test_only_tabs_and_blanks_separate_columns(space):
     (blanks,) = parse_columns(f"10{space}000 NUM\n", "file").sentences

@@ -133,5 +133,10 @@ def test_a_tree_without_a_root_is_a_cycle():
     assert tree_problem([2, 0, 2]) is None
 
 
+def test_an_empty_tag_is_a_tag_that_is_not_given():
+    (sentence,) = parse_conllu("1\ta\t_\t\t \t_\t_\t_\t_\t_\n", "file")
+    assert (sentence.upos, sentence.xpos) == (("_",), ("_",))
+
+
 def test_subtypes_are_after_the_colon():
     assert [universal(name) for name in ("nsubj:pass", "nsubj", "acl:relcl:x")] == ["nsubj", "nsubj", "acl"]

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -33,6 +34,20 @@ def test_relations_may_be_without_subtypes():
     assert found.relations == ("root", "det", "nsubj")
     assert [found.relation_id(name) for name in ("root:y", "nsubj", "nsubj:pass", "obj")] == [0, 2, 2, None]
     assert [processor().relation_id(name) for name in ("root:y", "nsubj", "nsubj:pass")] == [0, None, 2]
+
+
+@pytest.mark.parametrize(
+    ("tag_column", "known", "untagged"), [("upos", ("X",), 1), ("xpos", ("Y",), 2), ("both", ("X Y", "X _"), 1)]
+)
+def test_a_word_without_a_tag_has_the_unknown_tag(tag_column, known, untagged):
+    one = dataclasses.replace(sentence_of("abcd", ["X", "X", "X", "_"]), xpos=("Y", "_", "Y", "_"))
+    found = ParserProcessor.of_sentences(
+        [one], WordInputs.of_sentences([one.words]), tag_column=tag_column, subtypes=True, system="arc_standard"
+    )
+    assert found.tags == known
+    assert found.untagged(one) == untagged
+    assert found.encode(one)["tags"].tolist().count(UNKNOWN_ID) == untagged
+    assert dataclasses.replace(found, tags=()).untagged(one) == 0
 
 
 def test_a_batch_has_the_words_and_tags_of_its_rows_and_nothing_at_padding():

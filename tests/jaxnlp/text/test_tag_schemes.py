@@ -10,6 +10,7 @@ from jaxnlp.text.tag_schemes import (
     illegal_places,
     labels_of,
     labels_of_spans,
+    misspelt_entities,
     spans_of,
 )
 
@@ -19,6 +20,10 @@ WRITTEN = {
     "iob1": "I-PER B-PER I-PER O I-LOC I-LOC I-LOC I-ORG O",
     "bioes": "S-PER B-PER E-PER O B-LOC I-LOC E-LOC S-ORG O",
     "bmes": "S-PER B-PER E-PER O B-LOC M-LOC E-LOC S-ORG O",
+    "bilou": "U-PER B-PER L-PER O B-LOC I-LOC L-LOC U-ORG O",
+    "bmewo": "W-PER B-PER E-PER O B-LOC M-LOC E-LOC W-ORG O",
+    "ioe2": "E-PER I-PER E-PER O I-LOC I-LOC E-LOC E-ORG O",
+    "ioe1": "E-PER I-PER I-PER O I-LOC I-LOC I-LOC I-ORG O",
 }
 
 
@@ -33,7 +38,15 @@ def test_every_scheme_writes_and_reads_the_same_entities(scheme):
         assert convert(labels, other) == text.split()
 
 
-@pytest.mark.parametrize("scheme", ["bio", "bioes", "bmes"])
+def test_the_scheme_io_joins_neighbours_of_a_type():
+    labels = ["I-PER", "I-PER", "I-LOC", "O"]
+    assert spans_of(labels) == [LabelledSpan(0, 2, "PER"), LabelledSpan(2, 3, "LOC")]
+    assert convert(["B-PER", "B-PER", "B-LOC", "O"], "io") == labels
+    assert illegal_places(labels, "io") == []
+    assert find_scheme([labels]) == "iob1"  # the same entities, and predictions keep neighbours apart
+
+
+@pytest.mark.parametrize("scheme", ["bio", "iob1", "bioes", "bmes", "bilou", "bmewo", "ioe2", "ioe1"])
 def test_allowed_labels_are_those_of_sequences_that_can_be_read_back(scheme):
     labels = labels_of(("A", "B"), scheme)
     allowed = allowed_labels(labels, scheme)
@@ -68,6 +81,28 @@ def test_labels_of_words_are_no_entities():
     assert labels_of(("NOUN", "VERB"), "none") == ("NOUN", "VERB")
     assert convert(["NOUN"], "none") == ["NOUN"]
     assert find_scheme([["O", "O"]]) == "bio"
+
+
+@pytest.mark.parametrize(
+    ("labels", "first", "right"),
+    [
+        ("B_PER I_PER O B_LOC", "B_PER", "B-PER"),
+        ("O PER-U O ORG-U", "PER-U", "U-PER"),
+        ("PER_B PER_E O", "PER_B", "B-PER"),
+        ("b-per i-per o o", "b-per", "B-per"),
+        ("B M E S S", "B", "B-ENTITY"),
+        ("O I O", "I", "I-ENTITY"),
+        ("O O O PERSON PERSON", "PERSON", "I-PERSON"),
+    ],
+)
+def test_entities_in_other_spellings_are_named_with_the_right_one(labels, first, right):
+    assert find_scheme([labels.split()]) == "none"
+    assert misspelt_entities([labels.split()]) == (first, right)
+
+
+@pytest.mark.parametrize("labels", ["DET NOUN VERB", "N V O D S", "NN NNS VBZ -LRB- O", "O O"])
+def test_labels_of_words_are_no_misspelt_entities(labels):
+    assert misspelt_entities([labels.split()]) is None
 
 
 @pytest.mark.parametrize("wrong", ["E-PER", "M-PER", "S-LOC"])

@@ -39,6 +39,10 @@ def test_a_file_has_the_scheme_of_its_entities_or_the_one_of_training():
     for others in (["O", "O"], ["Ann-Marie", "sees"], ["B-DATE"], ["NOUN"]):
         assert ENTITIES.file_scheme([others]) == "bioes"
     assert TAGS.file_scheme([["B-PER"]]) == "none"
+    assert ENTITIES.file_scheme([["U-PER", "O"]]) == "bilou"
+    for label, right in (("B_PER", "B-PER"), ("PER-S", "S-PER"), ("PER", "I-PER")):
+        with pytest.raises(ValueError, match=f"^{label} looks like the label of an entity; write it as {right}$"):
+            ENTITIES.file_scheme([[label, "O", "O"]])
 
 
 def test_processors_survive_json():

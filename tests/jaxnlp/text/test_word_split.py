@@ -3,7 +3,7 @@ import unicodedata
 
 import pytest
 
-from jaxnlp.text.word_split import split_words
+from jaxnlp.text.word_split import placed_words, split_words
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,9 @@ def test_places_are_those_of_the_text_and_only_white_space_is_left_out():
     characters = split_words(text, "characters")
     assert [word for word, _, _ in characters] == list("".join(text.split()))
     assert all(text[start:stop] == word for word, start, stop in characters)
+
+
+def test_words_of_a_list_have_their_indices_as_positions():
+    assert placed_words("New York", "words") == split_words("New York")
+    assert placed_words("京", "characters") == [("京", 0, 1)]
+    assert placed_words(["New York", "sleeps"]) == [("New York", 0, 1), ("sleeps", 1, 2)]

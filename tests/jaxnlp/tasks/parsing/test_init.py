@@ -112,7 +112,7 @@ def test_json_has_an_object_a_sentence(run, treebank, capsys):
 
 def test_texts_without_tags_are_refused_by_a_parser_that_reads_them(run, capsys):
     assert jaxnlp_main(["parse", str(run), "The dog sleeps."]) == 2
-    assert "line 1, sentence 1: this parser reads tags (upos), and some words have none" in capsys.readouterr().err
+    assert "line 1, sentence 1: this parser reads tags (upos), and the words have none" in capsys.readouterr().err
 
 
 def test_a_file_without_tags_is_not_scored_as_if_its_tags_were_unknown(run, tmp_path, capsys):
@@ -157,14 +157,24 @@ def test_a_sentence_that_is_too_long_has_no_tree_and_the_others_have_theirs(run,
     assert error.count("line 1, sentence long: a sentence of 40 words") == 1
 
 
-def test_missing_tags_are_found_before_any_sentence_is_parsed(run, treebank, tmp_path, capsys):
+def test_missing_tags_are_found_before_any_sentence_is_parsed(run, tmp_path, capsys):
     path, out = tmp_path / "in.conllu", tmp_path / "out.conllu"
-    path.write_text(treebank.read_text() * 40 + written([sentence_of(["It", "sleeps"], name="last")]))
+    path.write_text(written([sentence_of(["It", "sleeps"], name="first")] * 1_100))
     out.write_text("before")
     assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--out", str(out)]) == 2
     printed, error = capsys.readouterr()
     assert (printed, out.read_text()) == ("", "before")
-    assert "sentence last: this parser reads tags (upos), and some words have none" in error
+    assert "sentence first: this parser reads tags (upos), and the words have none" in error
+
+
+def test_words_without_a_tag_are_counted_and_the_others_keep_theirs(run, tmp_path, capsys):
+    path = tmp_path / "in.conllu"
+    path.write_text(written([sentence_of(["It", "sleeps"], tags, name="x") for tags in (["PRON", "_"], ["_", "_"])]))
+    assert jaxnlp_main(["parse", str(run), "--conllu", str(path), "--json"]) == 0
+    printed, error = capsys.readouterr()
+    assert [json.loads(line)["tags"] for line in printed.splitlines()] == [["PRON", "_"], ["_", "_"]]
+    note = "3 of 4 words have no known tag and are read with the unknown tag"
+    assert f"note: {note} (first: {path}, line 1, sentence x)" in error
 
 
 def test_a_picture_that_cannot_be_written_is_found_first_or_costs_no_other_file(

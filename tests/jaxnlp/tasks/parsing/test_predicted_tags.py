@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import jax
 import pytest
@@ -45,8 +46,14 @@ def test_sentences_have_the_tags_of_the_tagger_and_keep_all_else(parser, make_ta
     (found,) = with_predicted_tags(make_tagger(), [sentence], parser.processor)
     assert set(found.upos) <= set(parser.processor.tags)
     assert dataclasses.replace(found, upos=sentence.upos) == sentence
-    assert tag_accuracy([sentence], [sentence]) == 1.0
-    assert tag_accuracy([sentence], [dataclasses.replace(sentence, upos=("X", "A", "B", "C"))]) == 0.25
+
+
+def test_the_accuracy_of_tags_is_over_words_with_a_tag():
+    sentence = sentence_of(WORDS, ["X", "X", "_", "PUNCT"])
+    assert tag_accuracy([sentence], [sentence]) == (1.0, 3)
+    other = dataclasses.replace(sentence, upos=("X", "A", "B", "C"))
+    assert tag_accuracy([sentence], [other]) == (pytest.approx(1 / 3), 3)
+    assert tag_accuracy([sentence_of(WORDS)], [other]) == (0.0, 0)
 
 
 @pytest.mark.parametrize("column", ["xpos", "both", "none"])
@@ -64,7 +71,7 @@ def test_other_models_and_other_labels_are_refused(parser, make_tagger):
 
 
 @pytest.mark.parametrize(("column", "known"), [("upos", "X"), ("xpos", "Y"), ("both", "X Y")])
-def test_words_without_the_tags_that_a_parser_reads_are_refused(column, known):
+def test_sentences_without_the_tags_that_a_parser_reads_are_refused(column, known):
     inputs = WordInputs.of_sentences([WORDS])
     processor = ParserProcessor(inputs, (known,), ("root",), tag_column=column)
     one = sentence_of(["a"], ["X"])  # its XPOS is _
@@ -73,9 +80,12 @@ def test_words_without_the_tags_that_a_parser_reads_are_refused(column, known):
         one = sentence_of(["a"])
     # A tagger serves only parsers of Universal POS tags.
     first = "--tagger RUN" if column == "upos" else "a parser that was trained with --data.tags upos, together with --"
-    message = rf"line 1, sentence 1: this parser reads tags \({column}\), and some words have none; give {first}"
+    message = rf"line 1, sentence 1: this parser reads tags \({column}\), and the words have none; give {first}"
     with pytest.raises(ValueError, match=message):
         require_tags([one], processor)
+    some = dataclasses.replace(one, words=("a", "b"), upos=("_", "X"), xpos=("_", "Y"))
+    require_tags([some], processor)  # the first word has the unknown tag
+    require_tags([one, some], processor)
     require_tags([one], dataclasses.replace(processor, tags=("_", "X _")))  # a treebank without XPOS
     require_tags([one], dataclasses.replace(processor, tags=(), tag_column="none"))
 
@@ -145,10 +155,21 @@ def test_scores_with_predicted_tags_stand_beside_those_with_gold_tags(run, tmp_p
         assert f" {name} " in out
 
 
+@pytest.mark.usefixtures("tagger_is_found")
+def test_a_file_of_trees_without_tags_is_scored_with_predicted_tags_only(run, tmp_path, capsys):
+    path = tmp_path / "gold.conllu"
+    path.write_text(written([sentence_of(WORDS, [], [2, 3, 0, 3], ["det", "nsubj", "root", "punct"])]))
+    with jax.numpy_dtype_promotion("standard"):
+        assert evaluate_main([str(run), "--file", str(path), "--tagger", "TAGGER"]) == 0
+    out = capsys.readouterr().out
+    assert len(set(re.findall(r" uas(?:_predicted_tags)? ([\d.]+)", out))) == 1, out
+    assert "tag_accuracy 0.0000  (0 words)" in out
+
+
 def test_in_python_a_sentence_has_its_tree(parser, make_tagger):
     several = parser.parse(["The dog sleeps.", "The dog sleeps."], tagger=make_tagger())
     one = parser.parse("The dog sleeps.", tagger=make_tagger())
-    assert several == [one, one]
+    assert several == [one, one] == parser.parse([WORDS, tuple(WORDS)], tagger=make_tagger())
     assert one.words == tuple(WORDS)
     assert set(one.tags) <= set(parser.processor.tags)
     assert one.heads.count(0) == 1

@@ -1,12 +1,15 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from jaxnlp.__main__ import main
 from jaxnlp.runs import load_run
-from jaxnlp.tasks.tagging.commands import Predict
+from jaxnlp.tasks.tagging.commands import Predict, entities_of
+from jaxnlp.tasks.tagging.entities_page import Entity
 from jaxnlp.tasks.tagging.inference import Labelled
+from jaxnlp.text.word_split import placed_words
 
 TEXT = "Anna visits New York."
 
@@ -58,6 +61,13 @@ def test_files_of_columns_get_a_further_column(run, tmp_path, capsys, on_standar
     assert main([*arguments, "--out", str(out)]) == 0
     assert out.read_text() == printed
     assert capsys.readouterr().out == f"{out}\n"
+    path.write_bytes(b"-DOCSTART- -X- O\r\n\r\nAnna NNP U-PER\r\nsleeps VBZ O")
+    assert main(["predict", str(run), "--conll", str(path)]) == 0
+    # BILOU, as in the file, and as many columns in each line.
+    assert capsys.readouterr().out == "-DOCSTART- -X- O O\n\nAnna NNP U-PER U-PER\nsleeps VBZ O O\n"
+    path.write_text("Anna B_PER\nsleeps O\n")
+    assert main(["predict", str(run), "--conll", str(path)]) == 2
+    assert f"{path}, last column: B_PER looks like the label of an entity" in capsys.readouterr().err
     path.write_text("Anna\tPROPN\nsleeps\tVERB\n")
     assert main(["predict", str(run), "--conll", str(path)]) == 0
     assert capsys.readouterr().out == "Anna\tPROPN\tS-PER\nsleeps\tVERB\tO\n"
@@ -150,8 +160,28 @@ def test_options_that_do_not_fit_are_one_line(run, capsys, arguments, message):
 def test_in_python_a_text_has_its_entities(run):
     trained = load_run(run)
     first, second = trained.tag([TEXT, "the dog sleeps ."])
-    assert [(one.type, TEXT[one.start : one.stop]) for one in first] == [("PER", "Anna"), ("LOC", "New York")]
+    assert [(one.type, one.text) for one in first] == [("PER", "Anna"), ("LOC", "New York")]
+    assert all(one.text == TEXT[one.start : one.stop] for one in first)
     assert second == []
     assert [one.type for one in trained.tag(TEXT)] == ["PER", "LOC"]
     with pytest.raises(ValueError, match=r"^text 2 is blank; give texts with characters$"):
         trained.tag([TEXT, " "])
+
+
+def test_in_python_words_may_be_split_already(trained):
+    words = ["Anna", "visits", "New", "York", "."]
+    split, text = trained.tag([words, TEXT])
+    assert [one[:3] for one in split] == [(0, 1, "PER"), (2, 4, "LOC")]
+    assert [one.text for one in split] == [one.text for one in text] == ["Anna", "New York"]
+    np.testing.assert_allclose([one.confidence for one in split], [one.confidence for one in text])
+    assert trained.tag([tuple(words)]) == trained.tag([np.array(words)]) == [split]
+    # A list of strings is a list of texts.
+    assert [[one.text for one in found] for found in trained.tag(["Anna", "visits"])] == [["Anna"], []]
+
+
+def test_characters_of_an_entity_are_joined_without_blanks(trained):
+    processor = dataclasses.replace(trained.processor, unit="characters")
+    found = Labelled(["B-LOC", "E-LOC", "O"], [0.5, 0.25, 1.0])
+    for sentence in (list("北京市"), "北京市"):
+        words = placed_words(sentence, processor.unit)
+        assert entities_of(processor, sentence, words, found) == [Entity(0, 2, "LOC", 0.25, "北京")]

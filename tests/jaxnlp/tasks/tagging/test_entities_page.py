@@ -17,7 +17,7 @@ class Reader(HTMLParser):
 
 def test_texts_types_and_names_are_escaped_and_each_type_has_its_colour():
     text = 'A <script>alert(1)</script> & "B"'
-    entities = [Entity(2, 10, "<X>", 0.5), Entity(30, 33, "PER", 0.987)]
+    entities = [Entity(2, 10, "<X>", 0.5, text[2:10]), Entity(30, 33, "PER", 0.987, text[30:33])]
     page = render_page([text], [entities], ["PER", "<X>", "LOC"], "<run>")
     reader = Reader()
     reader.feed(page)

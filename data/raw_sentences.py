@@ -1,0 +1,77 @@
+"""Sentences as they are in a file, and counts of irregular ones."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class RawSentence(NamedTuple):
+    """A sentence of a file.
+
+    Attributes:
+      lines: the number of each word's line in the file, from 1 [T].
+      number: number of the sentence, from 1.
+      words: the words [T].
+      labels: the labels in the scheme of the file [T]; None = the file has no labels.
+    """
+
+    lines: tuple[int, ...]
+    number: int
+    words: tuple[str, ...]
+    labels: tuple[str, ...] | None
+
+    @property
+    def line(self) -> int:
+        """The line on which the sentence begins."""
+        return self.lines[0]
+
+
+class _Count(NamedTuple):
+    number: int
+    first: str
+
+
+@dataclasses.dataclass
+class Counts:
+    """Counts of irregular labels, long sentences and skipped sentences of a file, with the first place of each."""
+
+    _found: dict[tuple[str, str], _Count] = dataclasses.field(default_factory=dict)
+
+    def add(self, one: str, several: str, place: str, number: int = 1) -> None:
+        """Counts irregular things of a kind.
+
+        Args:
+          one: a sentence about one of them, without its first word, the number.
+          several: the same about several of them.
+          place: the place of the first.
+          number: how many there are at this place.
+        """
+        if number:
+            before = self._found.get((one, several), _Count(0, place))
+            self._found[one, several] = before._replace(number=before.number + number)
+
+    def add_sentence(self, what: str, place: str) -> None:
+        """Counts a sentence that is irregular. Args: what: an adjective, or a participle."""
+        self.add(f"sentence is {what}", f"sentences are {what}", place)
+
+    def add_illegal(self, sentence: RawSentence, places: Sequence[int]) -> None:
+        """Counts labels that may not follow the label before them."""
+        word = f", word {places[0] + 1}" if places else ""
+        self.add(
+            "label may not follow the one before it and begins an entity",
+            "labels may not follow the ones before them and begin entities",
+            f"sentence {sentence.number}, line {sentence.line}{word}",
+            len(places),
+        )
+
+    def add_divided(self, sentence: RawSentence) -> None:
+        """Counts a sentence that is too long."""
+        place = f"sentence {sentence.number}, line {sentence.line}, {len(sentence.words):,} words"
+        self.add_sentence("too long and divided", place)
+
+    def notes(self) -> tuple[str, ...]:
+        """Remarks that evaluation prints."""
+        return tuple(
+            f"{found.number:,} {one if found.number == 1 else several} (first: {found.first})"
+            for (one, several), found in self._found.items()
+        )
