@@ -38,8 +38,9 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_one(inputs: Any) -> bool:
-    """Whether the argument is one input: a text, a path, or an image."""
-    return isinstance(inputs, str | Path) or (isinstance(inputs, np.ndarray) and inputs.ndim in (2, 3))
+    """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
+    axes = getattr(inputs, "ndim", None)  # NumPy's, JAX's and PyTorch's arrays have it, and Pillow's images do not
+    return isinstance(inputs, str | Path) or axes in (2, 3) or (axes is None and hasattr(inputs, "__array_interface__"))
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:

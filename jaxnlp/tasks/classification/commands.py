@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import tyro
 
-from jaxnlp.commands.files import report_truncated
+from jaxnlp.commands.files import report_skipped, report_truncated
 from jaxnlp.files import write_file
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.targets import Scale, Targets
@@ -18,7 +18,7 @@ from jaxnlp.tasks.attention import PAGE_TOKENS, page_of, without_attention
 from jaxnlp.tasks.classification import rollout_page, words_page
 from jaxnlp.tasks.classification.decision import decided, kept_threshold, on_host
 from jaxnlp.tasks.classification.evaluators import predictions_of
-from jaxnlp.tasks.classification.inputs import Given, image_files, read_inputs, refuse_texts
+from jaxnlp.tasks.classification.inputs import Given, image_files, read_each, read_inputs, refuse_texts
 from jaxnlp.tasks.classification.predict import Prediction, Predictor, probability_of
 from jaxnlp.typing import Batch, Params
 
@@ -28,7 +28,8 @@ class Predict(Command):
     """Predicts the classes of texts, of pairs of texts or of images, one line for each.
 
     A line has columns separated by tabs: the class and its probability, or a number; then the text, both texts, or the
-    file. Several classes are separated by commas, with the lowest of their probabilities.
+    file. Several classes are separated by commas, with the lowest of their probabilities. An image that cannot be read
+    has a line without class and probability, and a note on standard error counts such images.
     """
 
     summary = "Predicts the classes of texts or images, the entities in texts, or the answers to questions."
@@ -40,7 +41,8 @@ class Predict(Command):
     file: Path | None = None
     """A UTF-8 file with one text a line, or two texts with a tab between them; - = standard input."""
     resize: bool = False
-    """Crop and scale images of another size than the model reads."""
+    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
+    --data.resize always does so."""
     threshold: float | None = None
     """Predict each class, or the second of two classes, whose probability is at least this. None = the
     threshold in the run's folder, if one was chosen (`python -m train.evaluate RUN threshold`); otherwise the most
@@ -56,34 +58,43 @@ class Predict(Command):
     def __call__(self, trained: Trained) -> None:
         """Prints the predictions. Those of the first inputs are printed before the rest is read.
 
-        Raises: ValueError, OSError for inputs that are missing or cannot be read.
+        Raises: ValueError, OSError for inputs that are missing or cannot be read. Of several images, all must be so.
         """
-        processor = trained.processor
+        processor, targets = trained.processor, trained.processor.targets
         predictor = Predictor(trained, self.threshold)
-        count, truncated = 0, list[int]()
+        count, truncated, skipped = 0, list[int](), list[Exception]()
         for chunk in read_inputs(processor, Given(self.inputs, self.pair, self.file, self.resize)):
             found = predictor(chunk)
             for shown, fields, prediction in zip(chunk.shown, chunk.fields, found, strict=True):
-                print(_json_line(fields, prediction) if self.json else _line(processor.targets, shown, prediction))
+                line = _json_line(targets, fields, prediction) if self.json else _line(targets, shown, prediction)
+                print(line)
             print(end="", flush=True)
             truncated += [count + number for number in chunk.truncated]
+            skipped += chunk.unread.values()
             count += len(found)
+        if skipped and count == len(skipped):
+            raise skipped[0]
+        report_skipped(list(map(str, skipped)), count, "images", "class")
         report_truncated(truncated, count, getattr(processor, "max_length", 0))
 
 
-def _line(targets: Targets, shown: tuple[str, ...], found: Prediction) -> str:
+def _line(targets: Targets, shown: tuple[str, ...], found: Prediction | None) -> str:
     if isinstance(targets, Scale):
-        return "\t".join([targets.show(found.label), *shown])
+        return "\t".join(["" if found is None else targets.show(found.label), *shown])
+    if found is None:
+        return "\t".join(["", "", *shown])
     label = targets.separator.join(found.label) if targets.several else found.label
     return "\t".join([label, f"{found.probability:.2f}", *shown])
 
 
-def _json_line(fields: dict[str, str], found: Prediction) -> str:
-    if not found.probabilities:
-        return json.dumps(fields | {"number": round(found.label, 6)}, ensure_ascii=False)
-    name = "class" if isinstance(found.label, str) else "classes"
-    shares = {name: round(share, 6) for name, share in found.probabilities.items()}
-    return json.dumps(fields | {name: found.label, "probabilities": shares}, ensure_ascii=False)
+def _json_line(targets: Targets, fields: dict[str, str], found: Prediction | None) -> str:
+    if isinstance(targets, Scale):
+        answer = {"number": None if found is None else round(found.label, 6)}
+    else:
+        shares = None if found is None else {name: round(share, 6) for name, share in found.probabilities.items()}
+        name = "classes" if targets.several else "class"
+        answer = {name: None if found is None else found.label, "probabilities": shares}
+    return json.dumps(fields | answer, ensure_ascii=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +116,8 @@ class Attention(Command):
     out: Path = Path("attention.html")
     """The page to write."""
     resize: bool = False
-    """Crop and scale images of another size than the model reads."""
+    """Scale images of another size than the model reads, and crop their middle square. A model that was trained with
+    --data.resize always does so."""
     max_length: int | None = None
     """For a BERT: maximum length in tokens; longer texts are truncated; None = 128."""
 
@@ -142,7 +154,11 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     predict = predictions_of(model, trained.processor.targets)
     read = jax.jit(lambda params, image: (predict(params, {"images": image}), model.attention_rollout(params, image)))
     files = image_files(tuple(map(Path, given.inputs)))
-    images = np.stack([trained.processor.read(file, resize=given.resize) for file in files])
+    pixels, unread = read_each(trained.processor, files, resize=given.resize)
+    if not pixels:
+        raise unread[0]
+    report_skipped(list(map(str, unread.values())), len(files), "images", "place on the page")
+    files, images = [files[number] for number in pixels], np.stack(list(pixels.values()))
     found = [read(trained.params, image[None]) for image in images]
     threshold = _kept(trained)
     captions = [

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.corpus import NumpyBatch
-from jaxnlp.images.processor import SUFFIXES, ImageProcessor
+from jaxnlp.images.processor import ImageProcessor
+from jaxnlp.images.reading import SUFFIXES, is_image_file
 from jaxnlp.inference import require_texts
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 
@@ -32,7 +33,7 @@ class Given(NamedTuple):
       inputs: texts, or image files and folders of them; () = those of the file, or of standard input.
       pair: the second text of each, for pairs.
       file: one text a line, or two texts separated by a tab; None = standard input.
-      resize: crop and scale images of another size.
+      resize: scale and crop images of another size.
     """
 
     inputs: tuple[str, ...] = ()
@@ -49,12 +50,14 @@ class Chunk(NamedTuple):
       fields: the same for JSON, by name [N].
       batches: (indices of the inputs [n], batch whose first n rows they are), in any order.
       truncated: indices of the inputs that were truncated.
+      unread: why an input cannot be read, by its index; no batch has it.
     """
 
     shown: list[tuple[str, ...]]
     fields: list[dict[str, str]]
     batches: Iterator[tuple[np.ndarray, NumpyBatch]]
     truncated: Sequence[int] = ()
+    unread: Mapping[int, Exception] = {}
 
 
 def read_inputs(processor: Any, given: Given) -> Iterator[Chunk]:
@@ -134,16 +137,29 @@ def _(processor: ImageProcessor, given: Given) -> Iterator[Sequence[Sequence[Any
 def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool = False) -> Chunk:
     if any(len(row) != 1 for row in rows):
         raise ValueError("this model reads images, not pairs of texts; remove the pairs")
-    names = [f"image {number}" if isinstance(one, np.ndarray) else str(one) for number, (one,) in enumerate(rows)]
-    images = np.stack([processor.array(one, resize=resize) for (one,) in rows])
-    return Chunk([(name,) for name in names], [{"file": name} for name in names], _image_batches(images), truncated=())
+    images, unread = read_each(processor, [one for (one,) in rows], resize=resize)
+    names = [str(one) if isinstance(one, str | Path) else f"image {number}" for number, (one,) in enumerate(rows)]
+    batches = _image_batches(images)
+    return Chunk([(name,) for name in names], [{"file": name} for name in names], batches, unread=unread)
 
 
-def _image_batches(images: np.ndarray) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
-    for start in range(0, len(images), IMAGES):
-        part = images[start : start + IMAGES]
-        padded = np.pad(part, [(0, IMAGES - len(part)), (0, 0), (0, 0), (0, 0)])
-        yield np.arange(start, start + len(part)), {"images": padded}
+def read_each(
+    processor: ImageProcessor, images: Sequence[Any], *, resize: bool
+) -> tuple[dict[int, np.ndarray], dict[int, Exception]]:
+    """Images [I, I, R] uint8, and why others cannot be read; both by their indices."""
+    found, unread = dict[int, np.ndarray](), dict[int, Exception]()
+    for number, image in enumerate(images):
+        try:
+            found[number] = processor.array(image, resize=resize)
+        except (ValueError, OSError) as error:
+            unread[number] = error
+    return found, unread
+
+
+def _image_batches(images: Mapping[int, np.ndarray]) -> Iterator[tuple[np.ndarray, NumpyBatch]]:
+    for numbers in chunks(images, IMAGES):
+        part = np.stack([images[number] for number in numbers])
+        yield np.array(numbers), {"images": np.pad(part, [(0, IMAGES - len(part)), (0, 0), (0, 0), (0, 0)])}
 
 
 def refuse_texts(given: Given) -> None:
@@ -153,12 +169,17 @@ def refuse_texts(given: Given) -> None:
 
 
 def image_files(given: tuple[Path, ...]) -> list[Path]:
-    """The files, and the images in the folders among them. Raises: ValueError naming a folder without images."""
+    """The files, and the images in the folders among them.
+
+    Raises: ValueError naming a folder without images; FileNotFoundError.
+    """
     if not given:
         raise ValueError("give image files, or a folder of them")
     found = []
     for path in given:
-        inside = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES) if path.is_dir() else [path]
+        if not path.exists():
+            raise FileNotFoundError(f"the image {path} does not exist")
+        inside = sorted(filter(is_image_file, path.iterdir())) if path.is_dir() else [path]
         if not inside:
             raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}); its subfolders are not read")
         found += inside

@@ -46,16 +46,15 @@ class Predictor:
         kept = kept_threshold(trained) if threshold is None and self._targets.has_threshold else None
         self._threshold = kept if threshold is None else threshold
 
-    def __call__(self, chunk: Chunk) -> list[Prediction]:
-        """The predictions of a chunk of inputs, in their order."""
-        rows: list[Any] = [None] * len(chunk.shown)
+    def __call__(self, chunk: Chunk) -> list[Prediction | None]:
+        """The predictions of a chunk of inputs, in their order; None for those that cannot be read."""
+        found: list[Prediction | None] = [None] * len(chunk.shown)
         for numbers, batch in chunk.batches:
-            found = on_host(self._targets, _predict(self._trained.model, self._targets, self._trained.params, batch))
-            for number, row in zip(numbers, found, strict=False):  # rows of padding come last
-                rows[number] = row
-        predicted = np.stack(rows)
-        labels = decided(self._targets, predicted, self._threshold)
-        return [_prediction(self._targets, row, label) for row, label in zip(predicted, labels, strict=True)]
+            answers = on_host(self._targets, _predict(self._trained.model, self._targets, self._trained.params, batch))
+            rows = answers[: len(numbers)]  # rows of padding come last
+            for number, row, label in zip(numbers, rows, decided(self._targets, rows, self._threshold), strict=True):
+                found[number] = _prediction(self._targets, row, label)
+        return found
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -90,16 +89,23 @@ def predict(
     """The model's predictions for texts, pairs of texts, or images.
 
     Args:
-      inputs: texts; or images, as files or as arrays [I, I, R] uint8. One input gives one prediction.
+      inputs: texts; or images: files, Pillow's images, or arrays as `jaxnlp.images.reading.normalized` takes them. One
+        input gives one prediction.
       pairs: the second text of each, if the model reads pairs.
       threshold: lowest probability of a predicted class, or of the second of two classes; None = that in the run's
         folder, if one was chosen.
-      resize: crop and scale images of another size than the model reads.
+      resize: scale images of another size than the model reads, and crop their middle square. A model that was trained
+        with --data.resize always does so.
 
     Raises: ValueError, OSError for inputs that the model does not read.
     """
-    predictor = Predictor(trained, threshold)
-    return [found for chunk in _chunks(trained, inputs, pairs, resize) for found in predictor(chunk)]
+    predictor, answers = Predictor(trained, threshold), list[Prediction]()
+    for chunk in _chunks(trained, inputs, pairs, resize):
+        for number, error in chunk.unread.items():
+            error.add_note(f"It is the input with the index {len(answers) + number}.")
+            raise error
+        answers += filter(None, predictor(chunk))
+    return answers
 
 
 def _chunks(

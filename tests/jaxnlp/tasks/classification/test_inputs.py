@@ -63,9 +63,13 @@ def test_texts_are_predicted_as_lines_and_as_json(text_run, kind, capsys, tmp_pa
 
 
 def test_files_of_a_folder_are_found_sorted(tmp_path):
-    for name in ("b.png", "a.JPG", "c.txt"):
+    for name in ("b.png", "a.JPG", "c.txt", "._b.png"):
         (tmp_path / name).touch()
-    assert image_files((tmp_path, Path("x.png"))) == [tmp_path / "a.JPG", tmp_path / "b.png", Path("x.png")]
+    (tmp_path / "d.png").mkdir()
+    (other := tmp_path / "d.png" / "image").touch()
+    assert image_files((tmp_path, other)) == [tmp_path / "a.JPG", tmp_path / "b.png", other]
+    with pytest.raises(FileNotFoundError, match=r"the image none.png does not exist"):
+        image_files((tmp_path, Path("none.png")))
 
 
 @pytest.mark.parametrize("name", ["more.csv", "more.jsonl", "more.CSV.gz"])
