@@ -12,7 +12,15 @@ import numpy as np
 
 from data import DataError
 from data.object_arrays import read_arrays
-from jaxnlp.images.reading import SUFFIXES, UnreadableImageError, is_image_file, middle_square, normalized, open_image
+from jaxnlp.images.reading import (
+    SUFFIXES,
+    UnreadableImageError,
+    is_image_file,
+    middle_square,
+    normalized,
+    open_image,
+    printable,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -69,10 +77,12 @@ def _read_folder(
     path: Path, classes: tuple[str, ...] | None, channels: int, resize: int | None, skip_broken: bool
 ) -> LabelledImages:
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-    names = tuple(folder.name for folder in folders) if classes is None else classes
+    names = tuple(printable(folder.name) for folder in folders) if classes is None else classes
     if len(names) < 2:
         raise DataError(f"{path}: expected at least two folders, one for each class, got {len(names)}")
-    files = [(file, folder.name) for folder in folders for file in sorted(filter(is_image_file, folder.iterdir()))]
+    files = [
+        (file, printable(folder.name)) for folder in folders for file in sorted(filter(is_image_file, folder.iterdir()))
+    ]
     read = {*folders, *(file for file, _ in files)}
     others = sorted(file for place in (path, *folders) for file in place.iterdir() if file not in read)
     left_out = [file for file in others if not file.name.startswith(".")]
@@ -91,7 +101,7 @@ def _read_folder(
     files = [files[row] for row in kept]
     _require_images(path, [name for _, name in files], required, " that can be read")
     labels = np.array([names.index(name) for _, name in files])
-    return LabelledImages(images, labels, names, tuple(f"{name}/{file.name}" for file, name in files))
+    return LabelledImages(images, labels, names, tuple(f"{name}/{printable(file.name)}" for file, name in files))
 
 
 def _require_images(path: Path, found: list[str], names: tuple[str, ...], what: str) -> None:
@@ -119,11 +129,10 @@ def _read_files(
         if not kept:
             images = np.empty((len(files), image.height, image.width, channels), np.uint8)
         if image.width != image.height or image.width != images.shape[2]:
-            first = files[kept[0]] if kept else file
+            other = f", and {files[kept[0]]} has {images.shape[2]} x {images.shape[1]}" if kept else ""
             raise DataError(
-                f"{file}: {image.width} x {image.height} pixels; all images must be square and of one size, and "
-                f"{first} has {images.shape[2]} x {images.shape[1]}; crop and scale them first, or train with "
-                "--data.resize N"
+                f"{file}: {image.width} x {image.height} pixels; all images must be square and of one size{other}; "
+                "crop and scale them first, or train with --data.resize N"
             )
         images[len(kept)] = np.asarray(image).reshape(images.shape[1:])
         kept.append(row)

@@ -3,6 +3,7 @@
 Axes: I rows or columns of an image, R channels.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ class UnreadableImageError(ValueError):
 def is_image_file(path: Path) -> bool:
     """Whether a folder's entry is an image, by its suffix. Hidden files and folders are not."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and not path.is_dir()
+
+
+def printable(path: Path | str) -> str:
+    """The path as a text that can be written: bytes that are not UTF-8 become `\\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def open_image(path: Path, channels: int) -> Image.Image:

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -119,6 +121,13 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
     (folder / "dog" / "b.png").unlink()
     with pytest.raises(DataError, match="the class dog has fewer than two images; it needs two"):
         Images(source="files", path=str(folder), batch_size=1).load(0)
+
+
+def test_names_that_are_not_utf8_can_be_written(folder):
+    os.rename(folder / "dog", os.fsencode(folder) + b"/d\xf6g")
+    found = read_images(folder)
+    assert found.classes == ("cat", "d\\xf6g")
+    assert found.names[2] == "d\\xf6g/a.png"
 
 
 def test_hidden_files_are_no_images(folder, caplog):

@@ -11,6 +11,7 @@ import tyro
 
 from jaxnlp.commands.files import report_skipped, report_truncated
 from jaxnlp.files import write_file
+from jaxnlp.images.reading import printable
 from jaxnlp.models.bert import BertModelConfig
 from jaxnlp.targets import Scale, Targets
 from jaxnlp.tasks import Command, Trained
@@ -162,7 +163,7 @@ def _page_of_images(trained: Trained, given: Given) -> str:
     found = [read(trained.params, image[None]) for image in images]
     threshold = _kept(trained)
     captions = [
-        f"{file.name}: {_answer(trained.processor.targets, np.asarray(row)[0], threshold)}"
+        f"{printable(file.name)}: {_answer(trained.processor.targets, np.asarray(row)[0], threshold)}"
         for file, (row, _) in zip(files, found, strict=True)
     ]
     shares = np.concatenate([np.asarray(share) for _, share in found])

@@ -2,7 +2,8 @@
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from jaxnlp.commands.files import chunks, one_line, rows_of
 from jaxnlp.corpus import NumpyBatch
 from jaxnlp.images.processor import ImageProcessor
-from jaxnlp.images.reading import SUFFIXES, is_image_file
+from jaxnlp.images.reading import SUFFIXES, is_image_file, printable
 from jaxnlp.inference import require_texts
 from jaxnlp.text.classifier_processor import TextClassifierProcessor
 
@@ -138,9 +139,9 @@ def _(processor: ImageProcessor, rows: Sequence[Sequence[Any]], *, resize: bool 
     if any(len(row) != 1 for row in rows):
         raise ValueError("this model reads images, not pairs of texts; remove the pairs")
     images, unread = read_each(processor, [one for (one,) in rows], resize=resize)
-    names = [str(one) if isinstance(one, str | Path) else f"image {number}" for number, (one,) in enumerate(rows)]
+    names = [printable(one) if isinstance(one, str | Path) else f"image {number}" for number, (one,) in enumerate(rows)]
     batches = _image_batches(images)
-    return Chunk([(name,) for name in names], [{"file": name} for name in names], batches, unread=unread)
+    return Chunk([(one_line(name),) for name in names], [{"file": name} for name in names], batches, unread=unread)
 
 
 def read_each(
@@ -169,18 +170,30 @@ def refuse_texts(given: Given) -> None:
 
 
 def image_files(given: tuple[Path, ...]) -> list[Path]:
-    """The files, and the images in the folders among them.
+    """The files, and the images in the folders among them. A note on standard error counts other files of a folder.
 
     Raises: ValueError naming a folder without images; FileNotFoundError.
     """
     if not given:
         raise ValueError("give image files, or a folder of them")
-    found = []
+    found = list[Path]()
     for path in given:
         if not path.exists():
             raise FileNotFoundError(f"the image {path} does not exist")
         inside = sorted(filter(is_image_file, path.iterdir())) if path.is_dir() else [path]
         if not inside:
             raise ValueError(f"{path} has no image files ({', '.join(SUFFIXES)}); its subfolders are not read")
+        if path.is_dir():
+            _report_others(path, {*inside})
         found += inside
     return found
+
+
+def _report_others(folder: Path, images: Collection[Path]) -> None:
+    others = sorted(entry for entry in folder.iterdir() if entry not in images and not entry.name.startswith("."))
+    if others:
+        print(
+            f"note: files and folders in {folder} that are ignored, because they are not images ({', '.join(SUFFIXES)}): "
+            f"{len(others):,}, such as {others[0].name}",
+            file=sys.stderr,
+        )
