@@ -110,7 +110,11 @@ def _require_images(path: Path, found: list[str], names: tuple[str, ...], what: 
     empty = [name for name in names if not counts[name]]
     if empty or not found:
         place = path / (empty[0] if empty else "")
-        raise DataError(f"{place}: no image files{what} ({', '.join(SUFFIXES)}); add some, or remove the folder")
+        inside = place.is_dir() and any(entry.is_dir() for entry in place.iterdir())
+        remedy = f"; if its folders are the classes, give --data.path {place}" if empty and inside else ""
+        raise DataError(
+            f"{place}: no image files{what} ({', '.join(SUFFIXES)}); add some, or remove the folder{remedy}"
+        )
 
 
 def _read_files(

@@ -117,6 +117,10 @@ def test_folders_that_cannot_be_are_named_with_the_file(folder, tmp_path):
         DataError, match=r"animals/empty: no image files .*\(.png, .*\); add some, or remove the folder"
     ):
         read_images(folder)
+    (folder / "empty" / "cat").mkdir()
+    with pytest.raises(DataError, match=r"; if its folders are the classes, give --data.path .*animals/empty$"):
+        read_images(folder)
+    (folder / "empty" / "cat").rmdir()
     (folder / "empty").rmdir()
     (folder / "dog" / "b.png").unlink()
     with pytest.raises(DataError, match="the class dog has fewer than two images; it needs two"):

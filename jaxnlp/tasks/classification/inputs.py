@@ -193,7 +193,7 @@ def _report_others(folder: Path, images: Collection[Path]) -> None:
     others = sorted(entry for entry in folder.iterdir() if entry not in images and not entry.name.startswith("."))
     if others:
         print(
-            f"note: files and folders in {folder} that are ignored, because they are not images ({', '.join(SUFFIXES)}): "
-            f"{len(others):,}, such as {others[0].name}",
+            f"note: files and folders in {folder} that are ignored, because they are not images "
+            f"({', '.join(SUFFIXES)}): {len(others):,}, such as {others[0].name}",
             file=sys.stderr,
         )
