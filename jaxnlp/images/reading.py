@@ -44,6 +44,10 @@ def open_image(path: Path, channels: int) -> Image.Image:
         raise UnreadableImageError(f"{path} has too many pixels: {error}; make it smaller") from error
     except UnidentifiedImageError as error:
         raise UnreadableImageError(f"{path} is not an image that Pillow can read; replace or remove it") from error
+    except ValueError as error:
+        raise UnreadableImageError(f"{path} cannot be read: {error}") from error
+    except MemoryError:
+        raise
     except Exception as error:  # Pillow's decoders raise a dozen unrelated types for damaged files
         cause = str(error) or type(error).__name__
         raise UnreadableImageError(f"{path} is damaged: {cause}; replace or remove it") from error

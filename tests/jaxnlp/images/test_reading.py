@@ -180,6 +180,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UnreadableImageError, match=rf"{name} {message}"):
             open_image(tmp_path / name, 3)
+    Image.new("F", (4, 4), 255.0).save(tmp_path / "levels.tif")
+    with pytest.raises(UnreadableImageError, match=r"levels.tif cannot be read: fractional pixels must be in \[0, 1\]"):
+        open_image(tmp_path / "levels.tif", 3)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(UnreadableImageError, match=r"whole.jpg has too many pixels: .*; make it smaller"):
         open_image(tmp_path / "whole.jpg", 3)
