@@ -39,8 +39,10 @@ def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def is_one(inputs: Any) -> bool:
     """Whether the argument is one input: a text, a path, or an image: an array of 2 or 3 axes, or one of Pillow's."""
-    axes = getattr(inputs, "ndim", None)  # NumPy's, JAX's and PyTorch's arrays have it, and Pillow's images do not
-    return isinstance(inputs, str | Path) or axes in (2, 3) or (axes is None and hasattr(inputs, "__array_interface__"))
+    match inputs:
+        case str() | Path() | object(ndim=2 | 3):  # an array of NumPy, JAX or PyTorch
+            return True
+    return not isinstance(inputs, Iterable) and np.ndim(inputs) in (2, 3)  # Pillow's images are not iterable
 
 
 def as_texts(texts: str | Sequence[str]) -> list[str]:
